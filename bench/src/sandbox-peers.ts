@@ -73,7 +73,7 @@ async function confined(sandbox: Awaited<ReturnType<typeof openSandbox>>): Promi
   });
   launched.child.stdout.resume();
   launched.child.stderr.resume();
-  const { code } = await launched.death;
+  const { code } = await launched.exitCause;
   if (code !== 0) throw new Error(`node ended with ${code}`);
 }
 

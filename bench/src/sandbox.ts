@@ -92,7 +92,7 @@ export async function sandboxRate(): Promise<Row[]> {
     });
     launched.child.stdout.resume();
     launched.child.stderr.resume();
-    const { code } = await launched.death;
+    const { code } = await launched.exitCause;
     if (code !== 0) throw new Error(`true ended with ${code}`);
   };
   const rates = { confined: [] as number[], plain: [] as number[] };

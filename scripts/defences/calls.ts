@@ -40,7 +40,7 @@ export const CALL_DEFENCES: Mutant[] = [
   {
     defence: "spares go with their binding",
     file: `${RUNNER}/pool/pool.ts`,
-    from: "this.#spares.retire(binding_id, keep_pool_key);",
+    from: "this.#prewarmed.retire(binding_id, keep_pool_key);",
     to: "",
     tests: ["packages/runner/test/pool/prewarmed.test.ts"],
   },

@@ -8,7 +8,7 @@ const GUARD = ["packages/gateway/test/plugins/network-guard.test.ts"];
 export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "hosted: no plain process instead of a sandbox",
-    file: `${RUNNER}/module-host/place-plugin.ts`,
+    file: `${RUNNER}/module-host/prepare-plugin.ts`,
     from: "if (refusal === null) return sandbox;",
     to: "if (refusal === null || sandbox === null) return sandbox;",
     tests: ["packages/runner/test/module-host/module-host.test.ts"],
@@ -29,7 +29,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   },
   {
     defence: "hosted: no network but the operator's names",
-    file: `${RUNNER}/module-host/place-plugin.ts`,
+    file: `${RUNNER}/module-host/prepare-plugin.ts`,
     from: "const grant = grantOf(reach);",
     to: 'const grant = grantOf({ ...reach, allowed_domains: ["*", "localhost"] });',
     tests: LOADER,
@@ -37,8 +37,8 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "hosted: only what is installed beside it, not the gateway's folder",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
-    from: "return { root, beside: [join(root, MODULES)] };",
-    to: "return { root, beside: [root] };",
+    from: "return { root, siblings: [join(root, MODULES)] };",
+    to: "return { root, siblings: [root] };",
     tests: LOADER,
   },
   {

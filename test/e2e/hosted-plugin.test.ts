@@ -203,7 +203,7 @@ test("it has no network; with the admin's allowed_domains it reaches these and n
   await expect.poll(() => probe("page", { url: `http://${place}/` })).toEqual({ got: "from outside" });
   expect((await probe("page", { url: "http://evil.test/" })).got).not.toBe("from outside");
   expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ENETUNREACH" });
-  expect(gateway.log()).toMatch(/"host":"evil.test".*a plugin was refused a connection/);
+  expect(gateway.log()).toMatch(/"host":"evil.test".*connection of a plugin refused/);
   await allow([]);
   await expect.poll(async () => (await probe("page", { url: `http://${place}/` })).refused).toBeDefined();
   await nothing();
@@ -269,7 +269,7 @@ test("without a sandbox it does not load and says why; switched off by the opera
     await without.cli("plugin", "install", source, "--yes");
     const { error, mode, status } = await rowOf(without, "prober");
     expect({ mode, status }).toEqual({ mode: "hosted", status: "failed" });
-    expect(error).toMatch(/^prober runs in the sandbox or not at all \(sandbox\.unavailable\)\./);
+    expect(error).toMatch(/^prober can only run in the sandbox \(sandbox\.unavailable\)\./);
     expect(processesWith("dist/host/main.js").filter((pid) => ppidOf(pid) === without.pid)).toEqual([]);
     await without.stop();
     const plain = await startTestGateway({ home, env: { BACKPLANE_SANDBOX: "false" } });

@@ -132,14 +132,14 @@ verifies("mcp.client", "a changed tool definition is quarantined until it is see
 test("a server may ask the gateway's own model once its binding says so, and no longer when that is taken back", async () => {
   const binding_id = await serve("sampler");
   const said = async () => (await call("mcp_sampler_samples")).tool_result?.content[0]?.text;
-  expect(await said()).toContain("Nobody can answer a sampling request");
+  expect(await said()).toContain("No caller can answer a sampling request");
   const given = await gateway.cli("binding", "set", binding_id, "--sampling", "200:5");
   expect(given.code, given.stderr).toBe(0);
   expect(await said()).toMatch(/"role":"assistant".*"stopReason":"endTurn"/);
   const { body } = await gateway.http<{ items: object[] }>("GET", "/v1/invocations?export_id=model_sampling");
   expect(body.items).toMatchObject([{ status: "succeeded", input: { for_binding: binding_id } }]);
   expect((await gateway.cli("binding", "set", binding_id, "--no-sampling")).code).toBe(0);
-  expect(await said()).toContain("Nobody can answer a sampling request");
+  expect(await said()).toContain("No caller can answer a sampling request");
 });
 
 verifies("mcp.client", "a server that does not start is told with its reason and asked again", async () => {

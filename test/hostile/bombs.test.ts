@@ -4,7 +4,7 @@ import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { confinedRig } from "../../packages/runner/test/support/confined-runner.ts";
+import { createConfinedTestRunner } from "../../packages/runner/test/support/confined-runner.ts";
 import { vai } from "../../packages/runner/test/support/order.ts";
 import { packageFolder } from "../../packages/runner/test/support/sandbox.ts";
 
@@ -14,7 +14,7 @@ const MIB = 1024 * 1024;
 async function rig() {
   const folder = await packageFolder();
   copyFileSync(BOMBS, join(folder, "bombs.py"));
-  return confinedRig({
+  return createConfinedTestRunner({
     folder,
     timeouts: { cancel_grace_ms: 100 },
     sandbox: {
@@ -57,7 +57,7 @@ test.each([
 });
 
 test("a flood on stdout ends as a protocol failure, the rest goes on", async () => {
-  const bench = confinedRig();
+  const bench = createConfinedTestRunner();
   const flood = await bench.run(vai("floods-stdout", { class: "isolated" }));
   expect(flood).toMatchObject({ status: "failed", dispatched: true });
   expect(await bench.run(vai("echo", { class: "isolated" }))).toMatchObject({ status: "succeeded" });

@@ -1,6 +1,6 @@
 /** One way to reach what an invocation was not granted. It ends when the proxy has let go of it. */
 import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
-import type { RigOptions } from "../../packages/runner/test/support/egress.ts";
+import type { TestEgressOptions } from "../../packages/runner/test/support/egress.ts";
 import type { Attacker } from "./egress-world.ts";
 
 export interface Attack {
@@ -8,7 +8,7 @@ export interface Attack {
   /** What the record must say, and of whom. */
   reason: RefusalReason;
   host?: string;
-  world?: RigOptions;
+  world?: TestEgressOptions;
   run: (attacker: Attacker) => Promise<unknown>;
 }
 
@@ -25,5 +25,5 @@ export const saying = (
   name,
   reason,
   ...(host === undefined ? {} : { host }),
-  run: ({ talk, port }) => talk(words(port)).rest(),
+  run: ({ send, port }) => send(words(port)).readToEnd(),
 });

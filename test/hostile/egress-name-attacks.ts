@@ -8,7 +8,7 @@ import { ownAddress } from "./egress-world.ts";
 const connecting = (host: string, reason: RefusalReason, more: Partial<Attack> = {}): Attack => ({
   name: `CONNECT ${JSON.stringify(host)}`,
   reason,
-  run: ({ talk, port }) => talk(`CONNECT ${host}:${port} HTTP/1.1\r\n\r\n`).rest(),
+  run: ({ send, port }) => send(`CONNECT ${host}:${port} HTTP/1.1\r\n\r\n`).readToEnd(),
   ...more,
 });
 
@@ -19,7 +19,7 @@ const getting = (
 ): Attack => ({
   name: `GET ${url(1)}`,
   reason,
-  run: ({ talk, port }) => talk(`GET ${url(port)} HTTP/1.1\r\nX: evil\r\n\r\n`).rest(),
+  run: ({ send, port }) => send(`GET ${url(port)} HTTP/1.1\r\nX: evil\r\n\r\n`).readToEnd(),
   ...more,
 });
 
@@ -28,7 +28,7 @@ const resolving = (name: string, addresses: readonly string[]): Attack => ({
   reason: "address.forbidden",
   host: "x.cdn.acme.test",
   world: { names: { "x.cdn.acme.test": addresses } },
-  run: ({ talk, port }) => talk(`CONNECT x.cdn.acme.test:${port} HTTP/1.1\r\n\r\n`).rest(),
+  run: ({ send, port }) => send(`CONNECT x.cdn.acme.test:${port} HTTP/1.1\r\n\r\n`).readToEnd(),
 });
 
 const LITERALS = [
@@ -119,9 +119,9 @@ function rebinding(): Attack {
     reason: "address.forbidden",
     host: "x.cdn.acme.test",
     world: { resolve: async () => (asked++ === 0 ? [PUBLIC] : ["127.0.0.1"]) },
-    run: async ({ tunnel, talk, port }) => {
-      await (await tunnel("x.cdn.acme.test", hello({ name: "x.cdn.acme.test" }))).hear(/\r\n\r\n/);
-      return talk(`CONNECT x.cdn.acme.test:${port} HTTP/1.1\r\n\r\n`).rest();
+    run: async ({ tunnel, send, port }) => {
+      await (await tunnel("x.cdn.acme.test", hello({ name: "x.cdn.acme.test" }))).waitFor(/\r\n\r\n/);
+      return send(`CONNECT x.cdn.acme.test:${port} HTTP/1.1\r\n\r\n`).readToEnd();
     },
   };
 }

@@ -13,14 +13,14 @@ const socks = (
   name: `SOCKS ${name}`,
   reason,
   ...(host === undefined ? {} : { host }),
-  run: ({ talk, port }) => talk(request(port)).rest(),
+  run: ({ send, port }) => send(request(port)).readToEnd(),
 });
 
 const greeting = (name: string, bytes: Buffer, reason: RefusalReason): Attack => ({
   name: `TLS ${name}`,
   reason,
   host: OK,
-  run: async ({ tunnel }) => (await tunnel(OK, bytes)).rest(),
+  run: async ({ tunnel }) => (await tunnel(OK, bytes)).readToEnd(),
 });
 
 const SOCKS: Attack[] = [
@@ -44,10 +44,10 @@ const SOCKS: Attack[] = [
   {
     name: "SOCKS to an allowed name, TLS to another",
     reason: "sni.mismatch",
-    run: async ({ talk, port }) => {
-      const opened = talk(socksConnect(OK, port));
-      await opened.hear(SOCKS_GRANTED);
-      return opened.say(hello({ name: "evil.test" })).rest();
+    run: async ({ send, port }) => {
+      const opened = send(socksConnect(OK, port));
+      await opened.waitFor(SOCKS_GRANTED);
+      return opened.send(hello({ name: "evil.test" })).readToEnd();
     },
   },
 ];

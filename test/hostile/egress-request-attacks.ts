@@ -11,7 +11,7 @@ const inside = (
   name: `inside a tunnel: ${name}`,
   reason,
   ...(host === undefined ? {} : { host }),
-  run: async ({ tunnel, port }) => (await tunnel(OK, words(port))).rest(),
+  run: async ({ tunnel, port }) => (await tunnel(OK, words(port))).readToEnd(),
 });
 
 export const REQUEST_ATTACKS: readonly Attack[] = [
@@ -54,29 +54,31 @@ export const REQUEST_ATTACKS: readonly Attack[] = [
     name: "a second request to another host, after an answer",
     reason: "domain.not_allowed",
     host: "evil.test",
-    run: async ({ talk, port }) => {
-      const opened = talk(`GET http://${OK}:${port}/ HTTP/1.1\r\nHost: ${OK}:${port}\r\n\r\n`);
-      await opened.hear(/ok$/);
-      return opened.say(`GET http://evil.test:${port}/ HTTP/1.1\r\nHost: evil.test:${port}\r\n\r\n`).rest();
+    run: async ({ send, port }) => {
+      const opened = send(`GET http://${OK}:${port}/ HTTP/1.1\r\nHost: ${OK}:${port}\r\n\r\n`);
+      await opened.waitFor(/ok$/);
+      return opened
+        .send(`GET http://evil.test:${port}/ HTTP/1.1\r\nHost: evil.test:${port}\r\n\r\n`)
+        .readToEnd();
     },
   },
   {
     name: "a redirect that is followed",
     reason: "address.literal",
     host: "127.0.0.1",
-    run: async ({ talk, port }) => {
-      const opened = talk(`GET http://${OK}:${port}/redirect HTTP/1.1\r\nHost: ${OK}:${port}\r\n\r\n`);
-      const there = /Location: (\S+)/.exec(await opened.hear(/ok$/))![1]!;
-      return opened.say(`GET ${there} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`).rest();
+    run: async ({ send, port }) => {
+      const opened = send(`GET http://${OK}:${port}/redirect HTTP/1.1\r\nHost: ${OK}:${port}\r\n\r\n`);
+      const there = /Location: (\S+)/.exec(await opened.waitFor(/ok$/))![1]!;
+      return opened.send(`GET ${there} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`).readToEnd();
     },
   },
   {
     name: "a WebSocket to another host",
     reason: "host.mismatch",
-    run: ({ talk, port }) =>
-      talk(
+    run: ({ send, port }) =>
+      send(
         `GET http://${OK}:${port}/ HTTP/1.1\r\nHost: evil.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`,
-      ).rest(),
+      ).readToEnd(),
   },
   inside("another Host", () => "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "host.mismatch", OK),
   inside("no Host", () => "GET /evil HTTP/1.0\r\n\r\n", "host.mismatch", OK),

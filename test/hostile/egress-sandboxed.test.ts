@@ -12,10 +12,10 @@ verifies(
     const outside = await openOutside();
     const { attack, rig } = await openSandboxed(outside.port);
     // Void if not: what is allowed gets through, and the alarm works.
-    const served = await attack({}, async ({ talk, tunnel, port }) => {
+    const served = await attack({}, async ({ send, tunnel, port }) => {
       const host = `api.acme.test:${port}`;
-      await talk(`GET http://${host}/x HTTP/1.1\r\nHost: ${host}\r\n\r\n`).hear(/ok$/);
-      await (await tunnel("api.acme.test", `GET /evil HTTP/1.1\r\nHost: ${host}\r\n\r\n`)).hear(/ok$/);
+      await send(`GET http://${host}/x HTTP/1.1\r\nHost: ${host}\r\n\r\n`).waitFor(/ok$/);
+      await (await tunnel("api.acme.test", `GET /evil HTTP/1.1\r\nHost: ${host}\r\n\r\n`)).waitFor(/ok$/);
     });
     expect(served).toBeNull();
     expect(outside.hits.splice(0)).toHaveLength(1);

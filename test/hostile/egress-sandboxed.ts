@@ -9,20 +9,20 @@ import { fileURLToPath } from "node:url";
 import type { EgressRecord } from "@backplane/contract";
 import type { RunOutcome } from "@backplane/ports";
 import { publicOnly } from "../../packages/runner/src/egress/destinations/address.ts";
-import { confinedRig } from "../../packages/runner/test/support/confined-runner.ts";
-import { PUBLIC, type RigOptions, Talk } from "../../packages/runner/test/support/egress.ts";
+import { createConfinedTestRunner } from "../../packages/runner/test/support/confined-runner.ts";
+import { PUBLIC, TestClient, type TestEgressOptions } from "../../packages/runner/test/support/egress.ts";
 import { FIXTURES, type OrderChange } from "../../packages/runner/test/support/order.ts";
-import type { Rig } from "../../packages/runner/test/support/runner.ts";
+import type { TestRunner } from "../../packages/runner/test/support/runner.ts";
 import { emptyFolder, packageFolder } from "../../packages/runner/test/support/sandbox.ts";
 import { ALLOWED, type Attacker, attackerWith } from "./egress-world.ts";
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 
 export interface Sandboxed {
-  rig: Rig;
+  rig: TestRunner;
   /** What the record says was refused while `attack` ran inside. */
   attack: (
-    options: RigOptions,
+    options: TestEgressOptions,
     attack: (attacker: Attacker) => Promise<unknown>,
   ) => Promise<EgressRecord | null>;
   /** A program of this folder, or of the system, run inside. */
@@ -44,8 +44,8 @@ export async function openSandboxed(
   const folder = await packageFolder();
   for (const name of ["bridge.mjs", ...programs]) copyFileSync(join(PROGRAMS, name), join(folder, name));
   copyFileSync(join(FIXTURES, "frames.mjs"), join(folder, "frames.mjs"));
-  let now: RigOptions = gateway === undefined ? {} : { gateway };
-  const rig = confinedRig({
+  let now: TestEgressOptions = gateway === undefined ? {} : { gateway };
+  const rig = createConfinedTestRunner({
     folder,
     egress: {
       forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
@@ -71,8 +71,8 @@ export async function openSandboxed(
       const dial = await opened(join(shared, "inside"), ended);
       const attacker = attackerWith(
         port,
-        () => new Talk(dial({ host: "127.0.0.1", port: 3128 })),
-        async () => new Talk(dial({ host: "127.64.0.1", port: 80 })),
+        () => new TestClient(dial({ host: "127.0.0.1", port: 3128 })),
+        async () => new TestClient(dial({ host: "127.64.0.1", port: 80 })),
       );
       try {
         await attack(attacker);

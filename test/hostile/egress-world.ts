@@ -6,26 +6,26 @@ import type { Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import {
   connectLine,
-  type EgressRig,
-  openRig,
+  openTestEgress,
   PUBLIC,
-  type RigOptions,
-  Talk,
+  TestClient,
+  type TestEgress,
+  type TestEgressOptions,
 } from "../../packages/runner/test/support/egress.ts";
 import { listen } from "../../packages/runner/test/support/loopback.ts";
 
 /** What an attack uses, wherever its client is. */
 export interface Attacker {
   port: number;
-  talk: (...words: (string | Uint8Array)[]) => Talk;
+  send: (...words: (string | Uint8Array)[]) => TestClient;
   /** A tunnel that stands, then words through it. */
-  tunnel: (host: string, ...words: (string | Uint8Array)[]) => Promise<Talk>;
+  tunnel: (host: string, ...words: (string | Uint8Array)[]) => Promise<TestClient>;
   /** As a client that took the first name of /etc/hosts, and port 80. */
-  named: (...words: (string | Uint8Array)[]) => Promise<Talk>;
+  named: (...words: (string | Uint8Array)[]) => Promise<TestClient>;
 }
 
 export interface World extends Attacker {
-  rig: EgressRig;
+  rig: TestEgress;
   /** Everything that must not have happened. */
   hits: string[];
   /** What PUBLIC was told, in one piece. */
@@ -60,35 +60,41 @@ export async function openOutside(): Promise<Pick<World, "port" | "hits" | "told
 }
 
 /** With its client on this side of the listeners. */
-export async function openWorld(options: RigOptions | ((port: number) => RigOptions) = {}): Promise<World> {
+export async function openWorld(
+  options: TestEgressOptions | ((port: number) => TestEgressOptions) = {},
+): Promise<World> {
   const outside = await openOutside();
   const { port } = outside;
-  const rig = await openRig({
+  const rig = await openTestEgress({
     domains: ALLOWED,
     ...(typeof options === "function" ? options(port) : options),
   });
   const attacker = attackerWith(
     port,
-    () => new Talk(rig.proxy),
+    () => new TestClient(rig.proxy),
     async () => {
       const { address } = rig.session.hosts[0]!;
-      return new Talk(await rig.behind("named", 80, address), address);
+      return new TestClient(await rig.behind("named", 80, address), address);
     },
   );
   return { ...outside, ...attacker, rig };
 }
 
-export function attackerWith(port: number, proxy: () => Talk, named: () => Promise<Talk>): Attacker {
-  const talk: Attacker["talk"] = (...words) => proxy().say(...words);
+export function attackerWith(
+  port: number,
+  proxy: () => TestClient,
+  named: () => Promise<TestClient>,
+): Attacker {
+  const send: Attacker["send"] = (...words) => proxy().send(...words);
   return {
     port,
-    talk,
+    send,
     tunnel: async (host, ...words) => {
-      const opened = talk(connectLine(`${host}:${port}`));
-      await opened.hear(/200 Connection established\r\n\r\n/);
-      return opened.say(...words);
+      const opened = send(connectLine(`${host}:${port}`));
+      await opened.waitFor(/200 Connection established\r\n\r\n/);
+      return opened.send(...words);
     },
-    named: async (...words) => (await named()).say(...words),
+    named: async (...words) => (await named()).send(...words),
   };
 }
 

@@ -5,12 +5,12 @@ import { ATTACKS } from "./egress-attacks.ts";
 import { openWorld } from "./egress-world.ts";
 
 test("the world can be reached by whoever is allowed, and its alarm works", async () => {
-  const { rig, talk, tunnel, port, hits, told } = await openWorld({
+  const { rig, send, tunnel, port, hits, told } = await openWorld({
     names: { "x.cdn.acme.test": ["127.0.0.1"] },
     operator_allows: [],
   });
-  const http = talk(`GET http://api.acme.test:${port}/x HTTP/1.1\r\nHost: api.acme.test:${port}\r\n\r\n`);
-  await http.hear(/ok$/);
+  const http = send(`GET http://api.acme.test:${port}/x HTTP/1.1\r\nHost: api.acme.test:${port}\r\n\r\n`);
+  await http.waitFor(/ok$/);
   await tunnel("api.acme.test", hello({ name: "api.acme.test" }));
   await expect.poll(() => told()).toContain("\x16\x03\x01");
   expect(told()).toContain("GET /x HTTP/1.1\r\nHost: api.acme.test");
@@ -21,7 +21,7 @@ test("the world can be reached by whoever is allowed, and its alarm works", asyn
     operator_allows: [`api.acme.test:${port}`],
     names: { "api.acme.test": ["127.0.0.1"] },
   });
-  await open.talk(`CONNECT api.acme.test:${port} HTTP/1.1\r\n\r\n`).hear(/established/);
+  await open.send(`CONNECT api.acme.test:${port} HTTP/1.1\r\n\r\n`).waitFor(/established/);
   await expect.poll(() => hits).toContain("a connection at 127.0.0.1");
 });
 

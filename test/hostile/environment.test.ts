@@ -40,7 +40,7 @@ test("whoever prepares a sandbox has nothing of the host in its environment eith
     expect(["", CHANNEL], `process ${pid}`).toContain(readFileSync(`/proc/${pid}/environ`, "latin1"));
   }
   running.kill();
-  await running.death;
+  await running.exitCause;
 });
 
 /** It is prepared in the background. */

@@ -89,11 +89,11 @@ test("nobody outside hears a signal, and PID 1 cannot be killed or stopped", asy
   const others = bystanders();
   const sandbox = await openTestSandbox();
   const pids = [...others.map(({ pid }) => pid), process.pid, process.ppid].map(String);
-  const { loot, death } = await attack(sandbox, "signals.py", pids);
+  const { loot, exitCause } = await attack(sandbox, "signals.py", pids);
   expect(loot.tries).toBeGreaterThan(100);
   expect(loot.hits).toEqual([]);
   // PID 1 lived on to tell how it ended.
-  expect(death).toMatchObject({ cause: "exit", code: 0 });
+  expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
   expect(others.map(({ pid }) => isAlive(pid!))).not.toContain(false);
 });
 
@@ -117,7 +117,7 @@ test("a kill begins inside: the outer process sees the end of PID 1 and reaps it
     const exited = once(running.child, "exit") as Promise<[number | null, string | null]>;
     running.kill();
     killed.push((await exited)[0]);
-    await running.death;
+    await running.exitCause;
   }
   expect(killed).toContain(128 + 9);
 });

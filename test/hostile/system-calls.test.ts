@@ -16,17 +16,17 @@ const foreign = arch === "x64" ? ["int80", "x32"] : [];
 
 test("every forbidden call, namespace and socket family is refused by the kernel itself", async () => {
   const sandbox = await openTestSandbox();
-  const { loot, death } = await attack(sandbox, "system-calls.c", forbidden);
+  const { loot, exitCause } = await attack(sandbox, "system-calls.c", forbidden);
   expect(loot.tries).toBeGreaterThan(70);
   expect(loot.hits).toEqual([]);
-  expect(death).toMatchObject({ cause: "exit", code: 0 });
+  expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
 });
 
 test.each(foreign)("a call by %s kills, and the record says so", async (way) => {
   const sandbox = await openTestSandbox();
   const ran = await finish(await sandbox.launch(await prepare("system-calls.c", [way])));
   expect(ran.out).toBe("");
-  expect(ran.death).toMatchObject({ cause: "signal", signal: "SIGSYS" });
+  expect(ran.exitCause).toMatchObject({ cause: "signal", signal: "SIGSYS" });
 });
 
 /** Puts other bytes where sandbox-init reads the filter. */

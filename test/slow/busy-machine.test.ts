@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { expect, onTestFinished } from "vitest";
 import { side, vai } from "../../packages/runner/test/support/order.ts";
-import { makeRig } from "../../packages/runner/test/support/runner.ts";
+import { createTestRunner } from "../../packages/runner/test/support/runner.ts";
 import { verifies } from "../support/verifies.ts";
 
 /** Above the processor time that a start takes, and far below what it takes by the clock here. */
@@ -28,7 +28,7 @@ verifies(
   "plugins start beside sixteen busy threads for each processor, with limits far below what that takes",
   async () => {
     takeProcessors(availableParallelism() * 16, 110);
-    const rig = makeRig({ timeouts: { handshake_ms: LIMIT_MS, hello_ms: LIMIT_MS } });
+    const rig = createTestRunner({ timeouts: { handshake_ms: LIMIT_MS, hello_ms: LIMIT_MS } });
     const slowly = (entrypoint: string[]) => ["nice", "-n", "15", ...entrypoint];
     const begun = performance.now();
     for (const order of [side("echo"), vai("echo")]) {

@@ -5,7 +5,12 @@
 import { readdirSync } from "node:fs";
 import { expect, test } from "vitest";
 import { side } from "../../packages/runner/test/support/order.ts";
-import { makeRig, processesWith, type Rig, until } from "../../packages/runner/test/support/runner.ts";
+import {
+  createTestRunner,
+  processesWith,
+  type TestRunner,
+  until,
+} from "../../packages/runner/test/support/runner.ts";
 
 const CYCLES = 1_000;
 const AT_ONCE = 4;
@@ -33,7 +38,7 @@ async function quiet(): Promise<Record<string, number>> {
 }
 
 /** Four ways to live and die, one after the other. */
-async function cycle(rig: Rig, n: number): Promise<string> {
+async function cycle(rig: TestRunner, n: number): Promise<string> {
   const pool_key = `cycle-${n}`;
   const grant = { filesystem: "scratch" } as const;
   const hold = { entrypoint: ["./hold.sh"], pool_key, timeout_ms: 60, grant };
@@ -49,14 +54,14 @@ async function cycle(rig: Rig, n: number): Promise<string> {
   return (await rig.run({ ...shell, timeout_ms: n % 20 })).error?.code ?? "succeeded";
 }
 
-async function settle(rig: Rig): Promise<void> {
+async function settle(rig: TestRunner): Promise<void> {
   rig.runner.retire("bind_1");
   await until(() => processesWith(rig.mark).length === 0 && rig.runner.health().processes === 0, 30_000);
   await until(() => readdirSync(rig.scratch_root).length === 0, 30_000);
 }
 
 test("1,000 start and kill cycles leave nothing behind", async () => {
-  const rig = makeRig({ timeouts: { cancel_grace_ms: 20, shutdown_grace_ms: 50 } });
+  const rig = createTestRunner({ timeouts: { cancel_grace_ms: 20, shutdown_grace_ms: 50 } });
   for (let n = 0; n < 4; n++) await cycle(rig, n);
   await settle(rig);
   const baseline = await quiet();

@@ -1,14 +1,14 @@
 import { expect } from "vitest";
 import { measureLag } from "../../packages/runner/test/support/event-loop-lag.ts";
 import { vai } from "../../packages/runner/test/support/order.ts";
-import { makeRig } from "../../packages/runner/test/support/runner.ts";
+import { createTestRunner } from "../../packages/runner/test/support/runner.ts";
 import { verifies } from "../support/verifies.ts";
 
 verifies(
   "wire.stderr.drained",
   "1 GB of stderr neither blocks nor fails the call; the last 1 MiB is kept and redacted",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const secret = "needle-4711-in-the-hay";
     const change = { input: { megabytes: 1_024, last: `${secret}\n` }, timeout_ms: 120_000 };
     const lag = measureLag();

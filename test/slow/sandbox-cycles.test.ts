@@ -51,8 +51,8 @@ verifies(
       if (number % 3 === 0) process.kill(confined.pid, "SIGKILL");
       else if (number % 3 === 1) confined.kill();
       else confined.kill("timeout");
-      const { death } = await finish(confined);
-      expect(death.code === 0).toBe(false);
+      const { exitCause } = await finish(confined);
+      expect(exitCause.code === 0).toBe(false);
     };
     // A sandbox keeps a few stages ready, as many as were lately wanted: what stays is counted when it is closed.
     const cycles = async (count: number) => {

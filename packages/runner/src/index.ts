@@ -1,6 +1,6 @@
 export { type AllowList, allowList } from "./egress/destinations/allow-list.ts";
-export { createPlaceCheck, type PlaceCheck } from "./egress/gateway-requests/address-check.ts";
-export type { OutwardRules } from "./egress/gateway-requests/guarded-requests.ts";
+export { type AddressCheck, createAddressCheck } from "./egress/gateway-requests/address-check.ts";
+export type { OutboundRules } from "./egress/gateway-requests/guarded-requests.ts";
 export type { EgressLimits } from "./egress/proxy/limits.ts";
 export type { InstrumentServices, ServiceUser } from "./inline/inline-provider.ts";
 export {

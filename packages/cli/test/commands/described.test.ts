@@ -70,7 +70,7 @@ test("a change after which nothing starts is said at once, with what to do; and 
   const away = await gateway.backplane(["binding", "set", "gone", "--mount", `${root}/nowhere:/data`]);
   expect(away.exit).toBe(EXIT.ok);
   expect(away.err).toContain(
-    `The binding mounts "${root}/nowhere": the gateway's machine has no such folder.`,
+    `The binding mounts "${root}/nowhere": the folder does not exist on the gateway's machine.`,
   );
   expect(away.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
   // The record keeps the way out, too.
@@ -223,7 +223,7 @@ test("a server that may not be dialled is told with the setting that allows it, 
     "http://127.0.0.1:9/mcp",
     "near",
   ]);
-  const fix = 'fix: If you trust the place, an operator adds "127.0.0.1:9" to egress.allow_private';
+  const fix = 'fix: If you trust this destination, ask an operator to add "127.0.0.1:9" to egress.allow_private';
   expect(err).toContain(fix);
   expect((await gateway.backplane(["binding", "tools", bindingIn(out)])).err).toContain(fix);
 });

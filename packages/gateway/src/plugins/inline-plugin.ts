@@ -19,10 +19,10 @@ import {
 import { placeOfUrl } from "@backplane/agent";
 import type { Logger, PluginReach } from "@backplane/ports";
 import {
+  type AddressCheck,
   allowList,
-  createPlaceCheck,
-  type OutwardRules,
-  type PlaceCheck,
+  createAddressCheck,
+  type OutboundRules,
   type RunnerOptions,
 } from "@backplane/runner";
 import { type GuardedPlugin, installNetworkGuard, type NetworkGuard } from "./network-guard.ts";
@@ -51,7 +51,7 @@ interface Place {
 export function inlinePlugin(
   { name, category }: { name: string; category: PluginEntry["category"] | "instrument" },
   { allowed_domains }: PluginReach,
-  check: PlaceCheck,
+  check: AddressCheck,
   log: Logger,
 ): InlinePlugin {
   const named = allowList(allowed_domains);
@@ -100,13 +100,13 @@ function spell(host: string, port: number): string {
 }
 
 /** For plugins of other kinds that the operator lets run in this process. */
-export function inlineGuard(rules: OutwardRules, log: Logger): NonNullable<RunnerOptions["guard"]> {
+export function inlineGuard(rules: OutboundRules, log: Logger): NonNullable<RunnerOptions["guard"]> {
   const { enter, leave } = installNetworkGuard();
-  const check = createPlaceCheck(rules);
+  const check = createAddressCheck(rules);
   return {
-    enter: ({ name, allowed_domains }, work) =>
+    runAsPlugin: ({ name, allowed_domains }, work) =>
       enter(inlinePlugin({ name, category: "instrument" }, { allowed_domains }, check, log), work),
-    leave,
+    runAsGateway: leave,
   };
 }
 

@@ -16,12 +16,12 @@ import {
 } from "@backplane/contract";
 import type { Clock, LoadedPlugin, Logger, PluginLoader, PluginReach } from "@backplane/ports";
 import {
+  type AddressCheck,
+  createAddressCheck,
   createModuleHost,
-  createPlaceCheck,
   type ModuleHost,
   type ModuleHostOptions,
-  type OutwardRules,
-  type PlaceCheck,
+  type OutboundRules,
 } from "@backplane/runner";
 import { codeDigest, createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
 import { makeFolders } from "../home/home.ts";
@@ -41,7 +41,7 @@ export interface PluginLoaderOptions {
   /** For hosted plugins, besides PATH, HOME, TMPDIR and LANG. */
   env?: Record<string, string>;
   /** Which addresses inline plugins may connect to; left out, public ones alone. */
-  egress?: OutwardRules;
+  egress?: OutboundRules;
   /** The runner's, behind whose boundary hosted plugins run; absent: plain processes. */
   moduleHost?: (options: ModuleHostOptions) => ModuleHost;
 }
@@ -69,7 +69,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
   };
   let host: ModuleHost | null = null;
   const imported = new Set<string>();
-  const check = createPlaceCheck(options.egress);
+  const check = createAddressCheck(options.egress);
   const moduleHost = (): ModuleHost => {
     host ??= (options.moduleHost ?? createModuleHost)({
       node: process.execPath,
@@ -78,7 +78,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
       clock: options.clock,
       log: options.log,
       home: stateDir,
-      secluded: [options.home],
+      hidden_folders: [options.home],
       ...(options.timeouts === undefined ? {} : { timeouts: options.timeouts }),
       ...(options.env === undefined ? {} : { env: options.env }),
     });
@@ -110,7 +110,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
 /** `before`: the modules that this process has imported already. */
 async function loadInline(
   entry: PluginEntry,
-  { reach, check, log }: { reach: PluginReach; check: PlaceCheck; log: Logger },
+  { reach, check, log }: { reach: PluginReach; check: AddressCheck; log: Logger },
   before: Set<string>,
 ): Promise<LoadedPlugin> {
   const guard = installNetworkGuard();

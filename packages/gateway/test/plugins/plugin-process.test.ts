@@ -15,14 +15,14 @@ describe.each([
     const error = await rejection(loadInto(loaded.plugin, { config: { where: "load" } }));
     expect(codeOf(error)).toBe("launch_failed");
     expect(error.message).toBe(
-      "sleeper did not finish onLoad within 1500 ms, so its process was killed. Its last words on stderr: about to sleep",
+      "sleeper did not finish onLoad within 1500 ms, so its process was killed. Last line on stderr: about to sleep",
     );
     await loaded.close();
   });
 
   test.each([
-    ["crash", /^The process of sleeper ended with exit code 1\. .*fell out of bed/, "plugin.mjs"],
-    ["exit", /^The process of sleeper ended with exit code 7\./, "about to sleep"],
+    ["crash", /^The process of sleeper exited with code 1\. .*fell out of bed/, "plugin.mjs"],
+    ["exit", /^The process of sleeper exited with code 7\./, "about to sleep"],
   ])("a process that ends by itself (%s) is told once, with its last words", async (how, message, trace) => {
     const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
     const run = await loadInto(loaded.plugin);
@@ -55,7 +55,7 @@ describe.each([
     await loaded.close();
     await loaded.close();
     expect((await spinning).message).toMatch(
-      /^The process of sleeper was ended because the plugin is unloaded/,
+      /^The process of sleeper was stopped because the plugin was unloaded/,
     );
   });
 });

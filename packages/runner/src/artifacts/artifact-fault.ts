@@ -1,4 +1,4 @@
-/** What a failed look at an artifact means, from the name of the system's error. */
+/** Maps the name of a system error to the reason why an artifact cannot be read. */
 import type { ArtifactFault } from "@backplane/contract";
 
 const FAULTS: Record<string, ArtifactFault> = {

@@ -1,6 +1,6 @@
 /**
- * Takes the files that an answer refers to out of scratch, before scratch is gone. Afterwards the answer holds the
- * same references with the size and hash that were measured here; a reference that breaks a rule fails the call.
+ * Stores the files that an answer refers to before its scratch folder is removed. The references in the answer get
+ * the size and hash that were measured here. A reference that breaks a rule fails the call.
  */
 import { hash } from "node:crypto";
 import {
@@ -19,39 +19,39 @@ import type { Redactor } from "../secrets/redact.ts";
 export type ReadArtifact = (path: string, max_bytes: number) => Promise<Buffer | ArtifactFault>;
 
 export interface Collection {
-  /** Null: the call has no scratch. */
+  /** Null when the call has no scratch folder. */
   read: ReadArtifact | null;
   keep: ArtifactFiles | null;
   max_bytes: number;
   redactor: Redactor;
 }
 
-const WORDS: Record<ArtifactFault, string> = {
+const REASONS: Record<ArtifactFault, string> = {
   no_scratch: "the call has no scratch folder; grant it filesystem = scratch",
   no_store: "this runner keeps no artifacts",
   bad_path: "its path must be relative, of plain names, without . or ..",
-  bad_size: "it has another size than the reference says",
-  bad_hash: "it has another hash than the reference says",
-  missing: "there is no such file",
-  link: "it is reached through a link, or has a second name",
+  bad_size: "its size differs from the one in the reference",
+  bad_hash: "its hash differs from the one in the reference",
+  missing: "the file does not exist",
+  link: "it is reached through a link or has more than one hard link",
   not_a_file: "it is not a regular file",
   setuid: "it has special permission bits",
   too_large: "it is larger than limits.artifact_bytes",
-  too_many: `an answer may refer to ${ARTIFACT_LIMITS.per_result} files at most`,
+  too_many: `an answer may refer to at most ${ARTIFACT_LIMITS.per_result} files`,
   unreadable: "it could not be read",
-  secret: "it holds a secret of the call",
+  secret: "it contains a secret of the call",
 };
 
-/** The first question is asked at once: a process that has ended already waits for it, and no longer. */
+/** The first file must be requested without delay: a process that has already exited waits for one request only. */
 export async function collect(result: Json, how: Collection): Promise<Json> {
   const references = artifactsIn(result);
   if (references.length > ARTIFACT_LIMITS.per_result) throw refused("", "too_many");
   const taken = new Map<JsonObject, JsonObject>();
-  for (const reference of references) taken.set(reference, await take(reference, how));
+  for (const reference of references) taken.set(reference, await collectFile(reference, how));
   return withArtifacts(result, (reference) => taken.get(reference)!);
 }
 
-async function take(reference: JsonObject, how: Collection): Promise<JsonObject> {
+async function collectFile(reference: JsonObject, how: Collection): Promise<JsonObject> {
   const { path, bytes, sha256 } = reference;
   if (how.read === null) throw refused(path, "no_scratch");
   if (how.keep === null) throw refused(path, "no_store");
@@ -61,7 +61,7 @@ async function take(reference: JsonObject, how: Collection): Promise<JsonObject>
   const digest = hash("sha256", content, "hex");
   if (bytes !== undefined && bytes !== content.length) throw refused(path, "bad_size");
   if (sha256 !== undefined && sha256 !== digest) throw refused(path, "bad_hash");
-  // Its bytes are kept as they are, so what would be redacted in an answer is refused here.
+  // The bytes are stored unchanged, so a file with a secret is refused where an answer would be redacted.
   if (how.redactor.active) {
     const text = content.toString("latin1");
     if (how.redactor.text(text) !== text) throw refused(path, "secret");
@@ -74,7 +74,7 @@ function refused(path: Json | undefined, reason: ArtifactFault): BackplaneError 
   const shown = typeof path === "string" ? path.slice(0, 200) : "";
   return new BackplaneError(
     "artifact_refused",
-    `The answer refers to the file ${JSON.stringify(shown)}: ${WORDS[reason]}.`,
+    `The answer refers to the file ${JSON.stringify(shown)}: ${REASONS[reason]}.`,
     { details: { path: shown, reason } },
   );
 }

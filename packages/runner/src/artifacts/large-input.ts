@@ -1,11 +1,12 @@
 /**
- * Input that is large goes into scratch as a file, and the request refers to it. Which part of a body that is, each
- * operation says: a tool's input, a compactor's projection, a harness's trigger; events are small.
+ * Moves large input to a file in scratch and puts a reference into the request. Which part of the body may be large
+ * depends on the operation: the input of a tool, the projection of a compactor, the trigger of a harness. Events
+ * are always small.
  */
 import { hash } from "node:crypto";
 import { type ArtifactRef, isObject, type Json, type JsonObject, type Op } from "@backplane/contract";
 
-const PLACES: Partial<Record<Op, readonly string[]>> = {
+const LARGE_FIELDS: Partial<Record<Op, readonly string[]>> = {
   "tool.invoke": ["input"],
   "compactor.compact": ["source", "projection"],
   "harness.run": ["trigger"],
@@ -14,47 +15,47 @@ const PLACES: Partial<Record<Op, readonly string[]>> = {
 export interface LargeInput {
   file: string;
   bytes: Buffer;
-  /** The body with the reference in the place of the value. */
+  /** The body with a reference instead of the value. */
   body: JsonObject;
 }
 
-/** Null: the body is small enough to go as it is, which is the usual call. */
+/** Null when the body is small enough to be sent inline, which is the usual case. */
 export function largeInput(op: Op, body: JsonObject, inline_bytes: number): LargeInput | null {
-  const place = PLACES[op];
-  const value = place === undefined ? undefined : valueAt(body, place);
-  if (place === undefined || value === undefined || !mayExceed(value, inline_bytes)) return null;
+  const path = LARGE_FIELDS[op];
+  const value = path === undefined ? undefined : valueAt(body, path);
+  if (path === undefined || value === undefined || !mayExceed(value, inline_bytes)) return null;
   const bytes = Buffer.from(JSON.stringify(value));
   if (bytes.length <= inline_bytes) return null;
-  const file = `${place.at(-1)!}.json`;
+  const file = `${path.at(-1)!}.json`;
   const reference: ArtifactRef = {
     transport: "artifact",
     path: file,
     bytes: bytes.length,
     sha256: hash("sha256", bytes, "hex"),
   };
-  return { file, bytes, body: replaced(body, place, reference as unknown as JsonObject) };
+  return { file, bytes, body: replaceAt(body, path, reference as unknown as JsonObject) };
 }
 
-function valueAt(body: JsonObject, place: readonly string[]): Json | undefined {
+function valueAt(body: JsonObject, path: readonly string[]): Json | undefined {
   let value: Json | undefined = body;
-  for (const key of place) {
+  for (const key of path) {
     if (!isObject(value)) return undefined;
     value = value[key];
   }
   return value;
 }
 
-function replaced(body: JsonObject, [key, ...rest]: readonly string[], reference: JsonObject): JsonObject {
+function replaceAt(body: JsonObject, [key, ...rest]: readonly string[], reference: JsonObject): JsonObject {
   const inner = body[key!] as JsonObject;
-  return { ...body, [key!]: rest.length === 0 ? reference : replaced(inner, rest, reference) };
+  return { ...body, [key!]: rest.length === 0 ? reference : replaceAt(inner, rest, reference) };
 }
 
-/** Cheap for the small input that is the rule, and errs upwards: it stops counting at the limit. */
+/** Cheap for small input and never underestimates. Counting stops at the limit. */
 function mayExceed(value: Json, limit: number): boolean {
   return spend(value, limit) < 0;
 }
 
-/** What is left of the budget; a character is at most six bytes in JSON, \u0000. */
+/** The rest of the budget. A character takes at most six bytes in JSON (\u0000). */
 function spend(value: Json, budget: number): number {
   if (typeof value === "string") return budget - value.length * 6 - 2;
   if (typeof value !== "object" || value === null) return budget - 25;

@@ -1,7 +1,7 @@
 /**
- * Reads one file of a plain process's scratch folder, which the plugin may change while we look: every part of the
- * path is opened relative to the descriptor of the one before and never through a link, and what counts is what the
- * open descriptor is. sandbox-init does the same inside a sandbox (artifact.c).
+ * Reads one file from the scratch folder of a plain process. The plugin may change the folder at the same time, so
+ * each part of the path is opened relative to the descriptor of its parent and without following links, and all
+ * checks are made on the open descriptor. sandbox-init does the same inside a sandbox (artifact.c).
  */
 import { closeSync, constants, existsSync, fstatSync, lstatSync, openSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
@@ -34,29 +34,31 @@ export async function readBeneath(
   }
 }
 
-/** Node has no openat; the descriptor's own name in /proc serves as one. */
+/** Node has no openat, so the path of the descriptor in /proc is used instead. */
 async function openBeneath(folder: string, parts: string[]): Promise<FileHandle> {
   const last = parts.pop()!;
   let parent = openSync(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   try {
-    let place = placeOf(parent, folder);
+    let base = pathOfDescriptor(parent, folder);
     for (const part of parts) {
-      const path = join(place, part);
+      const path = join(base, part);
       if (lstatSync(path).isSymbolicLink()) throw Object.assign(new Error("a link"), { code: "ELOOP" });
       const next = openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
       closeSync(parent);
       parent = next;
-      place = placeOf(next, path);
+      base = pathOfDescriptor(next, path);
     }
-    // Not blocking: a FIFO without a writer must not hold us.
-    return await open(join(place, last), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    // O_NONBLOCK: opening a FIFO without a writer would block.
+    return await open(join(base, last), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   } finally {
     closeSync(parent);
   }
 }
 
-/** Without /proc it goes by name, after a look that the name still means the open folder. */
-function placeOf(fd: number, path: string): string {
+/**
+ * Without /proc the folder is opened by its name, after a check that the name still refers to the open descriptor.
+ */
+function pathOfDescriptor(fd: number, path: string): string {
   if (existsSync(`/proc/self/fd/${fd}`)) return `/proc/self/fd/${fd}`;
   const [opened, named] = [fstatSync(fd), lstatSync(path)];
   if (opened.ino !== named.ino || opened.dev !== named.dev)
@@ -64,7 +66,7 @@ function placeOf(fd: number, path: string): string {
   return path;
 }
 
-/** It may have grown, or shrunk, since it was looked at. */
+/** The file may have grown or shrunk since it was checked. */
 async function readWhole(handle: FileHandle, size: number): Promise<Buffer | ArtifactFault> {
   const buffer = Buffer.allocUnsafe(size + 1);
   let done = 0;

@@ -28,14 +28,14 @@ export class CallRefusals {
     });
   }
 
-  /** Null: nothing was refused, and then nobody is asked for secrets. */
+  /** Null when nothing was refused; `secrets` is not called then. */
   record(secrets: () => readonly string[]): EgressRecord | null {
     if (this.#record === null) return null;
     return refusalRedactor(secrets()).json(this.#record as unknown as JsonObject) as unknown as EgressRecord;
   }
 }
 
-/** Of any call: those that share a process know each other's. */
+/** Removes delegation tokens of every call: calls that share a process can know each other's tokens. */
 function withoutToken(text: string): string {
   return text.replace(DELEGATION_TOKEN, REDACTED);
 }
@@ -48,7 +48,7 @@ export function stderrTail(worker: Worker, from: number, context: InvocationCont
   const ring = worker.process.stderr;
   if (ring.total <= from) return null;
   const bytes = ring.since(from);
-  // The cut may have gone through a character.
+  // Skips the rest of a character that was cut in two.
   let start = 0;
   while (start < 3 && start < bytes.length && (bytes[start]! & 0xc0) === 0x80) start++;
   const text = bytes.toString("utf8", start);

@@ -1,24 +1,24 @@
-/** The scratch folder of one call, wherever it is: on the host, or in the sandbox of its process. */
+/** The scratch folder of one call, on the host or inside the sandbox of its process. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { ReadArtifact } from "../artifacts/collect-artifacts.ts";
 import { readBeneath } from "../artifacts/read-beneath.ts";
-import type { Scratch } from "../plugin-folders/scratch-folders.ts";
-import type { Counterpart } from "../processes/plugin-instance.ts";
+import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
+import type { PluginInstance } from "../processes/plugin-instance.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 
 export interface CallScratch {
-  /** As the plugin sees it. */
+  /** The path as the plugin sees it. */
   readonly path: string;
-  /** A new file; throws when there is no room. */
+  /** Creates a file. Throws when there is no space. */
   put(file: string, bytes: Uint8Array): Promise<void>;
   read: ReadArtifact;
-  /** After the call, when its process may serve another. */
+  /** Removes the folder after the call, when its process may serve another call. */
   clear(): Promise<void>;
 }
 
-export async function onHost(scratch: Scratch, name: string): Promise<CallScratch> {
+export async function hostScratch(scratch: ScratchFolders, name: string): Promise<CallScratch> {
   const path = await scratch.make(name);
   return {
     path,
@@ -28,28 +28,32 @@ export async function onHost(scratch: Scratch, name: string): Promise<CallScratc
   };
 }
 
-export async function inSandbox(process: Counterpart, pooled: boolean, name: string): Promise<CallScratch> {
+export async function sandboxScratch(
+  process: PluginInstance,
+  pooled: boolean,
+  name: string,
+): Promise<CallScratch> {
   const confined = process.confined!;
   if (!(await confined.makeScratch(name))) {
-    process.kill("its scratch folder is full or spoilt");
-    throw new BackplaneError("crashed", "The plugin's scratch has no room for another call's folder.");
+    process.kill("its scratch folder is full or damaged");
+    throw new BackplaneError("crashed", "The plugin's scratch has no space for the folder of another call.");
   }
   return {
     path: `${INSIDE.scratch}/${name}`,
     put: async (file, bytes) => {
       if (await confined.writeArtifact(name, file, bytes)) return;
-      process.kill("its scratch folder has no room for its input");
-      const message = `The plugin's scratch has no room for an input of ${bytes.length} bytes.`;
+      process.kill("its scratch folder has no space for its input");
+      const message = `The plugin's scratch has no space for an input of ${bytes.length} bytes.`;
       throw new BackplaneError("launch_failed", message, {
-        fix: "Send less, or raise sandbox.scratch_bytes.",
+        fix: "Send a smaller input, or raise sandbox.scratch_bytes.",
       });
     },
     read: (file, max_bytes) => confined.readArtifact(name, file, max_bytes),
     clear: async () => {
-      // A one-call process takes its scratch along.
+      // The scratch of a one-call process is removed together with the process.
       if (!pooled || process.state !== "ready" || (await confined.removeScratch(name))) return;
-      // A folder that resists is no longer the next call's neighbour: the process goes, and its scratch with it.
-      process.kill("a call's scratch folder could not be removed");
+      // Kills the process, and with it its scratch, so that the next call cannot see these files.
+      process.kill("the scratch folder of a call could not be removed");
     },
   };
 }

@@ -1,9 +1,9 @@
 /**
  * One call through the runner:
  *   waiting (scratch, process, handshake) → sent → [interrupted → grace] → settled
- * It settles exactly once. Once interrupted (deadline, cancel, shutdown) the outcome is decided: a reply inside
- * the grace only acknowledges it and lets the process live. Without a reply the whole process is killed, and
- * other calls on it end as `crashed`: a process that ignores its cancel cannot be trusted with anyone's call.
+ * It settles exactly once. An interruption (deadline, cancel, shutdown) decides the outcome: a reply within the
+ * grace period only acknowledges it and keeps the process alive. Without a reply the process is killed, and other
+ * calls on it end as `crashed`, because a process that ignores a cancel cannot be trusted with any call.
  */
 import {
   artifactsIn,
@@ -16,7 +16,7 @@ import {
 import type { ArtifactFiles, Logger, RunListener, RunOrder, RunOutcome } from "@backplane/ports";
 import { largeInput } from "../artifacts/large-input.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
-import type { Scratch } from "../plugin-folders/scratch-folders.ts";
+import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import type { Pool } from "../pool/pool.ts";
 import type { Worker } from "../pool/worker.ts";
 import { type Answer, failedAnswer } from "../ports/answer.ts";
@@ -26,15 +26,15 @@ import { type Confinement, lifetimeOf } from "../sandbox/confinement.ts";
 import { type Redactor, redactorAmong, redactorFor, secretsOf } from "../secrets/redact.ts";
 import type { Deadline, Deadlines } from "../time/deadlines.ts";
 import { CallRefusals, stderrTail } from "./call-record.ts";
-import { type CallScratch, inSandbox, onHost } from "./call-scratch.ts";
-import { endSlowly } from "./finish-call.ts";
+import { type CallScratch, hostScratch, sandboxScratch } from "./call-scratch.ts";
+import { finishCall } from "./finish-call.ts";
 import { type Interruption, interrupted } from "./outcomes.ts";
 import type { SettleQueue } from "./settle-queue.ts";
 
 export interface CallDeps {
   pool: Pool;
   deadlines: Deadlines;
-  scratch: Scratch;
+  scratch: ScratchFolders;
   confinement: Confinement;
   timeouts: RunnerTimeouts;
   limits: RunnerLimits;
@@ -43,7 +43,7 @@ export interface CallDeps {
   log: Logger;
 }
 
-/** What the plugin reads in its cancel frame. */
+/** Sent to the plugin in its cancel frame. */
 const CANCEL_REASONS: Record<Interruption, string> = {
   deadline: "deadline_exceeded",
   user: "cancelled_by_user",
@@ -56,7 +56,7 @@ export class Call implements Exchange {
   context: InvocationContext;
   body: JsonObject;
   violations = 0;
-  place = -1;
+  index = -1;
   readonly #deps: CallDeps;
   readonly #dialect: Dialect;
   readonly #listener: RunListener;
@@ -97,11 +97,11 @@ export class Call implements Exchange {
     const direct = pooled && !this.#wantsScratch();
     const worker = direct ? this.#deps.pool.warm(this.order.pool_key) : undefined;
     if (worker !== undefined) this.#send(worker);
-    else this.#prepare().catch((error: unknown) => this.broke(toBackplaneError(error)));
+    else this.#prepare().catch((error: unknown) => this.failed(toBackplaneError(error)));
   }
 
   get listener_proof(): string | null {
-    const way = this.#worker?.process.confined?.way_out ?? null;
+    const way = this.#worker?.process.confined?.egress ?? null;
     return way === null || way.gateway_url === null ? null : way.proof;
   }
 
@@ -111,11 +111,11 @@ export class Call implements Exchange {
     this.#deps.deadlines.clear(this.#deadline);
     if (this.#state === "waiting") this.#finish(interrupted(why, this.order));
     else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[why])) {
-      // Some dialects know no acknowledgement: the call is over with the word.
+      // Dialects without an acknowledgement end the call inside `cancel`.
       if (this.#isDone()) return;
       const { cancel_grace_ms } = this.#deps.timeouts;
-      this.#deadline = this.#deps.deadlines.set(cancel_grace_ms, () => this.giveUp());
-    } else this.giveUp();
+      this.#deadline = this.#deps.deadlines.set(cancel_grace_ms, () => this.stopNow());
+    } else this.stopNow();
   }
 
   #wantsScratch(): boolean {
@@ -126,12 +126,12 @@ export class Call implements Exchange {
     return this.#state === "done";
   }
 
-  /** The grace is over. */
-  giveUp(): void {
+  /** Kills the process at the end of the grace period. */
+  stopNow(): void {
     if (this.#state === "done") return;
     const { process } = this.#worker!;
     process.session!.abandon(this.id, new BackplaneError("timeout"));
-    process.kill("a call on it ignored its cancel");
+    process.kill("a call on it ignored its cancel request");
     this.#finish(interrupted(this.#interruption ?? "shutdown", this.order));
   }
 
@@ -144,7 +144,7 @@ export class Call implements Exchange {
     try {
       this.#listener.event(this.#redactor.active ? this.#redactor.json(event) : event);
     } catch (error) {
-      this.#deps.log.error({ err: error }, "a listener of plugin events failed");
+      this.#deps.log.error({ err: error }, "listener for plugin events failed");
     }
   }
 
@@ -155,10 +155,12 @@ export class Call implements Exchange {
   ask(method: string, params: JsonObject, key?: string): Promise<Json> {
     const listener = this.#listener;
     if (listener.ask !== undefined && this.#state === "sent") return listener.ask(method, params, key);
-    return Promise.reject(new BackplaneError("request.invalid", `nobody is there to answer ${method}`));
+    return Promise.reject(
+      new BackplaneError("request.invalid", `No caller is available to answer ${method}.`),
+    );
   }
 
-  /** A connection that its process was refused. */
+  /** Records a connection that was refused to the process. */
   refused(refusal: Refusal, shared: boolean): void {
     this.#refusals.add(refusal, shared);
   }
@@ -167,7 +169,7 @@ export class Call implements Exchange {
     this.#finish(this.#interruption === null ? answer : interrupted(this.#interruption, this.order));
   }
 
-  broke(error: BackplaneError): void {
+  failed(error: BackplaneError): void {
     this.#finish(
       this.#interruption === null ? failedAnswer(error) : interrupted(this.#interruption, this.order),
     );
@@ -180,7 +182,7 @@ export class Call implements Exchange {
     const wanted = this.#wantsScratch();
     const confined = this.#deps.confinement.of(this.order).sandbox !== null;
     if (wanted && !confined) {
-      this.#scratch = await onHost(scratch, name);
+      this.#scratch = await hostScratch(scratch, name);
       if (this.#state === "done") return await this.#scratch.clear();
     }
     const home = this.#lifetime === "call" ? (this.#scratch?.path ?? null) : null;
@@ -189,15 +191,16 @@ export class Call implements Exchange {
     await worker.process.ready;
     await pool.check(worker);
     if (this.#state !== "waiting") return;
-    // It may have died between its hello and now: then nothing was sent, and the call is safe to repeat.
+    // The process may have exited since its handshake. Nothing was sent then, so the call is safe to repeat.
     const { process } = worker;
     if (process.state !== "ready") {
-      const reason = process.killReason ?? "it ended by itself";
-      throw process.failure ?? new BackplaneError("crashed", `The plugin's process is gone: ${reason}.`);
+      const reason = process.killReason ?? "it exited by itself";
+      throw process.failure ?? new BackplaneError("crashed", `The plugin's process has exited: ${reason}.`);
     }
-    if (wanted && process.confined !== null) this.#scratch = await inSandbox(process, worker.pooled, name);
+    if (wanted && process.confined !== null)
+      this.#scratch = await sandboxScratch(process, worker.pooled, name);
     if (this.#scratch !== null) await this.#putInput(this.#scratch);
-    // Given up meanwhile, when nobody knew of the folder yet.
+    // The call was interrupted before the folder was known to it, so it is removed here.
     if (this.#state !== "waiting") return await this.#scratch?.clear();
     worker.waiting--;
     this.#send(worker);
@@ -218,9 +221,9 @@ export class Call implements Exchange {
     if (this.#redactor.active) {
       this.#redactor = redactorAmong(worker.recent_secrets, this.order.context, this.#redactor);
     }
-    this.#deps.pool.enter(worker, this);
-    // Inside the sandbox the gateway is at an address of the sandbox's own.
-    const base_url = worker.process.confined?.way_out?.gateway_url ?? null;
+    this.#deps.pool.startCall(worker, this);
+    // Inside the sandbox the gateway has an address of the sandbox's own network.
+    const base_url = worker.process.confined?.egress?.gateway_url ?? null;
     if (base_url !== null) this.context = { ...this.context, gateway: { ...this.context.gateway, base_url } };
     worker.process.session!.call(this);
   }
@@ -230,22 +233,22 @@ export class Call implements Exchange {
     const wasSent = this.#state === "sent";
     this.#state = "done";
     this.#deps.deadlines.clear(this.#deadline);
-    if (this.#worker !== null && !wasSent) this.#deps.pool.leave(this.#worker);
-    const ours = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
-    const slow = ours || (this.#worker !== null && answer.error?.code === "crashed");
-    const refers = wasSent && artifactsIn(answer.result).length > 0;
-    if (!slow && !refers && this.#scratch === null) {
+    if (this.#worker !== null && !wasSent) this.#deps.pool.cancelLease(this.#worker);
+    const oneCallProcess = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
+    const slow = oneCallProcess || (this.#worker !== null && answer.error?.code === "crashed");
+    const hasArtifacts = wasSent && artifactsIn(answer.result).length > 0;
+    if (!slow && !hasArtifacts && this.#scratch === null) {
       this.#deps.settle.push(() => this.#settle(answer, wasSent));
     } else {
-      this.#finishSlowly(answer, wasSent).catch((error: unknown) => {
-        this.#deps.log.error({ err: error }, "a call could not be ended cleanly");
+      this.#finishAsync(answer, wasSent).catch((error: unknown) => {
+        this.#deps.log.error({ err: error }, "call did not finish cleanly");
         this.#settle(failedAnswer(toBackplaneError(error)), wasSent);
       });
     }
   }
 
-  async #finishSlowly(first: Answer, wasSent: boolean): Promise<void> {
-    const { answer, violations } = await endSlowly(first, {
+  async #finishAsync(first: Answer, wasSent: boolean): Promise<void> {
+    const { answer, violations } = await finishCall(first, {
       worker: this.#worker,
       wasSent,
       oneCall: this.#dialect.lifetime === "call",
@@ -263,18 +266,18 @@ export class Call implements Exchange {
     if (worker !== null && (wasSent || worker.process.state !== "ready")) {
       stderr_tail = stderrTail(worker, this.#stderrFrom, this.order.context);
     }
-    if (worker !== null && wasSent) this.#deps.pool.exit(worker, this);
-    // Used once: it goes now, and nobody has to wait for it.
+    if (worker !== null && wasSent) this.#deps.pool.endCall(worker, this);
+    // A one-call process is stopped without waiting for its exit.
     if (worker !== null && wasSent && !worker.pooled) {
-      worker.process.stop(this.#deps.timeouts.teardown_ms, "its one call is over");
+      worker.process.stop(this.#deps.timeouts.teardown_ms, "its only call is finished");
     }
     const { result, error } = answer;
-    const clean = this.#redactor.active;
+    const redactError = this.#redactor.active;
     this.#settled({
       status: answer.status,
-      result: clean && result !== null ? this.#redactor.json(result) : result,
+      result: redactError && result !== null ? this.#redactor.json(result) : result,
       error:
-        clean && error !== null
+        redactError && error !== null
           ? (this.#redactor.json(error as unknown as JsonObject) as unknown as typeof error)
           : error,
       violations: this.violations,

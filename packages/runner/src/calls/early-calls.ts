@@ -1,6 +1,6 @@
 /**
- * Calls that come before the sandbox has been tried, in the first moments of a runner. They wait for it, their time
- * runs, and they can be cancelled; then they go the usual way.
+ * Calls that arrive before the self-test of the sandbox has finished. They wait for it while their timeout runs and
+ * can be cancelled; then they run as usual.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { Clock, RunOrder } from "@backplane/ports";
@@ -13,7 +13,7 @@ export class EarlyCalls<Outcome> {
     this.#clock = clock;
   }
 
-  /** `run` with what is left of the order's time, or `refuse` when it was cancelled meanwhile. */
+  /** Calls `run` with the remaining time of the order, or `refuse` if the call was cancelled while it waited. */
   async wait(
     order: RunOrder,
     tried: Promise<void>,
@@ -32,7 +32,7 @@ export class EarlyCalls<Outcome> {
     return await run({ ...order, timeout_ms: Math.max(1, left) });
   }
 
-  /** False: no such call waits here. */
+  /** False when no such call is waiting. */
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean {
     const entry = this.#waiting.get(invocation_id);
     if (entry !== undefined) entry.cancelled ??= reason;

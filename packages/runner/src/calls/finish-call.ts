@@ -1,6 +1,7 @@
 /**
- * Ends that must wait: the files that an answer refers to are taken over, a process that lives for one call has to end
- * by itself, one that died is asked how, and scratch goes last. What breaks a rule meanwhile is counted.
+ * The asynchronous part of finishing a call: collects the files that the answer refers to, waits for the exit of a
+ * one-call process, adds the cause of a crash, and removes scratch last. Protocol violations found on the way are
+ * counted.
  */
 import { artifactsIn, toBackplaneError } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
@@ -8,16 +9,16 @@ import { collect } from "../artifacts/collect-artifacts.ts";
 import type { Worker } from "../pool/worker.ts";
 import { type Answer, failedAnswer } from "../ports/answer.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
-import type { Counterpart } from "../processes/plugin-instance.ts";
+import type { PluginInstance } from "../processes/plugin-instance.ts";
 import type { Redactor } from "../secrets/redact.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 import type { CallScratch } from "./call-scratch.ts";
 import { crashed, withLimit } from "./outcomes.ts";
 
-export interface SlowEnd {
+export interface FinishContext {
   worker: Worker | null;
   wasSent: boolean;
-  /** The dialect's processes live for one call. */
+  /** The processes of this dialect serve one call each. */
   oneCall: boolean;
   scratch: CallScratch | null;
   redactor: Redactor;
@@ -29,48 +30,48 @@ export interface SlowEnd {
   };
 }
 
-export interface Ended {
+export interface FinishedCall {
   answer: Answer;
   violations: number;
 }
 
 const ARTIFACTS_MS = 30_000;
 
-export async function endSlowly(first: Answer, end: SlowEnd): Promise<Ended> {
+export async function finishCall(first: Answer, end: FinishContext): Promise<FinishedCall> {
   const ended =
-    end.worker === null ? { answer: first, violations: 0 } : await ofWorker(end.worker, first, end);
+    end.worker === null ? { answer: first, violations: 0 } : await finishOnWorker(end.worker, first, end);
   await end.scratch?.clear();
   return ended;
 }
 
-async function ofWorker(worker: Worker, first: Answer, end: SlowEnd): Promise<Ended> {
+async function finishOnWorker(worker: Worker, first: Answer, end: FinishContext): Promise<FinishedCall> {
   const { process } = worker;
   const { wasSent, oneCall } = end;
-  // Before anything else: a process that ended waits for the first question only.
+  // Must come first: a process that has exited waits only for the first request for a file.
   let { answer, violations } = wasSent
-    ? await takeFiles(process, first, end)
+    ? await collectFiles(process, first, end)
     : { answer: first, violations: 0 };
   if (oneCall && wasSent) {
-    const torn = await tearDown(process, answer, end.deps);
-    answer = torn.answer;
-    violations += torn.violations;
+    const tornDown = await tearDown(process, answer, end.deps);
+    answer = tornDown.answer;
+    violations += tornDown.violations;
   }
-  // A server elsewhere may lose one call and live on.
+  // A remote server can lose one call and stay up.
   if (answer.error?.code === "crashed" && wasSent && process.pid !== undefined) {
     await process.gone;
     answer = crashed(worker, answer);
   }
-  // One that was given up before it was born never will be; nothing to wait for.
+  // A process that was abandoned before it was spawned has no exit to wait for.
   if (oneCall && process.pid !== undefined) await process.gone;
   return { answer: withLimit(worker, answer), violations };
 }
 
-/** Whoever does not let its files be read in time is killed. */
-async function takeFiles(
-  process: Counterpart,
+/** A process whose files cannot be read in time is killed. */
+async function collectFiles(
+  process: PluginInstance,
   answer: Answer,
-  { scratch, redactor, deps: { artifacts, deadlines, limits } }: SlowEnd,
-): Promise<Ended> {
+  { scratch, redactor, deps: { artifacts, deadlines, limits } }: FinishContext,
+): Promise<FinishedCall> {
   const { result } = answer;
   if (result === null || artifactsIn(result).length === 0) return { answer, violations: 0 };
   const how = { read: scratch?.read ?? null, keep: artifacts, max_bytes: limits.artifact_bytes, redactor };
@@ -86,16 +87,24 @@ async function takeFiles(
   }
 }
 
-/** side.execute: after its answer the process must end by itself; if not, that is counted and the result stands. */
-async function tearDown(process: Counterpart, answer: Answer, { timeouts }: SlowEnd["deps"]): Promise<Ended> {
-  const spoke = answer.status === "succeeded" || answer.error?.code === "plugin_failed";
-  if (!spoke && answer.error?.code !== "crashed") process.kill(answer.error?.message ?? "its call is over");
+/**
+ * A side process must exit by itself after its answer. If it does not, a violation is counted and the result stays
+ * valid.
+ */
+async function tearDown(
+  process: PluginInstance,
+  answer: Answer,
+  { timeouts }: FinishContext["deps"],
+): Promise<FinishedCall> {
+  const answered = answer.status === "succeeded" || answer.error?.code === "plugin_failed";
+  if (!answered && answer.error?.code !== "crashed")
+    process.kill(answer.error?.message ?? "its call is finished");
   process.session!.shutdown();
-  const stop = process.after(timeouts.teardown_ms, () => process.kill("it did not end after its answer"));
+  const stop = process.after(timeouts.teardown_ms, () => process.kill("it did not exit after its answer"));
   await process.gone;
   stop();
-  if (!spoke) return { answer, violations: 0 };
+  if (!answered) return { answer, violations: 0 };
   const violations = process.killReason !== null || process.exit?.code !== 0 ? 1 : 0;
-  const verdict = process.session!.verdict();
+  const verdict = process.session!.trailingOutputError();
   return { answer: verdict === null ? answer : failedAnswer(verdict), violations };
 }

@@ -1,6 +1,7 @@
 /**
- * Questions to a binding's process that are no calls: what it offers, and MCP's requests beyond tools. They lease a
- * process as a call does, so a resident one is the same that the calls get; one that is used once goes afterwards.
+ * Requests to the process of a binding that are not calls: describing its exports, and MCP requests other than tool
+ * calls. They lease a process like a call does, so a resident process also serves them; a one-call process exits
+ * afterwards.
  */
 import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { DescribeOrder } from "@backplane/ports";
@@ -9,13 +10,13 @@ import type { Dialect, Session } from "../ports/dialect.ts";
 import { createRedactor, type Redactor } from "../secrets/redact.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 
-export interface AskDeps {
+export interface QueryDeps {
   pool: Pool;
   deadlines: Deadlines;
 }
 
-export async function askProcess<T>(
-  { pool, deadlines }: AskDeps,
+export async function queryProcess<T>(
+  { pool, deadlines }: QueryDeps,
   dialect: Dialect,
   order: DescribeOrder,
   question: (session: Session, signal: AbortSignal) => Promise<T>,
@@ -36,21 +37,21 @@ export async function askProcess<T>(
     await Promise.race([worker.process.ready.then(() => pool.check(worker)), late]);
     const { session } = worker.process;
     if (worker.process.state !== "ready" || session === null) {
-      throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process is gone.");
+      throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process has exited.");
     }
     session.refresh?.(order.context);
     const answer = await Promise.race([question(session, stop.signal), late]);
     return redactor.active ? (redactor.json(answer as Json) as T) : answer;
   } catch (error) {
-    throw redactor.active ? clean(toBackplaneError(error), redactor) : error;
+    throw redactor.active ? redactError(toBackplaneError(error), redactor) : error;
   } finally {
     deadlines.clear(limit);
-    pool.leave(worker);
+    pool.cancelLease(worker);
   }
 }
 
-/** Its last words may hold what it was given. */
-function clean(error: BackplaneError, redactor: Redactor): BackplaneError {
+/** Errors may quote the stderr of the process, which can contain secrets. */
+function redactError(error: BackplaneError, redactor: Redactor): BackplaneError {
   const { code, message, details, fix } = error;
   const more = details === undefined ? {} : { details: redactor.json(details as JsonObject) };
   return new BackplaneError(code, redactor.text(message), { ...more, fix: redactor.text(fix) });

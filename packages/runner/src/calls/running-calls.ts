@@ -1,18 +1,18 @@
-/** The calls that run, by invocation; one invocation runs once at a time. */
+/** Running calls by invocation. An invocation runs at most once at a time. */
 import { IdTable } from "@backplane/contract";
 import type { Interruption } from "./outcomes.ts";
 
-/** What may be done to a call from outside. */
+/** The operations on a call that the runner uses. */
 export interface RunningCall {
   interrupt(why: Interruption): void;
-  giveUp(): void;
-  /** The proof of its process's listeners; null: it has none, or is not there yet. */
+  stopNow(): void;
+  /** The proof of its process's listeners. Null without listeners and before the process is leased. */
   readonly listener_proof: string | null;
 }
 
 export class RunningCalls {
   readonly #calls = new IdTable<RunningCall>();
-  #nobodyLeft: () => void = () => {};
+  #onEmpty: () => void = () => {};
 
   get size(): number {
     return this.#calls.size;
@@ -26,19 +26,19 @@ export class RunningCalls {
     this.#calls.add(invocation_id, call);
   }
 
-  over(invocation_id: string): void {
+  remove(invocation_id: string): void {
     this.#calls.delete(invocation_id);
-    if (this.#calls.size === 0) this.#nobodyLeft();
+    if (this.#calls.size === 0) this.#onEmpty();
   }
 
-  /** False: no such call runs. */
+  /** False when no such call is running. */
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean {
     const call = this.#calls.get(invocation_id);
     call?.interrupt(reason);
     return call !== undefined;
   }
 
-  /** Undefined: no such call runs. */
+  /** Undefined when no such call is running. */
   listenerProof(invocation_id: string): string | null | undefined {
     return this.#calls.get(invocation_id)?.listener_proof;
   }
@@ -47,15 +47,15 @@ export class RunningCalls {
     for (const call of this.#calls.values()) call.interrupt("shutdown");
   }
 
-  giveUpAll(): void {
-    for (const call of this.#calls.values()) call.giveUp();
+  stopAllNow(): void {
+    for (const call of this.#calls.values()) call.stopNow();
   }
 
-  /** Resolves when the last of them is over. */
-  async empty(): Promise<void> {
+  /** Resolves when no call is running. */
+  async whenEmpty(): Promise<void> {
     if (this.#calls.size === 0) return;
     await new Promise<void>((resolve) => {
-      this.#nobodyLeft = resolve;
+      this.#onEmpty = resolve;
     });
   }
 }

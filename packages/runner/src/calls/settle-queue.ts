@@ -1,6 +1,7 @@
 /**
- * Ends calls after the turn in which their answers were read, so that stderr which arrived together with an
- * answer is part of the record. No turn takes long: what does not fit goes into the next.
+ * Settles calls in a later event-loop turn than the one that read their answers, so that stderr which arrived
+ * together with an answer is part of the record. A turn settles calls for a few milliseconds at most and leaves the
+ * rest to the next turn.
  */
 import type { Clock } from "@backplane/ports";
 

@@ -1,4 +1,6 @@
-/** Writing to and removing from a cgroup tree, where files are orders and an answer may be "busy". */
+/**
+ * Writes to and removes cgroup files. Writing to such a file is a command to the kernel, which can fail with EBUSY.
+ */
 import { readFileSync } from "node:fs";
 import { readFile, rmdir, writeFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
@@ -6,8 +8,8 @@ import { setTimeout as wait } from "node:timers/promises";
 const BUSY_TRIES = 50;
 const BUSY_WAIT_MS = 20;
 
-/** False: there is no such file in this kernel. */
-export async function order(file: string, value: string): Promise<boolean> {
+/** False when this kernel has no such file. */
+export async function writeControl(file: string, value: string): Promise<boolean> {
   try {
     await writeFile(file, value, { flag: "r+" });
     return true;
@@ -29,7 +31,7 @@ export function readNowOr(file: string, otherwise: string): string {
   }
 }
 
-/** A cgroup whose last process just died is busy for a moment. */
+/** The kernel reports EBUSY for a moment after the last process of a cgroup has exited. */
 export async function removeFolder(folder: string): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {

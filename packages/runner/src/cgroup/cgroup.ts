@@ -1,6 +1,6 @@
 /**
- * What a slot's cgroup offers, whichever version the host has. It is made ahead of time and used by one process
- * tree after the other; counters only grow, so a reader compares with what it saw before.
+ * The cgroup of one slot, for both cgroup versions. It is created ahead of time and reused by one process tree
+ * after the other. Counters only grow, so readers compare them with an earlier value.
  */
 export interface CgroupLimits {
   memory_bytes: number;
@@ -12,29 +12,32 @@ export interface CgroupLimits {
 export interface CgroupCounters {
   /** Processes killed because memory ran out. */
   oom: number;
-  /** Forks that were refused. */
+  /** Rejected forks. */
   pids: number;
 }
 
 export interface SlotCgroup {
-  /** Files such as cgroup.procs; a process of one thread that writes 0 to each is inside with all its children. */
+  /**
+   * Files such as cgroup.procs. A single-threaded process that writes 0 to each of them joins, with all its future
+   * children.
+   */
   join: readonly string[];
-  /** Two short reads of the kernel's memory, at the end of each process: at once, not by the thread pool. */
+  /** Two short synchronous reads at the exit of each process; the thread pool would take longer. */
   counters(): CgroupCounters;
   remove(): Promise<void>;
 }
 
 export interface Cgroups {
   version: "v1" | "v2";
-  /** What is bounded, e.g. memory, pids, cpu. */
+  /** The controllers in use, e.g. memory, pids, cpu. */
   controllers: readonly string[];
-  /** Every folder that is ours, so that something can remove them after a sudden death. */
+  /** All folders created here, for the janitor to remove after the gateway was killed. */
   folders: readonly string[];
   make(name: string, limits: CgroupLimits): Promise<SlotCgroup>;
   close(): Promise<void>;
 }
 
-/** "name value" lines, as cgroup files have them. */
+/** Reads a value from the "name value" lines of a cgroup file. */
 export function readCounter(text: string, name: string): number {
   for (const line of text.split("\n")) {
     const [key, value] = line.split(" ");

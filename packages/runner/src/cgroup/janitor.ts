@@ -1,7 +1,8 @@
 /**
- * Removes the cgroups of a gateway that was killed, and whoever is still in them: one /bin/sh in a session of its own
- * that waits for the end of its input, which comes however the gateway ends. Sandboxes die with us, but for one moment
- * of theirs: bwrap's inner process waits for a word of the outer one, and when that is killed first, waits for ever.
+ * Removes the cgroups of a gateway that was killed, and kills the processes still in them. One /bin/sh in its own
+ * session waits for the end of its stdin, which comes however the gateway exits. Sandboxes exit with the gateway
+ * except in one short window: bwrap's inner process waits for the outer one, and waits forever if the outer one is
+ * killed first.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 
@@ -29,7 +30,7 @@ export interface Janitor {
   close(): Promise<void>;
 }
 
-/** `folders`: each holds one level of folders, and only empty ones are ever removed. */
+/** Each of `folders` holds one level of folders; only empty folders are removed. */
 export function startJanitor(folders: readonly string[]): Janitor {
   const shell: ChildProcess = spawn("/bin/sh", ["-c", SCRIPT], {
     detached: true,

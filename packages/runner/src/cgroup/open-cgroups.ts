@@ -1,4 +1,7 @@
-/** Finds the cgroup trees of this machine and the gateway's place in them. Both versions occur, also side by side. */
+/**
+ * Finds the cgroup trees of this machine and the gateway's own cgroup in them. Both versions can be mounted side by
+ * side.
+ */
 import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import type { Cgroups } from "./cgroup.ts";
@@ -7,7 +10,7 @@ import { openCgroupsV2 } from "./v2.ts";
 
 export interface CgroupMount {
   version: 1 | 2;
-  /** Which part of the tree is seen at `mount`. */
+  /** The part of the tree that is visible at `mount`. */
   root: string;
   mount: string;
   controllers: readonly string[];
@@ -15,19 +18,19 @@ export interface CgroupMount {
 
 export type OpenedCgroups = { cgroups: Cgroups; reason: string } | { cgroups: null; reason: string };
 
-/** `name` must be unique among the gateways of this machine. */
+/** `name` must be unique among the gateways on this machine. */
 export async function openCgroups(name: string): Promise<OpenedCgroups> {
   if (process.getuid?.() !== 0) {
     return {
       cgroups: null,
-      reason: "only root can make cgroups; resource limits of each process hold instead",
+      reason: "only root can create cgroups; resource limits per process apply instead",
     };
   }
   try {
     const mounts = cgroupMounts(await readFile("/proc/self/mountinfo", "utf8"));
     const own = ownCgroups(await readFile("/proc/self/cgroup", "utf8"));
     const v2 = mounts.find(({ version }) => version === 2);
-    const inV2 = v2 === undefined ? null : placeOf(v2, own.get("") ?? "/");
+    const inV2 = v2 === undefined ? null : cgroupFolder(v2, own.get("") ?? "/");
     if (v2 !== undefined && inV2 !== null) {
       const cgroups = await openCgroupsV2(v2.mount, inV2, name);
       if (cgroups !== null) return { cgroups, reason: describe(cgroups) };
@@ -37,16 +40,16 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
       const mount = mounts.find(
         ({ version, controllers }) => version === 1 && controllers.includes(controller),
       );
-      const place = mount === undefined ? null : placeOf(mount, own.get(controller) ?? "/");
+      const place = mount === undefined ? null : cgroupFolder(mount, own.get(controller) ?? "/");
       if (place !== null) parents[controller] = place;
     }
     if (parents.memory === undefined || parents.pids === undefined) {
-      return { cgroups: null, reason: "this machine hands down no memory and pids controller" };
+      return { cgroups: null, reason: "this machine delegates no memory and pids controller" };
     }
     const cgroups = await openCgroupsV1(parents, name);
     return { cgroups, reason: describe(cgroups) };
   } catch (error) {
-    return { cgroups: null, reason: `cgroups cannot be made here: ${(error as Error).message}` };
+    return { cgroups: null, reason: `cgroups cannot be created here: ${(error as Error).message}` };
   }
 }
 
@@ -62,7 +65,7 @@ export function cgroupMounts(mountinfo: string): CgroupMount[] {
   return found;
 }
 
-/** Controller → the path of this process; the empty name is version 2. */
+/** Maps each controller to the cgroup path of this process. The key of version 2 is the empty string. */
 export function ownCgroups(text: string): Map<string, string> {
   const own = new Map<string, string>();
   for (const line of text.split("\n")) {
@@ -73,8 +76,8 @@ export function ownCgroups(text: string): Map<string, string> {
   return own;
 }
 
-/** Null: the gateway's own cgroup is not in the part that is mounted. */
-export function placeOf({ root, mount }: CgroupMount, path: string): string | null {
+/** Null when the gateway's own cgroup is not in the mounted part. */
+export function cgroupFolder({ root, mount }: CgroupMount, path: string): string | null {
   const inside = relative(root, path);
   return inside.startsWith("..") ? null : join(mount, inside);
 }

@@ -1,20 +1,20 @@
-/** cgroup version 1: one tree per controller, a folder in each. */
+/** cgroup version 1: one tree per controller, with a folder in each. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CgroupLimits, type Cgroups, readCounter, type SlotCgroup } from "./cgroup.ts";
-import { order, readNowOr, removeFolder } from "./cgroup-files.ts";
+import { readNowOr, removeFolder, writeControl } from "./cgroup-files.ts";
 
 export type ControllerV1 = "memory" | "pids" | "cpu";
 
 const CPU_PERIOD_US = 100_000;
 
-/** `parents`: the gateway's own cgroup in each tree, so that what bounds the gateway bounds its plugins too. */
+/** `parents` is the gateway's own cgroup in each tree, so that limits of the gateway also apply to its plugins. */
 export async function openCgroupsV1(
   parents: Readonly<Partial<Record<ControllerV1, string>>>,
   name: string,
 ): Promise<Cgroups> {
   const controllers = (Object.keys(parents) as ControllerV1[]).sort();
-  // Two controllers may share one tree.
+  // Two controllers can share a tree.
   const folders = [...new Set(controllers.map((controller) => join(parents[controller]!, name)))];
   for (const folder of folders) await mkdir(folder, { mode: 0o755 });
   return {
@@ -39,17 +39,22 @@ async function makeSlot(
   const has = (controller: ControllerV1) => controllers.includes(controller);
   if (has("memory")) {
     const folder = folderOf("memory");
-    await order(join(folder, "memory.limit_in_bytes"), String(limits.memory_bytes));
-    // Swap would only put the end off; not every kernel counts it.
-    await order(join(folder, "memory.memsw.limit_in_bytes"), String(limits.memory_bytes)).catch(() => false);
+    await writeControl(join(folder, "memory.limit_in_bytes"), String(limits.memory_bytes));
+    // Without it the plugin would swap before it reaches the limit. Not every kernel accounts for swap.
+    await writeControl(join(folder, "memory.memsw.limit_in_bytes"), String(limits.memory_bytes)).catch(
+      () => false,
+    );
   }
-  if (has("pids")) await order(join(folderOf("pids"), "pids.max"), String(limits.max_pids));
+  if (has("pids")) await writeControl(join(folderOf("pids"), "pids.max"), String(limits.max_pids));
   if (has("cpu")) {
-    await order(join(folderOf("cpu"), "cpu.cfs_period_us"), String(CPU_PERIOD_US));
-    await order(join(folderOf("cpu"), "cpu.cfs_quota_us"), String(Math.round(limits.cpus * CPU_PERIOD_US)));
+    await writeControl(join(folderOf("cpu"), "cpu.cfs_period_us"), String(CPU_PERIOD_US));
+    await writeControl(
+      join(folderOf("cpu"), "cpu.cfs_quota_us"),
+      String(Math.round(limits.cpus * CPU_PERIOD_US)),
+    );
   }
   return {
-    // By itself and as its one thread a process enters without the lock that all forks of the machine wait for.
+    // A single-threaded process that joins by itself does not take the lock that all forks on the machine wait for.
     join: folders.map((folder) => join(folder, "tasks")),
     counters: () => ({
       oom: has("memory")

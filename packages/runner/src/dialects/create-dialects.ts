@@ -1,6 +1,6 @@
-/** The dialects of one runner. */
+/** Creates the dialects of one runner. */
 import type { Protocol } from "@backplane/contract";
-import type { OutwardRules } from "../egress/gateway-requests/guarded-requests.ts";
+import type { OutboundRules } from "../egress/gateway-requests/guarded-requests.ts";
 import type { Dialect } from "../ports/dialect.ts";
 import { instrumentModule, instrumentRpc } from "./instruments/instrument-rpc.ts";
 import { mcpHttp } from "./mcp/mcp-http.ts";
@@ -10,13 +10,13 @@ import { toolModule } from "./tool-module.ts";
 import { vaiRpc } from "./vai-rpc.ts";
 
 export interface DialectOptions {
-  /** Where the gateway itself may dial on behalf of a binding. */
-  outward: OutwardRules;
+  /** Which destinations the gateway may connect to on behalf of a binding. */
+  outbound: OutboundRules;
 }
 
 export type DialectFor = (protocol: string) => Dialect | null;
 
-export function createDialects({ outward }: DialectOptions): DialectFor {
+export function createDialects({ outbound }: DialectOptions): DialectFor {
   const dialects: readonly Dialect[] = [
     vaiRpc,
     sideProcess,
@@ -24,7 +24,7 @@ export function createDialects({ outward }: DialectOptions): DialectFor {
     instrumentModule,
     toolModule,
     mcpStdio(),
-    mcpHttp(outward),
+    mcpHttp(outbound),
   ];
   const byProtocol = new Map<string, Dialect>(dialects.map((one) => [one.protocol satisfies Protocol, one]));
   return (protocol) => byProtocol.get(protocol) ?? null;

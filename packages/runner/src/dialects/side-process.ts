@@ -1,30 +1,30 @@
 /**
- * `rterm.plugin.v1`: one line in, one line out, twice, and the process ends. The host decides what the plugin
- * may do; what it names in its handshake can only be less than the grant, never more.
+ * `rterm.plugin.v1`: one process per call, with one line in and one line out for the handshake and again for the
+ * request. The host decides what the plugin may do; the capabilities in its handshake must be within the grant.
  */
 import { BackplaneError, type JsonObject, type SideManifest, type SideResponse } from "@backplane/contract";
 import type { RunOrder } from "@backplane/ports";
 import { SideHost } from "@backplane/wire";
 import { type Answer, clipMessage } from "../ports/answer.ts";
-import type { Dialect, Exchange, Link, Session } from "../ports/dialect.ts";
+import type { Dialect, Exchange, ProcessLink, Session } from "../ports/dialect.ts";
 
 export const sideProcess: Dialect = {
   protocol: "rterm.plugin.v1",
   lifetime: "call",
   launch_limit: "launch_ms",
-  refuses: (order) =>
+  unsupportedReason: (order) =>
     order.op === "tool.invoke"
       ? null
-      : `rterm.plugin.v1 offers tools only, and ${order.export_id} is called with ${order.op}. Package it for vai.rpc.v1.`,
+      : `rterm.plugin.v1 supports tools only, and ${order.export_id} is called with ${order.op}. Package it for vai.rpc.v1.`,
   connect: (link) => new SideSession(link),
 };
 
 class SideSession implements Session {
-  readonly #link: Link;
+  readonly #link: ProcessLink;
   readonly #host: SideHost;
   #manifest: SideManifest | null = null;
 
-  constructor(link: Link) {
+  constructor(link: ProcessLink) {
     this.#link = link;
     this.#host = new SideHost({
       transport: link.transport,
@@ -57,7 +57,7 @@ class SideSession implements Session {
         `The plugin calls itself ${JSON.stringify(plugin_id)}, but the installed package is ${expected}.`,
         {
           details: { expected, actual: plugin_id },
-          fix: "Name it as it names itself: plugin_id under [runtime] in vai-plugin.toml.",
+          fix: "Set plugin_id under [runtime] in vai-plugin.toml to the name that the plugin uses.",
         },
       );
     }
@@ -67,7 +67,7 @@ class SideSession implements Session {
     const { order } = exchange;
     const refusal = checkManifest(this.#manifest!, order);
     if (refusal !== null) {
-      exchange.broke(refusal);
+      exchange.failed(refusal);
       return;
     }
     exchange.sent();
@@ -81,7 +81,7 @@ class SideSession implements Session {
       })
       .then(
         (response) => exchange.answered(acceptSide(response)),
-        (error: BackplaneError) => exchange.broke(error),
+        (error: BackplaneError) => exchange.failed(error),
       );
   }
 
@@ -91,12 +91,12 @@ class SideSession implements Session {
 
   abandon(): void {}
 
-  /** The protocol has no farewell; the end of its input tells a plugin that waits for more. */
+  /** The protocol has no shutdown message; the end of stdin tells a plugin that waits for more. */
   shutdown(): void {
     this.#link.transport.close();
   }
 
-  verdict(): BackplaneError | null {
+  trailingOutputError(): BackplaneError | null {
     if (!this.#host.extraOutput) return null;
     return new BackplaneError(
       "malformed_response",
@@ -105,7 +105,7 @@ class SideSession implements Session {
   }
 }
 
-/** A plugin knows its own name; the publisher before it is the registry's. */
+/** A plugin knows its name without the publisher, which the registry adds. */
 function isNameOf(plugin_id: string, package_id: string): boolean {
   return plugin_id === package_id || plugin_id === package_id.slice(package_id.lastIndexOf("/") + 1);
 }
@@ -117,7 +117,7 @@ function checkManifest(manifest: SideManifest, order: RunOrder): BackplaneError 
   if (broken !== undefined) {
     return new BackplaneError(
       "handshake_failed",
-      `The handshake lists the capability ${JSON.stringify(broken)}, which is empty, padded or there twice.`,
+      `The handshake lists the capability ${JSON.stringify(broken)}, which is empty, padded or duplicated.`,
       { details: { capability: broken } },
     );
   }
@@ -143,14 +143,14 @@ function checkManifest(manifest: SideManifest, order: RunOrder): BackplaneError 
       `The plugin does not expose ${tool}; it exposes ${manifest.exposed_tools.join(", ") || "nothing"}.`,
       {
         details: { tool, exposed_tools: manifest.exposed_tools },
-        fix: "Name the tool as the plugin does: tool_name under [exports.tool] in vai-plugin.toml.",
+        fix: "Set tool_name under [exports.tool] in vai-plugin.toml to the name that the plugin uses.",
       },
     );
   }
   return null;
 }
 
-/** The tool as the plugin itself names it. */
+/** The name that the plugin itself uses for the tool. */
 function toolOf(order: RunOrder): string {
   return order.native_name ?? order.export_id;
 }

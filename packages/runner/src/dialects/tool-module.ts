@@ -1,7 +1,7 @@
 /**
- * `module.tools`: a folder of tool files behind our own host program, which speaks vai.rpc.v1. The program is one
- * file, shown read-only beside the package; it describes the files without letting one disturb another. Isolated, a
- * process serves one call; as a worker it serves on.
+ * `module.tools`: a folder of tool files, loaded by our host program, which speaks vai.rpc.v1. The program is a
+ * single file that the sandbox shows read-only beside the package; an error in one tool file does not affect the
+ * others. An isolated process serves one call, a worker many.
  */
 import { createHash } from "node:crypto";
 import {
@@ -17,12 +17,12 @@ import {
   toolIdOf,
 } from "@backplane/contract";
 import type { Description } from "@backplane/ports";
-import type { Dialect, Link } from "../ports/dialect.ts";
+import type { Dialect, ProcessLink } from "../ports/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 import { acceptVai, VaiSession } from "./vai-rpc.ts";
 
 const HOST_INSIDE = "/sandbox/tool-host.mjs";
-const NOTHING: Permissions = {
+const NO_PERMISSIONS: Permissions = {
   network: "none",
   filesystem: "none",
   gateway_api_scopes: [],
@@ -34,20 +34,20 @@ const MAX_CATEGORY = 64;
 export const toolModule: Dialect = {
   protocol: "module.tools",
   lifetime: "pooled",
-  refuses: (order) =>
+  unsupportedReason: (order) =>
     order.op === "tool.invoke"
       ? null
-      : `Tool files are tools only, and ${order.export_id} is called with ${order.op}.`,
+      : `Tool files support tools only, and ${order.export_id} is called with ${order.op}.`,
   async launch({ package: { package_id, version, runtime }, grant }, { folder, confined, programs }) {
     if (programs.tool_files === undefined) {
-      throw new BackplaneError("launch_failed", "This installation has no program that hosts tool files.", {
+      throw new BackplaneError("launch_failed", "This installation has no host program for tool files.", {
         fix: "Build it: npm run build",
       });
     }
-    const tool_files = programs.ownCopy?.(programs.tool_files) ?? programs.tool_files;
+    const tool_files = programs.privateCopy?.(programs.tool_files) ?? programs.tool_files;
     const [program, place] = confined ? [HOST_INSIDE, INSIDE.plugin] : [tool_files, folder];
     return {
-      // A tool on the host works where the gateway was started, others in what they are given.
+      // A tool on the host runs in the gateway's working directory, any other in its sandbox.
       entrypoint: [
         "node",
         program,
@@ -67,9 +67,9 @@ export const toolModule: Dialect = {
 class ToolModuleSession extends VaiSession {
   readonly #permissions: Permissions;
 
-  constructor(link: Link) {
+  constructor(link: ProcessLink) {
     super(link);
-    this.#permissions = link.order?.package.runtime.permissions ?? NOTHING;
+    this.#permissions = link.order?.package.runtime.permissions ?? NO_PERMISSIONS;
   }
 
   async describe(): Promise<Description> {
@@ -79,14 +79,14 @@ class ToolModuleSession extends VaiSession {
     if (answer.status !== "succeeded" || found === undefined) {
       throw new BackplaneError(
         "malformed_response",
-        answer.error?.message ?? "The tool files were not described.",
+        answer.error?.message ?? "The host program did not describe the tool files.",
       );
     }
     return describe(found as unknown as ToolFilesDescription, this.#permissions);
   }
 }
 
-/** From the words of tool files to exports. Pure. */
+/** Converts descriptions of tool files to exports. Pure. */
 export function describe(found: ToolFilesDescription, permissions: Permissions): Description {
   const schemas: Record<string, Json> = {};
   const exports = found.tools.map((tool) => {
@@ -107,7 +107,7 @@ function exportOf(tool: ToolFileDescription, input_schema: string, permissions: 
     default_timeout_ms: INVOCATION_LIMITS.default_timeout_ms,
     permissions,
     tool: {
-      // The author's "low" is read-only work; what a call of the others does twice, nobody has said.
+      // The author's risk "low" means read-only. For other tools it is unknown what a repeated call does.
       effect_class: tool.risk === "low" ? "read_only" : "unknown",
       streaming: true,
       requires_approval: false,

@@ -8,19 +8,19 @@ import {
 } from "@backplane/contract";
 import { VaiHost, type VaiReplySink } from "@backplane/wire";
 import { type Answer, clipMessage } from "../ports/answer.ts";
-import type { Dialect, Exchange, Link, Session } from "../ports/dialect.ts";
+import type { Dialect, Exchange, ProcessLink, Session } from "../ports/dialect.ts";
 
 export const vaiRpc: Dialect = {
   protocol: "vai.rpc.v1",
   lifetime: "pooled",
-  refuses: () => null,
+  unsupportedReason: () => null,
   connect: (link) => new VaiSession(link),
 };
 
 export class VaiSession implements Session {
   protected readonly host: VaiHost;
 
-  constructor(link: Link) {
+  constructor(link: ProcessLink) {
     this.host = new VaiHost({
       transport: link.transport,
       identity: link.package,
@@ -57,7 +57,7 @@ export class VaiSession implements Session {
     this.host.shutdown();
   }
 
-  verdict(): null {
+  trailingOutputError(): null {
     return null;
   }
 }
@@ -78,7 +78,7 @@ class Reply implements VaiReplySink {
   }
 
   broke(error: BackplaneError): void {
-    this.#exchange.broke(error);
+    this.#exchange.failed(error);
   }
 }
 

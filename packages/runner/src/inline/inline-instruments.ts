@@ -1,7 +1,7 @@
 /**
- * Instrument plugins in the gateway's own process: InProcess and ClassLoaderIsolated, for bindings of class inline
- * alone, which is the operator's trust. Code in here cannot be stopped: at its deadline a call ends, is told by its
- * signal, and whatever it still answers counts for nothing.
+ * Instrument plugins inside the gateway process (InProcess and ClassLoaderIsolated), only for bindings of class
+ * inline, by which the operator trusts them. Their code cannot be stopped: at its deadline a call ends, its signal
+ * is aborted, and a later answer is ignored.
  */
 import { BackplaneError, codeOf, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type {
@@ -19,8 +19,13 @@ import { dataKey, makeDataDir } from "../plugin-folders/data-folders.ts";
 import type { Answer } from "../ports/answer.ts";
 import type { ProcessOrder } from "../ports/dialect.ts";
 import { redactorFor } from "../secrets/redact.ts";
-import { BirthKeys, bornWith } from "../secrets/secret-environment.ts";
-import { type InlineGuard, type InlineSeat, type InstrumentServices, openSeat } from "./inline-provider.ts";
+import { ProcessKeys, secretsKnownAtStart } from "../secrets/secret-environment.ts";
+import {
+  type InlineGuard,
+  type InlineProvider,
+  type InstrumentServices,
+  openProvider,
+} from "./inline-provider.ts";
 
 export interface InlineDeps {
   files: PackageFiles;
@@ -31,14 +36,14 @@ export interface InlineDeps {
   log: Logger;
 }
 
-interface Place {
+interface ProviderEntry {
   readonly key: string;
   readonly binding_id: string;
-  readonly seat: Promise<InlineSeat>;
-  /** Resolves when the next may have the folder. */
+  readonly provider: Promise<InlineProvider>;
+  /** Resolves when the next provider may use the data folder. */
   readonly gone: Promise<void>;
   calls: number;
-  leave: (() => void) | null;
+  close: (() => void) | null;
 }
 
 const INITIALIZE_MS = 20_000;
@@ -46,8 +51,8 @@ const SHUTDOWN_MS = 5_000;
 
 export class InlineInstruments {
   readonly #deps: InlineDeps;
-  readonly #places = new Map<string, Place>();
-  readonly #keys = new BirthKeys();
+  readonly #entries = new Map<string, ProviderEntry>();
+  readonly #keys = new ProcessKeys();
   readonly #running = new Map<string, (answer: Answer) => void>();
 
   constructor(deps: InlineDeps) {
@@ -58,9 +63,9 @@ export class InlineInstruments {
     return this.#running.size;
   }
 
-  /** Whether its provider is there: asking it then loads nothing. */
+  /** Whether the provider is loaded, so that a request would not load it. */
   serves(order: ProcessOrder): boolean {
-    return this.#places.get(dataKey(order))?.key === this.#keyOf(order);
+    return this.#entries.get(dataKey(order))?.key === this.#keyOf(order);
   }
 
   async run(order: RunOrder): Promise<RunOutcome> {
@@ -78,7 +83,7 @@ export class InlineInstruments {
       const result = await plugin.invoke(invokeParams({ context, id: invocation_id, order }, data_dir));
       void told;
       return acceptInstrument(result);
-    }).catch((error: unknown) => brokenBy(error));
+    }).catch((error: unknown) => answerFromError(error));
     const answer = await Promise.race([call, stopped]);
     timer.stop();
     this.#running.delete(invocation_id);
@@ -103,12 +108,13 @@ export class InlineInstruments {
         order.package,
       ),
     ).catch((error: unknown) => {
-      throw asOurs(error);
+      throw asBackplaneError(error);
     });
   }
 
   async healthCheck(order: DescribeOrder, { instrument }: JsonObject): Promise<Json> {
-    if (typeof instrument !== "string") throw new BackplaneError("request.invalid", "name an instrument");
+    if (typeof instrument !== "string")
+      throw new BackplaneError("request.invalid", "instrument must be a string");
     return await this.#use(order, async ({ plugin }) => ({
       ...(await this.#within(order.timeout_ms, "answer healthCheck", plugin.healthCheck({ instrument }))),
     }));
@@ -122,104 +128,106 @@ export class InlineInstruments {
   }
 
   retire(binding_id: string): void {
-    for (const place of this.#places.values()) if (place.binding_id === binding_id) this.#end(place);
+    for (const entry of this.#entries.values()) if (entry.binding_id === binding_id) this.#retire(entry);
   }
 
   async close(): Promise<void> {
     for (const id of this.#running.keys()) this.cancel(id, "shutdown");
-    const places = [...this.#places.values()];
-    for (const place of places) this.#end(place);
-    await Promise.all(places.map((place) => place.gone));
+    const entries = [...this.#entries.values()];
+    for (const entry of entries) this.#retire(entry);
+    await Promise.all(entries.map((entry) => entry.gone));
   }
 
-  async #use<T>(order: ProcessOrder, work: (seat: InlineSeat) => Promise<T>): Promise<T> {
-    const place = this.#placeFor(order);
-    place.calls++;
+  async #use<T>(order: ProcessOrder, work: (provider: InlineProvider) => Promise<T>): Promise<T> {
+    const entry = this.#entryFor(order);
+    entry.calls++;
     try {
-      const seat = await place.seat;
-      return await this.#guarded(order, () => work(seat));
+      const provider = await entry.provider;
+      return await this.#guarded(order, () => work(provider));
     } finally {
-      place.calls--;
-      this.#rest(place);
+      entry.calls--;
+      this.#closeIfUnused(entry);
     }
   }
 
-  /** One provider for a binding and project, whatever a single call may do: nothing confines it here anyway. */
-  #placeFor(order: ProcessOrder): Place {
+  /**
+   * One provider per binding and project. Grants of single calls do not matter, because nothing confines code here.
+   */
+  #entryFor(order: ProcessOrder): ProviderEntry {
     const folder = dataKey(order);
     const key = this.#keyOf(order);
-    const before = this.#places.get(folder);
+    const before = this.#entries.get(folder);
     if (before?.key === key) return before;
-    if (before !== undefined) this.#end(before);
-    const { promise: left, resolve: leave } = Promise.withResolvers<void>();
-    const seat = this.#open(order, before?.gone ?? Promise.resolve());
-    const place: Place = {
+    if (before !== undefined) this.#retire(before);
+    const { promise: closing, resolve: close } = Promise.withResolvers<void>();
+    const provider = this.#open(order, before?.gone ?? Promise.resolve());
+    const entry: ProviderEntry = {
       key,
       binding_id: order.binding_id,
-      seat,
-      gone: left.then(() => this.#shutDown(order, seat)),
+      provider,
+      gone: closing.then(() => this.#shutDown(order, provider)),
       calls: 0,
-      leave,
+      close,
     };
-    this.#places.set(folder, place);
-    // One that did not start is tried again by the next call.
-    seat.catch(() => this.#end(place));
-    return place;
+    this.#entries.set(folder, entry);
+    // The next call retries a provider that failed to start.
+    provider.catch(() => this.#retire(entry));
+    return entry;
   }
 
   #keyOf(order: ProcessOrder): string {
     const shared = order.pool_key.slice(0, order.pool_key.lastIndexOf("/"));
-    return this.#keys.of(shared, bornWith(order, { secrets_at_start: true }, null));
+    return this.#keys.of(shared, secretsKnownAtStart(order, { secrets_at_start: true }, null));
   }
 
-  async #open(order: ProcessOrder, free: Promise<void>): Promise<InlineSeat> {
+  async #open(order: ProcessOrder, free: Promise<void>): Promise<InlineProvider> {
     const { data_root, files, guard, log, services } = this.#deps;
     await free;
     const image = await files.open(order.package.digest);
     try {
       const data_dir = await makeDataDir(data_root, order);
       const parts = { order, image, data_dir, services, guard, log };
-      const seat = this.#guarded(order, () => openSeat(parts));
-      return await this.#within(INITIALIZE_MS, "initialize", seat);
+      const provider = this.#guarded(order, () => openProvider(parts));
+      return await this.#within(INITIALIZE_MS, "initialize", provider);
     } catch (error) {
       image.release();
       throw error;
     }
   }
 
-  async #shutDown(order: ProcessOrder, opening: Promise<InlineSeat>): Promise<void> {
-    const seat = await opening.catch(() => null);
-    if (seat === null) return;
+  async #shutDown(order: ProcessOrder, opening: Promise<InlineProvider>): Promise<void> {
+    const provider = await opening.catch(() => null);
+    if (provider === null) return;
     try {
       await this.#within(
         SHUTDOWN_MS,
         "shut down",
-        this.#guarded(order, () => seat.shutDown()),
+        this.#guarded(order, () => provider.shutDown()),
       );
     } catch (error) {
       this.#deps.log.warn(
         { binding_id: order.binding_id, err: error },
-        "an instrument plugin did not shut down cleanly",
+        "instrument plugin did not shut down cleanly",
       );
     }
   }
 
-  /** No new call is given to it; it shuts down when those that it has are over. */
-  #end(place: Place): void {
-    for (const [folder, one] of this.#places) if (one === place) this.#places.delete(folder);
-    this.#rest(place);
+  /** Takes no new calls and shuts down when its current calls have finished. */
+  #retire(entry: ProviderEntry): void {
+    for (const [folder, one] of this.#entries) if (one === entry) this.#entries.delete(folder);
+    this.#closeIfUnused(entry);
   }
 
-  #rest(place: Place): void {
-    if (place.calls > 0 || place.leave === null) return;
-    for (const one of this.#places.values()) if (one === place) return;
-    place.leave();
-    place.leave = null;
+  #closeIfUnused(entry: ProviderEntry): void {
+    if (entry.calls > 0 || entry.close === null) return;
+    for (const one of this.#entries.values()) if (one === entry) return;
+    entry.close();
+    entry.close = null;
   }
 
   #guarded<T>({ grant, package: { package_id } }: ProcessOrder, work: () => T): T {
     const allowed_domains = grant.network === "none" ? [] : grant.allowed_domains;
-    return this.#deps.guard.enter({ name: package_id, allowed_domains }, work);
+    return this.#deps.guard.runAsPlugin({ name: package_id, allowed_domains }, work);
   }
 
   async #within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
@@ -243,15 +251,15 @@ export function isInline({
   return given === "inline" && runtime.protocol === "module.instrument";
 }
 
-/** What has no code of ours is the protocol's error, whose words are for people. */
-function asOurs(error: unknown): BackplaneError {
+/** An error without one of our codes is an error of the protocol. */
+function asBackplaneError(error: unknown): BackplaneError {
   if (codeOf(error) !== undefined) return toBackplaneError(error);
   const { message = String(error) } = error as { message?: string };
   return new BackplaneError("plugin_protocol_error", message);
 }
 
-function brokenBy(error: unknown): Answer {
-  const { code, message } = asOurs(error);
+function answerFromError(error: unknown): Answer {
+  const { code, message } = asBackplaneError(error);
   return failure(code, message);
 }
 

@@ -1,6 +1,6 @@
 /**
- * One provider in this process, from its import to its shutdown. Its life is that of a binding's generation; its folder
- * is another's until that one has ended.
+ * One provider inside the gateway process, from import to shutdown. It lives as long as the generation of its
+ * binding; the next generation waits for its data folder.
  */
 import {
   BackplaneError,
@@ -18,7 +18,7 @@ import { initializeParams } from "../dialects/instruments/instrument-call.ts";
 import type { ProcessOrder } from "../ports/dialect.ts";
 import { type ModuleGraph, openModuleGraph } from "./module-graph.ts";
 
-/** On whose behalf a plugin asks the host's models. */
+/** On whose behalf a plugin uses the gateway's models. */
 export interface ServiceUser {
   org_id: string;
   project_id: string | null;
@@ -26,19 +26,19 @@ export interface ServiceUser {
   plugin_id: string;
 }
 
-/** The gateway's models, for plugins in its own process. */
+/** The gateway's models for plugins in its own process. */
 export interface InstrumentServices {
   cognition(who: ServiceUser, prompt: string, max_tokens: number): Promise<string>;
   embedding(who: ServiceUser, text: string): Promise<readonly number[]>;
 }
 
-/** Around the code of plugins in this process: what they set off is theirs, what they ask for is the gateway's. */
+/** Separates plugin code from gateway code in this process, e.g. to check the connections that plugins make. */
 export interface InlineGuard {
-  enter<T>(who: { name: string; allowed_domains: readonly string[] }, work: () => T): T;
-  leave<T>(work: () => T): T;
+  runAsPlugin<T>(who: { name: string; allowed_domains: readonly string[] }, work: () => T): T;
+  runAsGateway<T>(work: () => T): T;
 }
 
-export interface SeatParts {
+export interface ProviderOptions {
   order: ProcessOrder;
   image: PackageImage;
   data_dir: string;
@@ -47,15 +47,15 @@ export interface SeatParts {
   log: Logger;
 }
 
-export interface InlineSeat {
+export interface InlineProvider {
   plugin: InstrumentPlugin;
   data_dir: string;
-  /** Rejects with what the provider's shutdown threw. */
+  /** Rejects with the error of the provider's shutdown. */
   shutDown(): Promise<void>;
 }
 
 /** Rejects with a BackplaneError. */
-export async function openSeat(parts: SeatParts): Promise<InlineSeat> {
+export async function openProvider(parts: ProviderOptions): Promise<InlineProvider> {
   const { data_dir, image, order } = parts;
   const { entrypoint, instrument } = order.package.runtime;
   const [file, name = "default"] = (entrypoint[1] ?? "").split("#") as [string, string?];
@@ -64,7 +64,7 @@ export async function openSeat(parts: SeatParts): Promise<InlineSeat> {
     async load() {
       graph = openModuleGraph(image.folder, instrument?.isolation ?? "InProcess");
       const found = instrumentProviderOf(await graph.import(file), name);
-      // Before it is given its configuration.
+      // Checked before the plugin gets its configuration.
       await image.check();
       if (typeof found !== "string") return found;
       throw new BackplaneError("plugin.invalid", `${entrypoint[1]}: ${found}.`);
@@ -94,17 +94,17 @@ export async function openSeat(parts: SeatParts): Promise<InlineSeat> {
 
 function contextOf(
   { config, dataDir, heftyVersion, pluginId }: InstrumentMethods["initialize"][0],
-  { guard, log, order, services }: SeatParts,
+  { guard, log, order, services }: ProviderOptions,
 ): InstrumentContext {
   const { org_id, project_id = null } = order.context;
   const who = { org_id, project_id, binding_id: order.binding_id, plugin_id: pluginId };
   const line = (level: keyof InstrumentLogger) => (message: string, fields?: JsonObject) =>
-    guard.leave(() =>
+    guard.runAsGateway(() =>
       log[level]({ ...fields, plugin: pluginId, binding_id: order.binding_id }, String(message)),
     );
   const served = (): InstrumentServices => {
     if (services !== null) return services;
-    throw new BackplaneError("llm.failed", "this host has no models for plugins");
+    throw new BackplaneError("llm.failed", "This gateway has no models for plugins.");
   };
   return {
     pluginId,
@@ -113,13 +113,13 @@ function contextOf(
     heftyVersion,
     logger: { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") },
     requestCognition: async (prompt, maxTokens) =>
-      await guard.leave(() => served().cognition(who, prompt, maxTokens)),
+      await guard.runAsGateway(() => served().cognition(who, prompt, maxTokens)),
     requestEmbedding: async (text) =>
-      Float32Array.from(await guard.leave(() => served().embedding(who, text))),
+      Float32Array.from(await guard.runAsGateway(() => served().embedding(who, text))),
   };
 }
 
-/** The author's error as one of ours, with its words. */
+/** Keeps the message of the author's error. */
 function asLoadFailure({ package: pack }: ProcessOrder, error: unknown): BackplaneError {
   const { message = String(error) } = error as { message?: string };
   if (codeOf(error) !== undefined) return error as BackplaneError;

@@ -1,7 +1,7 @@
 /**
- * Modules of a plugin in this process. Each load is a graph of its own: its files are new instances, shared with no
- * other load. InProcess sees the host's libraries besides its own. ClassLoaderIsolated sees the instrument API, Node's
- * own modules and what lies in its folder, and nothing of the host's. Neither is a boundary: it is one process.
+ * Loads the modules of a plugin in this process. Each load is a separate module graph with new instances of all
+ * files. InProcess can also import the host's libraries. ClassLoaderIsolated can import the instrument API, Node's
+ * built-in modules and files of its folder only. Neither is a security boundary.
  */
 import { randomUUID } from "node:crypto";
 import { realpathSync } from "node:fs";
@@ -16,20 +16,20 @@ import {
 } from "@backplane/contract";
 
 export interface ModuleGraph {
-  /** What the import throws goes on as it is. */
+  /** Rejects with whatever the import throws. */
   import(file: string): Promise<Record<string, unknown>>;
-  /** Nothing more can be imported; what was stays in memory until the process ends. */
+  /** Stops further imports. Loaded modules stay in memory until the process exits. */
   close(): void;
 }
 
 const API_URL = `data:text/javascript,${encodeURIComponent(INSTRUMENT_API_SOURCE)}`;
 
-/** Node's own import, also where a bundler or a test runner rewrites the word: only that one asks the hooks. */
+/** Node's own import, which bundlers and test runners do not rewrite: only it calls the hooks. */
 const NATIVE = "data:text/javascript,export default (url) => import(url)";
 
 export function openModuleGraph(folder: string, mode: IsolationMode): ModuleGraph {
   const root = `${pathToFileURL(realpathSync(folder)).href}/`;
-  // Unlike that of every other graph of the process, whoever opened it.
+  // Distinguishes this graph from all others in the process.
   const tag = `?graph=${randomUUID()}`;
   const isOurs = (url: string | undefined) =>
     url?.startsWith(root) === true && (url.endsWith(tag) || !url.includes("?graph="));
@@ -37,7 +37,7 @@ export function openModuleGraph(folder: string, mode: IsolationMode): ModuleGrap
   const invisible = (specifier: string) =>
     new BackplaneError(
       "plugin.invalid",
-      `${specifier} is not visible to a ClassLoaderIsolated plugin; bring it along in the package's node_modules.`,
+      `${specifier} is not visible to a ClassLoaderIsolated plugin; add it to the package's node_modules.`,
     );
   const hooks = registerHooks({
     resolve(specifier, context, next) {

@@ -1,6 +1,6 @@
 /**
- * What a hosted plugin asks of its context, answered by the context that the kernel made. The process is not
- * trusted: every parameter is looked at, and no trace of ours goes back.
+ * Answers requests of a hosted plugin with the context that the kernel created. The process is untrusted: all
+ * parameters are checked, and stack traces of the gateway are not returned.
  */
 import {
   isObject,
@@ -19,13 +19,13 @@ import { RpcError } from "@backplane/wire";
 import type { LiveContexts } from "./live-contexts.ts";
 import type { SeenSecrets } from "./seen-secrets.ts";
 
-export interface PluginQuestions {
+export interface PluginRequestContext {
   contexts: LiveContexts;
   secrets: SeenSecrets;
-  /** Tool calls that run now, by the number that the process knows them by. */
+  /** Running tool calls by the number that the process uses. */
   calls: ReadonlyMap<number, KernelToolCall>;
-  /** The stand-in for a tool that lives in the process. */
-  standInTool: (id: number, spec: KernelToolSpec, brief: boolean) => KernelTool;
+  /** Creates the kernel's view of a tool in the process. */
+  proxyTool: (id: number, spec: KernelToolSpec, brief: boolean) => KernelTool;
 }
 
 type Params = Record<string, unknown>;
@@ -35,7 +35,9 @@ const METHOD_NOT_FOUND = -32601;
 const INVALID_PARAMS = -32602;
 const LEVELS = ["debug", "info", "warn", "error"];
 
-export function answerPlugin(parts: PluginQuestions): (method: string, params: unknown) => Promise<unknown> {
+export function answerPlugin(
+  parts: PluginRequestContext,
+): (method: string, params: unknown) => Promise<unknown> {
   const handlers = createHandlers(parts);
   return async (method, params) => {
     if (!Object.hasOwn(handlers, method))
@@ -52,7 +54,7 @@ export function answerPlugin(parts: PluginQuestions): (method: string, params: u
   };
 }
 
-function createHandlers({ contexts, secrets, calls, standInTool }: PluginQuestions): Handlers {
+function createHandlers({ contexts, secrets, calls, proxyTool }: PluginRequestContext): Handlers {
   const ctx = (params: Params) => contexts.find(params.ctx);
   return {
     emit: (params) =>
@@ -65,22 +67,21 @@ function createHandlers({ contexts, secrets, calls, standInTool }: PluginQuestio
       if (!LEVELS.includes(level)) throw invalid("level");
       ctx(params).log[level as PluginLogLevel](object(params, "fields"), text(params, "message"));
     },
-    config: async (params) => secrets.ofConfig(await ctx(params).config()),
-    "providers.list": async (params) => secrets.ofInstances(await ctx(params).providers.listInstances()),
+    config: async (params) => secrets.rememberConfig(await ctx(params).config()),
+    "providers.list": async (params) =>
+      secrets.rememberInstances(await ctx(params).providers.listInstances()),
     "providers.for_plugin": async (params) =>
-      secrets.ofInstances(await ctx(params).providers.instancesForPlugin(text(params, "plugin"))),
+      secrets.rememberInstances(await ctx(params).providers.instancesForPlugin(text(params, "plugin"))),
     "providers.get": async (params) => {
       const instance = await ctx(params).providers.getInstance(text(params, "id"));
-      if (instance !== null) secrets.ofInstances([instance]);
+      if (instance !== null) secrets.rememberInstances([instance]);
       return instance;
     },
     "providers.active": (params) => ctx(params).providers.activeId(),
     registerTool(params) {
       const { tool } = params;
       if (typeof tool !== "number") throw invalid("tool");
-      return ctx(params).registerTool(
-        standInTool(tool, specOf(object(params, "spec")), params.brief === true),
-      );
+      return ctx(params).registerTool(proxyTool(tool, specOf(object(params, "spec")), params.brief === true));
     },
     service: (params) =>
       ctx(params).service(
@@ -91,7 +92,7 @@ function createHandlers({ contexts, secrets, calls, standInTool }: PluginQuestio
     progress(params) {
       const event = object(params, "event");
       text(event, "type");
-      // A call that has ended has nobody left to tell.
+      // Progress of a finished call is dropped.
       calls.get(params.call_id as number)?.progress(event as JsonObject & { type: string });
     },
   };

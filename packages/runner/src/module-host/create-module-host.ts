@@ -1,7 +1,7 @@
 /**
- * Kernel plugins in processes of their own (plug.trust): in the sandbox (sandbox.class), with an environment made from
- * nothing, killed as a whole, and gone with the gateway. `start` resolves once the module is imported and checked; a module that hangs
- * is killed, and every failure carries what the process last wrote to stderr.
+ * Runs kernel plugins in their own processes (plug.trust): in the sandbox (sandbox.class), with a minimal
+ * environment, killed with all descendants, and never outliving the gateway. `start` resolves when the module is
+ * imported and checked. A module that hangs is killed, and errors include the last line of stderr.
  */
 import { homedir } from "node:os";
 import { BackplaneError, type KernelToolCall, type PluginEntry } from "@backplane/contract";
@@ -9,8 +9,8 @@ import type { Clock, LoadedPlugin, Logger, PluginReach } from "@backplane/ports"
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH, type RunnerLimits } from "../ports/settings.ts";
 import { PluginProcess, type ProcessDeps } from "../processes/plugin-process.ts";
-import { type ExitStatus, lastWords, type Place } from "../programs/diagnose-launch.ts";
-import { limitMet } from "../sandbox/cause-of-death.ts";
+import { type ExitStatus, type LaunchEnvironment, lastErrorLine } from "../programs/diagnose-launch.ts";
+import { exceededLimit } from "../sandbox/exit-cause.ts";
 import { ProcessTrees } from "../supervision/process-trees.ts";
 import { Watchdog } from "../supervision/watchdog.ts";
 import { Deadlines } from "../time/deadlines.ts";
@@ -18,8 +18,13 @@ import { answerPlugin } from "./answer-plugin.ts";
 import { type HostProgram, hostProgram } from "./host-program.ts";
 import { LiveContexts } from "./live-contexts.ts";
 import { type ModuleSession, moduleDialect } from "./module-session.ts";
-import { type Boundary, type PlaceParts, type PluginPlace, placePlugin } from "./place-plugin.ts";
-import { type StandInParts, standInPlugin, standInTool } from "./plugin-proxy.ts";
+import { type ProxyContext, proxyPlugin, proxyTool } from "./plugin-proxy.ts";
+import {
+  type HostBoundary,
+  type PreparedPlugin,
+  type PrepareOptions,
+  preparePlugin,
+} from "./prepare-plugin.ts";
 import { SeenSecrets } from "./seen-secrets.ts";
 
 export interface ModuleHostTimeouts {
@@ -27,12 +32,12 @@ export interface ModuleHostTimeouts {
   load_ms: number;
   on_load_ms: number;
   unload_ms: number;
-  /** From the closed pipe to the kill. */
+  /** From closing the pipe to the kill. */
   stop_ms: number;
 }
 
 export interface ModuleHostOptions {
-  /** The Node that runs the plugins. */
+  /** The Node binary that runs the plugins. */
   node: string;
   /** Absolute path of the module host program. */
   host_module: string;
@@ -44,17 +49,17 @@ export interface ModuleHostOptions {
   limits?: Partial<Pick<RunnerLimits, "frame_bytes" | "queued_bytes" | "stderr_bytes">> & {
     contexts?: number;
   };
-  /** Everything beyond PATH, HOME, TMPDIR and LANG that a plugin's process sees. */
+  /** Variables besides PATH, HOME, TMPDIR and LANG. */
   env?: Record<string, string>;
-  /** A plugin's own folder, which is its home; null for none. */
+  /** The plugin's own folder, which is its home; null if it has none. */
   home?(name: string): string | null;
-  /** Folders that no plugin sees, even when they lie within its own. */
-  secluded?: readonly string[];
+  /** Folders that are hidden from every plugin, even within its own folder. */
+  hidden_folders?: readonly string[];
 }
 
 export interface ModuleHost {
   start(entry: PluginEntry, reach: PluginReach): Promise<LoadedPlugin>;
-  /** Ends every process. */
+  /** Stops all processes. */
   close(): Promise<void>;
 }
 
@@ -64,22 +69,25 @@ const TIMEOUTS: ModuleHostTimeouts = {
   unload_ms: 5_000,
   stop_ms: 2_000,
 };
-/** A conversation of a million tokens is one event. */
+/** A conversation of a million tokens is sent as one event. */
 const FRAME_BYTES = 8 * 1024 * 1024;
 const CONTEXTS = 5_000;
 const TRACE_BYTES = 8_192;
-/** Refused connections of one process that are written to the log; an attacker makes them. */
+/** Logged refusals per process; an attacker can cause any number. */
 const LOGGED_REFUSALS = 64;
 
-/** Without a boundary there is no sandbox: the operator has switched it off. */
-export function createModuleHost(options: ModuleHostOptions, boundary: Boundary | null = null): ModuleHost {
+/** Without a boundary there is no sandbox, because the operator disabled it. */
+export function createModuleHost(
+  options: ModuleHostOptions,
+  boundary: HostBoundary | null = null,
+): ModuleHost {
   const timeouts = { ...TIMEOUTS, ...options.timeouts };
   const { contexts = CONTEXTS, ...limits } = options.limits ?? {};
   const watchdog = new Watchdog(options.log);
   const trees = new ProcessTrees(options.log);
-  const place: Place = {
+  const environment: LaunchEnvironment = {
     interpreters: { path: PLUGIN_PATH, node: options.node },
-    surroundings: { home: homedir(), path: "" },
+    host_paths: { home: homedir(), path: "" },
     machine: { os: process.platform, arch: process.arch },
   };
   const deps: ProcessDeps = {
@@ -89,12 +97,12 @@ export function createModuleHost(options: ModuleHostOptions, boundary: Boundary 
     deadlines: new Deadlines(options.clock),
     watchdog,
     trees,
-    place,
+    environment,
     log: options.log,
   };
   const running = new Set<HostedPlugin>();
   let program: HostProgram | null = null;
-  const parts: PlaceParts = {
+  const parts: PrepareOptions = {
     boundary,
     host_module: options.host_module,
     host_program: () => (program ??= hostProgram(options.host_module)),
@@ -102,17 +110,17 @@ export function createModuleHost(options: ModuleHostOptions, boundary: Boundary 
     frame_bytes: deps.limits.frame_bytes,
     env: options.env ?? {},
     state: (name) => options.home?.(name) ?? null,
-    secluded: options.secluded ?? [],
+    hidden_folders: options.hidden_folders ?? [],
   };
   let closed = false;
 
   return {
     async start(entry, reach) {
       const secrets = new SeenSecrets();
-      const refused = refusalLog(options.log, entry.name, secrets);
-      const where = await placePlugin(parts, entry, reach, refused);
+      const refused = logRefusals(options.log, entry.name, secrets);
+      const where = await preparePlugin(parts, entry, reach, refused);
       if (closed) {
-        await where.leave();
+        await where.cleanUp();
         throw new BackplaneError("gateway_stopping");
       }
       const kept = new LiveContexts(contexts, where.state_dir);
@@ -130,12 +138,15 @@ export function createModuleHost(options: ModuleHostOptions, boundary: Boundary 
   };
 }
 
-/** Of a kernel plugin no call has a record to keep it on: `net.fetch` with a call's `as` does that. */
-function refusalLog(log: Logger, plugin: string, secrets: SeenSecrets): (refusal: Refusal) => void {
+/**
+ * Connections of a kernel plugin belong to no call, so they are logged. `net.fetch` with a call's `as` is recorded
+ * with the call.
+ */
+function logRefusals(log: Logger, plugin: string, secrets: SeenSecrets): (refusal: Refusal) => void {
   let left = LOGGED_REFUSALS;
   return ({ host, port, reason }) => {
     if (left-- <= 0) return;
-    log.warn({ plugin, host: secrets.redact(host), port, reason }, "a plugin was refused a connection");
+    log.warn({ plugin, host: secrets.redact(host), port, reason }, "connection of a plugin refused");
   };
 }
 
@@ -144,23 +155,23 @@ interface HostedParts {
   timeouts: ModuleHostTimeouts;
   contexts: LiveContexts;
   entry: PluginEntry;
-  where: PluginPlace;
+  where: PreparedPlugin;
   secrets: SeenSecrets;
 }
 
 class HostedPlugin {
   readonly process: PluginProcess;
-  /** After its process is gone and what that had is given back. */
+  /** Resolves when the process has exited and its resources are released. */
   readonly gone: Promise<void>;
   readonly #entry: PluginEntry;
   readonly #deps: ProcessDeps;
   readonly #timeouts: ModuleHostTimeouts;
   readonly #secrets: SeenSecrets;
-  readonly #where: PluginPlace;
-  readonly #parts: StandInParts;
+  readonly #where: PreparedPlugin;
+  readonly #parts: ProxyContext;
   #session: ModuleSession | null = null;
   #lastCall = 0;
-  /** We end it, so nobody needs to be told that it ended. */
+  /** Set when the gateway stops the process, so that its exit is not reported. */
   #ending = false;
 
   constructor({ contexts, deps, entry, secrets, timeouts, where }: HostedParts) {
@@ -170,14 +181,14 @@ class HostedPlugin {
     this.#secrets = secrets;
     this.#where = where;
     const calls = new Map<number, KernelToolCall>();
-    const parts: StandInParts = {
+    const parts: ProxyContext = {
       entry,
       contexts,
       calls,
       nextCall: () => ++this.#lastCall,
-      session: () => this.#asked(),
+      session: () => this.#startRequest(),
       alive: () => this.process.state === "ready",
-      explained: (answer) => this.#explained(answer),
+      explainFailure: (answer) => this.#explainFailure(answer),
       within: (ms, what, answer) => this.#within(ms, what, answer),
       timeouts,
     };
@@ -186,7 +197,7 @@ class HostedPlugin {
       contexts,
       secrets: this.#secrets,
       calls,
-      standInTool: (id, spec, brief) => standInTool(parts, id, spec, brief),
+      proxyTool: (id, spec, brief) => proxyTool(parts, id, spec, brief),
     });
     const dialect = moduleDialect(
       {
@@ -194,8 +205,8 @@ class HostedPlugin {
         module: where.module,
         load_ms: timeouts.load_ms,
         answer,
-        outside: (text) => where.outside(text),
-        lastWords: () => this.#lastWords(),
+        toHostPaths: (text) => where.toHostPaths(text),
+        lastErrorLine: () => this.#lastErrorLine(),
       },
       (session) => {
         this.#session = session;
@@ -209,14 +220,14 @@ class HostedPlugin {
       notice: () => {},
       violation: () => {},
     });
-    this.gone = this.process.gone.then(() => where.leave());
+    this.gone = this.process.gone.then(() => where.cleanUp());
   }
 
   async loaded(): Promise<LoadedPlugin> {
     const { process } = this;
     await process.ready;
     try {
-      const plugin = standInPlugin(this.#parts, this.#session!.description!);
+      const plugin = proxyPlugin(this.#parts, this.#session!.description!);
       return {
         plugin,
         close: () => this.close(),
@@ -226,28 +237,28 @@ class HostedPlugin {
           }),
       };
     } catch (error) {
-      process.kill("it is not what package.json says");
+      process.kill("it does not match its package.json");
       throw error;
     }
   }
 
   async close(): Promise<void> {
     this.#ending = true;
-    this.process.stop(this.#timeouts.stop_ms, "the plugin is unloaded");
+    this.process.stop(this.#timeouts.stop_ms, "the plugin was unloaded");
     await this.gone;
   }
 
-  /** With each question its way out counts from nothing, as with each call of a binding. */
-  #asked(): ModuleSession {
-    this.process.confined?.way_out?.renew();
+  /** Counts egress anew for each request, as for each call of a binding. */
+  #startRequest(): ModuleSession {
+    this.process.confined?.egress?.resetCounts();
     return this.#session!;
   }
 
-  async #explained<T>(answer: Promise<T>): Promise<T> {
+  async #explainFailure<T>(answer: Promise<T>): Promise<T> {
     try {
       return await answer;
     } catch (error) {
-      // By the pipe, not by the code: a plugin may throw an error with any code.
+      // Decided by the pipe and not by the error code, because a plugin can throw any code.
       if (this.process.failure === null) throw error;
       await this.process.gone;
       throw this.#exitError();
@@ -258,7 +269,7 @@ class HostedPlugin {
     const { promise: late, reject } = Promise.withResolvers<never>();
     const { deadlines } = this.#deps;
     const limit = deadlines.set(ms, () => {
-      const message = `${this.#entry.name} did not finish ${what} within ${ms} ms, so its process was killed.${this.#lastWords()}`;
+      const message = `${this.#entry.name} did not finish ${what} within ${ms} ms, so its process was killed.${this.#lastErrorLine()}`;
       reject(new BackplaneError("launch_failed", message));
       this.#ending = true;
       this.process.kill(`it did not finish ${what} in time`);
@@ -266,16 +277,16 @@ class HostedPlugin {
     return Promise.race([answer, late]).finally(() => deadlines.clear(limit));
   }
 
-  /** The trace of an error that nobody caught is on stderr; it becomes the stack of this one. */
+  /** The stack of an uncaught error is on stderr; it becomes the stack of this error. */
   #exitError(): BackplaneError {
     const { exit, failure, killReason } = this.process;
-    const why = killReason === null ? ended(exit) : `was ended because ${killReason}`;
-    const limit = limitMet(this.process.death);
+    const why = killReason === null ? describeExit(exit) : `was stopped because ${killReason}`;
+    const limit = exceededLimit(this.process.exitCause);
     const cause = limit === null ? "" : ` ${limit.message}`;
     const error = new BackplaneError(
-      // The other failures of a stream are told by the end that they led to.
+      // Other stream failures show as the exit that they caused.
       failure?.code === "malformed_response" ? failure.code : "crashed",
-      `The process of ${this.#entry.name} ${why}.${cause}${this.#lastWords()}`,
+      `The process of ${this.#entry.name} ${why}.${cause}${this.#lastErrorLine()}`,
     );
     const trace = this.#secrets.redact(this.#stderr()).trim();
     if (trace !== "") error.stack = `${error.name}: ${error.message}\n${trace}`;
@@ -283,16 +294,16 @@ class HostedPlugin {
   }
 
   #stderr(): string {
-    return this.#where.outside(this.process.stderr.since(0, TRACE_BYTES).toString("utf8"));
+    return this.#where.toHostPaths(this.process.stderr.since(0, TRACE_BYTES).toString("utf8"));
   }
 
-  #lastWords(): string {
-    const words = lastWords(this.#stderr());
-    return words === null ? "" : ` Its last words on stderr: ${this.#secrets.redact(words)}`;
+  #lastErrorLine(): string {
+    const words = lastErrorLine(this.#stderr());
+    return words === null ? "" : ` Last line on stderr: ${this.#secrets.redact(words)}`;
   }
 }
 
-function ended(exit: ExitStatus | null): string {
+function describeExit(exit: ExitStatus | null): string {
   if (exit?.signal) return `was killed by ${exit.signal}`;
-  return `ended with exit code ${exit?.code ?? "unknown"}`;
+  return `exited with code ${exit?.code ?? "unknown"}`;
 }

@@ -1,6 +1,6 @@
 /**
- * The module host program as a sandbox shows it: its package and every package that it depends on, read-only and side
- * by side, so that it starts from there whatever the plugin brings along.
+ * The module host program inside a sandbox: its package and all dependencies, mounted read-only side by side, so
+ * that it does not depend on what the plugin contains.
  */
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -10,7 +10,7 @@ import type { DialectLaunch } from "../ports/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 
 export interface HostProgram {
-  /** Its path inside. */
+  /** Its path inside the sandbox. */
   file: string;
   binds: DialectLaunch["binds"];
   links: { path: string; target: string }[];
@@ -34,7 +34,8 @@ export function hostProgram(module: string): HostProgram {
       target: join(INSIDE.host, package_name),
       writable: false,
     })),
-    // Packages find each other by it, under paths that are no part of a node_modules: Node strips no types in there.
+    // Lets the packages resolve each other outside of a folder named node_modules, in which Node would not strip
+    // types.
     links: [{ path: join(INSIDE.host, "node_modules"), target: "." }],
   };
 }
@@ -43,14 +44,14 @@ function collect(folder: string, found: Map<string, string>): void {
   const { name, dependencies = {} } = manifestOf(folder);
   const known = found.get(name);
   if (known === folder) return;
-  if (known !== undefined) throw broken(`there are two of ${name}, at ${known} and ${folder}`);
+  if (known !== undefined) throw broken(`${name} exists twice, at ${known} and ${folder}`);
   found.set(name, folder);
   const places = createRequire(join(folder, "package.json"));
   for (const dependency of Object.keys(dependencies)) {
     const dir = (places.resolve.paths(dependency) ?? [])
       .map((place) => join(place, dependency))
       .find((one) => existsSync(join(one, "package.json")));
-    if (dir === undefined) throw broken(`${name} needs ${dependency}, which is not there`);
+    if (dir === undefined) throw broken(`${name} needs ${dependency}, which is not installed`);
     collect(realpathSync(dir), found);
   }
 }
@@ -59,7 +60,7 @@ function packageOf(file: string): string {
   for (let dir = dirname(file); dir !== dirname(dir); dir = dirname(dir)) {
     if (existsSync(join(dir, "package.json"))) return dir;
   }
-  throw broken(`${file} belongs to no package`);
+  throw broken(`${file} is not part of a package`);
 }
 
 function manifestOf(folder: string): Manifest {
@@ -67,7 +68,7 @@ function manifestOf(folder: string): Manifest {
 }
 
 function broken(why: string): BackplaneError {
-  return new BackplaneError("launch_failed", `The program that hosts kernel plugins is not whole: ${why}.`, {
-    fix: "Install Backplane again: its packages belong together.",
+  return new BackplaneError("launch_failed", `The host program for kernel plugins is incomplete: ${why}.`, {
+    fix: "Reinstall Backplane; its packages must be of the same version.",
   });
 }

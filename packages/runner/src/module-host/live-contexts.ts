@@ -1,7 +1,7 @@
 /**
- * The contexts that the kernel handed to a hosted plugin, by number. A plugin may keep an event's context and use it
- * after the event, so they are not dropped with it: the least recently used go first, and never one whose call still
- * runs. A context that is gone is refused; another one would be another org's.
+ * Contexts that the kernel passed to a hosted plugin, by number. A plugin may use the context of an event after the
+ * event, so contexts are evicted by least recent use, and never during a call. An evicted context is rejected,
+ * because any other could belong to another org.
  */
 import { BackplaneError, type ContextRef, type PluginContext } from "@backplane/contract";
 
@@ -17,7 +17,7 @@ export class LiveContexts {
   readonly #ids = new WeakMap<PluginContext, number>();
   #next = 1;
 
-  /** `state_dir`: the plugin's own folder as its process knows it; null: by the same name as we do. */
+  /** `state_dir` is the plugin's own folder as its process sees it; null if the path is the same. */
   constructor(capacity: number, state_dir: string | null = null) {
     this.#capacity = capacity;
     this.#stateDir = state_dir;
@@ -27,7 +27,7 @@ export class LiveContexts {
     return this.#entries.size;
   }
 
-  /** Kept at least until `release`. */
+  /** Keeps the context at least until `release`. */
   hold(ctx: PluginContext): ContextRef {
     let id = this.#ids.get(ctx);
     if (id === undefined || !this.#entries.has(id)) {
@@ -51,7 +51,7 @@ export class LiveContexts {
     if (typeof id === "number" && this.#entries.has(id)) return this.#touch(id).ctx;
     throw new BackplaneError(
       "request.precondition",
-      "This context is no longer kept: too many newer ones were used since. Use the context of a later event.",
+      "This context has expired: too many newer ones were used since. Use the context of a later event.",
     );
   }
 

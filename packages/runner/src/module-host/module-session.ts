@@ -1,4 +1,4 @@
-/** The conversation with one module host: the dialect of kernel plugins for the process that carries it. */
+/** The session with one module host process, as a dialect for kernel plugins. */
 import {
   BackplaneError,
   type JsonObject,
@@ -10,26 +10,29 @@ import {
   valueToThrown,
 } from "@backplane/contract";
 import { RpcPeer } from "@backplane/wire";
-import type { Dialect, Exchange, Link, Session } from "../ports/dialect.ts";
+import type { Dialect, Exchange, ProcessLink, Session } from "../ports/dialect.ts";
 
-export interface SessionParts {
+export interface ModuleSessionOptions {
   entry: PluginEntry;
-  /** The module's path where the process is. */
+  /** The module's path as the process sees it. */
   module: string;
   load_ms: number;
   answer: (method: string, params: unknown) => Promise<unknown>;
-  /** Paths in what it says, as they are on this machine. */
-  outside: (text: string) => string;
-  /** Its last words so far, as a sentence, or nothing. */
-  lastWords: () => string;
+  /** Replaces sandbox paths in a text with paths on this machine. */
+  toHostPaths: (text: string) => string;
+  /** A sentence with the last line of stderr, or an empty string. */
+  lastErrorLine: () => string;
 }
 
-/** A dialect for one process alone; `opened` hands out the session that it made. */
-export function moduleDialect(parts: SessionParts, opened: (session: ModuleSession) => void): Dialect {
+/** A dialect for a single process. `opened` gets its session. */
+export function moduleDialect(
+  parts: ModuleSessionOptions,
+  opened: (session: ModuleSession) => void,
+): Dialect {
   return {
     protocol: "module.kernel",
     lifetime: "pooled",
-    refuses: () => null,
+    unsupportedReason: () => null,
     connect(link) {
       const session = new ModuleSession(link, parts);
       opened(session);
@@ -39,12 +42,12 @@ export function moduleDialect(parts: SessionParts, opened: (session: ModuleSessi
 }
 
 export class ModuleSession implements Session {
-  readonly #link: Link;
-  readonly #parts: SessionParts;
+  readonly #link: ProcessLink;
+  readonly #parts: ModuleSessionOptions;
   readonly #peer: RpcPeer;
   description: PluginDescription | null = null;
 
-  constructor(link: Link, parts: SessionParts) {
+  constructor(link: ProcessLink, parts: ModuleSessionOptions) {
     this.#link = link;
     this.#parts = parts;
     this.#peer = new RpcPeer({
@@ -57,14 +60,14 @@ export class ModuleSession implements Session {
     });
   }
 
-  /** Imports the module. What its author's code throws is thrown here, with its own trace. */
+  /** Imports the module. Errors of its code are thrown with their own stack. */
   async open(): Promise<void> {
-    const { entry, lastWords, load_ms } = this.#parts;
+    const { entry, lastErrorLine, load_ms } = this.#parts;
     const { promise: late, reject } = Promise.withResolvers<never>();
     const stop = this.#link.after(load_ms, () => {
       const message =
         `The module of ${entry.name} did not finish loading within ${load_ms} ms, so its process was killed. ` +
-        `A module must not wait at its top level; do it in onLoad.${lastWords()}`;
+        `A module must not wait at its top level; do that in onLoad.${lastErrorLine()}`;
       reject(new BackplaneError("launch_failed", message));
     });
     try {
@@ -89,7 +92,7 @@ export class ModuleSession implements Session {
     try {
       this.#peer.notify(method, { ...params });
     } catch {
-      // It does not read; its deadline will end it.
+      // The process does not read; its deadline will end it.
     }
   }
 
@@ -103,42 +106,42 @@ export class ModuleSession implements Session {
     }
   }
 
-  /** What the plugin itself threw; null when the pipe or the protocol failed. */
+  /** The error that the plugin itself threw; null if the pipe or the protocol failed. */
   #thrownBy(error: unknown): (Error & { code?: unknown }) | null {
     const { data, rpcCode } = error as { rpcCode?: number; data?: unknown };
     if (rpcCode !== THROWN_ERROR) return null;
     const thrown = valueToThrown(data as ThrownValue);
-    if (thrown.stack !== undefined) thrown.stack = this.#parts.outside(thrown.stack);
+    if (thrown.stack !== undefined) thrown.stack = this.#parts.toHostPaths(thrown.stack);
     return thrown;
   }
 
-  /** The end of its input is the process's sign to end. */
+  /** The end of stdin tells the process to exit. */
   shutdown(): void {
     this.#link.transport.close();
   }
 
-  /** Tools of kernel plugins are called through their stand-ins, not as exchanges. */
+  /** Tools of kernel plugins are called through their proxies, not as exchanges. */
   call(exchange: Exchange): void {
-    exchange.broke(
-      new BackplaneError("class.unsupported", "A kernel plugin is not called over its process."),
+    exchange.failed(
+      new BackplaneError("class.unsupported", "A kernel plugin cannot be called through its process."),
     );
   }
   cancel(): boolean {
     return false;
   }
   abandon(): void {}
-  verdict(): null {
+  trailingOutputError(): null {
     return null;
   }
 }
 
-/** The author's error as one of ours: its words in the message, its trace as the stack. */
+/** Keeps the message and the stack of the author's error. */
 function asLoadFailure(name: string, thrown: Error & { code?: unknown }): Error {
   if (thrown.code === "plugin.invalid") return thrown;
   const failure = new BackplaneError(
     "plugin.invalid",
     `The module of ${name} could not be loaded: ${thrown.message}`,
-    { fix: "Read the trace: it names the file and the line.", cause: thrown },
+    { fix: "The stack trace names the file and line.", cause: thrown },
   );
   if (thrown.stack !== undefined) failure.stack = thrown.stack;
   return failure;

@@ -1,4 +1,4 @@
-/** A KernelPlugin whose methods go over the pipe: what the kernel holds instead of the plugin itself. */
+/** A KernelPlugin whose methods are forwarded to the plugin's process. */
 import {
   BackplaneError,
   type KernelPlugin,
@@ -13,65 +13,65 @@ import {
 import type { LiveContexts } from "./live-contexts.ts";
 import type { ModuleSession } from "./module-session.ts";
 
-export interface StandInParts {
+export interface ProxyContext {
   entry: PluginEntry;
   contexts: LiveContexts;
   calls: Map<number, KernelToolCall>;
-  /** A number that no call of this process has had. */
+  /** A number that no call of this process has used. */
   nextCall: () => number;
   session: () => ModuleSession;
   alive: () => boolean;
-  /** Turns the end of the pipe into what is known about the process's end. */
-  explained: <T>(answer: Promise<T>) => Promise<T>;
-  /** Kills the process when it takes longer. */
+  /** Replaces the error of a closed pipe with the reason why the process exited. */
+  explainFailure: <T>(answer: Promise<T>) => Promise<T>;
+  /** Kills the process when the answer takes longer. */
   within: <T>(ms: number, what: string, answer: Promise<T>) => Promise<T>;
   timeouts: { on_load_ms: number; unload_ms: number };
 }
 
-export function standInPlugin(parts: StandInParts, description: PluginDescription): KernelPlugin {
-  const { explained, session, timeouts, within } = parts;
+export function proxyPlugin(parts: ProxyContext, description: PluginDescription): KernelPlugin {
+  const { explainFailure, session, timeouts, within } = parts;
   const { fields, methods, subscriptions } = description;
   const has = new Set(methods);
   const plugin: KernelPlugin = {
     ...fields,
     subscriptions: () => subscriptions,
     ...(has.has("onLoad") && {
-      // Its context is held for good: it serves whatever the plugin does outside of events.
+      // This context is kept forever: the plugin uses it for everything that it does outside of events.
       onLoad: (ctx: PluginContext) => {
         const loading = session().ask("onLoad", { ctx: parts.contexts.hold(ctx) });
-        return within(timeouts.on_load_ms, "onLoad", explained(loading)).then(nothing);
+        return within(timeouts.on_load_ms, "onLoad", explainFailure(loading)).then(nothing);
       },
     }),
     ...(has.has("onEvent") && {
       onEvent: (event, ctx) =>
-        holding(parts, ctx, (ref) => session().ask("event", { event, ctx: ref })).then(nothing),
+        withContext(parts, ctx, (ref) => session().ask("event", { event, ctx: ref })).then(nothing),
     }),
     ...(has.has("onUnload") && {
       async onUnload(ctx: PluginContext) {
         if (!parts.alive()) return;
-        const unloading = holding(parts, ctx, (ref) => session().ask("unload", { ctx: ref }));
+        const unloading = withContext(parts, ctx, (ref) => session().ask("unload", { ctx: ref }));
         await within(timeouts.unload_ms, "onUnload", unloading);
       },
     }),
     ...(has.has("healthCheck") && {
-      healthCheck: (ctx) => holding(parts, ctx, (ref) => session().ask("health", { ctx: ref })),
+      healthCheck: (ctx) => withContext(parts, ctx, (ref) => session().ask("health", { ctx: ref })),
     }),
     ...(has.has("onRequest") && {
       onRequest: (request, ctx) =>
-        holding(parts, ctx, (ref) => session().ask("request", { request, ctx: ref })),
+        withContext(parts, ctx, (ref) => session().ask("request", { request, ctx: ref })),
     }),
   } satisfies KernelPlugin;
-  mustBe(parts.entry, plugin);
+  assertMatchesEntry(parts.entry, plugin);
   return plugin;
 }
 
-export function standInTool(
-  parts: StandInParts,
+export function proxyTool(
+  parts: ProxyContext,
   tool: number,
   spec: KernelToolSpec,
   brief: boolean,
 ): KernelTool {
-  const { calls, explained, session } = parts;
+  const { calls, explainFailure, session } = parts;
   return {
     ...spec,
     async run(args, call) {
@@ -82,7 +82,7 @@ export function standInTool(
       signal.addEventListener("abort", cancel, { once: true });
       try {
         const order = { call_id, as, deadline_at, id, invocation_id, session_id };
-        const answer = explained(session().ask("tool", { tool, args, call: order }));
+        const answer = explainFailure(session().ask("tool", { tool, args, call: order }));
         if (signal.aborted) cancel();
         return await answer;
       } finally {
@@ -90,28 +90,29 @@ export function standInTool(
         calls.delete(call_id);
       }
     },
-    ...(brief && { approvalBrief: (args) => explained(session().ask("brief", { tool, args })) }),
+    ...(brief && { approvalBrief: (args) => explainFailure(session().ask("brief", { tool, args })) }),
   };
 }
 
-/** The process must be what package.json announced: that is what the operator agreed to. */
-function mustBe(entry: PluginEntry, plugin: KernelPlugin): void {
+/** The process must match its package.json, which is what the operator approved. */
+function assertMatchesEntry(entry: PluginEntry, plugin: KernelPlugin): void {
   const kinds: unknown = plugin.subscriptions();
   const listed = Array.isArray(kinds) && kinds.every((kind) => typeof kind === "string");
   const problem =
-    kernelPluginProblem(plugin, entry) ?? (listed ? null : "subscriptions gives no list of event kinds");
+    kernelPluginProblem(plugin, entry) ??
+    (listed ? null : "subscriptions does not return a list of event kinds");
   if (problem === null) return;
   throw new BackplaneError("plugin.invalid", `The plugin ${entry.name} is not valid: ${problem}.`);
 }
 
-async function holding<T>(
-  { contexts, explained }: StandInParts,
+async function withContext<T>(
+  { contexts, explainFailure }: ProxyContext,
   ctx: PluginContext,
   ask: (ref: ReturnType<LiveContexts["hold"]>) => Promise<T>,
 ): Promise<T> {
   const ref = contexts.hold(ctx);
   try {
-    return await explained(ask(ref));
+    return await explainFailure(ask(ref));
   } finally {
     contexts.release(ref.id);
   }

@@ -1,78 +1,79 @@
 /**
- * What of this machine a hosted plugin is made of, and where each piece is inside: everything under one root keeps
- * its place below it, so Node finds there what it would find outside. Installed, that is the node_modules it is in;
- * linked, its folder and, where it belongs to a workspace, the workspace's node_modules with the packages that this
- * links to. Never more: what else lies in a workspace may be anything.
+ * The files of a hosted plugin and their paths inside the sandbox. Everything keeps its path relative to one root,
+ * so that Node resolves modules as it would on the host. For an installed plugin this is the node_modules folder
+ * that contains it. For a linked plugin it is its folder and, within a workspace, the workspace's node_modules with
+ * the packages linked from there. Nothing else of a workspace is shown, because it can contain anything.
  */
 import { lstat, readdir, readFile, realpath, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { BackplaneError, type PluginEntry } from "@backplane/contract";
 import type { DialectLaunch } from "../ports/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
-import { isClosed } from "./readable-copy.ts";
+import { isUnreadable } from "./readable-copy.ts";
 
 export interface PluginTree {
-  /** Its own folder, by its real path. */
+  /** The real path of its own folder. */
   folder: string;
   folder_at: string;
   module: string;
   binds: DialectLaunch["binds"];
-  /** To other users; root then shows a copy. */
+  /** Whether other users cannot read it; the sandbox shows a copy then. */
   closed: boolean;
-  /** The gateway's own folders, where they lie within the plugin's: on this machine, and inside. */
+  /** The gateway's own folders inside the plugin's folder, as host paths and as sandbox paths. */
   own: string[];
   hidden: string[];
-  /** Paths of the sandbox in a trace, as paths of this machine. */
-  outside(text: string): string;
+  /** Replaces sandbox paths in a stack trace with paths on this machine. */
+  toHostPaths(text: string): string;
 }
 
 const MODULES = "node_modules";
-/** A sandbox takes 64 mounts in all. */
-const MOST_LINKED = 40;
+/** A sandbox supports 64 mounts. */
+const MAX_LINKED = 40;
 
-export async function pluginTree(entry: PluginEntry, secluded: readonly string[]): Promise<PluginTree> {
+export async function pluginTree(entry: PluginEntry, hidden_folders: readonly string[]): Promise<PluginTree> {
   const folder = await realpath(entry.dir);
   const module = await realpath(entry.module);
-  const { root, beside } = (await installed(entry, folder)) ?? (await workspaceOf(folder)) ?? alone(folder);
-  const shown = [folder, ...beside];
+  const { root, siblings } =
+    (await installed(entry, folder)) ?? (await workspaceOf(folder)) ?? standalone(folder);
+  const shown = [folder, ...siblings];
   if (!shown.some((path) => isWithin(path, module))) {
     throw new BackplaneError(
       "launch_failed",
-      `The module of ${entry.name} is a link that leads out of its folder, to ${module}; it is not in the sandbox.`,
-      { fix: "Put the file into the plugin's folder." },
+      `The module of ${entry.name} is a link to ${module}, outside of its folder and therefore not in the sandbox.`,
+      { fix: "Move the file into the plugin's folder." },
     );
   }
-  for (const path of beside) await mustBeOpen(entry.name, path);
+  for (const path of siblings) await assertReadable(entry.name, path);
   const inside = (path: string) => join(INSIDE.plugin, relative(root, path));
-  const real = await Promise.all(secluded.map((path) => realpath(path).catch(() => path)));
+  const real = await Promise.all(hidden_folders.map((path) => realpath(path).catch(() => path)));
   const own = real.filter((path) => shown.some((one) => isWithin(one, path)));
   return {
     folder,
     folder_at: inside(folder),
     module: inside(module),
-    binds: beside.map((source) => ({ source, target: inside(source), writable: false })),
-    closed: (await isClosed(folder)) || (await isClosed(module)),
+    binds: siblings.map((source) => ({ source, target: inside(source), writable: false })),
+    closed: (await isUnreadable(folder)) || (await isUnreadable(module)),
     own,
     hidden: own.map(inside),
-    outside: (text) => text.replaceAll(/(^|[\s("'`]|file:\/\/)\/plugin(?=\/)/gm, `$1${root}`),
+    toHostPaths: (text) => text.replaceAll(/(^|[\s("'`]|file:\/\/)\/plugin(?=\/)/gm, `$1${root}`),
   };
 }
 
 interface Found {
   root: string;
-  beside: string[];
+  siblings: string[];
 }
 
-function alone(folder: string): Found {
-  return { root: folder, beside: [] };
+function standalone(folder: string): Found {
+  return { root: folder, siblings: [] };
 }
 
-/** A link in there that somebody made by hand is a folder like another. */
+/** A link in node_modules that was created by hand counts as a linked plugin. */
 async function installed({ origin, source }: PluginEntry, folder: string): Promise<Found | null> {
   const place = join(sep, MODULES, source);
   if (origin !== "installed" || !folder.endsWith(place)) return null;
   const root = folder.slice(0, -place.length);
-  return { root, beside: [join(root, MODULES)] };
+  return { root, siblings: [join(root, MODULES)] };
 }
 
 async function workspaceOf(folder: string): Promise<Found | null> {
@@ -80,7 +81,7 @@ async function workspaceOf(folder: string): Promise<Found | null> {
     if (!(await isWorkspace(dir))) continue;
     const modules = join(dir, MODULES);
     if (!(await isFolder(modules))) return null;
-    return { root: dir, beside: [modules, ...(await linkedFrom(modules, dir, folder))] };
+    return { root: dir, siblings: [modules, ...(await linkedFrom(modules, dir, folder))] };
   }
   return null;
 }
@@ -95,7 +96,7 @@ async function isWorkspace(dir: string): Promise<boolean> {
   }
 }
 
-/** Packages of the same workspace that `modules` links to, but for the plugin itself. */
+/** Packages of the same workspace that `modules` links to, except the plugin itself. */
 async function linkedFrom(modules: string, root: string, folder: string): Promise<string[]> {
   const links: string[] = [];
   for (const name of await readdir(modules)) {
@@ -111,12 +112,12 @@ async function linkedFrom(modules: string, root: string, folder: string): Promis
     if (target === null || !isWithin(root, target) || target === root || isWithin(target, folder)) continue;
     if (await isFolder(target)) found.add(target);
   }
-  return [...found].slice(0, MOST_LINKED);
+  return [...found].slice(0, MAX_LINKED);
 }
 
-/** A workspace, or all that is installed, is too much to copy. */
-async function mustBeOpen(name: string, path: string): Promise<void> {
-  if (!(await isClosed(path))) return;
+/** A workspace or a whole node_modules folder is too large to copy. */
+async function assertReadable(name: string, path: string): Promise<void> {
+  if (!(await isUnreadable(path))) return;
   throw new BackplaneError(
     "launch_failed",
     `${path} of the plugin ${name} is closed to other users, and in the sandbox the plugin is another user.`,

@@ -1,4 +1,4 @@
-/** Secrets that a hosted plugin was given, so that its stderr can be quoted in a message without them. */
+/** Secrets that a hosted plugin has received, so that they can be redacted from its stderr. */
 import {
   isObject,
   isSecretConfigKey,
@@ -8,19 +8,19 @@ import {
 } from "@backplane/contract";
 import { createRedactor } from "../secrets/redact.ts";
 
-/** Old values leave when a plugin sees very many: the newest are those that it uses. */
-const MOST = 1_000;
+/** The oldest values are dropped first; a plugin most likely uses the newest. */
+const MAX_VALUES = 1_000;
 
 export class SeenSecrets {
   readonly #values = new Set<string>();
 
-  ofConfig(config: JsonObject): JsonObject {
-    this.#see(config);
+  rememberConfig(config: JsonObject): JsonObject {
+    this.#rememberAll(config);
     return config;
   }
 
-  ofInstances(instances: ProviderInstance[]): ProviderInstance[] {
-    for (const { config } of instances) this.#see(config);
+  rememberInstances(instances: ProviderInstance[]): ProviderInstance[] {
+    for (const { config } of instances) this.#rememberAll(config);
     return instances;
   }
 
@@ -28,16 +28,16 @@ export class SeenSecrets {
     return createRedactor([...this.#values]).excerpt(text);
   }
 
-  #see(config: Record<string, Json>): void {
+  #rememberAll(config: Record<string, Json>): void {
     for (const key of Object.keys(config)) {
       const value = config[key]!;
       if (typeof value === "string" && isSecretConfigKey(key)) this.#keep(value);
-      else if (isObject(value)) this.#see(value);
+      else if (isObject(value)) this.#rememberAll(value);
     }
   }
 
   #keep(value: string): void {
     this.#values.add(value);
-    if (this.#values.size > MOST) this.#values.delete(this.#values.values().next().value!);
+    if (this.#values.size > MAX_VALUES) this.#values.delete(this.#values.values().next().value!);
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Folders that calls may write to: one per invocation, 0700, gone after the call; one per pooled process whose
- * grant has scratch, as its HOME and TMPDIR. What an earlier gateway left behind is swept first, and only
- * names that this file makes are ever removed.
+ * Writable folders for calls: one per invocation, mode 0700, removed after the call; and one per pooled process
+ * whose grant has scratch, as its HOME and TMPDIR. Folders of an earlier gateway are removed first. Only names
+ * created by this file are ever removed.
  */
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import type { Logger } from "@backplane/ports";
 
 const OURS = /^(?:inv|proc)_[A-Za-z0-9_-]+$/;
 
-export class Scratch {
+export class ScratchFolders {
   readonly #root: string;
   readonly #log: Logger;
   readonly #swept: Promise<void>;
@@ -23,24 +23,25 @@ export class Scratch {
   }
 
   async make(name: string): Promise<string> {
-    if (!OURS.test(name)) throw new BackplaneError("internal", `${name} cannot name a scratch folder`);
+    if (!OURS.test(name))
+      throw new BackplaneError("internal", `${name} is not a valid name for a scratch folder`);
     await this.#swept;
     const folder = join(this.#root, name);
     await mkdir(folder, { mode: 0o700 });
     return folder;
   }
 
-  /** For as long as the process lives. */
+  /** Exists as long as the process. */
   makeForProcess(): Promise<string> {
     return this.make(`proc_${++this.#processes}`);
   }
 
-  /** Never throws: a folder that resists is left to the next sweep. */
+  /** Never throws. A folder that cannot be removed is left for the next start. */
   async remove(folder: string): Promise<void> {
     try {
       await rm(folder, { recursive: true, force: true, maxRetries: 3, retryDelay: 20 });
     } catch (error) {
-      this.#log.warn({ folder, reason: String(error) }, "a scratch folder could not be removed");
+      this.#log.warn({ folder, reason: String(error) }, "scratch folder could not be removed");
     }
   }
 
@@ -51,7 +52,7 @@ export class Scratch {
         if (OURS.test(name)) await this.remove(join(this.#root, name));
       }
     } catch (error) {
-      this.#log.error({ root: this.#root, reason: String(error) }, "the scratch folder cannot be used");
+      this.#log.error({ root: this.#root, reason: String(error) }, "scratch folder cannot be used");
     }
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Holds back a plugin that dies before its handshake. Per pool key and digest: at most three launches without
- * a success in five minutes, those under way included; a new binding generation or other bytes are another
- * key and start fresh, a success forgets the failures. So a fixed plugin comes back without a restart.
+ * Circuit breaker for plugins that fail before their handshake. Per pool key and package digest it admits at most
+ * three launches without a success in five minutes, including pending ones. A new binding generation or package
+ * digest is a new key, and a success clears the failures, so a fixed plugin recovers without a restart.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { Clock, RunnerHealth } from "@backplane/ports";
@@ -19,15 +19,15 @@ export interface LaunchSubject {
 
 export type Admission =
   | { kind: "launch" }
-  /** Others are being tried right now; ask again when one of them is done. */
+  /** Other launches are pending; ask again when one of them has settled. */
   | { kind: "wait"; settled: Promise<void> }
   | { kind: "held_back"; failures: number; retry_at: number; last_error: string };
 
-interface Tally {
+interface LaunchHistory {
   subject: LaunchSubject;
   proven: boolean;
   pending: number;
-  /** The launches that failed, oldest first: on the monotonic clock, and when that was for people. */
+  /** Failed launches, oldest first: monotonic time, and wall-clock time for messages. */
   failures: { at: number; wall: number }[];
   last_error: string;
   waiters: (() => void)[];
@@ -35,13 +35,13 @@ interface Tally {
 
 export class Breaker {
   readonly #clock: Clock;
-  readonly #records = new Map<string, Tally>();
+  readonly #records = new Map<string, LaunchHistory>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** After `launch`, exactly one of succeeded, failed, abandoned must follow. */
+  /** After `launch`, exactly one of succeeded, failed and abandoned must follow. */
   admit(subject: LaunchSubject): Admission {
     const key = keyOf(subject);
     let record = this.#records.get(key);
@@ -61,8 +61,8 @@ export class Breaker {
     return { kind: "launch" };
   }
 
-  /** The same for whoever waits until it may; throws crash_loop. */
-  async pass(subject: LaunchSubject): Promise<void> {
+  /** Waits until a launch is admitted. Throws crash_loop. */
+  async waitForAdmission(subject: LaunchSubject): Promise<void> {
     for (;;) {
       const admission = this.admit(subject);
       if (admission.kind === "launch") return;
@@ -95,12 +95,12 @@ export class Breaker {
     });
   }
 
-  /** The launch was given up by us: it says nothing about the plugin. */
+  /** The gateway gave up the launch, which says nothing about the plugin. */
   abandoned(subject: LaunchSubject): void {
     this.#settle(subject, () => {});
   }
 
-  /** Forgets the generations of a binding that are gone. */
+  /** Drops the history of old generations of a binding. */
   forget(binding_id: string, keep_pool_key?: string): void {
     for (const [key, { subject, pending }] of this.#records) {
       if (subject.binding_id !== binding_id || subject.pool_key === keep_pool_key) continue;
@@ -119,7 +119,7 @@ export class Breaker {
     return list;
   }
 
-  #heldBack(record: Tally): { failures: number; retry_at: number; last_error: string } {
+  #heldBack(record: LaunchHistory): { failures: number; retry_at: number; last_error: string } {
     const freeing = record.failures[record.failures.length - MAX_LAUNCHES]!;
     return {
       failures: record.failures.length,
@@ -128,12 +128,12 @@ export class Breaker {
     };
   }
 
-  #expire(record: Tally): void {
+  #expire(record: LaunchHistory): void {
     const oldest = this.#clock.monotonic() - WINDOW_MS;
     while (record.failures.length > 0 && record.failures[0]!.at <= oldest) record.failures.shift();
   }
 
-  /** A healthy key needs no memory: it only tells that many may be launched at once. */
+  /** The history of a healthy key is only kept to admit many launches at once, so it can be dropped. */
   #prune(): void {
     for (const [key, record] of this.#records) {
       this.#expire(record);
@@ -141,7 +141,7 @@ export class Breaker {
     }
   }
 
-  #settle(subject: LaunchSubject, change: (record: Tally) => void): void {
+  #settle(subject: LaunchSubject, change: (record: LaunchHistory) => void): void {
     const record = this.#records.get(keyOf(subject));
     if (record === undefined) return;
     record.pending--;

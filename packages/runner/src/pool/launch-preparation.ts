@@ -1,113 +1,120 @@
 /**
- * What is seen to before a process may start, in this order: that it is not held back, that nobody else has its folder,
- * a slot, verified bytes, a plan. It keeps what it took on the way, and gives it back once, when the process is gone.
+ * The steps before a process may start, in this order: admission by the circuit breaker, exclusive use of the data
+ * folder, a slot, verified package files, a launch plan. Acquired resources are released once, when the process has
+ * exited.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { PackageFiles, PackageImage } from "@backplane/ports";
 import type { Egress, EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import { makeDataDir } from "../plugin-folders/data-folders.ts";
-import type { Scratch } from "../plugin-folders/scratch-folders.ts";
+import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import type { Dialect, HostPrograms, ProcessOrder } from "../ports/dialect.ts";
 import type { LaunchPlan } from "../processes/launch.ts";
-import type { Place } from "../programs/diagnose-launch.ts";
-import type { OwnFiles } from "../programs/private-copies.ts";
+import type { LaunchEnvironment } from "../programs/diagnose-launch.ts";
+import type { PrivateCopies } from "../programs/private-copies.ts";
 import { type Confinement, lifetimeOf } from "../sandbox/confinement.ts";
 
 export interface PlanDeps {
   files: PackageFiles;
-  scratch: Scratch;
+  scratch: ScratchFolders;
   confinement: Confinement;
   egress: Egress;
   programs: HostPrograms;
-  /** Holds what is started of `programs`. */
-  own: OwnFiles;
-  place: Place;
-  /** Where folders that last are; null: nowhere. */
+  /** Holds the private copies of `programs`. */
+  own: PrivateCopies;
+  environment: LaunchEnvironment;
+  /** The parent of all data folders; null if there is none. */
   data_root: string | null;
 }
 
-/** What a process is begun with, beside its order. */
-export interface Birth {
-  /** The scratch folder of its one call. */
+/** What a process is started with, besides its order. */
+export interface ProcessStart {
+  /** The scratch folder of its only call. */
   home: string | null;
   key: string;
-  /** Secrets that go by environment. */
+  /** Secrets that are passed as environment variables. */
   env: Record<string, string> | null;
-  spare?: boolean;
+  prewarmed?: boolean;
 }
 
-/** What the pool does for it. */
+/** Steps that the pool performs. */
 export interface PreparationSteps {
   /** Throws crash_loop. */
-  pass(): Promise<void>;
-  /** Resolves when its folder is nobody else's. */
-  folderFree(): Promise<void>;
-  /** False: nobody waits for this process any more. */
+  admit(): Promise<void>;
+  /** Resolves when no other process uses its data folder. */
+  waitForFolder(): Promise<void>;
+  /** False when no call waits for this process any more. */
   takeSlot(): Promise<boolean>;
   releaseSlot(): void;
   refused(refusal: Refusal): void;
-  /** It is held until the pool says otherwise. */
-  wayOut(session: EgressSession): void;
+  /** The session is held until a call starts. */
+  attachEgress(session: EgressSession): void;
 }
 
-export class Preparation {
+export class LaunchPreparation {
   readonly #deps: PlanDeps;
   readonly #order: ProcessOrder;
   readonly #dialect: Dialect;
-  readonly #birth: Birth;
+  readonly #start: ProcessStart;
   readonly #steps: PreparationSteps;
   #admitted = false;
   #slot = false;
   #home: string | null = null;
   #image: PackageImage | null = null;
 
-  constructor(deps: PlanDeps, order: ProcessOrder, dialect: Dialect, birth: Birth, steps: PreparationSteps) {
+  constructor(
+    deps: PlanDeps,
+    order: ProcessOrder,
+    dialect: Dialect,
+    start: ProcessStart,
+    steps: PreparationSteps,
+  ) {
     this.#deps = deps;
     this.#order = order;
     this.#dialect = dialect;
-    this.#birth = birth;
+    this.#start = start;
     this.#steps = steps;
   }
 
-  /** It counts among the launches: how it ends says something. */
+  /** True once the launch was admitted; its outcome must be reported then. */
   get admitted(): boolean {
     return this.#admitted;
   }
 
   async prepare(): Promise<LaunchPlan> {
-    // The process and its worker are put together first.
+    // Lets the constructor of the process and the worker finish first.
     await Promise.resolve();
-    await this.#steps.pass();
+    await this.#steps.admit();
     this.#admitted = true;
-    await this.#steps.folderFree();
+    await this.#steps.waitForFolder();
     this.#slot = await this.#steps.takeSlot();
-    if (!this.#slot) throw new BackplaneError("crashed", "Nobody waits for this process any more.");
+    if (!this.#slot) throw new BackplaneError("crashed", "No call waits for this process any more.");
     return await this.#plan();
   }
 
-  async giveBack(): Promise<void> {
+  async release(): Promise<void> {
     if (this.#slot) this.#steps.releaseSlot();
     this.#image?.release();
     if (this.#home !== null) await this.#deps.scratch.remove(this.#home);
   }
 
-  /** Throws `package.corrupt` when what the process was started from is not what was verified. */
+  /** Throws `package.corrupt` when the files of the process differ from the verified ones. */
   async check(): Promise<void> {
     await this.#image?.check();
-    if (this.#deps.own.confirm()) return;
+    if (this.#deps.own.verify()) return;
     throw new BackplaneError(
       "launch_failed",
       "Another process changed the gateway's own host program while a plugin was started from it.",
-      { fix: "Call again: the file was restored. Find out what writes into the gateway's home." },
+      { fix: "Call again: the file was restored. Find out what writes to the gateway's home folder." },
     );
   }
 
   async #plan(): Promise<LaunchPlan> {
-    const { confinement, data_root, egress, files, place, programs, scratch } = this.#deps;
+    const { confinement, data_root, egress, files, environment, programs, scratch } = this.#deps;
     const order = this.#order;
     const { package: pkg, grant } = order;
-    const { env, home } = this.#birth;
+    const { env, home } = this.#start;
     this.#image = await files.open(pkg.digest);
     const { folder } = this.#image;
     const { sandbox, refusal } = confinement.of(order);
@@ -123,18 +130,18 @@ export class Preparation {
     const lifetime = lifetimeOf(order, this.#dialect);
     if (sandbox !== null) {
       const refused = (one: Refusal) => this.#steps.refused(one);
-      const way_out = () => {
+      const openEgress = () => {
         const session = egress.open({ grant, refused, held: true });
-        this.#steps.wayOut(session);
+        this.#steps.attachEgress(session);
         return session;
       };
-      const confine = { sandbox, grant, lifetime, binds: own?.binds ?? [], way_out };
+      const confine = { sandbox, grant, lifetime, binds: own?.binds ?? [], openEgress };
       const secret = env === null ? {} : { secret_env: env };
       return { runtime, folder, home: null, ...seen, confine, ...secret };
     }
     if (lifetime === "pooled" && grant.filesystem === "scratch") this.#home = await scratch.makeForProcess();
-    // On the host itself it is the operator's own program, with the operator's home.
-    const own_home = grant.host === true ? place.surroundings.home : null;
+    // A tool on the host is the operator's own program and gets the operator's home.
+    const own_home = grant.host === true ? environment.host_paths.home : null;
     return { runtime, folder, home: own_home ?? home ?? this.#home, ...seen };
   }
 }

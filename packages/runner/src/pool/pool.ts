@@ -1,80 +1,79 @@
 /**
- * Who may use which process. A pooled process is found by its pool key, launched once however many ask for it,
- * shared by all their calls, and shut down when idle, retired or in the way. A one-call process belongs to its
- * call. Together they never exceed the cap. A process that is stopping is never handed out.
+ * Assigns processes to calls. A pooled process is found by its pool key, launched once for any number of waiting
+ * calls, shared by them, and stopped when it is idle, retired or evicted. A one-call process belongs to its call.
+ * The number of processes is bounded. A process that is stopping gets no further call.
  */
 import type { BackplaneError } from "@backplane/contract";
 import type { Clock, RunnerHealth, RunnerNotice } from "@backplane/ports";
 import { dataKey } from "../plugin-folders/data-folders.ts";
 import type { Dialect, ProcessOrder } from "../ports/dialect.ts";
-import type { Counterpart } from "../processes/plugin-instance.ts";
+import type { PluginInstance } from "../processes/plugin-instance.ts";
 import { PluginProcess, type ProcessDeps, type ProcessSpec } from "../processes/plugin-process.ts";
 import { RemoteServer } from "../processes/remote-server.ts";
 import { lifetimeOf } from "../sandbox/confinement.ts";
 import { createRedactor } from "../secrets/redact.ts";
-import { BirthKeys, bornWith, secretEnvironment } from "../secrets/secret-environment.ts";
+import { ProcessKeys, secretEnvironment, secretsKnownAtStart } from "../secrets/secret-environment.ts";
 import { isSlowStart } from "../time/slow-start.ts";
 import { Breaker } from "./breaker.ts";
-import { type Birth, type PlanDeps, Preparation } from "./launch-preparation.ts";
-import { Spares } from "./prewarmed.ts";
-import { Slots } from "./process-slots.ts";
-import { type Tenant, Worker } from "./worker.ts";
+import { LaunchPreparation, type PlanDeps, type ProcessStart } from "./launch-preparation.ts";
+import { PrewarmedProcesses } from "./prewarmed.ts";
+import { ProcessSlots } from "./process-slots.ts";
+import { type ActiveCall, Worker } from "./worker.ts";
 import { WorkerRefusals } from "./worker-refusals.ts";
-import { Roster } from "./worker-table.ts";
+import { WorkerTable } from "./worker-table.ts";
 
 export interface PoolDeps extends ProcessDeps, PlanDeps {
   clock: Clock;
   notice: (notice: RunnerNotice) => void;
 }
 
-/** How long a look at the files of a process holds; see `check`. */
+/** How long a check of the files of a process stays valid; see `check`. */
 const FRESH_MS = 1_000;
 
-/** A server that stays between calls ended, and with it what it remembered. */
+/** Sent when a resident server has exited and lost its state. */
 const SERVER_GONE = "backplane/server.gone";
 
 export class Pool {
   readonly #deps: PoolDeps;
-  readonly #slots: Slots;
+  readonly #slots: ProcessSlots;
   readonly #breaker: Breaker;
-  readonly #roster = new Roster();
-  readonly #spares: Spares;
-  readonly #keys = new BirthKeys();
+  readonly #workers = new WorkerTable();
+  readonly #prewarmed: PrewarmedProcesses;
+  readonly #keys = new ProcessKeys();
   #closing = false;
 
   constructor(deps: PoolDeps) {
     this.#deps = deps;
-    this.#slots = new Slots(deps.limits.processes, deps.limits.waiting);
+    this.#slots = new ProcessSlots(deps.limits.processes, deps.limits.waiting);
     this.#breaker = new Breaker(deps.clock);
     const create = (order: ProcessOrder, dialect: Dialect) =>
-      this.#create(order, dialect, { home: null, key: order.pool_key, env: null, spare: true });
-    this.#spares = new Spares({ ...deps, create, room: () => this.#slots.free });
+      this.#create(order, dialect, { home: null, key: order.pool_key, env: null, prewarmed: true });
+    this.#prewarmed = new PrewarmedProcesses({ ...deps, create, room: () => this.#slots.free });
   }
 
-  /** Processes that exist, stopping ones included. */
+  /** Existing processes, including those that are stopping. */
   get size(): number {
-    return this.#roster.size;
+    return this.#workers.size;
   }
 
-  /** Those that wait for their one call. */
+  /** Processes that wait for their only call. */
   get prewarmed(): number {
-    return this.#spares.ready;
+    return this.#prewarmed.ready;
   }
 
   heldBack(): RunnerHealth["held_back"] {
     return this.#breaker.heldBack();
   }
 
-  /** The fast path: a process that takes the call right now. */
+  /** The fast path: a process that can take the call immediately. */
   warm(pool_key: string): Worker | undefined {
-    const worker = this.#roster.find(pool_key);
+    const worker = this.#workers.find(pool_key);
     return worker?.process.state === "ready" && this.#isFresh(worker) ? worker : undefined;
   }
 
   /**
-   * Before a process that is ready is given anything: its files are still those that were verified, or it is ended and
-   * this throws. A process that serves many calls may read more of them at any time, so it is asked again, though not
-   * for every call.
+   * Checks that the files of a ready process are still the verified ones. Otherwise kills it and throws. A pooled
+   * process may read its files at any time, so the check is repeated, but not for each call.
    */
   async check(worker: Worker): Promise<void> {
     if (worker.verified !== null) await worker.verified;
@@ -84,7 +83,7 @@ export class Pool {
       await worker.check();
       worker.checked_at = now;
     } catch (error) {
-      this.#roster.drop(worker);
+      this.#workers.withdraw(worker);
       worker.process.kill("its files were changed");
       throw error;
     }
@@ -94,73 +93,79 @@ export class Pool {
     return checked_at !== null && this.#deps.clock.monotonic() - checked_at < FRESH_MS;
   }
 
-  /** Whether a lease would find a process instead of starting one. */
+  /** Whether a lease would find an existing process. */
   serves(order: ProcessOrder, dialect: Dialect): boolean {
     if (lifetimeOf(order, dialect) !== "pooled") return false;
-    const key = this.#keys.of(order.pool_key, bornWith(order, dialect, secretEnvironment(order)));
-    const state = this.#roster.find(key)?.process.state;
+    const key = this.#keys.of(order.pool_key, secretsKnownAtStart(order, dialect, secretEnvironment(order)));
+    const state = this.#workers.find(key)?.process.state;
     return state === "launching" || state === "ready";
   }
 
-  /** The caller counts as waiting until it calls `enter` or `leave`. */
+  /** The caller counts as waiting until it calls `startCall` or `cancelLease`. */
   lease(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
     const { pool_key } = order;
     const env = secretEnvironment(order);
-    const known = bornWith(order, dialect, env);
+    const known = secretsKnownAtStart(order, dialect, env);
     const key = this.#keys.of(pool_key, known);
     const pooled = lifetimeOf(order, dialect) === "pooled";
-    // A secret was given another value: who was born with the old one serves no further call.
+    // A secret has changed: processes that know the old value get no further call.
     if (known !== null && pooled)
-      this.#dropWhere((worker) => worker.subject.pool_key === pool_key && worker.key !== key);
-    const found = pooled ? this.#roster.find(key) : known === null ? this.#spare(order, dialect) : null;
+      this.#withdrawWhere((worker) => worker.subject.pool_key === pool_key && worker.key !== key);
+    const found = pooled
+      ? this.#workers.find(key)
+      : known === null
+        ? this.#takePrewarmed(order, dialect)
+        : null;
     const usable = found?.process.state === "launching" || found?.process.state === "ready";
     const worker = found && usable ? found : this.#create(order, dialect, { home, key, env });
-    worker.await(1);
+    worker.addWaiting(1);
     return worker;
   }
 
-  leave(worker: Worker): void {
-    worker.await(-1);
-    if (!worker.pooled) worker.process.kill("its call was given up");
-    this.#rest(worker);
+  cancelLease(worker: Worker): void {
+    worker.addWaiting(-1);
+    if (!worker.pooled) worker.process.kill("its call was cancelled");
+    this.#onUnused(worker);
   }
 
-  enter(worker: Worker, call: Tenant): void {
-    worker.enter(call);
+  startCall(worker: Worker, call: ActiveCall): void {
+    worker.startCall(call);
   }
 
-  exit(worker: Worker, call: Tenant): void {
-    if (worker.exit(call)) this.#rest(worker);
+  endCall(worker: Worker, call: ActiveCall): void {
+    if (worker.endCall(call)) this.#onUnused(worker);
   }
 
   retire(binding_id: string, keep_pool_key?: string): void {
     this.#breaker.forget(binding_id, keep_pool_key);
-    this.#spares.retire(binding_id, keep_pool_key);
-    this.#dropWhere(({ subject }) => subject.binding_id === binding_id && subject.pool_key !== keep_pool_key);
+    this.#prewarmed.retire(binding_id, keep_pool_key);
+    this.#withdrawWhere(
+      ({ subject }) => subject.binding_id === binding_id && subject.pool_key !== keep_pool_key,
+    );
   }
 
   stopAll(grace_ms: number): void {
     this.#closing = true;
-    this.#roster.dropAll();
-    this.#spares.close();
-    for (const worker of this.#roster.all) {
-      worker.leave_line?.();
+    this.#workers.withdrawAll();
+    this.#prewarmed.close();
+    for (const worker of this.#workers.all) {
+      worker.leave_queue?.();
       worker.process.stop(grace_ms, "the gateway is shutting down");
     }
   }
 
   killAll(): void {
-    for (const worker of this.#roster.all) worker.process.kill("the gateway is shutting down");
+    for (const worker of this.#workers.all) worker.process.kill("the gateway is shutting down");
   }
 
   async allGone(): Promise<void> {
-    await Promise.all(Array.from(this.#roster.all, (worker) => worker.over));
+    await Promise.all(Array.from(this.#workers.all, (worker) => worker.released));
   }
 
-  /** Only what is confined waits for its call: a plain process would have its scratch folder from the start. */
-  #spare(order: ProcessOrder, dialect: Dialect): Worker | null {
+  /** Only sandboxed processes are prewarmed: a plain process needs its scratch folder at launch. */
+  #takePrewarmed(order: ProcessOrder, dialect: Dialect): Worker | null {
     if (this.#deps.confinement.of(order).sandbox === null) return null;
-    const taken = this.#spares.take(order, dialect);
+    const taken = this.#prewarmed.take(order, dialect);
     if (taken !== null) {
       taken.verified = this.#deps.files.open(order.package.digest).then((image) => image.release());
       taken.verified.catch(() => {});
@@ -168,39 +173,39 @@ export class Pool {
     return taken;
   }
 
-  #create(order: ProcessOrder, dialect: Dialect, birth: Birth): Worker {
+  #create(order: ProcessOrder, dialect: Dialect, start: ProcessStart): Worker {
     const { package: pkg, pool_key, binding_id } = order;
     const subject = { pool_key, binding_id, package_id: pkg.package_id, digest: pkg.digest };
-    const calls: Tenant[] = [];
+    const calls: ActiveCall[] = [];
     const recent_secrets: string[] = [];
     const refusals = new WorkerRefusals(calls, recent_secrets, subject, this.#deps.log);
     const folder = dialect.keeps_data === true ? dataKey(order) : null;
-    const before = folder === null ? undefined : this.#roster.keeper(folder);
-    const preparation = new Preparation(this.#deps, order, dialect, birth, {
-      pass: () => this.#breaker.pass(subject),
-      folderFree: async () => {
-        if (before !== undefined) await this.#outwait(before);
+    const before = folder === null ? undefined : this.#workers.folderOwner(folder);
+    const preparation = new LaunchPreparation(this.#deps, order, dialect, start, {
+      admit: () => this.#breaker.waitForAdmission(subject),
+      waitForFolder: async () => {
+        if (before !== undefined) await this.#waitForExit(before);
       },
-      // A spare takes no room that a call waits for.
-      takeSlot: async () => (birth.spare === true ? this.#slots.tryTake() : await this.#takeSlot(worker)),
+      // A prewarmed process must not take a slot that a call waits for.
+      takeSlot: async () => (start.prewarmed === true ? this.#slots.tryTake() : await this.#takeSlot(worker)),
       releaseSlot: () => this.#slots.release(),
       refused: (refusal) => refusals.add(refusal),
-      wayOut: (session) => worker.leadOut(session),
+      attachEgress: (session) => worker.attachEgress(session),
     });
-    const notice = this.#noticeOf(order, recent_secrets);
+    const notice = this.#noticeSender(order, recent_secrets);
     let begun = false;
-    const process = this.#begin(dialect, {
+    const process = this.#createInstance(dialect, {
       dialect,
       package: { package_id: pkg.package_id, version: pkg.version },
       order,
       notice,
-      violation: (_kind, request_id) => worker.violated(request_id),
+      violation: (_kind, request_id) => worker.recordViolation(request_id),
       prepare: () => preparation.prepare(),
     });
     const worker = new Worker({
       process,
       subject,
-      key: birth.key,
+      key: start.key,
       pooled: lifetimeOf(order, dialect) === "pooled",
       resident: dialect.resident === true,
       calls,
@@ -209,59 +214,63 @@ export class Pool {
       idle_since: this.#deps.clock.monotonic(),
       check: () => preparation.check(),
     });
-    this.#roster.add(worker, folder);
+    this.#workers.add(worker, folder);
     process.ready.then(
       () => {
         begun = true;
         this.#breaker.succeeded(subject);
-        if (dialect.resident === true) this.#rest(worker);
+        if (dialect.resident === true) this.#onUnused(worker);
         else this.#watchIdle(worker);
       },
       (error: BackplaneError) => {
-        if (preparation.admitted) this.#judge(worker, error);
-        this.#roster.drop(worker);
+        if (preparation.admitted) this.#recordFailedLaunch(worker, error);
+        this.#workers.withdraw(worker);
       },
     );
-    worker.over = process.gone.then(async () => {
+    worker.released = process.gone.then(async () => {
       if (begun && dialect.resident === true && !this.#closing) notice(SERVER_GONE, {});
       if (worker.idle_check !== null) this.#deps.deadlines.clear(worker.idle_check);
-      this.#roster.remove(worker, folder);
-      await preparation.giveBack();
+      this.#workers.remove(worker, folder);
+      await preparation.release();
     });
     return worker;
   }
 
-  #begin(dialect: Dialect, spec: ProcessSpec): Counterpart {
+  #createInstance(dialect: Dialect, spec: ProcessSpec): PluginInstance {
     return dialect.remote === true ? new RemoteServer(this.#deps, spec) : new PluginProcess(this.#deps, spec);
   }
 
-  #noticeOf(order: ProcessOrder, recent_secrets: readonly string[]): ProcessSpec["notice"] {
+  #noticeSender(order: ProcessOrder, recent_secrets: readonly string[]): ProcessSpec["notice"] {
     const { binding_id, context } = order;
-    const born_with = Object.values(context.secrets);
+    const secrets_at_launch = Object.values(context.secrets);
     const project_id = context.project_id ?? null;
     return (method, params) => {
-      // Calls since then may have come with other values.
-      const redactor = createRedactor([...born_with, ...recent_secrets]);
+      // Later calls may have brought other values.
+      const redactor = createRedactor([...secrets_at_launch, ...recent_secrets]);
       this.#deps.notice({ binding_id, project_id, method, params: redactor.json(params) });
     };
   }
 
-  /** They serve no further call, and go when those that they have are over. */
-  #dropWhere(meant: (worker: Worker) => boolean): void {
-    for (const worker of this.#roster.dropWhere(meant)) this.#rest(worker);
+  /** Takes workers out of use; each stops when its current calls have finished. */
+  #withdrawWhere(matches: (worker: Worker) => boolean): void {
+    for (const worker of this.#workers.withdrawWhere(matches)) this.#onUnused(worker);
   }
 
-  /** The folder is another's until that one is gone; it takes no new calls, and may finish those that it has. */
-  async #outwait(before: Worker): Promise<void> {
-    this.#roster.drop(before);
-    this.#rest(before);
+  /** Waits for the data folder: the old process takes no new calls and may finish its current ones. */
+  async #waitForExit(before: Worker): Promise<void> {
+    this.#workers.withdraw(before);
+    this.#onUnused(before);
     await before.process.gone;
   }
 
-  /** What a launch that failed says about the plugin: nothing when it was slow, we gave it up or never came to it. */
-  #judge(worker: Worker, error: BackplaneError): void {
-    const ours = worker.ahead || (worker.process.pid === undefined && error.code !== "launch_failed");
-    if (ours || worker.process.givenUp || isSlowStart(error)) this.#breaker.abandoned(worker.subject);
+  /**
+   * Reports a failed launch to the breaker. A slow launch, one that was given up and one that never started do not
+   * count against the plugin.
+   */
+  #recordFailedLaunch(worker: Worker, error: BackplaneError): void {
+    const ours =
+      worker.unusedPrewarmed || (worker.process.pid === undefined && error.code !== "launch_failed");
+    if (ours || worker.process.abandoned || isSlowStart(error)) this.#breaker.abandoned(worker.subject);
     else this.#breaker.failed(worker.subject, error.message);
   }
 
@@ -269,40 +278,40 @@ export class Pool {
     if (this.#slots.tryTake()) return true;
     this.#evict();
     const taken = await this.#slots.take((leave) => {
-      worker.leave_line = leave;
+      worker.leave_queue = leave;
     });
-    worker.leave_line = null;
+    worker.leave_queue = null;
     if (taken && worker.waiting > 0) return true;
-    this.#roster.drop(worker);
+    this.#workers.withdraw(worker);
     if (taken) this.#slots.release();
     return false;
   }
 
-  /** Makes room: a process that waits for no call goes, else the pooled one that has been idle the longest. */
+  /** Frees a slot: stops a prewarmed process, or else the pooled one that has been idle the longest. */
   #evict(): void {
-    if (this.#spares.yield()) return;
-    const oldest = this.#roster.longestIdle();
-    if (oldest !== undefined) this.#stop(oldest, "room for another plugin is needed");
+    if (this.#prewarmed.evictOne()) return;
+    const oldest = this.#workers.longestIdle();
+    if (oldest !== undefined) this.#stop(oldest, "its slot is needed for another plugin");
   }
 
-  /** Nobody uses the process at the moment: may it stay? */
-  #rest(worker: Worker): void {
+  /** Called when no call uses or awaits the process; decides whether it stays. */
+  #onUnused(worker: Worker): void {
     if (!worker.unused) return;
     worker.idle_since = this.#deps.clock.monotonic();
-    if (worker.process.state === "launching" && worker.leave_line !== null) {
-      // At once: the next call must not join a process that will never be.
-      this.#roster.drop(worker);
-      worker.leave_line();
+    if (worker.process.state === "launching" && worker.leave_queue !== null) {
+      // Withdrawn immediately, so that the next call does not join a process that will never start.
+      this.#workers.withdraw(worker);
+      worker.leave_queue();
     }
     if (!worker.idle) return;
-    if (!this.#roster.offers(worker)) this.#stop(worker, "its binding changed");
+    if (!this.#workers.isAvailable(worker)) this.#stop(worker, "its binding changed");
     else if (this.#slots.waiting > 0) this.#evict();
   }
 
-  /** One check per process and idle time, not one per call. */
+  /** One timer per process and idle period instead of one per call. */
   #watchIdle(worker: Worker): void {
     if (!worker.pooled) return;
-    this.#rest(worker);
+    this.#onUnused(worker);
     const { idle_ms } = this.#deps.limits;
     const check = () => {
       const rest = worker.idle ? worker.idle_since + idle_ms - this.#deps.clock.monotonic() : idle_ms;
@@ -313,7 +322,7 @@ export class Pool {
   }
 
   #stop(worker: Worker, reason: string): void {
-    this.#roster.drop(worker);
+    this.#workers.withdraw(worker);
     worker.process.stop(this.#deps.timeouts.shutdown_grace_ms, reason);
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Processes of isolated exports ahead of their call: launched, introduced, given nothing yet, handed out once and never
- * taken back. A pool key has one spare after its first call, more where calls come faster than spares are made, and none
- * once nobody called for the idle time. Over all keys their number and their memory are bounded, and a call that needs
- * the room always gets it.
+ * Prewarmed processes of isolated exports: launched, after their handshake, without any call data, used once and
+ * never returned. A pool key gets one after its first call, more when calls arrive faster than processes start, and
+ * none after the idle time without a call. Their number and memory are bounded over all keys, and a call that needs
+ * a slot takes precedence.
  */
 import type { Clock, Logger } from "@backplane/ports";
 import type { Dialect, ProcessOrder } from "../ports/dialect.ts";
@@ -11,198 +11,198 @@ import { privateBytes } from "../procfs/private-memory.ts";
 import type { Deadline, Deadlines } from "../time/deadlines.ts";
 import type { Worker } from "./worker.ts";
 
-export interface SpareDeps {
+export interface PrewarmedDeps {
   clock: Clock;
   deadlines: Deadlines;
   limits: RunnerLimits;
   log: Logger;
   create(order: ProcessOrder, dialect: Dialect): Worker;
-  /** Whether another process may be started without taking room that a call waits for. */
+  /** Whether a process can be started without taking a slot that a call waits for. */
   room(): boolean;
 }
 
-interface Shelf {
+interface KeyStock {
   order: ProcessOrder;
   dialect: Dialect;
   /** Launching or ready, oldest first. */
-  spares: Spare[];
-  /** How many there should be. */
+  processes: Prewarmed[];
+  /** The wanted number of processes. */
   target: number;
   used_at: number;
-  /** What one of them took at last; null until one was measured. */
+  /** The memory of the last measured process; null before the first measurement. */
   bytes: number | null;
   fill: Deadline | null;
   idle: Deadline | null;
 }
 
-interface Spare {
+interface Prewarmed {
   worker: Worker;
   bytes: number;
 }
 
-/** Starting a process holds the event loop for milliseconds; the call that was just served goes first. */
+/** Starting a process blocks the event loop for milliseconds, so the current call is served first. */
 const FILL_AFTER_MS = 10;
-/** All processes are taken by calls: when to look again. */
+/** Delay before the next attempt when calls occupy all slots. */
 const NO_ROOM_MS = 100;
-/** What a process is believed to take before the first of its kind was measured. */
+/** Assumed memory of a process before the first measurement. */
 const FIRST_GUESS_BYTES = 48 * 1024 * 1024;
 
-export class Spares {
-  readonly #deps: SpareDeps;
-  readonly #shelves = new Map<string, Shelf>();
+export class PrewarmedProcesses {
+  readonly #deps: PrewarmedDeps;
+  readonly #stocks = new Map<string, KeyStock>();
   #closed = false;
 
-  constructor(deps: SpareDeps) {
+  constructor(deps: PrewarmedDeps) {
     this.#deps = deps;
   }
 
-  /** Those that have introduced themselves. */
+  /** Processes that have finished their handshake. */
   get ready(): number {
     return this.#count(({ worker }) => worker.process.state === "ready");
   }
 
-  /** A process for this call, or none; either way the next one is seen to. */
+  /** Takes a process for this call, if there is one, and schedules its replacement. */
   take(order: ProcessOrder, dialect: Dialect): Worker | null {
     if (this.#closed || this.#deps.limits.prewarmed === 0) return null;
-    const shelf = this.#shelfOf(order, dialect);
-    shelf.used_at = this.#deps.clock.monotonic();
-    const ready = shelf.spares.find(({ worker }) => worker.process.state === "ready");
-    // One that is on its way is there sooner than one that is begun now.
-    const taken = ready ?? shelf.spares.find(({ worker }) => worker.process.pid !== undefined);
-    if (taken !== undefined) shelf.spares.splice(shelf.spares.indexOf(taken), 1);
-    if (ready === undefined) shelf.target = Math.min(shelf.target + 1, this.#deps.limits.prewarmed_per_key);
-    shelf.fill ??= this.#deps.deadlines.set(FILL_AFTER_MS, () => this.#fill(shelf));
+    const stock = this.#stockFor(order, dialect);
+    stock.used_at = this.#deps.clock.monotonic();
+    const ready = stock.processes.find(({ worker }) => worker.process.state === "ready");
+    // A process that is still starting is ready sooner than a new one.
+    const taken = ready ?? stock.processes.find(({ worker }) => worker.process.pid !== undefined);
+    if (taken !== undefined) stock.processes.splice(stock.processes.indexOf(taken), 1);
+    if (ready === undefined) stock.target = Math.min(stock.target + 1, this.#deps.limits.prewarmed_per_key);
+    stock.fill ??= this.#deps.deadlines.set(FILL_AFTER_MS, () => this.#fill(stock));
     return taken?.worker ?? null;
   }
 
-  /** Its binding changed: spares of other keys are of no use. */
+  /** Stops processes of old generations of a binding. */
   retire(binding_id: string, keep_pool_key?: string): void {
-    for (const [key, shelf] of this.#shelves) {
-      if (shelf.order.binding_id === binding_id && key !== keep_pool_key)
-        this.#clear(shelf, "its binding changed");
+    for (const [key, stock] of this.#stocks) {
+      if (stock.order.binding_id === binding_id && key !== keep_pool_key)
+        this.#clear(stock, "its binding changed");
     }
   }
 
-  /** Gives one up for somebody who needs the room; false: there is none. */
-  yield(): boolean {
-    const shelf = this.#longestUnused(null);
-    const spare = shelf?.spares.shift();
-    spare?.worker.process.kill("room for a call is needed");
-    return spare !== undefined;
+  /** Stops one process to free its slot. False if there is none. */
+  evictOne(): boolean {
+    const stock = this.#longestUnused(null);
+    const prewarmed = stock?.processes.shift();
+    prewarmed?.worker.process.kill("its slot is needed for a call");
+    return prewarmed !== undefined;
   }
 
   close(): void {
     this.#closed = true;
-    for (const shelf of this.#shelves.values()) this.#clear(shelf, "the gateway is shutting down");
+    for (const stock of this.#stocks.values()) this.#clear(stock, "the gateway is shutting down");
   }
 
-  #shelfOf(order: ProcessOrder, dialect: Dialect): Shelf {
-    const known = this.#shelves.get(order.pool_key);
+  #stockFor(order: ProcessOrder, dialect: Dialect): KeyStock {
+    const known = this.#stocks.get(order.pool_key);
     if (known !== undefined) return known;
-    const shelf: Shelf = {
-      order: withoutCall(order),
+    const stock: KeyStock = {
+      order: withoutCallData(order),
       dialect,
-      spares: [],
+      processes: [],
       target: 0,
       used_at: 0,
       bytes: null,
       fill: null,
       idle: null,
     };
-    this.#shelves.set(order.pool_key, shelf);
-    this.#watchIdle(shelf);
-    return shelf;
+    this.#stocks.set(order.pool_key, stock);
+    this.#watchIdle(stock);
+    return stock;
   }
 
-  #fill(shelf: Shelf): void {
-    shelf.fill = null;
-    if (this.#closed || shelf.spares.length >= shelf.target || !this.#makeRoom(shelf)) return;
+  #fill(stock: KeyStock): void {
+    stock.fill = null;
+    if (this.#closed || stock.processes.length >= stock.target || !this.#makeRoom(stock)) return;
     const room = this.#deps.room();
-    if (room) this.#add(shelf);
-    if (shelf.spares.length >= shelf.target) return;
-    // One at a time: whoever else has something to do comes in between.
-    shelf.fill = this.#deps.deadlines.set(room ? 1 : NO_ROOM_MS, () => this.#fill(shelf));
+    if (room) this.#add(stock);
+    if (stock.processes.length >= stock.target) return;
+    // One at a time, so that other work can run in between.
+    stock.fill = this.#deps.deadlines.set(room ? 1 : NO_ROOM_MS, () => this.#fill(stock));
   }
 
-  #add(shelf: Shelf): void {
-    const worker = this.#deps.create(shelf.order, shelf.dialect);
-    const spare: Spare = { worker, bytes: shelf.bytes ?? FIRST_GUESS_BYTES };
-    shelf.spares.push(spare);
+  #add(stock: KeyStock): void {
+    const worker = this.#deps.create(stock.order, stock.dialect);
+    const prewarmed: Prewarmed = { worker, bytes: stock.bytes ?? FIRST_GUESS_BYTES };
+    stock.processes.push(prewarmed);
     const gone = () => {
-      const at = shelf.spares.indexOf(spare);
-      if (at >= 0) shelf.spares.splice(at, 1);
+      const at = stock.processes.indexOf(prewarmed);
+      if (at >= 0) stock.processes.splice(at, 1);
     };
     void worker.process.gone.then(gone);
-    worker.process.ready.then(() => this.#weigh(shelf, spare), gone);
+    worker.process.ready.then(() => this.#measure(stock, prewarmed), gone);
   }
 
-  /** A guess becomes a measure, and what is too heavy after all goes again. */
-  async #weigh(shelf: Shelf, spare: Spare): Promise<void> {
-    const { pid } = spare.worker.process;
+  /** Replaces the assumed memory with the measured value and stops the process if it exceeds the limit. */
+  async #measure(stock: KeyStock, prewarmed: Prewarmed): Promise<void> {
+    const { pid } = prewarmed.worker.process;
     if (pid === undefined) return;
-    spare.bytes = await privateBytes(pid);
-    shelf.bytes = spare.bytes;
-    if (this.#bytes() <= this.#deps.limits.prewarmed_bytes || !shelf.spares.includes(spare)) return;
-    shelf.spares.splice(shelf.spares.indexOf(spare), 1);
-    shelf.target = Math.max(0, shelf.target - 1);
-    spare.worker.process.kill("processes ahead of their call take too much memory");
+    prewarmed.bytes = await privateBytes(pid);
+    stock.bytes = prewarmed.bytes;
+    if (this.#bytes() <= this.#deps.limits.prewarmed_bytes || !stock.processes.includes(prewarmed)) return;
+    stock.processes.splice(stock.processes.indexOf(prewarmed), 1);
+    stock.target = Math.max(0, stock.target - 1);
+    prewarmed.worker.process.kill("prewarmed processes use too much memory");
   }
 
-  /** The longest unused key gives way to one that is used now. */
-  #makeRoom(shelf: Shelf): boolean {
+  /** Stops processes of the least recently used keys. */
+  #makeRoom(stock: KeyStock): boolean {
     const { prewarmed, prewarmed_bytes } = this.#deps.limits;
-    const bytes = shelf.bytes ?? FIRST_GUESS_BYTES;
+    const bytes = stock.bytes ?? FIRST_GUESS_BYTES;
     while (this.#count(() => true) >= prewarmed || this.#bytes() + bytes > prewarmed_bytes) {
-      const other = this.#longestUnused(shelf);
-      const given = other?.spares.shift();
+      const other = this.#longestUnused(stock);
+      const given = other?.processes.shift();
       if (given === undefined) return false;
       given.worker.process.kill("another plugin is called more often");
     }
     return true;
   }
 
-  #longestUnused(but: Shelf | null): Shelf | undefined {
-    let oldest: Shelf | undefined;
-    for (const shelf of this.#shelves.values()) {
-      if (shelf === but || shelf.spares.length === 0) continue;
-      if (oldest === undefined || shelf.used_at < oldest.used_at) oldest = shelf;
+  #longestUnused(but: KeyStock | null): KeyStock | undefined {
+    let oldest: KeyStock | undefined;
+    for (const stock of this.#stocks.values()) {
+      if (stock === but || stock.processes.length === 0) continue;
+      if (oldest === undefined || stock.used_at < oldest.used_at) oldest = stock;
     }
     return oldest;
   }
 
-  #count(counts: (spare: Spare) => boolean): number {
+  #count(counts: (prewarmed: Prewarmed) => boolean): number {
     let count = 0;
-    for (const { spares } of this.#shelves.values()) count += spares.filter(counts).length;
+    for (const { processes } of this.#stocks.values()) count += processes.filter(counts).length;
     return count;
   }
 
   #bytes(): number {
     let sum = 0;
-    for (const { spares } of this.#shelves.values()) for (const { bytes } of spares) sum += bytes;
+    for (const { processes } of this.#stocks.values()) for (const { bytes } of processes) sum += bytes;
     return sum;
   }
 
-  #watchIdle(shelf: Shelf): void {
+  #watchIdle(stock: KeyStock): void {
     const { clock, deadlines, limits } = this.#deps;
     const check = () => {
-      const rest = shelf.used_at + limits.idle_ms - clock.monotonic();
-      if (rest <= 0) this.#clear(shelf, "it was idle");
-      else shelf.idle = deadlines.set(rest, check);
+      const rest = stock.used_at + limits.idle_ms - clock.monotonic();
+      if (rest <= 0) this.#clear(stock, "it was idle");
+      else stock.idle = deadlines.set(rest, check);
     };
-    shelf.idle = deadlines.set(limits.idle_ms, check);
+    stock.idle = deadlines.set(limits.idle_ms, check);
   }
 
-  #clear(shelf: Shelf, reason: string): void {
-    this.#shelves.delete(shelf.order.pool_key);
-    shelf.target = 0;
-    for (const entry of [shelf.fill, shelf.idle]) if (entry !== null) this.#deps.deadlines.clear(entry);
-    // They hold nothing that would have to be said goodbye to.
-    for (const { worker } of shelf.spares.splice(0)) worker.process.kill(reason);
+  #clear(stock: KeyStock, reason: string): void {
+    this.#stocks.delete(stock.order.pool_key);
+    stock.target = 0;
+    for (const entry of [stock.fill, stock.idle]) if (entry !== null) this.#deps.deadlines.clear(entry);
+    // They have no call, so no graceful shutdown is needed.
+    for (const { worker } of stock.processes.splice(0)) worker.process.kill(reason);
   }
 }
 
-/** An order holds its call's secrets and input; what waits for another call must not. */
-function withoutCall({
+/** Removes the secrets and input of the current call from the order. */
+function withoutCallData({
   package: pkg,
   pool_key,
   binding_id,

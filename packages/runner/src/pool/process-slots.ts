@@ -1,10 +1,10 @@
-/** A bounded number of processes; who comes when all are taken waits in line. */
+/** Limits the number of processes. Callers queue when all slots are taken. */
 import { BackplaneError } from "@backplane/contract";
 
-export class Slots {
+export class ProcessSlots {
   readonly #max: number;
   readonly #maxWaiting: number;
-  readonly #line = new Set<() => void>();
+  readonly #queue = new Set<() => void>();
   #taken = 0;
 
   constructor(max: number, maxWaiting: number) {
@@ -13,39 +13,42 @@ export class Slots {
   }
 
   get waiting(): number {
-    return this.#line.size;
+    return this.#queue.size;
   }
 
   get free(): boolean {
-    return this.#taken < this.#max && this.#line.size === 0;
+    return this.#taken < this.#max && this.#queue.size === 0;
   }
 
-  /** True: taken at once. */
+  /** Takes a free slot without waiting. */
   tryTake(): boolean {
     if (!this.free) return false;
     this.#taken++;
     return true;
   }
 
-  /** Resolves with true when a slot is ours, with false when `leave` was called before. */
+  /** Resolves with true when a slot was taken, with false when `leave` was called before. */
   take(onLeave: (leave: () => void) => void): Promise<boolean> {
-    if (this.#line.size >= this.#maxWaiting) {
-      throw new BackplaneError("request.overloaded", "Too many calls wait for a plugin process already.");
+    if (this.#queue.size >= this.#maxWaiting) {
+      throw new BackplaneError(
+        "request.overloaded",
+        "Too many calls are already waiting for a plugin process.",
+      );
     }
     return new Promise((resolve) => {
       const grant = () => resolve(true);
-      this.#line.add(grant);
+      this.#queue.add(grant);
       onLeave(() => {
-        if (this.#line.delete(grant)) resolve(false);
+        if (this.#queue.delete(grant)) resolve(false);
       });
     });
   }
 
   release(): void {
-    const [next] = this.#line;
+    const [next] = this.#queue;
     if (next === undefined) this.#taken--;
     else {
-      this.#line.delete(next);
+      this.#queue.delete(next);
       next();
     }
   }

@@ -1,28 +1,28 @@
 /**
- * Whose a refused connection is. The calls of one process share its way out, and nobody can see which of them asked: it
- * goes to every call in flight, marked as shared when there are several. What happens between calls goes to the next
- * one, so that a process that is refused while it starts tells its first call; after that it may as well be a call's
- * before, and is marked too.
+ * Assigns refused connections to calls. Calls of one process share its egress, so a refusal goes to every call in
+ * flight, marked as shared if there are several. A refusal between calls goes to the next call, so that the first
+ * call sees what was refused during the start; later it may belong to an earlier call, so it is marked as shared as
+ * well.
  */
 import type { Logger } from "@backplane/ports";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import { DELEGATION_TOKEN, REDACTED, refusalRedactor } from "../secrets/redact.ts";
 import type { LaunchSubject } from "./breaker.ts";
-import type { Tenant } from "./worker.ts";
+import type { ActiveCall } from "./worker.ts";
 
-/** Kept for a call that is yet to come. */
-const ROOM = 64;
+/** Refusals kept for the next call. */
+const MAX_EARLY = 64;
 
 export class WorkerRefusals {
-  readonly #calls: readonly Tenant[];
+  readonly #calls: readonly ActiveCall[];
   readonly #secrets: readonly string[];
   readonly #subject: LaunchSubject;
   readonly #log: Logger;
   readonly #early: Refusal[] = [];
-  #told = 0;
+  #logged = 0;
   #served = false;
 
-  constructor(calls: readonly Tenant[], secrets: readonly string[], subject: LaunchSubject, log: Logger) {
+  constructor(calls: readonly ActiveCall[], secrets: readonly string[], subject: LaunchSubject, log: Logger) {
     this.#calls = calls;
     this.#secrets = secrets;
     this.#subject = subject;
@@ -31,9 +31,9 @@ export class WorkerRefusals {
 
   add(refusal: Refusal): void {
     for (const call of this.#calls) call.refused(refusal, this.#calls.length > 1);
-    if (this.#calls.length === 0 && this.#early.length < ROOM) this.#early.push(refusal);
-    // A process that asks in a loop must not fill the log.
-    if (++this.#told > ROOM) return;
+    if (this.#calls.length === 0 && this.#early.length < MAX_EARLY) this.#early.push(refusal);
+    // A process that retries in a loop must not fill the log.
+    if (++this.#logged > MAX_EARLY) return;
     const { binding_id, package_id } = this.#subject;
     const clean = refusalRedactor(this.#secrets).json({ ...refusal });
     const host = clean.host.replace(DELEGATION_TOKEN, REDACTED);
@@ -43,8 +43,8 @@ export class WorkerRefusals {
     );
   }
 
-  joined(call: Tenant): void {
-    this.#told = 0;
+  callStarted(call: ActiveCall): void {
+    this.#logged = 0;
     for (const refusal of this.#early.splice(0)) call.refused(refusal, this.#served);
     this.#served = true;
   }

@@ -1,19 +1,19 @@
 /**
- * Which processes there are: all of them until they are gone, by key those that a next call may be given, and for each
- * folder that lasts the newest process that has it. A key has one process at most; who lost its key serves no new call.
+ * All existing workers, those available to calls by key, and the newest worker of each data folder. A key has at
+ * most one worker. A worker that lost its key gets no new calls.
  */
 import type { Worker } from "./worker.ts";
 
-export class Roster {
+export class WorkerTable {
   readonly #all = new Set<Worker>();
   readonly #byKey = new Map<string, Worker>();
-  readonly #keepers = new Map<string, Worker>();
+  readonly #folderOwners = new Map<string, Worker>();
 
   get all(): Iterable<Worker> {
     return this.#all;
   }
 
-  /** Processes that exist, stopping ones included. */
+  /** Existing processes, including those that are stopping. */
   get size(): number {
     let count = 0;
     for (const { process } of this.#all) if (process.pid !== undefined) count++;
@@ -24,45 +24,45 @@ export class Roster {
     return this.#byKey.get(key);
   }
 
-  /** Whether it still may be given calls by its key. */
-  offers(worker: Worker): boolean {
+  /** Whether new calls can find it by its key. */
+  isAvailable(worker: Worker): boolean {
     return this.#byKey.get(worker.key) === worker;
   }
 
-  /** Who has the folder at this moment. */
-  keeper(folder: string): Worker | undefined {
-    return this.#keepers.get(folder);
+  /** The newest worker that uses the data folder. */
+  folderOwner(folder: string): Worker | undefined {
+    return this.#folderOwners.get(folder);
   }
 
   add(worker: Worker, folder: string | null): void {
     this.#all.add(worker);
-    if (folder !== null) this.#keepers.set(folder, worker);
+    if (folder !== null) this.#folderOwners.set(folder, worker);
     if (worker.pooled) this.#byKey.set(worker.key, worker);
   }
 
-  /** No new call is given this process. */
-  drop(worker: Worker): void {
-    if (this.offers(worker)) this.#byKey.delete(worker.key);
+  /** Stops new calls from finding this worker. */
+  withdraw(worker: Worker): void {
+    if (this.isAvailable(worker)) this.#byKey.delete(worker.key);
   }
 
   remove(worker: Worker, folder: string | null): void {
-    this.drop(worker);
+    this.withdraw(worker);
     this.#all.delete(worker);
-    if (folder !== null && this.#keepers.get(folder) === worker) this.#keepers.delete(folder);
+    if (folder !== null && this.#folderOwners.get(folder) === worker) this.#folderOwners.delete(folder);
   }
 
-  /** Drops those that are meant, and answers them. */
-  dropWhere(meant: (worker: Worker) => boolean): Worker[] {
+  /** Withdraws all matching workers and returns them. */
+  withdrawWhere(matches: (worker: Worker) => boolean): Worker[] {
     const dropped: Worker[] = [];
     for (const [key, worker] of this.#byKey) {
-      if (!meant(worker)) continue;
+      if (!matches(worker)) continue;
       this.#byKey.delete(key);
       dropped.push(worker);
     }
     return dropped;
   }
 
-  dropAll(): void {
+  withdrawAll(): void {
     this.#byKey.clear();
   }
 

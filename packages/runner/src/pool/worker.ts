@@ -1,67 +1,67 @@
 /**
- * One process of the pool, with the calls on it. A worker is unused when nobody is on it and nobody waits for it to
- * become ready; a pooled one that is ready and unused is idle, and only such a one is ever in the way.
+ * One process of the pool with its calls. A worker is unused when no call runs on it and none waits for it. A
+ * pooled worker that is ready and unused is idle; only idle workers are evicted.
  */
 
 import type { EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
-import type { Counterpart } from "../processes/plugin-instance.ts";
+import type { PluginInstance } from "../processes/plugin-instance.ts";
 import type { Deadline } from "../time/deadlines.ts";
 import type { LaunchSubject } from "./breaker.ts";
 import type { WorkerRefusals } from "./worker-refusals.ts";
 
-/** What a call must offer to be told of broken rules. */
-export interface Tenant {
+/** A call as its worker sees it. */
+export interface ActiveCall {
   /** The id of its request. */
   readonly id: string;
   violations: number;
   refused(refusal: Refusal, shared: boolean): void;
-  /** Where it stands among the calls of its worker; the worker's own. */
-  place: number;
+  /** Its position in the worker's list; set by the worker. */
+  index: number;
 }
 
-/** What a worker is made of; the rest it begins with. */
+/** The parts of a worker that never change. */
 export interface WorkerParts {
-  process: Counterpart;
+  process: PluginInstance;
   subject: LaunchSubject;
   key: string;
   pooled: boolean;
   resident: boolean;
-  calls: Tenant[];
+  calls: ActiveCall[];
   recent_secrets: string[];
   refusals: WorkerRefusals;
   idle_since: number;
-  /** Throws when the files that its process runs from were changed. */
+  /** Throws when the files of its process have changed. */
   check: () => Promise<void>;
 }
 
 export class Worker {
-  readonly process: Counterpart;
+  readonly process: PluginInstance;
   readonly subject: LaunchSubject;
-  /** What its process is found by: the pool key, and the secrets that it was born with. */
+  /** The pool key, extended by the secrets known at start. */
   readonly key: string;
   readonly pooled: boolean;
-  /** A server that lives on, and works between calls too. */
+  /** A server that stays up and works between calls. */
   readonly resident: boolean;
-  /** Calls in flight, in no order. */
-  readonly calls: Tenant[];
+  /** Calls in flight, in no particular order. */
+  readonly calls: ActiveCall[];
   /** Calls that wait for the process to become ready. */
   waiting = 0;
   idle_since: number;
   idle_check: Deadline | null = null;
-  /** Secrets that this process was given lately: any of its calls may find them on the shared stderr. */
+  /** Secrets of recent calls, which can appear on the shared stderr of any call. */
   readonly recent_secrets: string[];
-  /** Connections that it was refused, on their way to its calls. */
+  /** Assigns refused connections to its calls. */
   readonly refusals: WorkerRefusals;
-  /** Once its process has one. */
-  #way_out: EgressSession | null = null;
-  /** Gives its place in the line for a slot up; null: it stands in none. */
-  leave_line: (() => void) | null = null;
-  /** After its process is gone and what it had is given back. */
-  over: Promise<void>;
-  /** Of one that was launched ahead of its call: the installed files are looked at once more. */
+  /** Null before the process is launched, and without a sandbox. */
+  #egress: EgressSession | null = null;
+  /** Leaves the queue for a slot; null if it is not queued. */
+  leave_queue: (() => void) | null = null;
+  /** Resolves when the process has exited and its resources are released. */
+  released: Promise<void>;
+  /** A second verification of the package, for a process that was prewarmed. */
   verified: Promise<unknown> | null = null;
-  /** When its files were last looked at; null: not since its process is ready. */
+  /** Time of the last check of its files; null if there was none since the process became ready. */
   checked_at: number | null = null;
   readonly check: () => Promise<void>;
 
@@ -76,7 +76,7 @@ export class Worker {
     this.recent_secrets = parts.recent_secrets;
     this.refusals = parts.refusals;
     this.check = parts.check;
-    this.over = parts.process.gone;
+    this.released = parts.process.gone;
   }
 
   get unused(): boolean {
@@ -87,55 +87,55 @@ export class Worker {
     return this.pooled && this.process.state === "ready" && this.unused;
   }
 
-  /** Before its call and after it, a process reaches nothing. */
+  /** Whether its egress is held: a process without a call reaches nothing. */
   get held(): boolean {
     return !this.resident && this.unused;
   }
 
-  /** It was started ahead of a call, and might have gone further had there been one. */
-  get ahead(): boolean {
-    return this.#way_out !== null && this.held;
+  /** A prewarmed process without a call; its start may have waited for egress. */
+  get unusedPrewarmed(): boolean {
+    return this.#egress !== null && this.held;
   }
 
-  leadOut(session: EgressSession): void {
-    this.#way_out = session;
-    this.#gate();
+  attachEgress(session: EgressSession): void {
+    this.#egress = session;
+    this.#updateHold();
   }
 
-  /** A call will come; or it will not, after all. */
-  await(more: 1 | -1): void {
+  /** Adds or removes a call that waits for the process. */
+  addWaiting(more: 1 | -1): void {
     this.waiting += more;
-    this.#gate();
+    this.#updateHold();
   }
 
-  enter(call: Tenant): void {
+  startCall(call: ActiveCall): void {
     const { calls } = this;
-    call.place = calls.length;
+    call.index = calls.length;
     calls.push(call);
-    this.#way_out?.renew();
-    this.refusals.joined(call);
-    this.#gate();
+    this.#egress?.resetCounts();
+    this.refusals.callStarted(call);
+    this.#updateHold();
   }
 
-  /** The last takes the place of who goes: no call is looked for. True: nobody is left. */
-  exit(call: Tenant): boolean {
+  /** Moves the last call into the free position, so that no search is needed. True when no call is left. */
+  endCall(call: ActiveCall): boolean {
     const { calls } = this;
-    if (calls[call.place] !== call) return false;
+    if (calls[call.index] !== call) return false;
     const last = calls.pop()!;
     if (last !== call) {
-      calls[call.place] = last;
-      last.place = call.place;
+      calls[call.index] = last;
+      last.index = call.index;
     }
-    this.#gate();
+    this.#updateHold();
     return calls.length === 0;
   }
 
-  #gate(): void {
-    this.#way_out?.hold(this.held);
+  #updateHold(): void {
+    this.#egress?.hold(this.held);
   }
 
-  /** A rule was broken. Without an id nobody can tell by which call, so it counts once and not for every call. */
-  violated(request_id: string | undefined): void {
+  /** Counts a violation for the call with this id. Without an id it is counted once, for any call in flight. */
+  recordViolation(request_id: string | undefined): void {
     const call = request_id === undefined ? this.calls[0] : this.calls.find(({ id }) => id === request_id);
     if (call !== undefined) call.violations++;
   }

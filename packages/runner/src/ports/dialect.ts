@@ -1,7 +1,7 @@
 /**
- * What a dialect is: it turns one way of speaking over pipes into exports and calls, and foreign failures into
- * our codes. It knows nothing of pools, deadlines, policy or storage. A new dialect is a new file here and a
- * line in the list.
+ * A dialect translates one plugin protocol into exports and calls, and its failures into our error codes. It knows
+ * nothing about pools, deadlines, policy or storage. To add a dialect, write a file in dialects/ and add it to the
+ * list in create-dialects.ts.
  */
 import type { BackplaneError, InvocationContext, Json, JsonObject, Protocol } from "@backplane/contract";
 import type { DescribeOrder, Description, RequestListener, RunOrder } from "@backplane/ports";
@@ -11,48 +11,48 @@ import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";
 
 export interface Dialect {
   readonly protocol: Protocol;
-  /** `pooled`: one process serves many calls at once. `call`: one process, one call. */
+  /** `pooled`: one process serves many calls at once. `call`: one process per call. */
   readonly lifetime: "pooled" | "call";
-  /** One process per binding also when isolated: a server that a process per call would make forget everything. */
+  /** One process per binding even if isolated, for servers that would lose their state with a process per call. */
   readonly resident?: boolean;
-  /** The limit of time until its program runs, where it is not the general one. */
+  /** The timeout for starting its program, if it is not start_ms. */
   readonly launch_limit?: keyof RunnerTimeouts;
-  /** False: a call has no folder of its own, since the dialect has no word to tell of it; the process has one. */
+  /** False if the protocol cannot tell a call about its scratch folder; only the process has one. */
   readonly call_scratch?: false;
-  /** It has a folder of its own that lasts: of one binding and project, one process at a time. */
+  /** It has a persistent data folder per binding and project, used by one process at a time. */
   readonly keeps_data?: boolean;
-  /** Why this order cannot be spoken in this dialect; null when it can. */
-  refuses(order: RunOrder): string | null;
-  /** What is started, where that is not simply the manifest's entrypoint. Rejects with a BackplaneError. */
-  launch?(order: ProcessOrder, where: LaunchPlace): Promise<DialectLaunch>;
-  connect(link: Link): Session;
-  /** Its process is told the secrets when it starts, and no call brings them. */
+  /** Why this dialect cannot run the order; null if it can. */
+  unsupportedReason(order: RunOrder): string | null;
+  /** What to start, if it differs from the manifest's entrypoint. Rejects with a BackplaneError. */
+  launch?(order: ProcessOrder, where: LaunchContext): Promise<DialectLaunch>;
+  connect(link: ProcessLink): Session;
+  /** Secrets are passed to the process at its start and not with each call. */
   readonly secrets_at_start?: boolean;
-  /** A server elsewhere: nothing is started, and `transport` is not there. */
+  /** A remote server: no process is started and there is no transport. */
   readonly remote?: boolean;
 }
 
-/** What a process is started for: a call, or a question about what it offers. */
+/** What a process is started for: a call, or a request to describe its exports. */
 export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
 
-interface LaunchPlace {
+interface LaunchContext {
   /** The verified package folder on the host. */
   folder: string;
-  /** In the sandbox the package is at /plugin and the binds at their targets; a plain process sees host paths. */
+  /** In the sandbox the package is at /plugin and the binds are at their targets; a plain process sees host paths. */
   confined: boolean;
   programs: HostPrograms;
-  /** The folder that lasts, on the host; made when it is asked for. */
+  /** Returns the data folder on the host and creates it if needed. */
   dataDir: () => Promise<string>;
 }
 
-/** Programs of ours that load other people's modules, each one bundled file; absent: this build has none. */
+/** Host programs that load modules of plugins, each bundled into one file. Absent if the build has none. */
 export interface HostPrograms {
   instruments?: string;
   tool_files?: string;
-  /** Sources, since only a plugin in Java needs them compiled. */
+  /** Sources, which are only compiled when a Java plugin needs them. */
   java_instruments?: JavaHostPlaces;
-  /** A private copy of one of them, which is what is started; absent: the file itself is. */
-  ownCopy?: (file: string) => string;
+  /** Returns a private copy of a program, which is started instead of the file itself. */
+  privateCopy?: (file: string) => string;
 }
 
 export interface JavaHostPlaces {
@@ -65,74 +65,74 @@ export interface JavaHostPlaces {
 export interface DialectLaunch {
   entrypoint: string[];
   env: Record<string, string>;
-  /** Files and folders of ours, or the plugin's own data folder, that the sandbox shows besides. */
+  /** Additional files and folders in the sandbox: host programs and the plugin's data folder. */
   binds: { source: string; target: string; writable: boolean }[];
-  /** The folder that lasts, as the process sees it. */
+  /** The data folder, as the process sees it. */
   data_dir?: string;
 }
 
-/** What a session gets from the process it speaks to. */
-export interface Link {
+/** The process as a session sees it. */
+export interface ProcessLink {
   transport: Transport;
   package: { package_id: string; version: string };
   host: { name: string; version: string };
   timeouts: RunnerTimeouts;
   limits: RunnerLimits;
-  /** A rule was broken without changing an outcome. */
+  /** Reports a protocol violation that does not change an outcome. */
   violation(kind: string, request_id?: string): void;
-  /** Output that is not a message and was skipped. It belongs to the diagnosis, so it is kept with what stderr says. */
-  stray?(text: string): void;
-  /** Nothing can be said to this process any more; every call in flight has been told. */
+  /** Skipped output that is not a message. It is kept with stderr for the diagnosis. */
+  strayOutput?(text: string): void;
+  /** The connection to this process is lost; all calls in flight have been told. */
   failure(error: BackplaneError): void;
-  /** What the binding gives the process as such: config and secrets. Null: a kernel plugin, which has none. */
+  /** Config and secrets of the binding. Null for a kernel plugin, which has none. */
   order: ProcessOrder | null;
-  /** The folder that lasts, as the process sees it; null: its dialect keeps none. */
+  /** The data folder, as the process sees it; null if the dialect has none. */
   data_dir: string | null;
-  /** The process says something that belongs to no call. */
+  /** A notification that belongs to no call. */
   notice(method: string, params: JsonObject): void;
   /**
-   * Runs once after `ms`, unless the returned function is called before. While a process starts, `ms` count in its own
-   * time: what it computed and what it waited for, not what a busy machine kept it from doing.
+   * Calls `run` once after `ms`, unless the returned function is called first. During the start of a process only
+   * its own time counts: time in which it computed or waited, but not time in which a busy machine did not run it.
    */
   after(ms: number, run: () => void): () => void;
 }
 
-/** One call as the dialect sees it. */
+/** One call as its dialect sees it. */
 export interface Exchange {
   readonly id: string;
   readonly order: RunOrder;
-  /** The order's, with a reference in the place of large input. */
+  /** The order's body, with a reference instead of large input. */
   readonly body: JsonObject;
-  /** With scratch_dir, when the grant has scratch. */
+  /** Includes scratch_dir if the grant has scratch. */
   readonly context: InvocationContext;
-  /** The request is on its way: from here on the plugin's code may have acted. */
+  /** The request is being sent: from here on the plugin's code may have acted. */
   sent(): void;
   event(event: JsonObject & { type: string }): void;
-  /** Whether somebody is there whom the plugin could ask. */
+  /** Whether the caller can answer requests of the plugin. */
   readonly can_ask: boolean;
-  /** The plugin asks whoever called; rejects when nobody is there to answer. */
+  /** Passes a request of the plugin to the caller. Rejects if there is none. */
   ask(method: string, params: JsonObject, key?: string): Promise<Json>;
-  /** Exactly one of the two, once. */
+  /** Exactly one of `answered` and `failed` is called, once. */
   answered(answer: Answer): void;
-  broke(error: BackplaneError): void;
+  failed(error: BackplaneError): void;
 }
 
 export interface Session {
-  /** The handshake. Rejects with a BackplaneError. */
+  /** Performs the handshake. Rejects with a BackplaneError. */
   open(): Promise<void>;
-  /** What it offers. Only of protocols that describe themselves. */
+  /** Lists the exports. Only for protocols with self-description. */
   describe?(): Promise<Description>;
-  /** MCP beyond tools. Rejects with a BackplaneError; `signal` takes the question back. */
+  /** MCP requests other than tool calls. Rejects with a BackplaneError; `signal` cancels the request. */
   request?(method: string, params: JsonObject, listener: RequestListener, signal: AbortSignal): Promise<Json>;
-  /** What the binding gives from now on; a call brings it along, a question does not. */
+  /** Updates config and secrets before a request that is not a call; a call brings its own. */
   refresh?(context: ProcessOrder["context"]): void;
   call(exchange: Exchange): void;
-  /** False: this dialect has no word for it, so there is no grace to wait for. */
+  /** False if the protocol has no cancel message, so that waiting for an acknowledgement is useless. */
   cancel(id: string, reason: string): boolean;
-  /** No answer is wanted any more. */
+  /** The answer is no longer needed. */
   abandon(id: string, error: BackplaneError): void;
-  /** Asks the process to end. */
+  /** Asks the process to exit. */
   shutdown(): void;
-  /** After the end of a one-call process: what its remaining output makes of an answer that had been accepted. */
-  verdict(): BackplaneError | null;
+  /** After the exit of a one-call process: the error that its remaining output makes of an accepted answer. */
+  trailingOutputError(): BackplaneError | null;
 }

@@ -1,4 +1,4 @@
-/** Every bound of the runner in one place: the contract's defaults plus what only this room needs. */
+/** All limits and timeouts of the runner: the contract's defaults and those of the runner alone. */
 import {
   ARTIFACT_LIMITS,
   LAUNCH_TIMEOUTS,
@@ -21,36 +21,36 @@ export interface RunnerLimits {
   header_bytes: number;
   json_depth: number;
   stderr_bytes: number;
-  /** One message of an MCP server. */
+  /** Size of one message of an MCP server. */
   message_bytes: number;
-  /** What is kept of the result of an MCP tool. */
+  /** Size of a tool result of an MCP server; the rest is cut. */
   output_bytes: number;
-  /** Bytes waiting for one plugin to read them; beyond it a call ends with `backpressure`. */
+  /** Bytes queued for one plugin to read. Beyond that a call ends with `backpressure`. */
   queued_bytes: number;
-  /** Plugin processes at one time, launching and stopping ones included. */
+  /** Plugin processes at a time, including those that are launching or stopping. */
   processes: number;
-  /** Calls that may wait for a process when all are taken. */
+  /** Calls that may wait for a process slot. */
   waiting: number;
-  /** A pooled process without a call for this long is shut down. */
+  /** A pooled process without a call for this long is stopped. */
   idle_ms: number;
-  /** Processes of isolated exports that wait for their one call, over all exports; 0: none. */
+  /** Prewarmed processes of isolated exports over all pool keys; 0 for none. */
   prewarmed: number;
-  /** The same for one pool key. */
+  /** Prewarmed processes per pool key. */
   prewarmed_per_key: number;
-  /** What they may take of memory together. */
+  /** Memory of all prewarmed processes. */
   prewarmed_bytes: number;
   /** The largest file that an answer may refer to. */
   artifact_bytes: number;
-  /** Input above this goes as a file where the call has scratch. */
+  /** Larger input is passed as a file if the call has scratch. */
   inline_bytes: number;
 }
 
-/** The only places where a bare entrypoint name is looked up, and the PATH that a plugin sees. */
+/** Where bare entrypoint names are looked up, and the PATH of plugins. */
 export const PLUGIN_PATH = ["/usr/local/bin", "/usr/bin", "/bin"] as const;
 
 export interface Interpreters {
   path: readonly string[];
-  /** What entrypoint[0] = "node" means. */
+  /** The program for entrypoint[0] = "node". */
   node: string;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Starts one plugin process: no shell, its own session and process group, an environment made from nothing,
- * pipes on all three standard streams; in a sandbox where its plan has one. The kill of its process tree, or of the
- * sandbox, is the only way to be rid of it and its children.
+ * Starts one plugin process without a shell, in its own session and process group, with a minimal environment and
+ * pipes on all standard streams, inside a sandbox if the plan has one. Only killing its process tree or its sandbox
+ * ends the process with all descendants.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { realpath } from "node:fs/promises";
@@ -9,7 +9,12 @@ import { getSystemErrorName } from "node:util";
 import { BackplaneError, type Grant, type Runtime } from "@backplane/contract";
 import type { EgressSession } from "../egress/create-egress.ts";
 import type { DialectLaunch } from "../ports/dialect.ts";
-import { explainSpawn, explainUnfit, explainUnresolved, type Place } from "../programs/diagnose-launch.ts";
+import {
+  explainSpawn,
+  explainUnresolved,
+  explainUnsupportedFormat,
+  type LaunchEnvironment,
+} from "../programs/diagnose-launch.ts";
 import { type Entrypoint, resolveEntrypoint } from "../programs/resolve-entrypoint.ts";
 import { findProgram } from "../sandbox/find-program.ts";
 import type { Confined, ConfineRequest } from "../sandbox/launch-confined.ts";
@@ -19,33 +24,33 @@ import type { Watchdog } from "../supervision/watchdog.ts";
 
 export interface LaunchPlan {
   runtime: Runtime;
-  /** The verified package folder: the working directory, and nothing in it is ours to change. */
+  /** The verified package folder. It is the working directory and must not be changed. */
   folder: string;
-  /** The only folder the plugin may call its own; null when its grant has none. */
+  /** The plugin's only writable folder; null without a grant for one. */
   home: string | null;
-  /** Secrets that go by environment; only into a sandbox. */
+  /** Secrets as environment variables; only for a sandboxed process. */
   secret_env?: Record<string, string>;
-  /** The folder that lasts, as the process sees it. */
+  /** The data folder, as the process sees it. */
   data_dir?: string;
-  /** Absent: a plain process. */
+  /** Absent for a plain process. */
   confine?: {
     sandbox: Sandbox;
     grant: Grant;
     lifetime: "call" | "pooled";
     binds: readonly DialectLaunch["binds"][number][];
-    /** Of a kernel plugin: where it is inside, and the folder that it keeps. */
+    /** For a kernel plugin: its paths inside, and its state folder. */
     shape?: Pick<ConfineRequest, "folder_at" | "hidden" | "links" | "state">;
-    /** Opens the way out of this one process; whoever launches it closes it. */
-    way_out: () => EgressSession;
+    /** Opens the egress session of this process; the launch closes it. */
+    openEgress: () => EgressSession;
   };
 }
 
 export interface Launched {
   child: ChildProcessWithoutNullStreams;
   pid: number;
-  /** Null: a plain process. */
+  /** Null for a plain process. */
   confined: Confined | null;
-  /** Null: the sandbox ends with all that is in it. */
+  /** Null for a sandboxed process, whose sandbox ends with all its processes. */
   tree: ProcessTree | null;
   entry: Extract<Entrypoint, { found: true }>;
 }
@@ -58,25 +63,26 @@ const BUSY_WAIT_MS = 20;
 
 export async function launch(
   plan: LaunchPlan,
-  place: Place,
+  environment: LaunchEnvironment,
   watchdog: Watchdog,
   trees: ProcessTrees,
 ): Promise<Launched> {
-  const entry = await resolveEntrypoint(plan.runtime.entrypoint, plan.folder, place.interpreters);
-  if (!entry.found) throw launchFailed(await explainUnresolved(entry, place));
-  // execvp would hand a file that the kernel does not know to /bin/sh; such a file is refused here instead.
-  const unfit = await explainUnfit(entry, place);
+  const entry = await resolveEntrypoint(plan.runtime.entrypoint, plan.folder, environment.interpreters);
+  if (!entry.found) throw launchFailed(await explainUnresolved(entry, environment));
+  // execvp would run a file of an unknown format with /bin/sh, so such a file is rejected here.
+  const unfit = await explainUnsupportedFormat(entry, environment);
   if (unfit !== null) throw launchFailed(unfit);
-  if (plan.confine !== undefined) return await launchConfined(plan, plan.confine, entry, place, watchdog);
+  if (plan.confine !== undefined)
+    return await launchConfined(plan, plan.confine, entry, environment, watchdog);
   const tree = trees.begin();
-  const env = { ...environmentOf(plan, entry, place), ...tree.env };
+  const env = { ...environmentOf(plan, entry, environment), ...tree.env };
   for (let attempt = 1; ; attempt++) {
     watchdog.ready();
     const started = await spawnOnce(entry, plan.folder, env, watchdog, tree);
     if (typeof started !== "string") return { ...started, entry, confined: null, tree };
-    // Another fork of this very process may hold a just-written file open for a moment.
+    // Another fork of this process can hold a file open for a moment after it was written.
     if (started !== "ETXTBSY" || attempt === BUSY_TRIES) {
-      throw launchFailed(await explainSpawn(entry, started, place), { reason: started });
+      throw launchFailed(await explainSpawn(entry, started, environment), { reason: started });
     }
     await new Promise((resolve) => setTimeout(resolve, BUSY_WAIT_MS));
   }
@@ -84,12 +90,12 @@ export async function launch(
 
 async function launchConfined(
   plan: LaunchPlan,
-  { sandbox, grant, lifetime, binds, shape, way_out }: NonNullable<LaunchPlan["confine"]>,
+  { sandbox, grant, lifetime, binds, shape, openEgress }: NonNullable<LaunchPlan["confine"]>,
   entry: FoundEntry,
-  place: Place,
+  environment: LaunchEnvironment,
   watchdog: Watchdog,
 ): Promise<Launched> {
-  const program = await findProgram(entry, place.surroundings.home);
+  const program = await findProgram(entry, environment.host_paths.home);
   const folder = await realpath(plan.folder);
   watchdog.ready();
   try {
@@ -101,7 +107,7 @@ async function launchConfined(
       env: { ...plan.runtime.env, ...plan.secret_env },
       binds,
       ...shape,
-      way_out: way_out(),
+      egress: openEgress(),
     });
     watchdog.watch(confined.pid);
     return { child: confined.child, pid: confined.pid, entry, confined, tree: null };
@@ -109,18 +115,22 @@ async function launchConfined(
     const errno = (error as BackplaneError).details?.errno;
     if (typeof errno !== "number") throw error;
     const reason = getSystemErrorName(-errno);
-    throw launchFailed(await explainSpawn(entry, reason, place), { reason });
+    throw launchFailed(await explainSpawn(entry, reason, environment), { reason });
   }
 }
 
 /**
- * Exactly this, side.env: nothing of the host's own environment. The manifest cannot change the PATH. Python, also as the
- * interpreter of a package's script, would write compiled files beside its sources, where nothing may change.
+ * The complete environment (side.env): nothing is inherited, and the manifest cannot change PATH. Python would
+ * write compiled files next to its sources, which must not change; a script may use it as its interpreter.
  */
-function environmentOf(plan: LaunchPlan, entry: FoundEntry, place: Place): Record<string, string> {
+function environmentOf(
+  plan: LaunchPlan,
+  entry: FoundEntry,
+  environment: LaunchEnvironment,
+): Record<string, string> {
   return {
     ...plan.runtime.env,
-    PATH: place.interpreters.path.join(":"),
+    PATH: environment.interpreters.path.join(":"),
     HOME: plan.home ?? NO_HOME,
     TMPDIR: plan.home ?? NO_HOME,
     LANG: plan.runtime.env.LANG ?? "C.UTF-8",
@@ -144,10 +154,10 @@ async function spawnOnce(
   const failed = new Promise<string>((resolve) => {
     child.on("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? "EUNKNOWN"));
   });
-  // A stream without an error listener would take the gateway down.
+  // An error on a stream without a listener would crash the gateway.
   for (const stream of [child.stdin, child.stdout, child.stderr]) stream?.on("error", () => {});
   if (child.pid === undefined) return await failed;
-  // In the very tick of its birth: from here on it does not outlive us.
+  // In the same tick as the spawn, so that the process never outlives the gateway.
   watchdog.watch(child.pid, tree.mark);
   tree.track(child.pid);
   return { child, pid: child.pid };

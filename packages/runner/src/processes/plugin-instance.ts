@@ -1,33 +1,33 @@
-/** What calls are made to: a process of ours, or a server elsewhere. One life each, told the same way. */
+/** A running plugin: a local process or a remote server, with the same lifecycle. */
 import type { BackplaneError } from "@backplane/contract";
 import type { Session } from "../ports/dialect.ts";
 import type { ExitStatus } from "../programs/diagnose-launch.ts";
-import type { Death } from "../sandbox/cause-of-death.ts";
+import type { ExitCause } from "../sandbox/exit-cause.ts";
 import type { Confined } from "../sandbox/launch-confined.ts";
 import type { StderrRing } from "./stderr-ring.ts";
 
-export interface Counterpart {
+export interface PluginInstance {
   readonly ready: Promise<void>;
   readonly gone: Promise<void>;
   readonly stderr: StderrRing;
   readonly state: "launching" | "ready" | "stopping" | "gone";
   readonly exit: ExitStatus | null;
-  /** What ended it, when it was confined and is gone. */
-  readonly death: Death | null;
-  /** Why we ended it; null when it ended by itself. */
+  /** Why it exited, if it was sandboxed. */
+  readonly exitCause: ExitCause | null;
+  /** Why the gateway stopped it; null if it exited by itself. */
   readonly killReason: string | null;
-  /** What ended the conversation, if something did. */
+  /** The error that ended the session, if any. */
   readonly failure: BackplaneError | null;
-  /** It was stopped by us before it was ready: its end says nothing about the plugin. */
-  readonly givenUp: boolean;
+  /** The gateway stopped it before it was ready, which says nothing about the plugin. */
+  readonly abandoned: boolean;
   readonly session: Session | null;
-  /** Undefined: there is no process, or none yet. */
+  /** Undefined before the launch and for a remote server. */
   readonly pid: number | undefined;
   readonly confined: Confined | null;
-  /** At once. */
+  /** Sends SIGKILL immediately. */
   kill(reason: string): void;
-  /** Asks it to end and ends it when it does not. */
+  /** Asks it to exit and kills it after the grace period. */
   stop(grace_ms: number, reason: string): void;
-  /** Runs once after `ms` of its own time, unless the returned function is called before. */
+  /** Calls `run` once after `ms` of the process's own time, unless the returned function is called first. */
   after(ms: number, run: () => void): () => void;
 }

@@ -1,16 +1,16 @@
 /**
- * One plugin process from its first thought to its last child:
- *   launching → ready → stopping → gone      (launching → gone when it never said hello)
- * `ready` settles once; `gone` resolves when the leader is reaped, all that it started is killed and its pipes are
- * closed. Whoever kills it, the reason is kept for the calls that it takes along.
+ * One plugin process:
+ *   launching → ready → stopping → gone      (launching → gone without a handshake)
+ * `ready` settles once. `gone` resolves when the process is reaped, all its descendants are killed and its pipes
+ * are closed. The reason of a kill is kept for the calls that it ends.
  */
 import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 import { stdioTransport } from "@backplane/wire";
-import type { Dialect, Link, ProcessOrder, Session } from "../ports/dialect.ts";
+import type { Dialect, ProcessLink, ProcessOrder, Session } from "../ports/dialect.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
-import { type ExitStatus, explainEarlyExit, type Place } from "../programs/diagnose-launch.ts";
-import { type Death, limitMet } from "../sandbox/cause-of-death.ts";
+import { type ExitStatus, explainEarlyExit, type LaunchEnvironment } from "../programs/diagnose-launch.ts";
+import { type ExitCause, exceededLimit } from "../sandbox/exit-cause.ts";
 import type { Confined } from "../sandbox/launch-confined.ts";
 import type { ProcessTrees } from "../supervision/process-trees.ts";
 import type { Watchdog } from "../supervision/watchdog.ts";
@@ -19,7 +19,7 @@ import type { Deadlines } from "../time/deadlines.ts";
 import { asSlowStart } from "../time/slow-start.ts";
 import type { Verdict } from "../time/time-budget.ts";
 import { killLaunched, type Launched, type LaunchPlan, launch } from "./launch.ts";
-import type { Counterpart } from "./plugin-instance.ts";
+import type { PluginInstance } from "./plugin-instance.ts";
 import { StderrRing } from "./stderr-ring.ts";
 
 export interface ProcessDeps {
@@ -29,59 +29,55 @@ export interface ProcessDeps {
   deadlines: Deadlines;
   watchdog: Watchdog;
   trees: ProcessTrees;
-  place: Place;
+  environment: LaunchEnvironment;
   log: Logger;
 }
 
 export interface ProcessSpec {
   dialect: Dialect;
   package: { package_id: string; version: string };
-  /** Null: a kernel plugin, which belongs to no binding. */
+  /** Null for a kernel plugin, which has no binding. */
   order: ProcessOrder | null;
   notice(method: string, params: JsonObject): void;
-  /** Everything that must happen before there is a process: a slot, verified bytes, a home. */
+  /** Acquires what the launch needs: a slot, verified files, a home folder. */
   prepare(): Promise<LaunchPlan>;
-  /** A rule was broken; without an id it concerns every call in flight. */
+  /** A protocol violation. Without a request id it belongs to any call in flight. */
   violation(kind: string, request_id: string | undefined): void;
 }
 
-/** How long a dead or mute process may take to be reaped, or to give up its pipes. */
+/** How long a process that closed its output may take to be reaped, and a dead one to close its pipes. */
 const EXIT_WAIT_MS = 200;
 const PIPE_WAIT_MS = 500;
 const MAX_VIOLATIONS = 10_000;
 
-export class PluginProcess implements Counterpart {
+export class PluginProcess implements PluginInstance {
   readonly ready: Promise<void>;
   readonly gone: Promise<void>;
   readonly stderr: StderrRing;
   state: "launching" | "ready" | "stopping" | "gone" = "launching";
   exit: ExitStatus | null = null;
-  /** What ended it, when it was confined and is gone. */
-  death: Death | null = null;
-  /** Why we ended it; null when it ended by itself. */
+  exitCause: ExitCause | null = null;
   killReason: string | null = null;
-  /** What ended the conversation, if something did. */
   failure: BackplaneError | null = null;
-  /** It was stopped by us before it was ready: its end says nothing about the plugin. */
-  givenUp = false;
+  abandoned = false;
   session: Session | null = null;
   readonly #deps: ProcessDeps;
   readonly #spec: ProcessSpec;
   #launched: Launched | null = null;
   #killed = false;
   #violations = 0;
-  /** How the last limit of its own time ended; null: it did not. */
+  /** How the last limit of own time ended; null if it was not reached. */
   #late: Verdict | null = null;
-  /** Grace of a shutdown, or of a process that closed its output. */
+  /** Cancels the running grace period. */
   #stopGrace: () => void = () => {};
-  #isGone: () => void = () => {};
+  #resolveGone: () => void = () => {};
 
   constructor(deps: ProcessDeps, spec: ProcessSpec) {
     this.#deps = deps;
     this.#spec = spec;
     this.stderr = new StderrRing(deps.limits.stderr_bytes);
     this.gone = new Promise((resolve) => {
-      this.#isGone = resolve;
+      this.#resolveGone = resolve;
     });
     this.ready = this.#start();
     this.ready.catch(() => {});
@@ -91,18 +87,16 @@ export class PluginProcess implements Counterpart {
     return this.#launched?.pid;
   }
 
-  /** Null: a plain process, or none yet. */
+  /** Null for a plain process and before the launch. */
   get confined(): Confined | null {
     return this.#launched?.confined ?? null;
   }
 
-  /** At once, with its whole group. */
   kill(reason: string): void {
-    if (this.state === "launching" && !this.#killed) this.givenUp = true;
-    this.#end(reason);
+    if (this.state === "launching" && !this.#killed) this.abandoned = true;
+    this.#kill(reason);
   }
 
-  /** Asks it to end and kills it when it does not. */
   stop(grace_ms: number, reason: string): void {
     if (this.state === "launching") this.kill(reason);
     if (this.state !== "ready") return;
@@ -120,7 +114,7 @@ export class PluginProcess implements Counterpart {
     });
   }
 
-  #end(reason: string): void {
+  #kill(reason: string): void {
     if (this.state === "gone" || this.#killed) return;
     this.#killed = true;
     this.killReason ??= reason;
@@ -131,18 +125,18 @@ export class PluginProcess implements Counterpart {
   async #start(): Promise<void> {
     try {
       const plan = await this.#spec.prepare();
-      this.#mustLive();
+      this.#assertNotKilled();
       this.#launched = await this.#launch(plan);
       this.#supervise(this.#launched);
-      // It may have been given up while it was being born.
+      // The process may have been abandoned during its launch.
       if (this.#killed) killLaunched(this.#launched);
-      this.#mustLive();
+      this.#assertNotKilled();
       this.session = this.#spec.dialect.connect(this.#link(this.#launched, plan));
       await this.session.open();
       // Usually long since: what it starts for a call is then in the cgroup too.
       await this.#launched.tree?.joined;
       if (this.failure !== null) throw this.failure;
-      this.#mustLive();
+      this.#assertNotKilled();
       this.state = "ready";
     } catch (error) {
       const late = this.#late;
@@ -151,15 +145,15 @@ export class PluginProcess implements Counterpart {
   }
 
   async #launch(plan: LaunchPlan): Promise<Launched> {
-    const { deadlines, place, timeouts, trees, watchdog } = this.#deps;
+    const { deadlines, environment, timeouts, trees, watchdog } = this.#deps;
     const limit_ms = timeouts[this.#spec.dialect.launch_limit ?? "start_ms"];
     let late = false;
-    const started = launch(plan, place, watchdog, trees).then((launched) => {
+    const started = launch(plan, environment, watchdog, trees).then((launched) => {
       if (late) this.#discard(launched);
       return launched;
     });
     const limit = new Promise<never>((_, reject) => {
-      // There is no process to look at yet, and nothing here is the plugin's doing.
+      // There is no process to sample yet, and the delay is not the plugin's fault.
       const stop = afterOwnTime(deadlines, null, limit_ms, () => {
         late = true;
         const message = `The plugin's program could not be started within ${limit_ms} ms.`;
@@ -186,33 +180,33 @@ export class PluginProcess implements Counterpart {
     child.stderr.on("data", (chunk: Buffer) => this.stderr.append(chunk));
     child.once("exit", (code, signal) => {
       this.exit = { code, signal };
-      // The leader is dead; what it left behind goes with it.
+      // Kills what the exited process finish behind.
       launched.confined?.kill();
       const treeEnded = launched.tree?.end() ?? Promise.resolve();
       void treeEnded.then(() => this.#deps.watchdog.forget(pid));
       if (this.state === "ready") this.state = "stopping";
-      // A child that left the group may hold the pipes for ever.
+      // A descendant that finish the process group could hold the pipes open forever.
       const stopWait = afterOwnTime(this.#deps.deadlines, null, PIPE_WAIT_MS, () => {
         for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
       });
       child.once("close", () => {
         stopWait();
         this.#stopGrace();
-        const left = (death: Death | null) => {
-          this.death = death;
-          // What we saw end was bwrap; how the plugin itself ended is known inside.
-          if (death !== null) this.exit = { code: death.code, signal: death.signal };
+        const finish = (exitCause: ExitCause | null) => {
+          this.exitCause = exitCause;
+          // The observed exit is that of bwrap; the plugin's own exit was reported from inside.
+          if (exitCause !== null) this.exit = { code: exitCause.code, signal: exitCause.signal };
           this.state = "gone";
-          this.#isGone();
+          this.#resolveGone();
         };
-        if (launched.confined === null) void treeEnded.then(() => left(null));
-        else void launched.confined.death.then(left);
+        if (launched.confined === null) void treeEnded.then(() => finish(null));
+        else void launched.confined.exitCause.then(finish);
       });
       child.stdin.destroy();
     });
   }
 
-  #link({ child }: Launched, plan: LaunchPlan): Link {
+  #link({ child }: Launched, plan: LaunchPlan): ProcessLink {
     const { deadlines, host, limits, timeouts } = this.#deps;
     return {
       transport: stdioTransport(child.stdout, child.stdin),
@@ -221,7 +215,7 @@ export class PluginProcess implements Counterpart {
       timeouts,
       limits,
       violation: (kind, request_id) => this.#violated(kind, request_id),
-      stray: (text) => this.stderr.append(Buffer.from(`[stdout] ${text}\n`)),
+      strayOutput: (text) => this.stderr.append(Buffer.from(`[stdout] ${text}\n`)),
       failure: (error) => this.#failed(error),
       order: this.#spec.order,
       data_dir: plan.data_dir ?? null,
@@ -237,70 +231,70 @@ export class PluginProcess implements Counterpart {
   #violated(kind: string, request_id: string | undefined): void {
     this.#violations++;
     if (this.#violations === 1) {
-      this.#deps.log.warn({ ...this.#spec.package, kind }, "a plugin breaks the protocol");
+      this.#deps.log.warn({ ...this.#spec.package, kind }, "plugin violates its protocol");
     }
-    if (this.#violations === MAX_VIOLATIONS) this.#end("it broke the protocol too often");
+    if (this.#violations === MAX_VIOLATIONS) this.#kill("it violated its protocol too often");
     this.#spec.violation(kind, request_id);
   }
 
-  /** The conversation is over. A closed pipe is mostly a death whose exit code is still on its way. */
+  /** The session ended. A closed pipe usually means an exit whose status has not arrived yet. */
   #failed(error: BackplaneError): void {
     this.failure = error;
     if (this.state === "ready") this.state = "stopping";
-    if (error.code !== "crashed") this.#end(error.message);
+    if (error.code !== "crashed") this.#kill(error.message);
     else if (this.exit === null) {
       this.#stopGrace();
-      this.#stopGrace = this.#ownTime(EXIT_WAIT_MS, () => this.#endUnlessGone("it closed its output"));
+      this.#stopGrace = this.#ownTime(EXIT_WAIT_MS, () => this.#killUnlessExited("it closed its output"));
     }
   }
 
   #graceFor(ms: number, reason: string): void {
     const { deadlines } = this.#deps;
     this.#stopGrace();
-    const entry = deadlines.set(ms, () => this.#endUnlessGone(reason));
+    const entry = deadlines.set(ms, () => this.#killUnlessExited(reason));
     this.#stopGrace = () => deadlines.clear(entry);
   }
 
-  #endUnlessGone(reason: string): void {
-    if (this.exit === null) this.#end(reason);
+  #killUnlessExited(reason: string): void {
+    if (this.exit === null) this.#kill(reason);
   }
 
   #ownTime(ms: number, run: () => void): () => void {
     return afterOwnTime(this.#deps.deadlines, this.pid ?? null, ms, run);
   }
 
-  #mustLive(): void {
+  #assertNotKilled(): void {
     if (!this.#killed) return;
     throw new BackplaneError("crashed", `The process was stopped while it started: ${this.killReason}.`);
   }
 
-  /** What the failed start comes to, after the process is surely gone. */
+  /** Explains a failed start after the process has exited. */
   async #diagnose(error: BackplaneError): Promise<BackplaneError> {
     if (this.#launched === null) {
       this.state = "gone";
-      this.#isGone();
+      this.#resolveGone();
       return error;
     }
     const byItself = error.code === "crashed" && !this.#killed;
-    if (byItself && this.exit === null) await this.#exitOrWait();
+    if (byItself && this.exit === null) await this.#waitForExit();
     const killed = this.#killed;
     const seen = this.exit !== null;
-    this.#end(error.message);
+    this.#kill(error.message);
     await this.gone;
     const exit = killed || !seen ? null : this.exit;
-    if (this.givenUp) return error;
+    if (this.abandoned) return error;
     const stray = error.details?.stray_output;
     const stray_output = typeof stray === "string" ? stray : undefined;
-    const silent = error.details?.waited_ms !== undefined || error.details?.handshake_ms !== undefined;
-    if (!byItself && stray_output === undefined && !silent) return error;
+    const timedOut = error.details?.waited_ms !== undefined || error.details?.handshake_ms !== undefined;
+    if (!byItself && stray_output === undefined && !timedOut) return error;
     const stderr = this.stderr.since(0, 16_384).toString("utf8");
     const why = await explainEarlyExit(
       this.#launched.entry,
       { exit, stderr, stray_output },
-      this.#deps.place,
+      this.#deps.environment,
     );
-    const limit = limitMet(this.death);
-    const first = silent && stray_output === undefined ? `${error.message} ${why}` : why;
+    const limit = exceededLimit(this.exitCause);
+    const first = timedOut && stray_output === undefined ? `${error.message} ${why}` : why;
     const message = limit === null ? first : `${first} ${limit.message}`;
     return new BackplaneError(error.code, message, {
       details: {
@@ -312,7 +306,7 @@ export class PluginProcess implements Counterpart {
     });
   }
 
-  #exitOrWait(): Promise<void> {
+  #waitForExit(): Promise<void> {
     return new Promise((resolve) => {
       const stop = this.#ownTime(EXIT_WAIT_MS, resolve);
       this.#launched!.child.once("exit", () => {

@@ -1,54 +1,54 @@
 /**
- * A server that runs elsewhere, with the life of a process: launching → ready → stopping → gone. Nothing is started and
- * nothing killed here; its end is the end of the conversation.
+ * A remote server with the lifecycle of a process: launching → ready → stopping → gone. Nothing is started or
+ * killed; it is gone when the session has ended.
  */
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import type { Transport } from "@backplane/wire";
-import type { Link, Session } from "../ports/dialect.ts";
-import type { Counterpart } from "./plugin-instance.ts";
+import type { ProcessLink, Session } from "../ports/dialect.ts";
+import type { PluginInstance } from "./plugin-instance.ts";
 import type { ProcessDeps, ProcessSpec } from "./plugin-process.ts";
 import { StderrRing } from "./stderr-ring.ts";
 
 const MAX_VIOLATIONS = 10_000;
 
-export class RemoteServer implements Counterpart {
+export class RemoteServer implements PluginInstance {
   readonly ready: Promise<void>;
   readonly gone: Promise<void>;
   readonly stderr = new StderrRing(1);
   readonly exit = null;
-  readonly death = null;
+  readonly exitCause = null;
   readonly pid = undefined;
   readonly confined = null;
-  state: Counterpart["state"] = "launching";
+  state: PluginInstance["state"] = "launching";
   killReason: string | null = null;
   failure: BackplaneError | null = null;
-  givenUp = false;
+  abandoned = false;
   session: Session | null = null;
   readonly #deps: ProcessDeps;
   readonly #spec: ProcessSpec;
   #violations = 0;
-  #isGone: () => void = () => {};
+  #resolveGone: () => void = () => {};
 
   constructor(deps: ProcessDeps, spec: ProcessSpec) {
     this.#deps = deps;
     this.#spec = spec;
     this.gone = new Promise((resolve) => {
-      this.#isGone = resolve;
+      this.#resolveGone = resolve;
     });
     this.ready = this.#start();
     this.ready.catch(() => {});
   }
 
   kill(reason: string): void {
-    if (this.state === "launching") this.givenUp = true;
-    this.#end(reason);
+    if (this.state === "launching") this.abandoned = true;
+    this.#kill(reason);
   }
 
   stop(_grace_ms: number, reason: string): void {
     this.kill(reason);
   }
 
-  /** What a server elsewhere does with its time cannot be seen from here. */
+  /** The own time of a remote server cannot be measured. */
   after(ms: number, run: () => void): () => void {
     const { deadlines } = this.#deps;
     const entry = deadlines.set(ms, run);
@@ -58,33 +58,33 @@ export class RemoteServer implements Counterpart {
   async #start(): Promise<void> {
     await Promise.resolve();
     try {
-      this.#mustLive();
+      this.#assertNotKilled();
       this.session = this.#spec.dialect.connect(this.#link());
       await this.session.open();
       if (this.failure !== null) throw this.failure;
-      this.#mustLive();
+      this.#assertNotKilled();
       this.state = "ready";
     } catch (error) {
       const why = toBackplaneError(error);
-      this.#end(why.message);
+      this.#kill(why.message);
       throw why;
     }
   }
 
-  #end(reason: string): void {
+  #kill(reason: string): void {
     if (this.state === "gone") return;
     this.killReason ??= reason;
     this.state = "gone";
     this.session?.shutdown();
-    this.#isGone();
+    this.#resolveGone();
   }
 
-  #mustLive(): void {
+  #assertNotKilled(): void {
     if (this.state === "launching") return;
-    throw new BackplaneError("crashed", `The conversation was ended while it began: ${this.killReason}.`);
+    throw new BackplaneError("crashed", `The session was ended during its start: ${this.killReason}.`);
   }
 
-  #link(): Link {
+  #link(): ProcessLink {
     const { host, limits, log, timeouts } = this.#deps;
     return {
       transport: NO_TRANSPORT,
@@ -94,13 +94,13 @@ export class RemoteServer implements Counterpart {
       limits,
       violation: (kind, request_id) => {
         this.#violations++;
-        if (this.#violations === 1) log.warn({ ...this.#spec.package, kind }, "a server breaks the protocol");
-        if (this.#violations === MAX_VIOLATIONS) this.#end("it broke the protocol too often");
+        if (this.#violations === 1) log.warn({ ...this.#spec.package, kind }, "server violates its protocol");
+        if (this.#violations === MAX_VIOLATIONS) this.#kill("it violated its protocol too often");
         this.#spec.violation(kind, request_id);
       },
       failure: (error) => {
         this.failure = error;
-        this.#end(error.message);
+        this.#kill(error.message);
       },
       order: this.#spec.order,
       data_dir: null,
@@ -110,7 +110,7 @@ export class RemoteServer implements Counterpart {
   }
 }
 
-/** A dialect of servers elsewhere brings its own way. */
+/** Dialects for remote servers create their own connections. */
 const NO_TRANSPORT: Transport = {
   write: () => true,
   queuedBytes: 0,

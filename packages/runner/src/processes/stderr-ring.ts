@@ -1,7 +1,7 @@
 /**
- * The last bytes of a process's stderr. Appending costs the size of the chunk and nothing else, whatever was
- * written before; memory grows with what was really written, up to `capacity`. Positions count all bytes ever
- * written, so a call that shares its process with others can ask for what came since its own start.
+ * A ring buffer of the last bytes of a process's stderr. Appending costs only the size of the chunk, and memory
+ * grows with the output up to `capacity`. Positions count all bytes ever written, so that each call can read what
+ * was written since it started.
  */
 const FIRST_BYTES = 4096;
 
@@ -14,7 +14,7 @@ export class StderrRing {
     this.#capacity = capacity;
   }
 
-  /** Bytes ever written: the position of the next one. */
+  /** All bytes ever written, i.e. the position of the next one. */
   get total(): number {
     return this.#total;
   }
@@ -31,7 +31,7 @@ export class StderrRing {
     this.#total += chunk.length;
   }
 
-  /** What was written from position `from` on and is still kept, at most `max` bytes of its end. */
+  /** What was written since position `from` and is still buffered, at most the last `max` bytes. */
   since(from: number, max: number = this.#capacity): Buffer {
     const start = Math.max(from, this.#total - Math.min(max, this.#bytes.length), 0);
     const length = this.#total - start;
@@ -42,7 +42,7 @@ export class StderrRing {
     return Buffer.concat([this.#bytes.subarray(at), this.#bytes.subarray(0, at + length - size)]);
   }
 
-  /** Until the full capacity is reached nothing has wrapped, so growing is a plain copy. */
+  /** Before the capacity is reached nothing has wrapped around, so growing is a plain copy. */
   #grow(needed: number): void {
     if (needed <= this.#bytes.length) return;
     let size = Math.max(this.#bytes.length * 2, FIRST_BYTES);

@@ -1,4 +1,4 @@
-/** The processes that another one has started, as the kernel tells it. None of one that is gone. */
+/** Pids of the child processes; empty for a process that has exited. */
 import { readFileSync } from "node:fs";
 
 export function childrenOf(pid: number): number[] {

@@ -1,13 +1,13 @@
-/** What a process and its children take of memory for themselves alone, as the kernel counts it; 0 where it does not. */
+/** Private memory of a process and its descendants according to the kernel; 0 where it is not available. */
 import { readFile } from "node:fs/promises";
 
-/** A tree that grows while it is walked must not be walked for ever. */
-const MOST = 256;
+/** Bounds the walk through a tree that grows at the same time. */
+const MAX_PROCESSES = 256;
 
 export async function privateBytes(pid: number): Promise<number> {
   let sum = 0;
   const found = [pid];
-  for (let at = 0; at < found.length && at < MOST; at++) {
+  for (let at = 0; at < found.length && at < MAX_PROCESSES; at++) {
     const [status, children] = await Promise.all(
       ["status", `task/${found[at]}/children`].map((file) => read(found[at]!, file)),
     );

@@ -1,4 +1,4 @@
-/** The processes of this machine as /proc shows them. Empty where there is no /proc. */
+/** The processes of this machine according to /proc. Empty without /proc. */
 import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 
@@ -7,23 +7,25 @@ export interface ProcessRow {
   ppid: number;
   pgrp: number;
   session: number;
-  /** One letter: R runnable, S sleeping, D waiting for a disk, T stopped, Z dead and not reaped. */
+  /** One letter: R runnable, S sleeping, D waiting for a disk, T stopped, Z zombie. */
   state: string;
   /** User and system time, in clock ticks. */
   cpu_ticks: number;
-  /** The same of its children that have ended and been waited for. */
+  /** The same for its children that have exited and were waited for. */
   reaped_ticks: number;
-  /** When it started, in clock ticks since the machine did. */
+  /** Start time in clock ticks since boot. */
   started: number;
 }
 
-/** Reads at one time: few, since they share a thread pool with everything else. */
+/** Concurrent reads; few, because they share the thread pool. */
 const AT_ONCE = 16;
-/** Synchronous reads in a row, some ten microseconds each: a slice must not hold the event loop for a millisecond. */
+/**
+ * Synchronous reads in a row, about ten microseconds each: a slice must not block the event loop for a millisecond.
+ */
 const SLICE = 32;
 
 export function parseStat(text: string): ProcessRow | null {
-  // The name is in parentheses and may itself hold spaces and parentheses.
+  // The name is in parentheses and may contain spaces and parentheses.
   const end = text.lastIndexOf(")");
   const fields = text.slice(end + 2).split(" ");
   const pid = Number.parseInt(text, 10);
@@ -50,8 +52,8 @@ export function readProcess(pid: number): ProcessRow | null {
 }
 
 /**
- * Living ones; a process that ends meanwhile is left out. The kernel answers `stat` from memory without waiting, so it
- * is read here: the thread pool would take four times the processor time for it, while other plugins start.
+ * Processes that are alive. The kernel answers `stat` from memory without blocking, so it is read synchronously:
+ * the thread pool would take four times the processor time while other plugins start.
  */
 export async function readProcesses(): Promise<ProcessRow[]> {
   const names = (await readdir("/proc").catch(() => [])).filter((name) => /^\d+$/.test(name));
@@ -64,7 +66,10 @@ export async function readProcesses(): Promise<ProcessRow[]> {
   return rows;
 }
 
-/** Those among them whose environment holds this text. Reading it can wait for the process, so a thread does. */
+/**
+ * Pids of the rows whose environment contains this text. Reading it can block on the process, so it uses the thread
+ * pool.
+ */
 export async function findByEnvironment(rows: readonly ProcessRow[], text: string): Promise<number[]> {
   const found = await inBatches(rows, async ({ pid }) => {
     const environment = await readFile(`/proc/${pid}/environ`).catch(() => Buffer.alloc(0));
@@ -74,8 +79,9 @@ export async function findByEnvironment(rows: readonly ProcessRow[], text: strin
 }
 
 /**
- * All that belongs to `seeds`: their children, and whoever is in a session or a process group that one of them is in.
- * Pure. Every session and group of the seeds must have been made by a process that belongs to them.
+ * All processes that belong to `seeds`: descendants, and members of the sessions and process groups of the
+ * processes found. Pure. Each session and group of the seeds must have been created by a process that belongs to
+ * them.
  */
 export function withDescendants(rows: readonly ProcessRow[], seeds: Iterable<number>): Set<number> {
   const found = new Set(seeds);

@@ -1,7 +1,7 @@
 /**
- * Turns a failed launch into one sentence that a person can act on. It only reads files and never fails: when
- * nothing better is known it repeats what the system said. It names files as the manifest does, not where the
- * content store keeps them.
+ * Explains a failed launch in a sentence that tells the reader what to do. It only reads files and never fails;
+ * without a better explanation it repeats the system's error. Files are named as in the manifest, not by their path
+ * in the content store.
  */
 import { access, readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -9,15 +9,15 @@ import type { Interpreters } from "../ports/settings.ts";
 import { type ExecutableFormat, readExecutableFormat } from "./executable-format.ts";
 import { type Entrypoint, isExecutableFile } from "./resolve-entrypoint.ts";
 
-export interface Surroundings {
-  /** The home of the user who runs the gateway, and the gateway's own PATH. */
+export interface HostPaths {
+  /** The home folder of the gateway's user, and the gateway's own PATH. */
   home: string;
   path: string;
 }
 
-export interface Place {
+export interface LaunchEnvironment {
   interpreters: Interpreters;
-  surroundings: Surroundings;
+  host_paths: HostPaths;
   machine: { os: string; arch: string };
 }
 
@@ -26,14 +26,14 @@ export interface ExitStatus {
   signal: string | null;
 }
 
-/** Why the entrypoint names no program that could be started. */
+/** Why the entrypoint could not be resolved to a program. */
 export async function explainUnresolved(
   entry: Extract<Entrypoint, { found: false }>,
-  place: Place,
+  environment: LaunchEnvironment,
 ): Promise<string> {
   switch (entry.why) {
     case "no_such_name":
-      return `The program ${quote(entry.label)} ${await nowhere(entry.label, place)}`;
+      return `The program ${quote(entry.label)} ${await describeMissing(entry.label, environment)}`;
     case "no_such_file":
       return `The entrypoint ${quote(entry.label)} is not in the package. Check its spelling in vai-plugin.toml and that the build puts it there.`;
     case "folder":
@@ -43,26 +43,27 @@ export async function explainUnresolved(
   }
 }
 
-/** Why the kernel would not know what to do with this file; null when it would. */
-export async function explainUnfit(
+/** Why the kernel could not execute this file; null if it could. */
+export async function explainUnsupportedFormat(
   entry: Extract<Entrypoint, { found: true }>,
-  place: Place,
+  environment: LaunchEnvironment,
 ): Promise<string | null> {
   const format = await readExecutableFormat(entry.file).catch(() => null);
-  // Unreadable or not executable: the system's own answer says more. A script's interpreter is its matter too.
+  // For a file that is unreadable or not executable the system's own error is better. Scripts are checked by their
+  // interpreter.
   if (format === null || format.kind === "script" || !(await isExecutableFile(entry.file))) return null;
   const native =
     (format.kind === "elf" || format.kind === "mach-o") &&
-    format.os === place.machine.os &&
-    format.arch.split(" and ").includes(place.machine.arch);
-  return native ? null : await explainFormat(quote(entry.label), format, place);
+    format.os === environment.machine.os &&
+    format.arch.split(" and ").includes(environment.machine.arch);
+  return native ? null : await explainFormat(quote(entry.label), format, environment);
 }
 
-/** Why the system refused to start this file. */
+/** Why the system failed to start this file. */
 export async function explainSpawn(
   entry: Extract<Entrypoint, { found: true }>,
   code: string,
-  place: Place,
+  environment: LaunchEnvironment,
 ): Promise<string> {
   const name = quote(entry.label);
   if (code === "ETXTBSY") return `${name} is still open for writing. Wait for the copy to end and try again.`;
@@ -77,37 +78,37 @@ export async function explainSpawn(
     const hint = format?.kind === "text" ? " and give it a first line such as #!/bin/sh" : "";
     return `${name} is not executable. Run \`chmod +x\` on it${hint} before you pack the plugin.`;
   }
-  const reason = format === null ? null : await explainFormat(name, format, place);
-  return reason ?? `${name} could not be started (${code}). Try to start it by hand on this machine.`;
+  const reason = format === null ? null : await explainFormat(name, format, environment);
+  return reason ?? `${name} could not be started (${code}). Try to start it manually on this machine.`;
 }
 
-/** Why a process that did start ended, or said something else, before its handshake. */
+/** Why a started process exited, or wrote something else, before its handshake. */
 export async function explainEarlyExit(
   entry: Extract<Entrypoint, { found: true }>,
   how: { exit: ExitStatus | null; stderr: string; stray_output?: string | undefined },
-  place: Place,
+  environment: LaunchEnvironment,
 ): Promise<string> {
   const command = entry.in_package ? entry.label : [entry.label, ...entry.args.slice(0, 1)].join(" ");
   const stray = how.stray_output?.trim();
-  let first = `${quote(command)} ${how.exit === null ? "did not complete its handshake" : ended(how.exit)}`;
+  let first = `${quote(command)} ${how.exit === null ? "did not complete its handshake" : describeExit(how.exit)}`;
   if (stray) first += ` after it printed ${quote(clip(stray))} on stdout`;
   const parts = [`${first}.`];
   if (stray) parts.push("Only protocol frames may go to stdout; print everything else to stderr.");
-  const hint = await hintOf(entry, how, place);
+  const hint = await hintFor(entry, how, environment);
   if (hint !== null) parts.push(hint);
-  const last = lastWords(how.stderr);
-  if (last !== null) parts.push(`Its last words on stderr: ${last}`);
-  else if (!stray && hint === null) parts.push("It wrote nothing to stderr; start it by hand to see why.");
+  const last = lastErrorLine(how.stderr);
+  if (last !== null) parts.push(`Last line on stderr: ${last}`);
+  else if (!stray && hint === null) parts.push("It wrote nothing to stderr; start it manually to see why.");
   return parts.join(" ");
 }
 
-export function ended(exit: ExitStatus): string {
+export function describeExit(exit: ExitStatus): string {
   if (exit.signal !== null) return `was killed by ${exit.signal} before it answered`;
-  return `ended with exit code ${exit.code ?? "unknown"} before it answered`;
+  return `exited with code ${exit.code ?? "unknown"} before it answered`;
 }
 
-/** The line that says what went wrong: the last one that is no part of a stack trace. */
-export function lastWords(stderr: string): string | null {
+/** The last line that is not part of a stack trace. */
+export function lastErrorLine(stderr: string): string | null {
   const lines = stderr.trimEnd().split("\n");
   for (let i = lines.length - 1; i >= 0 && i > lines.length - 100; i--) {
     const line = lines[i]!;
@@ -117,8 +118,12 @@ export function lastWords(stderr: string): string | null {
   return null;
 }
 
-async function explainFormat(name: string, format: ExecutableFormat, place: Place): Promise<string | null> {
-  const { os, arch } = place.machine;
+async function explainFormat(
+  name: string,
+  format: ExecutableFormat,
+  environment: LaunchEnvironment,
+): Promise<string | null> {
+  const { os, arch } = environment.machine;
   switch (format.kind) {
     case "elf":
     case "mach-o":
@@ -131,18 +136,18 @@ async function explainFormat(name: string, format: ExecutableFormat, place: Plac
     case "empty":
       return `${name} is an empty file. Build the plugin again.`;
     case "text":
-      return `${name} is a text file without an interpreter line. Let its first line be #!/bin/sh or the like, or name the interpreter in the entrypoint.`;
+      return `${name} is a text file without an interpreter line. Add a first line such as #!/bin/sh, or name the interpreter in the entrypoint.`;
     case "unknown":
-      return `${name} is no program that this machine can run. Pack a build for ${os} ${arch}.`;
+      return `${name} is not a program that this machine can run. Pack a build for ${os} ${arch}.`;
     case "script":
-      return await explainScript(name, format, place);
+      return await explainScript(name, format, environment);
   }
 }
 
 async function explainScript(
   name: string,
   format: Extract<ExecutableFormat, { kind: "script" }>,
-  place: Place,
+  environment: LaunchEnvironment,
 ): Promise<string | null> {
   if (format.carriage_return) {
     return `The first line of ${name} ends with a carriage return, so the system looks for ${quote(`${basename(format.interpreter)}\\r`)}. Save the file with Unix line endings.`;
@@ -155,49 +160,52 @@ async function explainScript(
     (error: NodeJS.ErrnoException) => error.code === "EACCES",
   );
   if (denied) return `${first} which plugins may not run. Use #!/usr/bin/env ${program}.`;
-  for (const folder of place.interpreters.path) {
+  for (const folder of environment.interpreters.path) {
     if (await isExecutableFile(`${folder}/${program}`)) {
       return `${first} which does not exist here. There is ${folder}/${program}; use #!/usr/bin/env ${program}.`;
     }
   }
-  return `${first} which does not exist here: ${program} ${await nowhere(program, place)}`;
+  return `${first} which does not exist here: ${program} ${await describeMissing(program, environment)}`;
 }
 
-async function nowhere(program: string, place: Place): Promise<string> {
-  const documented = place.interpreters.path.join(":");
-  const elsewhere = await findElsewhere(program, place.interpreters.path, place.surroundings);
-  if (elsewhere === null) return `is not on ${documented}. Install it there, or put it into the package.`;
+async function describeMissing(program: string, environment: LaunchEnvironment): Promise<string> {
+  const documented = environment.interpreters.path.join(":");
+  const elsewhere = await findElsewhere(program, environment.interpreters.path, environment.host_paths);
+  if (elsewhere === null) return `is not on ${documented}. Install it there, or add it to the package.`;
   return `is not on ${documented}, the only places a plugin's program is looked up. There is one at ${elsewhere}, which plugins cannot reach; install it system-wide or link it into /usr/local/bin.`;
 }
 
-/** Where the program is, with the home written as `~`; null when it is nowhere we know. */
+/**
+ * Looks for a program in places that plugins cannot use, only to name it. The home folder is written as `~`; null
+ * if it is not found.
+ */
 async function findElsewhere(
   name: string,
   documented: readonly string[],
-  around: Surroundings,
+  around: HostPaths,
 ): Promise<string | null> {
-  const places = new Set(around.path.split(":").filter((place) => place.startsWith("/")));
+  const places = new Set(around.path.split(":").filter((environment) => environment.startsWith("/")));
   const { home } = around;
   for (const shims of [".pyenv/shims", ".asdf/shims", ".local/bin", ".cargo/bin", ".bun/bin", ".deno/bin"]) {
     places.add(join(home, shims));
   }
   const nvm = join(home, ".nvm/versions/node");
   for (const version of await readdir(nvm).catch(() => [])) places.add(join(nvm, version, "bin"));
-  for (const place of ["/opt/homebrew/bin", "/usr/local/sbin", "/snap/bin"]) places.add(place);
-  for (const place of places) {
-    if (documented.includes(place)) continue;
-    const file = join(place, name);
+  for (const environment of ["/opt/homebrew/bin", "/usr/local/sbin", "/snap/bin"]) places.add(environment);
+  for (const environment of places) {
+    if (documented.includes(environment)) continue;
+    const file = join(environment, name);
     if (!(await isExecutableFile(file))) continue;
     return home !== "/" && file.startsWith(`${home}/`) ? `~${file.slice(home.length)}` : file;
   }
   return null;
 }
 
-/** What experience knows about the usual last words. */
-async function hintOf(
+/** Hints for common error messages. */
+async function hintFor(
   entry: Extract<Entrypoint, { found: true }>,
   how: { exit: ExitStatus | null; stderr: string },
-  place: Place,
+  environment: LaunchEnvironment,
 ): Promise<string | null> {
   const { stderr } = how;
   const python = /ModuleNotFoundError: No module named '([^']+)'/.exec(stderr);
@@ -215,9 +223,9 @@ async function hintOf(
       const program = format.argument.replace(/^-S\s+/, "").split(" ")[0]!;
       const advice =
         program === "node" ? ' Write entrypoint = ["node", FILE] to use the Node that Backplane brings.' : "";
-      return `Its first line asks env for ${quote(program)}, which ${await nowhere(program, place)}${advice}`;
+      return `Its first line asks env for ${quote(program)}, which ${await describeMissing(program, environment)}${advice}`;
     }
-    return `A program that it starts is not on ${place.interpreters.path.join(":")}.`;
+    return `A program that it starts is not on ${environment.interpreters.path.join(":")}.`;
   }
   return null;
 }

@@ -1,4 +1,4 @@
-/** What kind of program a file is, from its first bytes: enough to explain why it does not start. */
+/** Detects the format of a program from its first bytes, to explain why it does not start. */
 import { open } from "node:fs/promises";
 
 export type ExecutableFormat =

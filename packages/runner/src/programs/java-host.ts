@@ -1,6 +1,6 @@
 /**
- * The ready host for Java (instr.external-host): a jar that is compiled from its sources when the first plugin needs it,
- * and kept under their digest. It runs in the plugin's process and with the plugin's rights alone.
+ * The host program for Java instruments (instr.external-host): a jar that is compiled when the first plugin needs
+ * it and cached by the digest of its sources. It runs inside the plugin's process with the plugin's rights.
  */
 import { execFile } from "node:child_process";
 import { createHash, randomUUID } from "node:crypto";
@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 import { BackplaneError } from "@backplane/contract";
 import type { JavaHostPlaces } from "../ports/dialect.ts";
 
-/** The oldest Java that it runs on. */
+/** The oldest supported Java release. */
 const RELEASE = "17";
 const BUILD_MS = 120_000;
 const JDK = "apt-get install -y openjdk-17-jdk-headless";
@@ -18,25 +18,25 @@ const PATH = "/usr/local/bin:/usr/bin:/bin";
 
 export const JAVA_HOST_CLASS = "backplane.instruments.InstrumentHost";
 
-/** Rejects with launch_failed and what to install. `path` is where javac and jar are looked for. */
+/** Rejects with launch_failed and installation instructions. `path` is where javac and jar are looked up. */
 export async function findOrBuildJavaHost({ sources, cache }: JavaHostPlaces, path = PATH): Promise<string> {
   const files = (await readdir(sources, { recursive: true })).filter((name) => name.endsWith(".java")).sort();
   if (files.length === 0)
-    throw new BackplaneError("launch_failed", "This installation has no ready host for Java.", {
-      fix: "Install Backplane again: packages/sdk/java is missing.",
+    throw new BackplaneError("launch_failed", "This installation has no host program for Java.", {
+      fix: "Reinstall Backplane: packages/sdk/java is missing.",
     });
   const hash = createHash("sha256").update(`release ${RELEASE}\n`);
   for (const name of files) hash.update(`${name}\n`).update(await readFile(join(sources, name)));
   const jar = join(cache, `instrument-host-${hash.digest("hex").slice(0, 32)}.jar`);
   const known = await readFile(`${jar}.sha256`, "utf8").catch(() => null);
   if (known !== null && known === (await checksumOf(jar))) return jar;
-  // Under a name of its own first: two plugins may need it at once, and one may be killed.
+  // Built under a unique name first: two plugins may need it at the same time, and a build may be killed.
   const draft = `${jar}.${randomUUID()}`;
   await mkdir(cache, { recursive: true, mode: 0o700 });
   try {
     await run("javac", ["--release", RELEASE, "-d", draft, ...files], sources, path);
     await run("jar", ["--create", "--file", `${draft}.jar`, "-C", draft, "."], sources, path);
-    // The plugin runs as another user than the gateway.
+    // The plugin may run as another user than the gateway.
     await chmod(`${draft}.jar`, 0o644);
     await writeFile(`${draft}.sha256`, (await checksumOf(`${draft}.jar`)) ?? "", { mode: 0o444 });
     await rename(`${draft}.jar`, jar);
@@ -65,7 +65,7 @@ async function run(program: string, args: readonly string[], cwd: string, path: 
         : `${program}: ${(stderr.trim().split("\n")[0] || message).slice(0, 300)}`;
     throw new BackplaneError(
       "launch_failed",
-      `The ready host for Java has to be compiled once, and that needs a JDK ${RELEASE} or newer: ${why}.`,
+      `The host program for Java must be compiled once, which needs a JDK ${RELEASE} or newer: ${why}.`,
       { fix: `Install one: ${JDK}` },
     );
   }

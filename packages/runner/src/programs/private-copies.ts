@@ -1,7 +1,7 @@
 /**
- * Files of ours that are executed or shown to plugins: sandbox-init, the system-call filter, the programs that host
- * other people's modules. The bytes are read once and stay in memory. What is started is a private copy of them, which is
- * looked at before and after each use, and written anew when another process changed it.
+ * Private copies of our files that are executed or shown to plugins: sandbox-init, the system-call filter, host
+ * programs. The contents are read once and kept in memory. A copy is checked before and after each use and
+ * rewritten if another process changed it.
  */
 import { randomBytes } from "node:crypto";
 import {
@@ -24,28 +24,28 @@ interface OwnFile {
   mode: number;
   seen: string;
   written_at: number;
-  /** Its bytes were compared once more after the clock that stamps files has ticked. */
+  /** The contents were compared once more after the file timestamp clock had ticked. */
   settled: boolean;
 }
 
-/** Some kernels stamp files with a clock that ticks every 4 to 10 ms. */
+/** Some kernels update file timestamps only every 4 to 10 ms. */
 const TICK_MS = 20;
 const FOLDER = /^own-(\d+)-[0-9a-f]+$/;
 
-export class OwnFiles {
+export class PrivateCopies {
   readonly #parent: string;
   readonly #folder: string;
   readonly #files = new Map<string, OwnFile>();
   readonly #copies = new Map<string, string>();
   readonly #open: number[] = [];
 
-  /** The first file makes a folder below `parent`, and removes those of processes that are gone. */
+  /** The first file creates a folder below `parent` and removes those of processes that have exited. */
   constructor(parent: string) {
     this.#parent = parent;
     this.#folder = join(parent, `own-${process.pid}-${randomBytes(16).toString("hex")}`);
   }
 
-  /** The path of a file with these bytes. The same name must always come with the same bytes. */
+  /** Returns the path of a file with these contents. A name must always have the same contents. */
   put(name: string, bytes: Buffer, mode = 0o444): string {
     if (this.#files.size === 0) this.#makeFolder();
     const path = join(this.#folder, name);
@@ -53,20 +53,20 @@ export class OwnFiles {
     return path;
   }
 
-  /** The path of a private copy of this file, as it was when it was first asked for. */
+  /** Returns the path of a private copy of this file, as it was at the first call. */
   copyOf(file: string): string {
     let path = this.#copies.get(file);
     if (path === undefined) {
       path = this.put(`${this.#copies.size}-${basename(file)}`, readFileSync(file));
       this.#copies.set(file, path);
     }
-    this.confirm([path]);
+    this.verify([path]);
     return path;
   }
 
   /**
-   * A descriptor of a file with these bytes and without a name: nobody can open it to write. For a process that waits
-   * with it open, and reads it only later.
+   * Returns a descriptor of an unnamed file with these contents, which no one can open for writing. For processes
+   * that read it later.
    */
   openUnnamed(bytes: Buffer): number {
     if (this.#files.size === 0) this.#makeFolder();
@@ -79,8 +79,8 @@ export class OwnFiles {
     return fd;
   }
 
-  /** False: one of them was not what it was put there as, and is again now. Other paths than ours do not count. */
-  confirm(paths: Iterable<string> = this.#files.keys()): boolean {
+  /** False if a file was changed; it is restored. Unknown paths are ignored. */
+  verify(paths: Iterable<string> = this.#files.keys()): boolean {
     let intact = true;
     for (const path of paths) {
       const file = this.#files.get(path);
@@ -107,11 +107,11 @@ export class OwnFiles {
   }
 }
 
-/** Under another name first: a program that runs cannot be written to, but its name can be given to another file. */
+/** Written under another name first: a running program cannot be overwritten, but its name can be reused. */
 function write(path: string, bytes: Buffer, mode: number): OwnFile {
   const draft = `${path}.${randomBytes(4).toString("hex")}`;
   writeFileSync(draft, bytes, { mode: 0o600, flag: "wx" });
-  // Whatever the umask: a sandbox shows it to another user.
+  // Independent of the umask, because a sandbox shows the file to another user.
   chmodSync(draft, mode);
   renameSync(draft, path);
   return { bytes, mode, seen: fingerprintOf(path), written_at: performance.now(), settled: false };

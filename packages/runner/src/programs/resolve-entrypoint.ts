@@ -1,7 +1,7 @@
 /**
- * From `runtime.entrypoint` to the one absolute file that is started. Three ways and no other: `node` is the
- * gateway's own Node, a bare name is looked up on the documented PATH, anything else is a file of the package
- * whose real path stays inside it. Never a shell, never the host's PATH.
+ * Resolves `runtime.entrypoint` to an absolute file in one of three ways: `node` is the gateway's own Node, a bare
+ * name is looked up on the documented PATH, and anything else is a file whose real path is inside the package. A
+ * shell or the host's PATH is never used.
  */
 import { constants } from "node:fs";
 import { access, realpath, stat } from "node:fs/promises";
@@ -21,8 +21,8 @@ export async function resolveEntrypoint(
   const label = program;
   if (program === "node") return { found: true, file: interpreters.node, args, label, in_package: false };
   if (!program.includes("/")) {
-    for (const place of interpreters.path) {
-      const file = join(place, program);
+    for (const environment of interpreters.path) {
+      const file = join(environment, program);
       if (await isExecutableFile(file)) return { found: true, file, args, label, in_package: false };
     }
   }

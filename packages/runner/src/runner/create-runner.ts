@@ -1,11 +1,11 @@
-/** Puts the room together, and sends each order to whoever runs it. */
+/** Wires the runner together and dispatches each order. */
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { DescribeOrder, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/ports";
 import { Call, type CallDeps } from "../calls/call.ts";
 import { EarlyCalls } from "../calls/early-calls.ts";
-import { askProcess } from "../calls/query-process.ts";
+import { queryProcess } from "../calls/query-process.ts";
 import { RunningCalls } from "../calls/running-calls.ts";
 import { SettleQueue } from "../calls/settle-queue.ts";
 import { createDialects } from "../dialects/create-dialects.ts";
@@ -17,13 +17,13 @@ import {
   type ModuleHost,
   type ModuleHostOptions,
 } from "../module-host/create-module-host.ts";
-import { Scratch } from "../plugin-folders/scratch-folders.ts";
+import { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import { Pool } from "../pool/pool.ts";
 import { failedAnswer } from "../ports/answer.ts";
 import type { Session } from "../ports/dialect.ts";
 import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH } from "../ports/settings.ts";
-import type { Place } from "../programs/diagnose-launch.ts";
-import { OwnFiles } from "../programs/private-copies.ts";
+import type { LaunchEnvironment } from "../programs/diagnose-launch.ts";
+import { PrivateCopies } from "../programs/private-copies.ts";
 import { createConfinement } from "../sandbox/confinement.ts";
 import { ProcessTrees } from "../supervision/process-trees.ts";
 import { Watchdog } from "../supervision/watchdog.ts";
@@ -32,11 +32,11 @@ import { refuseOrder } from "./refuse-order.ts";
 import type { RunnerOptions } from "./runner-options.ts";
 import { shutDown } from "./shut-down.ts";
 
-const UNGUARDED: InlineGuard = { enter: (_who, work) => work(), leave: (work) => work() };
+const NO_GUARD: InlineGuard = { runAsPlugin: (_who, work) => work(), runAsGateway: (work) => work() };
 
-/** The kernel's runner, and the host of kernel plugins behind the same boundary. */
+/** The kernel's runner, and the host of kernel plugins in the same sandbox. */
 export interface ProcessRunner extends Runner {
-  /** Close it before the runner. */
+  /** Must be closed before the runner. */
   moduleHost(options: ModuleHostOptions): ModuleHost;
 }
 
@@ -47,25 +47,25 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   const deadlines = new Deadlines(clock);
   const watchdog = new Watchdog(log);
   const trees = new ProcessTrees(log);
-  const scratch = new Scratch(options.scratch_root, log);
-  const place: Place = {
+  const scratch = new ScratchFolders(options.scratch_root, log);
+  const environment: LaunchEnvironment = {
     interpreters: options.interpreters ?? { path: PLUGIN_PATH, node: process.execPath },
-    surroundings: options.surroundings ?? { home: homedir(), path: process.env.PATH ?? "" },
+    host_paths: options.host_paths ?? { home: homedir(), path: process.env.PATH ?? "" },
     machine: { os: process.platform, arch: process.arch },
   };
   const { sandbox } = options;
-  const dialectFor = createDialects({ outward: options.egress ?? {} });
+  const dialectFor = createDialects({ outbound: options.egress ?? {} });
   const confinement = createConfinement(
     sandbox === undefined
       ? null
       : {
           cache_dir: sandbox.cache_dir ?? join(options.scratch_root, "sandbox"),
-          ...place.interpreters,
+          ...environment.interpreters,
           ...(sandbox.limits === undefined ? {} : { limits: sandbox.limits }),
           log,
         },
   );
-  const own = new OwnFiles(join(options.scratch_root, "own"));
+  const own = new PrivateCopies(join(options.scratch_root, "own"));
   const notices = new Set<(notice: RunnerNotice) => void>();
   const egress = createEgress({ clock, ...options.egress });
   const pool = new Pool({
@@ -77,12 +77,12 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     host: options.host,
     limits,
     log,
-    place,
+    environment,
     scratch,
     timeouts,
     trees,
     watchdog,
-    programs: { ...options.programs, ownCopy: (file) => own.copyOf(file) },
+    programs: { ...options.programs, privateCopy: (file) => own.copyOf(file) },
     own,
     data_root: options.data_root ?? null,
     notice: (notice) => {
@@ -105,7 +105,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     clock,
     data_root: options.data_root ?? null,
     services: options.services ?? null,
-    guard: options.guard ?? UNGUARDED,
+    guard: options.guard ?? NO_GUARD,
     log,
   });
   const running = new RunningCalls();
@@ -122,7 +122,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     const dialect = dialectFor(protocol);
     const refusal = refuseOrder(order, null, dialect, confinement);
     if (refusal !== null || dialect === null) throw refusal!;
-    return await askProcess({ pool, deadlines }, dialect, order, question);
+    return await queryProcess({ pool, deadlines }, dialect, order, question);
   }
 
   const runner: ProcessRunner = {
@@ -130,21 +130,26 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 
     run(order, listener) {
       if (confinement.opening !== null) {
-        return early.wait(order, confinement.opening, (later) => runner.run(later, listener), calledOff);
+        return early.wait(
+          order,
+          confinement.opening,
+          (later) => runner.run(later, listener),
+          cancelledOutcome,
+        );
       }
-      if (closing !== null) return Promise.resolve(refused(new BackplaneError("gateway_stopping")));
+      if (closing !== null) return Promise.resolve(refusedOutcome(new BackplaneError("gateway_stopping")));
       if (isInline(order)) return inline.run(order);
       const dialect = dialectFor(order.package.runtime.protocol);
-      const refusal = refuseOrder(order, dialect?.refuses(order) ?? null, dialect, confinement);
-      if (refusal !== null || dialect === null) return Promise.resolve(refused(refusal!));
+      const refusal = refuseOrder(order, dialect?.unsupportedReason(order) ?? null, dialect, confinement);
+      if (refusal !== null || dialect === null) return Promise.resolve(refusedOutcome(refusal!));
       if (running.has(order.invocation_id)) {
         return Promise.resolve(
-          refused(new BackplaneError("internal", "This invocation is running already.")),
+          refusedOutcome(new BackplaneError("internal", "This invocation is already running.")),
         );
       }
       return new Promise((resolve) => {
         const call = new Call(deps, dialect, order, listener, (outcome) => {
-          running.over(order.invocation_id);
+          running.remove(order.invocation_id);
           resolve(outcome);
         });
         running.add(order.invocation_id, call);
@@ -169,7 +174,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     async describe(order) {
       if (isInline(order)) return await inline.describe(order);
       return await ask(order, (session) => {
-        if (session.describe === undefined) throw mute(order, "describe itself");
+        if (session.describe === undefined) throw unsupportedRequest(order, "describe itself");
         return session.describe();
       });
     },
@@ -177,7 +182,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     async request(order, listener) {
       if (isInline(order)) return await inline.healthCheck(order, order.params);
       return await ask(order, (session, signal) => {
-        if (session.request === undefined) throw mute(order, `answer ${order.method}`);
+        if (session.request === undefined) throw unsupportedRequest(order, `answer ${order.method}`);
         return session.request(order.method, order.params, listener, signal);
       });
     },
@@ -217,14 +222,14 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   return runner;
 }
 
-function mute({ package: { runtime } }: DescribeOrder, what: string): BackplaneError {
-  return new BackplaneError("request.invalid", `A ${runtime.protocol} plugin has no way to ${what}.`);
+function unsupportedRequest({ package: { runtime } }: DescribeOrder, what: string): BackplaneError {
+  return new BackplaneError("request.invalid", `A ${runtime.protocol} plugin cannot ${what}.`);
 }
 
-function calledOff(error: BackplaneError): RunOutcome {
-  return { ...refused(error), status: "cancelled" };
+function cancelledOutcome(error: BackplaneError): RunOutcome {
+  return { ...refusedOutcome(error), status: "cancelled" };
 }
 
-function refused(error: BackplaneError): RunOutcome {
+function refusedOutcome(error: BackplaneError): RunOutcome {
   return { ...failedAnswer(error), violations: 0, stderr_tail: null, egress: null, dispatched: false };
 }

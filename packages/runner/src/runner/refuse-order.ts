@@ -1,23 +1,23 @@
-/** Why an order does not run at all, asked before a process is thought of. Never another class instead: a refusal. */
+/** Checks that refuse an order before a process is started. An order is never run in another class instead. */
 import { BackplaneError } from "@backplane/contract";
 import type { RunOrder } from "@backplane/ports";
 import type { Dialect } from "../ports/dialect.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
 
-/** Null: it may run. `unfit` is what its dialect says against it. */
+/** Null if the order may run. `unsupported` is the objection of its dialect. */
 export function refuseOrder(
   order: Pick<RunOrder, "binding_id" | "package" | "class" | "grant">,
-  unfit: string | null,
+  unsupported: string | null,
   dialect: Dialect | null,
   confinement: Confinement,
 ): BackplaneError | null {
   const { protocol } = order.package.runtime;
-  const distrust = untrusted(order);
-  if (distrust !== null) return distrust;
+  const untrustedError = checkTrust(order);
+  if (untrustedError !== null) return untrustedError;
   if (order.class === "inline") {
     return new BackplaneError(
       "class.unsupported",
-      `A ${protocol} plugin is a process; it cannot run inline.`,
+      `A ${protocol} plugin runs in a process and cannot run inline.`,
     );
   }
   if (dialect?.remote !== true) {
@@ -26,19 +26,22 @@ export function refuseOrder(
     if (order.grant.secret_env !== undefined && sandbox === null) {
       return new BackplaneError(
         "sandbox.unavailable",
-        "Its secrets go by environment, which everybody on this machine who runs as the same user could read outside the sandbox.",
-        { fix: "Switch the sandbox on, or take policy.secret_env from the binding." },
+        "Its secrets are passed as environment variables, which other programs of the same user could read outside of the sandbox.",
+        { fix: "Enable the sandbox, or remove policy.secret_env from the binding." },
       );
     }
   }
   if (dialect === null) {
-    return new BackplaneError("launch_failed", `This build of Backplane cannot speak ${protocol} yet.`);
+    return new BackplaneError("launch_failed", `This build of Backplane does not support ${protocol}.`);
   }
-  return unfit === null ? null : new BackplaneError("launch_failed", unfit);
+  return unsupported === null ? null : new BackplaneError("launch_failed", unsupported);
 }
 
-/** Isolated is the class of a binding that nobody has looked at; with worker it is External, in a process. */
-function untrusted(order: Pick<RunOrder, "binding_id" | "class" | "package">): BackplaneError | null {
+/**
+ * Isolated is the default class, so no operator has trusted the module yet. With class worker it runs as External,
+ * in a process.
+ */
+function checkTrust(order: Pick<RunOrder, "binding_id" | "class" | "package">): BackplaneError | null {
   const { package_id, runtime } = order.package;
   if (runtime.protocol !== "module.instrument" || order.class !== "isolated") return null;
   const isolation = runtime.instrument?.isolation ?? "InProcess";

@@ -1,6 +1,6 @@
 /**
- * The end of the room, in the order of trust: calls are told and may end, then processes are asked to, then they are
- * killed; the sandbox and the watchdog go last, for they are what nobody outlives.
+ * Shuts the runner down in a fixed order: calls are interrupted and may finish, processes are asked to exit and
+ * then killed. The sandbox and the watchdog close last, because they guarantee that no process is left behind.
  */
 
 import type { RunningCalls } from "../calls/running-calls.ts";
@@ -22,26 +22,26 @@ export interface ShutDownDeps {
   timeouts: RunnerTimeouts;
 }
 
-/** A process that the kernel itself cannot end, or bytes that never finish being verified, must not hold us. */
-const PATIENCE_MS = 1_000;
+/** A process that the kernel cannot kill, or a verification that never ends, must not block the shutdown. */
+const EXIT_TIMEOUT_MS = 1_000;
 
 export async function shutDown(deps: ShutDownDeps, grace_ms: number): Promise<void> {
   const { running, inline, pool, deadlines, confinement, trees, watchdog, timeouts } = deps;
-  const hard = deadlines.set(grace_ms, () => {
-    running.giveUpAll();
+  const graceEnd = deadlines.set(grace_ms, () => {
+    running.stopAllNow();
     pool.killAll();
   });
   running.interruptAll();
-  const unseated = inline.close();
-  await running.empty();
+  const inlineClosed = inline.close();
+  await running.whenEmpty();
   pool.stopAll(Math.min(grace_ms, timeouts.shutdown_grace_ms));
-  let patience = hard;
-  const outOfPatience = new Promise<void>((resolve) => {
-    patience = deadlines.set(grace_ms + PATIENCE_MS, resolve);
+  let exitTimeout = graceEnd;
+  const timedOut = new Promise<void>((resolve) => {
+    exitTimeout = deadlines.set(grace_ms + EXIT_TIMEOUT_MS, resolve);
   });
-  await Promise.race([Promise.all([pool.allGone(), unseated]), outOfPatience]);
-  deadlines.clear(hard);
-  deadlines.clear(patience);
+  await Promise.race([Promise.all([pool.allGone(), inlineClosed]), timedOut]);
+  deadlines.clear(graceEnd);
+  deadlines.clear(exitTimeout);
   await confinement.close();
   await watchdog.close();
   await trees.close();

@@ -1,22 +1,22 @@
 /**
- * From a plan to command lines: bwrap's own, and before it that of `sandbox-init stage` where the gateway is root.
- * Root never runs bwrap: the stage builds the whole root, leaves the host's files, becomes the slot's user, and only
- * then is bwrap executed (docs/decisions/0011-the-stage-builds-the-root.md). Pure.
+ * Builds command lines from a plan: for bwrap, and for `sandbox-init stage` if the gateway is root. Root never runs
+ * bwrap: the stage builds the root file system, detaches the host's files and becomes the slot's user before it
+ * executes bwrap (docs/decisions/0011-the-stage-builds-the-root.md). Pure.
  */
 import { INSIDE, INSIDE_UID, type PlannedMount, type SandboxPlan } from "./plan.ts";
 
-/** Present where the gateway is root. */
+/** Used if the gateway is root. */
 export interface Stage {
   uid: number;
   init: string;
-  /** Files of cgroups that the process enters before anything else, by writing 0. */
+  /** cgroup files that the process joins first, by writing 0 to each. */
   join: readonly string[];
 }
 
 const words = (line: string) => line.split(" ");
 
 const PROC = words("--proc /proc --remount-ro /proc");
-/** bwrap's own --dev nests a second user namespace and leaves /dev and /dev/shm writable. */
+/** bwrap's --dev creates a second user namespace and leaves /dev and /dev/shm writable. */
 const DEV = [
   ...words("--perms 0755 --tmpfs /dev"),
   ...words("null zero full random urandom").flatMap((name) => words(`--dev-bind /dev/${name} /dev/${name}`)),
@@ -30,12 +30,12 @@ const NAMESPACES = [
   ...words("--unsetenv NODE_CHANNEL_FD --unsetenv NODE_CHANNEL_SERIALIZATION_MODE"),
 ];
 
-/** For sandbox-init alone, until its listeners are open: low ports, and the right to be rid of both for good. */
+/** For sandbox-init only, until its listeners are open: low ports, and the capability to drop both permanently. */
 const LOW_PORTS = words("--cap-add CAP_NET_BIND_SERVICE --cap-add CAP_SETPCAP");
 const LOWEST_FREE_PORT = 1024;
 
-/** What an ordinary gateway starts, program first: bwrap puts the root together itself. */
-export function directLine(plan: SandboxPlan, bwrap: string): string[] {
+/** The command of a gateway that is not root: bwrap builds the root file system itself. */
+export function bwrapCommand(plan: SandboxPlan, bwrap: string): string[] {
   return [
     bwrap,
     ...namespaces(plan),
@@ -50,33 +50,33 @@ export function directLine(plan: SandboxPlan, bwrap: string): string[] {
     ...plan.hidden.flatMap((path) => ["--perms", "0555", "--tmpfs", path, "--remount-ro", path]),
     ...(plan.scratch === null ? [] : ownTmpfs(plan.scratch)),
     ...words("--remount-ro /"),
-    ...begin(plan),
+    ...initArguments(plan),
   ];
 }
 
-/** What root starts, program first; it can wait there for its words. */
-export function stageLine({ uid, init, join }: Stage): string[] {
+/** The command of a gateway that is root. The process waits for its arguments. */
+export function stageCommand({ uid, init, join }: Stage): string[] {
   return [init, "stage", String(uid), String(uid), ...join];
 }
 
-export function stageWords(plan: SandboxPlan, bwrap: string, { uid }: Stage): string[] {
+export function stageArguments(plan: SandboxPlan, bwrap: string, { uid }: Stage): string[] {
   return [
-    ...plan.mounts.flatMap((mount) => [wordFor(mount), mount.source, mount.target]),
+    ...plan.mounts.flatMap((mount) => [mountCommand(mount), mount.source, mount.target]),
     ...plan.links.flatMap(({ path, target }) => ["link", target, path]),
     ...plan.hidden.flatMap((path) => ["hide", path]),
     ...(plan.scratch === null ? [] : ["scratch", plan.scratch.target, tmpfsOptions(plan.scratch, uid)]),
     "--",
     bwrap,
     ...namespaces(plan),
-    // Devices too; that there are only those of /dev, and what is read-only, is the stage's work.
+    // Includes devices; the stage ensures that only those of /dev exist and what is read-only.
     ...words("--dev-bind /root /"),
     ...PROC,
-    ...begin(plan),
+    ...initArguments(plan),
   ];
 }
 
-/** Parts of the system come with whatever the host mounts below them. */
-function wordFor({ system, writable }: PlannedMount): string {
+/** System folders include what the host mounts below them. */
+function mountCommand({ system, writable }: PlannedMount): string {
   if (system) return "system";
   return writable ? "share" : "show";
 }
@@ -85,7 +85,7 @@ function namespaces({ listeners }: SandboxPlan): string[] {
   return [...NAMESPACES, ...(listeners.some(({ port }) => port < LOWEST_FREE_PORT) ? LOW_PORTS : [])];
 }
 
-function begin({ cwd }: SandboxPlan): string[] {
+function initArguments({ cwd }: SandboxPlan): string[] {
   return ["--chdir", cwd, ...words(`-- ${INSIDE.init} init`)];
 }
 
@@ -93,7 +93,7 @@ function tmpfsOptions({ bytes, files }: NonNullable<SandboxPlan["scratch"]>, uid
   return `mode=0700,size=${bytes},nr_inodes=${files},uid=${uid},gid=${uid}`;
 }
 
-/** Only root can bound the number of files too. */
+/** Only root can also limit the number of files. */
 function ownTmpfs({ bytes, target }: NonNullable<SandboxPlan["scratch"]>): string[] {
   return ["--perms", "0700", "--size", String(bytes), "--tmpfs", target];
 }

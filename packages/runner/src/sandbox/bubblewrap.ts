@@ -1,46 +1,46 @@
 /**
- * Starts one process in a sandbox and is the only way to end it. Spawned from the main thread: the kernel ties the
- * child's life to the thread. bwrap gets no environment at all (its own would be the sandbox's /proc/1/environ, and
- * a plugin's LD_PRELOAD would act outside), and no descriptor but those it needs; over the last, Node's own channel
- * to a child, sandbox-init hands out listeners before the plugin starts.
+ * Starts one process in a sandbox, and kills it. It must be spawned from the main thread, because the kernel ties
+ * the child's lifetime to the thread. bwrap gets an empty environment (its own would be visible as /proc/1/environ
+ * in the sandbox, and a plugin's LD_PRELOAD would act outside) and only the descriptors it needs. Through the last
+ * one, Node's IPC channel, sandbox-init passes listeners before the plugin starts.
  */
 import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import type { Duplex, Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
 import { childrenOf } from "../procfs/children-of.ts";
-import type { OwnFiles } from "../programs/private-copies.ts";
+import type { PrivateCopies } from "../programs/private-copies.ts";
 import { ControlChannel } from "./control-channel.ts";
 
 export interface Bubblewrap {
   program: string;
-  /** A descriptor of the system-call filter. */
+  /** Descriptor of the system-call filter. */
   filter: number;
-  own: OwnFiles;
+  own: PrivateCopies;
 }
 
 export interface Spawned {
-  /** Its three streams are the plugin's; its pid is the outer process, which ends after the sandbox. */
+  /** Its standard streams are the plugin's. Its pid is the outer process, which exits after the sandbox. */
   child: ChildProcessWithoutNullStreams;
   pid: number;
   control: ControlChannel;
-  /** What bwrap and sandbox-init had to say, for the case that there was no start. */
-  words(): string;
+  /** Error output of bwrap and sandbox-init, for a failed start. */
+  errorOutput(): string;
   kill(): void;
-  /** Whether it keeps the gateway alive; one that only waits does not. */
-  hold(held: boolean): void;
+  /** Whether the process keeps the gateway alive; a prepared one does not. */
+  keepAlive(on: boolean): void;
 }
 
 const FD = { control: 3, filter: 4, stdin: 5, stdout: 6, stderr: 7 } as const;
 const OUTER_GRACE_MS = 500;
-const MAX_WORDS = 4_096;
+const MAX_ERROR_CHARS = 4_096;
 
-/** It does nothing before the control channel tells it to. */
+/** The process waits for commands on the control channel. */
 export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawned {
   const [program, ...args] = line as [string, ...string[]];
   const ours = [program];
-  tools.own.confirm(ours);
-  // A fresh description per spawn: a shared one would share its offset.
+  tools.own.verify(ours);
+  // A new open file description per spawn, because a shared one would share its offset.
   const filter = openSync(`/proc/self/fd/${tools.filter}`, "r");
   let child: ChildProcess;
   try {
@@ -54,32 +54,32 @@ export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawn
   } finally {
     closeSync(filter);
   }
-  // Taken before anything else, so that no event of a failed spawn goes unheard.
+  // Attached first, so that the error event of a failed spawn is handled.
   child.on("error", () => {});
   if (child.pid === undefined) {
     throw new BackplaneError("sandbox.unavailable", `${program} could not be started.`);
   }
   const outer = child.pid;
-  // When spawn returns, the program has been executed: it was read between these two looks.
-  if (!tools.own.confirm(ours)) {
-    send(-outer);
+  // When spawn returns, the program has been executed, so it was read between the two checks.
+  if (!tools.own.verify(ours)) {
+    sendKill(-outer);
     throw ownFilesChanged();
   }
   for (const stream of child.stdio) stream?.on("error", () => {});
-  let words = "";
+  let errors = "";
   child.stderr!.on("data", (chunk: Buffer) => {
-    if (words.length < MAX_WORDS) words += chunk.toString("utf8");
+    if (errors.length < MAX_ERROR_CHARS) errors += chunk.toString("utf8");
   });
   const control = new ControlChannel(stdio(child, FD.control));
   return {
     child: withStreams(child),
     pid: outer,
     control,
-    words: () => words.trim(),
+    errorOutput: () => errors.trim(),
     kill: () => killBoth(child, outer, control),
-    hold: (held) => {
-      for (const handle of [child, child.channel, ...(child.stdio as unknown as (Held | null)[])]) {
-        if (held) handle?.ref();
+    keepAlive: (on) => {
+      for (const handle of [child, child.channel, ...(child.stdio as unknown as (Referenced | null)[])]) {
+        if (on) handle?.ref();
         else handle?.unref();
       }
     },
@@ -89,39 +89,42 @@ export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawn
 export function ownFilesChanged(): BackplaneError {
   return new BackplaneError(
     "sandbox.unavailable",
-    "Another process changed the gateway's own files of the sandbox while a plugin was started; that start was stopped.",
-    { fix: "Call again: the files were restored. Find out what writes into the gateway's home." },
+    "Another process changed the gateway's own sandbox files while a plugin was started, so the start was stopped.",
+    { fix: "Call again: the files were restored. Find out what writes to the gateway's home folder." },
   );
 }
 
-interface Held {
+interface Referenced {
   ref(): void;
   unref(): void;
 }
 
-/** The inner process first, and with it the whole namespace; the outer one follows by itself, or is made to. */
+/**
+ * Kills the inner process, and with it the whole namespace. The outer process exits by itself or is killed after a
+ * delay.
+ */
 function killBoth(child: ChildProcess, outer: number, control: ControlChannel): void {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const inner = childrenOf(outer);
-  for (const pid of inner) send(pid);
+  for (const pid of inner) sendKill(pid);
   control.close();
   if (inner.length === 0) {
-    send(-outer);
+    sendKill(-outer);
     return;
   }
-  const late = setTimeout(() => send(-outer), OUTER_GRACE_MS);
+  const late = setTimeout(() => sendKill(-outer), OUTER_GRACE_MS);
   child.once("exit", () => clearTimeout(late));
 }
 
-function send(pid: number): void {
+function sendKill(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // It is gone already.
+    // The process has already exited.
   }
 }
 
-/** The rest of the runner knows a child by stdin, stdout and stderr; here these are other descriptors. */
+/** The rest of the runner uses stdin, stdout and stderr of a child; here they are other descriptors. */
 function withStreams(child: ChildProcess): ChildProcessWithoutNullStreams {
   const [stdin, stdout, stderr] = [FD.stdin, FD.stdout, FD.stderr].map((fd) => stdio(child, fd));
   return Object.assign(child, { stdin, stdout, stderr }) as unknown as ChildProcessWithoutNullStreams;

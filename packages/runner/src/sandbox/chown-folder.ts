@@ -1,7 +1,7 @@
 /**
- * Gives a plugin's own folder, and all that lies in it, to the user of its next process: slots have different users,
- * and root may have been there. By descriptors and never through a link, for an older process of the same plugin may
- * still be at work in there and change what a path means.
+ * Changes the owner of a plugin's folder and its contents to the user of the next process: slots have different
+ * users, and root may have created files. It works on descriptors and never follows links, because an older process
+ * of the plugin can change the folder at the same time.
  */
 import { closeSync, constants, fchownSync, openSync } from "node:fs";
 import { lchown, lstat, readdir } from "node:fs/promises";
@@ -9,18 +9,18 @@ import { join } from "node:path";
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
-export async function giveFolder(folder: string, uid: number): Promise<void> {
+export async function chownFolder(folder: string, uid: number): Promise<void> {
   const fd = openFolder(folder);
   if (fd === null) return;
   try {
     fchownSync(fd, uid, uid);
-    // Node has no openat; the descriptor's own name in /proc serves as one.
+    // Node has no openat, so the path of the descriptor in /proc is used instead.
     const here = `/proc/self/fd/${fd}`;
     for (const name of await readdir(here)) {
       const path = join(here, name);
       const info = await lstat(path).catch(() => null);
       if (info === null) continue;
-      if (info.isDirectory()) await giveFolder(path, uid);
+      if (info.isDirectory()) await chownFolder(path, uid);
       else if (info.uid !== uid) await lchown(path, uid, uid).catch(unlessGone);
     }
   } finally {
@@ -28,7 +28,7 @@ export async function giveFolder(folder: string, uid: number): Promise<void> {
   }
 }
 
-/** Null: it is a folder no more. */
+/** Null if it is no longer a folder. */
 function openFolder(path: string): number | null {
   try {
     return openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);

@@ -1,6 +1,6 @@
 /**
- * Who runs confined: everybody, or the call is refused; never a silent downgrade. Only where the operator has switched
- * the sandbox off is a worker a plain process, and isolated is refused there all the same.
+ * Decides whether an order runs in the sandbox. It does, or it is refused; there is no silent fallback. Only if the
+ * operator disabled the sandbox does a worker run as a plain process; isolated exports are refused even then.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { RunnerHealth, RunOrder } from "@backplane/ports";
@@ -9,41 +9,41 @@ import { openSandbox, type Sandbox, unavailable } from "./open-sandbox.ts";
 
 type ConfinedOrder = Pick<RunOrder, "class"> & { grant: Pick<RunOrder["grant"], "host"> };
 
-/** Without a sandbox and without a refusal it is a plain process. */
+/** With neither a sandbox nor a refusal, the order runs as a plain process. */
 interface Boundary {
   sandbox: Sandbox | null;
   refusal: BackplaneError | null;
 }
 
 export interface Confinement {
-  /** Settles when the sandbox has been tried; null once it has. */
+  /** Resolves when the self-test of the sandbox has finished; null after that. */
   opening: Promise<void> | null;
   status(): RunnerHealth["sandbox"];
   of(order: ConfinedOrder): Boundary;
   close(): Promise<void>;
 }
 
-const SWITCHED_OFF =
-  "This gateway runs without a sandbox, so an isolated export does not run. Switch it on, or let an admin lower its class with `backplane binding set ID --class worker`.";
+const DISABLED =
+  "The sandbox of this gateway is disabled, so isolated exports cannot run. Enable it, or let an admin lower the class with `backplane binding set ID --class worker`.";
 
-/** Without options there is no sandbox. */
+/** Without options the sandbox is disabled. */
 export function createConfinement(options: SandboxOptions | null): Confinement {
   let sandbox: Sandbox | null = null;
   const confinement: Confinement = {
     opening: null,
     status: () => {
-      if (options === null) return { enabled: false, available: false, reason: SWITCHED_OFF };
+      if (options === null) return { enabled: false, available: false, reason: DISABLED };
       const enabled = true;
-      // Calls wait for the trial, so there is nothing to refuse yet.
-      if (sandbox === null) return { enabled, available: true, reason: "The sandbox is being tried out." };
+      // Calls wait for the self-test, so nothing is refused yet.
+      if (sandbox === null) return { enabled, available: true, reason: "The sandbox is being tested." };
       const { available, reason, fix } = sandbox.status;
       return { enabled, available, reason: available || fix === null ? reason : `${reason} (fix: ${fix})` };
     },
     of: (order) => {
-      // The admin allows it and the tool asks for it; the door has refused every other case.
+      // The admin allowed it and the tool asks for it; the kernel has refused all other cases.
       if (order.grant.host === true) return { sandbox: null, refusal: null };
       if (options === null && order.class === "worker") return { sandbox: null, refusal: null };
-      if (sandbox === null) return refuse(new BackplaneError("sandbox.unavailable", SWITCHED_OFF));
+      if (sandbox === null) return refuse(new BackplaneError("sandbox.unavailable", DISABLED));
       return sandbox.status.available ? { sandbox, refusal: null } : refuse(unavailable(sandbox.status));
     },
     close: async () => {
@@ -56,14 +56,18 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
       sandbox = opened;
       confinement.opening = null;
       const { available, reason, fix } = opened.status;
-      if (available) options.log.info({ boundary: reason }, "the sandbox is in force");
-      else options.log.warn({ reason, fix }, "there is no sandbox: plugins that are processes are refused");
+      if (available) options.log.info({ boundary: reason }, "sandbox is active");
+      else
+        options.log.warn(
+          { reason, fix },
+          "sandbox is unavailable: plugins that run as processes are refused",
+        );
     });
   }
   return confinement;
 }
 
-/** An isolated process is used once, whatever its dialect could do, unless it is a server that lives on. */
+/** An isolated process serves one call whatever its dialect supports, unless it is a resident server. */
 export function lifetimeOf(
   order: Pick<RunOrder, "class">,
   dialect: { lifetime: "pooled" | "call"; resident?: boolean },

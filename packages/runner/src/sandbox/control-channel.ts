@@ -1,60 +1,61 @@
 /**
- * The gateway's talk with PID 1 of one sandbox: the order in, then short lines both ways. Answers come in the order
- * of the questions. When this end closes, PID 1 ends and the kernel ends everybody else in there.
+ * The control channel to PID 1 of one sandbox: the launch order first, then short lines in both directions. Answers
+ * come in the order of the requests. When the gateway closes the channel, PID 1 exits and the kernel kills all
+ * other processes of the namespace.
  */
 import type { Duplex } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
 import type { SandboxPlan } from "./plan.ts";
 
-/** How the plugin's own process ended, in PID 1's words. */
+/** How the plugin's process exited, as reported by PID 1. */
 export interface EndReport {
   code: number | null;
-  /** Number of the signal, 0 for none. */
+  /** Signal number, 0 for none. */
   signal: number;
   cpu_ms: number;
   peak_bytes: number;
   scratch_full: boolean;
-  /** PID 1 ended it, because a folder that it keeps holds too much. */
+  /** PID 1 killed it because a kept folder exceeded its limit. */
   kept_full: boolean;
 }
 
 export type Start = { started: true } | { started: false; errno: number | null };
 
-/** What is asked and not answered yet. */
-interface Question {
+/** A request without an answer yet. */
+interface PendingRequest {
   answer(errno: number): void;
-  /** Of a `get`. */
-  pieces: Buffer[];
-  room: number;
+  /** Contents of a `get`. */
+  chunks: Buffer[];
+  limit: number;
 }
 
 const MAX_LINE = 256;
-const NOTHING = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 const FOLDER = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,199}$/;
 
 export class ControlChannel {
   readonly started: Promise<Start>;
-  /** Known once the channel has closed, unless PID 1 itself was killed. */
+  /** Known when the channel has closed, unless PID 1 itself was killed. */
   ended: EndReport | null = null;
   readonly #socket: Duplex;
-  /** The beginning of a line. */
-  #held: Buffer = NOTHING;
-  /** Bytes of a file that are still to come before the next line. */
-  #owed = 0;
-  #begun: (start: Start) => void = () => {};
+  /** The incomplete last line. */
+  #partialLine: Buffer = NO_BYTES;
+  /** Bytes of a file that follow before the next line. */
+  #expectedBytes = 0;
+  #onStart: (start: Start) => void = () => {};
   #onEnded: () => void = () => {};
-  #leaving = false;
-  readonly #waiting: Question[] = [];
+  #closing = false;
+  readonly #waiting: PendingRequest[] = [];
 
   constructor(socket: Duplex) {
     this.#socket = socket;
     this.started = new Promise((resolve) => {
-      this.#begun = resolve;
+      this.#onStart = resolve;
     });
     socket.on("data", (chunk: Buffer) => this.#read(chunk));
-    // ECONNRESET after a kill is no news, and without a listener it would end the gateway.
+    // ECONNRESET is expected after a kill; without a listener it would crash the gateway.
     socket.on("error", () => {});
-    socket.once("close", () => this.#closed());
+    socket.once("close", () => this.#onClose());
   }
 
   order(plan: SandboxPlan): void {
@@ -69,41 +70,41 @@ export class ControlChannel {
     this.#block(records);
   }
 
-  /** For `sandbox-init stage`, before the order. */
+  /** Arguments for `sandbox-init stage`, sent before the order. */
   stage(words: readonly string[]): void {
     this.#block(words);
   }
 
-  /** Makes or removes one folder in scratch; answers 0 or the errno. */
+  /** Creates or removes a folder in scratch. Returns 0 or the errno. */
   ask(what: "make" | "remove", name: string): Promise<number> {
     return this.#ask(`${what} ${folderName(name)}\n`);
   }
 
-  /** The bytes of a file in a folder of scratch, or the errno. */
+  /** The contents of a file in a scratch folder, or the errno. */
   async get(name: string, path: string, max_bytes: number): Promise<Buffer | number> {
-    const pieces: Buffer[] = [];
+    const chunks: Buffer[] = [];
     const errno = await this.#ask(
       `get ${folderName(name)}/${path} ${max_bytes}\n`,
-      NOTHING,
-      pieces,
+      NO_BYTES,
+      chunks,
       max_bytes,
     );
-    return errno === 0 ? Buffer.concat(pieces) : errno;
+    return errno === 0 ? Buffer.concat(chunks) : errno;
   }
 
-  /** A new file in a folder of scratch; answers 0 or the errno. */
+  /** Creates a file in a scratch folder. Returns 0 or the errno. */
   put(name: string, file: string, bytes: Uint8Array): Promise<number> {
     return this.#ask(`put ${folderName(name)}/${file} ${bytes.length}\n`, bytes);
   }
 
-  /** Once the plugin's own process is gone; PID 1 may wait for our last questions. */
+  /** Called when the plugin's process has exited; PID 1 may wait for last requests. */
   onEnded(run: () => void): void {
     this.#onEnded = run;
   }
 
-  /** Closes when nothing is asked any more. */
-  leave(): void {
-    this.#leaving = true;
+  /** Closes when no request is pending. */
+  closeWhenIdle(): void {
+    this.#closing = true;
     if (this.#waiting.length === 0) this.close();
   }
 
@@ -115,7 +116,7 @@ export class ControlChannel {
     if (records.some((record) => record.includes("\0"))) {
       throw new BackplaneError(
         "launch_failed",
-        "An argument or variable of the plugin holds a NUL character.",
+        "An argument or variable of the plugin contains a NUL character.",
       );
     }
     const body = Buffer.from(`${records.join("\0")}\0`);
@@ -124,42 +125,42 @@ export class ControlChannel {
     this.#socket.write(Buffer.concat([length, body]));
   }
 
-  #ask(line: string, bytes: Uint8Array = NOTHING, pieces: Buffer[] = [], room = 0): Promise<number> {
+  #ask(line: string, bytes: Uint8Array = NO_BYTES, chunks: Buffer[] = [], limit = 0): Promise<number> {
     return new Promise((resolve) => {
       if (this.#socket.destroyed) return resolve(EPIPE);
-      this.#waiting.push({ answer: resolve, pieces, room });
+      this.#waiting.push({ answer: resolve, chunks, limit });
       this.#socket.write(line);
       if (bytes.length > 0) this.#socket.write(bytes);
     });
   }
 
   #read(chunk: Buffer): void {
-    let rest = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
+    let rest = this.#partialLine.length === 0 ? chunk : Buffer.concat([this.#partialLine, chunk]);
     for (;;) {
-      if (this.#owed > 0) {
-        const piece = rest.subarray(0, this.#owed);
-        this.#owed -= piece.length;
-        this.#waiting[0]?.pieces.push(piece);
+      if (this.#expectedBytes > 0) {
+        const piece = rest.subarray(0, this.#expectedBytes);
+        this.#expectedBytes -= piece.length;
+        this.#waiting[0]?.chunks.push(piece);
         rest = rest.subarray(piece.length);
       }
-      const end = this.#owed > 0 ? -1 : rest.indexOf(NEWLINE);
+      const end = this.#expectedBytes > 0 ? -1 : rest.indexOf(NEWLINE);
       if (end < 0) break;
       const line = rest.toString("latin1", 0, end);
       rest = rest.subarray(end + 1);
       this.#line(line);
     }
-    this.#held = rest;
+    this.#partialLine = rest;
     if (rest.length > MAX_LINE) this.close();
   }
 
   #line(line: string): void {
     const [word, ...rest] = line.split(" ");
     const numbers = rest.map(Number);
-    if (word === "started") this.#begun({ started: true });
-    else if (word === "failed") this.#begun({ started: false, errno: numbers[0] ?? null });
-    else if (word === "ok") this.#answered(0);
-    else if (word === "no") this.#answered(numbers[0] ?? EPIPE);
-    else if (word === "data") this.#owe(numbers[0] ?? -1);
+    if (word === "started") this.#onStart({ started: true });
+    else if (word === "failed") this.#onStart({ started: false, errno: numbers[0] ?? null });
+    else if (word === "ok") this.#settle(0);
+    else if (word === "no") this.#settle(numbers[0] ?? EPIPE);
+    else if (word === "data") this.#expectData(numbers[0] ?? -1);
     else if (word === "ended" && numbers.length === 5) {
       const [code, signal, cpu_ms, peak_kb, full] = numbers as [number, number, number, number, number];
       this.ended = {
@@ -174,31 +175,32 @@ export class ControlChannel {
     }
   }
 
-  #owe(bytes: number): void {
-    const asked = this.#waiting[0];
-    // More than was asked for is no word of ours.
-    if (asked === undefined || !(bytes > 0) || bytes > asked.room) {
+  #expectData(bytes: number): void {
+    const pending = this.#waiting[0];
+    // PID 1 never sends more than was requested.
+    if (pending === undefined || !(bytes > 0) || bytes > pending.limit) {
       this.close();
       return;
     }
-    asked.room -= bytes;
-    this.#owed = bytes;
+    pending.limit -= bytes;
+    this.#expectedBytes = bytes;
   }
 
-  #answered(errno: number): void {
+  #settle(errno: number): void {
     this.#waiting.shift()?.answer(errno);
-    // Who got the answer may have another question at once.
-    if (this.#leaving) setImmediate(() => this.leave());
+    // The receiver of the answer may send another request immediately.
+    if (this.#closing) setImmediate(() => this.closeWhenIdle());
   }
 
-  #closed(): void {
-    this.#begun({ started: false, errno: null });
+  #onClose(): void {
+    this.#onStart({ started: false, errno: null });
     for (const question of this.#waiting.splice(0)) question.answer(EPIPE);
   }
 }
 
 function folderName(name: string): string {
-  if (!FOLDER.test(name)) throw new BackplaneError("internal", `${name} cannot name a scratch folder`);
+  if (!FOLDER.test(name))
+    throw new BackplaneError("internal", `${name} is not a valid name for a scratch folder`);
   return name;
 }
 

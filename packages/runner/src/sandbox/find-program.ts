@@ -1,13 +1,14 @@
 /**
- * From a resolved entrypoint to a program that exists inside. An interpreter that leads into a closed home (pyenv,
- * nvm, linked into /usr/local/bin) is not reachable there; that is found here and said, instead of a bare ENOENT.
+ * Finds the program of an entrypoint inside the sandbox. An interpreter that is a link into a private home folder
+ * (pyenv, nvm, linked to /usr/local/bin) does not exist there; this is explained here instead of failing with
+ * ENOENT.
  */
 import { realpath } from "node:fs/promises";
 import { BackplaneError } from "@backplane/contract";
 import type { Entrypoint } from "../programs/resolve-entrypoint.ts";
 import type { SandboxProgram } from "./plan.ts";
 
-/** What of the host every sandbox shows of programs. */
+/** Program folders of the host that every sandbox shows. */
 const SYSTEM = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/"];
 
 export async function findProgram(
@@ -22,6 +23,6 @@ export async function findProgram(
   const shown = home !== "/" && real.startsWith(`${home}/`) ? `~${real.slice(home.length)}` : real;
   throw new BackplaneError(
     "launch_failed",
-    `The program "${label}" at ${file} leads to ${shown}, which is closed to plugins in the sandbox. Install it system-wide, below /usr.`,
+    `The program "${label}" at ${file} is a link to ${shown}, which is not visible in the sandbox. Install it system-wide, below /usr.`,
   );
 }

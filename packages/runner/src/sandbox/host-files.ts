@@ -1,16 +1,16 @@
-/** Reads once what of this machine every sandbox shows, and writes the few small files that replace the host's. */
+/** Reads which system files every sandbox shows, and creates the small files that replace the host's. */
 import { hash } from "node:crypto";
 import { constants } from "node:fs";
 import { access, lstat, readlink } from "node:fs/promises";
-import type { OwnFiles } from "../programs/private-copies.ts";
+import type { PrivateCopies } from "../programs/private-copies.ts";
 import { INSIDE_UID, type SandboxHost } from "./plan.ts";
 
-/** Merged into /usr on most systems, folders of their own on others. */
+/** Links into /usr on most systems, separate folders on others. */
 const PROGRAM_FOLDERS = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-/** Names of programs, of libraries, and of whom to trust: nothing that tells of users or of the network. */
+/** Alternatives, libraries and certificates: nothing about users or the network. */
 const ETC = ["/etc/alternatives", "/etc/ssl/certs", "/etc/ld.so.cache", "/etc/pki/tls/certs"];
 
-/** Instead of the host's: who a plugin is inside, and the only host that it knows. */
+/** Replacements for the host's files: the plugin's user, and localhost as the only host. */
 const FILES = {
   passwd: `plugin:x:${INSIDE_UID}:${INSIDE_UID}:plugin:/nonexistent:/bin/false\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n`,
   group: `plugin:x:${INSIDE_UID}:\nnogroup:x:65534:\n`,
@@ -36,15 +36,15 @@ export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links"
   return { system, links };
 }
 
-/** /etc/hosts with these names besides those that need no telling; the same names are the same file. */
-export function hostsFile(own: OwnFiles, names: readonly { address: string; name: string }[]): string {
+/** /etc/hosts with additional names. The same names give the same file. */
+export function hostsFile(own: PrivateCopies, names: readonly { address: string; name: string }[]): string {
   const told = names.filter(({ address, name }) => name !== "localhost" && name !== address);
   const lines = told.map(({ address, name }) => `${address} ${name}\n`).join("");
   const bytes = Buffer.from(FILES.hosts + lines);
   return own.put(`hosts-${hash("sha256", bytes, "hex")}`, bytes);
 }
 
-export function ownFiles(own: OwnFiles): SandboxHost["files"] {
+export function ownFiles(own: PrivateCopies): SandboxHost["files"] {
   return Object.entries(FILES).map(([name, text]) => ({
     source: own.put(name, Buffer.from(text)),
     target: `/etc/${name}`,

@@ -1,6 +1,6 @@
 /**
- * sandbox-init as a program of this machine: compiled from its few C files when it is not there yet, kept under
- * the digest of its source, and checked against the checksum noted at its birth before it is ever started.
+ * The compiled sandbox-init: built from its C sources if needed, cached by the digest of the sources, and checked
+ * against its recorded checksum before each use.
  */
 import { execFile } from "node:child_process";
 import { createHash, randomUUID } from "node:crypto";
@@ -11,21 +11,21 @@ import { BackplaneError } from "@backplane/contract";
 
 const MACHINES: Partial<Record<string, string>> = { x64: "x86_64", arm64: "aarch64" };
 const SOURCES = fileURLToPath(new URL("../../sandbox-init/", import.meta.url));
-/** Static: there is no library of the host in a sandbox that it could depend on. */
+/** Static, because a sandbox contains no library of the host that it could rely on. */
 const FLAGS = ["-static", "-O2", "-s", "-Wall", "-Wextra"];
 /**
- * With musl first, where it is installed: it starts in a tenth of the time, because glibc asks the processor dozens of
- * questions (CPUID) before main, and in a virtual machine each of them leaves it. sandbox-init starts twice per process.
+ * musl is preferred: its programs start in a tenth of the time, because glibc runs dozens of CPUID instructions
+ * before main, and each of them traps in a virtual machine. sandbox-init starts twice per process.
  */
 export const COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
-/** musl has none of the kernel's headers; whoever has them finds them before. */
+/** musl does not include the kernel headers. Other compilers find their own first. */
 const KERNEL_HEADERS = ["/usr/include", `/usr/include/${MACHINES[process.arch] ?? process.arch}-linux-gnu`];
 const BUILD_MS = 60_000;
 
 export interface InitProgram {
   file: string;
   sha256: string;
-  /** Those that have this checksum, whatever happens to the file. */
+  /** The contents with this checksum, whatever happens to the file. */
   bytes: Buffer;
 }
 
@@ -43,7 +43,7 @@ export async function findOrBuildInit(
   return await build(file, cache, sources, compilers);
 }
 
-/** Under a name of its own first: two gateways may build at once, and one may be killed. */
+/** Built under a unique name first: two gateways may build at the same time, and one may be killed. */
 async function build(
   file: string,
   cache: string,
@@ -78,7 +78,7 @@ async function compile(
   for (const compiler of compilers) {
     const failed = await runCompiler(compiler, [...FLAGS, ...headers, "-o", target, ...files]);
     if (failed === null) return;
-    if (!failed.missing) words = failed.words;
+    if (!failed.sandboxError) words = failed.words;
   }
   if (words !== null) {
     throw new BackplaneError("sandbox.unavailable", `sandbox-init cannot be compiled: ${words}`, {
@@ -87,7 +87,7 @@ async function compile(
   }
   throw new BackplaneError(
     "sandbox.unavailable",
-    `The sandbox needs its small start program to be compiled once, and there is no C compiler (${compilers.join(", ")}).`,
+    `sandbox-init must be compiled once, and no C compiler was found (${compilers.join(", ")}).`,
     { fix: "Install one and start the gateway again: apt-get install -y gcc libc6-dev" },
   );
 }
@@ -95,14 +95,14 @@ async function compile(
 function runCompiler(
   compiler: string,
   args: readonly string[],
-): Promise<{ missing: boolean; words: string } | null> {
+): Promise<{ sandboxError: boolean; words: string } | null> {
   const options = { timeout: BUILD_MS, env: { PATH: "/usr/bin:/bin" }, cwd: "/" };
   return new Promise((resolve) => {
     execFile(compiler, args, options, (error, _stdout, stderr) => {
       if (error === null) resolve(null);
       else {
         const words = stderr.trim().split("\n").slice(-1)[0] || error.message;
-        resolve({ missing: error.code === "ENOENT", words: words.slice(0, 300) });
+        resolve({ sandboxError: error.code === "ENOENT", words: words.slice(0, 300) });
       }
     });
   });

@@ -1,24 +1,24 @@
-/** What one sandboxed process and its children may use up together. Operators change them; plugins cannot. */
+/** Limits of one sandboxed process and its descendants together. Operators can change them; plugins cannot. */
 export interface SandboxLimits {
-  /** Memory, scratch included where scratch is a tmpfs. */
+  /** Memory, including scratch, which is a tmpfs. */
   memory_bytes: number;
   /** Processes and threads. */
   processes: number;
-  /** CPUs' worth of time per second; held by a cgroup only. */
+  /** CPU time per second; only enforced with cgroups. */
   cpus: number;
-  /** CPU time of a one-call process; a pooled one is bounded by `cpus` and its calls' deadlines. */
+  /** CPU time of a one-call process. A pooled process is limited by `cpus` and the deadlines of its calls. */
   cpu_seconds: number;
   open_files: number;
   scratch_bytes: number;
   scratch_files: number;
-  /** All of a folder that a plugin keeps from one process to the next. */
+  /** Size of a folder that a plugin keeps across processes. */
   kept_bytes: number;
   kept_files: number;
 }
 
 const MIB = 1024 * 1024;
 
-/** V8 reserves, and does not use, half a gigabyte for each thread of JavaScript; the limit counts it all the same. */
+/** V8 reserves half a gigabyte of address space per JavaScript thread without using it, and the limit counts it. */
 const ADDRESS_SLACK = 1536 * 1024 * 1024;
 
 export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
@@ -33,10 +33,12 @@ export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
   kept_files: 100_000,
 };
 
-/** Linux resource numbers, the same on x64 and arm64. Never AS: V8 reserves more than it uses. */
+/**
+ * Linux resource numbers, the same on x64 and arm64. RLIMIT_AS is not used, because V8 reserves more than it uses.
+ */
 const RESOURCE = { cpu: 0, fsize: 1, data: 2, core: 4, nproc: 6, nofile: 7, memlock: 8 } as const;
 
-/** bwrap and sandbox-init count among a slot's processes, but not against the plugin. */
+/** bwrap and sandbox-init are in a slot's process count but not in the plugin's limit. */
 export const OUR_PROCESSES = 2;
 
 export interface ResourceLimit {
@@ -44,7 +46,7 @@ export interface ResourceLimit {
   value: number;
 }
 
-/** The floor that holds without cgroups too. A second bound on memory is no use beside a cgroup's. */
+/** Limits that also work without cgroups. With a cgroup a second memory limit is not needed. */
 export function resourceLimits(
   limits: SandboxLimits,
   how: { lifetime: "call" | "pooled"; cgroup: boolean },
@@ -52,7 +54,7 @@ export function resourceLimits(
   return [
     { resource: RESOURCE.core, value: 0 },
     { resource: RESOURCE.memlock, value: 64 * 1024 },
-    // Beside a cgroup it must not strike first: only the cgroup tells that it did.
+    // With a cgroup this limit must not apply first, because only the cgroup counts rejected forks.
     { resource: RESOURCE.nproc, value: limits.processes + (how.cgroup ? OUR_PROCESSES * 2 : OUR_PROCESSES) },
     { resource: RESOURCE.nofile, value: limits.open_files },
     { resource: RESOURCE.fsize, value: limits.scratch_bytes },

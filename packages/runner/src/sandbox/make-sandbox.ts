@@ -1,4 +1,7 @@
-/** Gathers what a sandbox is made of on this machine, one check after the other; throws with the fix at the first gap. */
+/**
+ * Collects the parts of a sandbox on this machine, one check after the other. Throws with a fix at the first
+ * missing part.
+ */
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
@@ -7,7 +10,7 @@ import { BackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 import { startJanitor } from "../cgroup/janitor.ts";
 import { openCgroups } from "../cgroup/open-cgroups.ts";
-import { OwnFiles } from "../programs/private-copies.ts";
+import { PrivateCopies } from "../programs/private-copies.ts";
 import type { Bubblewrap } from "./bubblewrap.ts";
 import { ownFiles, readSystem } from "./host-files.ts";
 import { COMPILERS, findOrBuildInit } from "./init-program.ts";
@@ -19,7 +22,7 @@ import { SlotTable } from "./slot-table.ts";
 import type { SandboxCheck } from "./status.ts";
 
 export interface SandboxOptions {
-  /** A folder of our own for sandbox-init and a few small files. */
+  /** A folder for sandbox-init and a few small files. */
   cache_dir: string;
   node: string;
   path: readonly string[];
@@ -34,12 +37,12 @@ export interface SandboxParts {
   tools: Bubblewrap;
   slots: SlotTable;
   prepared: PreparedSlots;
-  /** Processes that exist; closing ends them. */
-  live: Set<{ kill(): void; death: Promise<unknown> }>;
+  /** Existing processes; closing the sandbox kills them. */
+  live: Set<{ kill(): void; exitCause: Promise<unknown> }>;
 }
 
 const BWRAP = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
-/** Outside of what systems give to people, services and containers, and below 65,536 for small user namespaces. */
+/** Outside of the usual ranges for users, services and containers, and below 65,536 for small user namespaces. */
 const FIRST_UID = 59_000;
 
 export async function makeSandbox(
@@ -49,21 +52,21 @@ export async function makeSandbox(
 ): Promise<SandboxParts> {
   const arch = filteredArch(process.arch);
   if (process.platform !== "linux" || arch === null) {
-    throw missing(
-      `the sandbox exists for Linux on x64 and arm64, and this is ${process.platform} ${process.arch}`,
+    throw sandboxError(
+      `the sandbox requires Linux on x64 or arm64, and this is ${process.platform} ${process.arch}`,
       "Run the gateway on Linux, for instance in a virtual machine.",
     );
   }
   checks.push({ name: "system", ok: true, message: `Linux ${arch}` });
   const bwrap = (options.bwrap ?? BWRAP).find((file) => existsSync(file));
-  if (bwrap === undefined) throw missing("bubblewrap is not installed", installation(options));
+  if (bwrap === undefined) throw sandboxError("bubblewrap is not installed", installation(options));
   checks.push({ name: "bubblewrap", ok: true, message: await versionOf(bwrap) });
   const { cache_dir } = options;
   await mkdir(cache_dir, { recursive: true, mode: 0o700 });
   const built = await findOrBuildInit(cache_dir, options.compilers);
-  const own = new OwnFiles(cache_dir);
+  const own = new PrivateCopies(cache_dir);
   closers.push(async () => own.close());
-  // Also as root it is executed through a folder that no slot's user may enter; the stage shows it by a mount.
+  // Executed from a folder that no slot's user can enter; the stage shows it through a mount.
   const init = { file: own.put("sandbox-init", built.bytes, 0o555), sha256: built.sha256 };
   const filter = own.openUnnamed(systemCallFilter(arch));
   checks.push({ name: "sandbox-init", ok: true, message: `sandbox-init ${init.sha256.slice(0, 12)}` });
@@ -75,7 +78,7 @@ export async function makeSandbox(
     message: root
       ? `one user per process from ${FIRST_UID} on`
       : "every plugin runs as the gateway's own user",
-    ...(root ? {} : { fix: "Run the gateway as root to give each plugin a user of its own." }),
+    ...(root ? {} : { fix: "Run the gateway as root to give each plugin its own user." }),
   });
   const { cgroups, reason } = await openCgroups(`backplane-${process.pid}-${randomUUID().slice(0, 8)}`);
   checks.push({
@@ -103,7 +106,7 @@ export async function makeSandbox(
     () => prepared.close(),
     async () => {
       for (const process of live) process.kill();
-      await Promise.all(Array.from(live, ({ death }) => death));
+      await Promise.all(Array.from(live, ({ exitCause }) => exitCause));
     },
   );
   return {
@@ -123,7 +126,7 @@ export async function makeSandbox(
   };
 }
 
-/** Whoever installs one thing and starts again should not be told of the next. */
+/** Lists everything that is missing in one command. */
 function installation({ compilers = COMPILERS }: SandboxOptions): string {
   const compiler = compilers.some((file) => existsSync(file)) ? "" : " gcc libc6-dev";
   return `apt-get install -y bubblewrap${compiler}, then start the gateway again`;
@@ -133,11 +136,11 @@ function versionOf(bwrap: string): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(bwrap, ["--version"], { env: {}, cwd: "/" }, (error, stdout) => {
       if (error === null) resolve(stdout.trim());
-      else reject(missing(`${bwrap} does not start`, "apt-get install --reinstall -y bubblewrap"));
+      else reject(sandboxError(`${bwrap} does not start`, "apt-get install --reinstall -y bubblewrap"));
     });
   });
 }
 
-export function missing(message: string, fix: string): BackplaneError {
+export function sandboxError(message: string, fix: string): BackplaneError {
   return new BackplaneError("sandbox.unavailable", message, { fix });
 }

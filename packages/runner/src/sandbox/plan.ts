@@ -1,49 +1,48 @@
 /**
- * From a grant to everything a sandboxed process is given: pure, so that it can be read and tested without one.
- * Invariant: the process sees the system's programs, its own package, its scratch and state, the folders that the
- * operator mounts, and nothing else of this machine; it writes to scratch, to its state and to mounts that the grant
- * calls writable.
+ * Turns a grant into everything that a sandboxed process gets. Pure. Invariant: the process sees system programs,
+ * its own package, its scratch and state, the folders that the operator mounts, and nothing else of this machine.
+ * It can write to scratch, to its state and to mounts that the grant makes writable.
  */
 import { posix } from "node:path";
 import { BackplaneError, type Grant } from "@backplane/contract";
 import type { EgressListener } from "../egress/proxy/sandbox-network.ts";
 import { type ResourceLimit, resourceLimits, type SandboxLimits } from "./limits.ts";
 
-/** Where things are inside. */
+/** Paths inside the sandbox. */
 export const INSIDE = {
   plugin: "/plugin",
   scratch: "/sandbox/scratch",
   node: "/sandbox/node",
   init: "/sandbox/init",
   state: "/sandbox/state",
-  /** The program that hosts kernel plugins. */
+  /** The host program for kernel plugins. */
   host: "/sandbox/host",
 } as const;
 
-/** Who a plugin is inside; outside it is the slot's user. */
+/** The user inside the sandbox; outside it is the slot's user. */
 export const INSIDE_UID = 1000;
 
 const NO_HOME = "/nonexistent";
 const HOSTS = "/etc/hosts";
 
-/** What of the host every sandbox shows; read once at start. */
+/** What every sandbox shows of the host; read once at start. */
 export interface SandboxHost {
-  /** Read-only folders and files that appear under their own name: /usr, and the little of /etc that is needed. */
+  /** Read-only folders and files with the same path inside: /usr and the required parts of /etc. */
   system: readonly string[];
-  /** Links as the host has them, e.g. /bin → usr/bin. */
+  /** Links of the host, e.g. /bin → usr/bin. */
   links: readonly { path: string; target: string }[];
-  /** Our own files, by the path at which they appear: /etc/passwd and its like, sandbox-init. */
+  /** Our own files and their paths inside: /etc/passwd and similar, sandbox-init. */
   files: readonly { source: string; target: string }[];
   node: string;
   path: readonly string[];
   limits: SandboxLimits;
-  /** The first user of the slots when the gateway is root; null: the gateway's own user. */
+  /** The first user id of the slots if the gateway is root; null for the gateway's own user. */
   first_uid: number | null;
   cgroup: boolean;
 }
 
 export interface SandboxProgram {
-  /** The gateway's own Node, a program of the system, or a file of the package; `file` is its path on the host. */
+  /** The gateway's own Node, a system program, or a file of the package; `file` is its path on the host. */
   kind: "node" | "system" | "package";
   file: string;
   args: readonly string[];
@@ -53,29 +52,29 @@ export interface SandboxRequest {
   grant: Grant;
   lifetime: "call" | "pooled";
   slot: number;
-  /** The verified package folder, and whether it has a folder `assets`. */
+  /** The verified package folder, and whether it contains an `assets` folder. */
   folder: string;
   has_assets: boolean;
   program: SandboxProgram;
   env: Readonly<Record<string, string>>;
-  /** What the dialect adds: a host program of ours, the plugin's own data folder. */
+  /** Added by the dialect: a host program, the plugin's data folder. */
   binds?: readonly { source: string; target: string; writable: boolean }[];
-  /** Where the package appears, at or below /plugin, and with it what is beside it; absent: /plugin. */
+  /** Where the package is mounted, at or below /plugin, together with its siblings. The default is /plugin. */
   folder_at?: string;
   links?: readonly { path: string; target: string }[];
-  /** Folders inside that appear empty. */
+  /** Folders that appear empty inside. */
   hidden?: readonly string[];
-  /** Its own folder on the host, kept from one process to the next: its home. `uid` owns it where the gateway is root. */
+  /** A persistent folder on the host, which is its home. `uid` owns it if the gateway is root. */
   state?: { source: string; uid: number | null };
-  /** Absent: there is no way out at all, whatever the grant says. */
-  way?: PlannedWay;
+  /** Without it there is no egress, whatever the grant says. */
+  network?: PlannedNetwork;
 }
 
-/** What a process needs to find its way out; the grant is enforced at its other end. */
-interface PlannedWay {
+/** The network of a process. The grant is enforced by the gateway, at the other end of the listeners. */
+interface PlannedNetwork {
   listeners: readonly EgressListener[];
   env: Readonly<Record<string, string>>;
-  /** A file of ours instead of the usual /etc/hosts; null where no name is to be told. */
+  /** Replaces the default /etc/hosts; null if no names are added. */
   hosts_file: string | null;
 }
 
@@ -83,22 +82,25 @@ export interface PlannedMount {
   source: string;
   target: string;
   writable: boolean;
-  /** Part of the system, open to every user of the host. */
+  /** Part of the system, readable by every user of the host. */
   system: boolean;
 }
 
 export interface SandboxPlan {
-  /** Null: as the gateway itself, which then is not root. */
+  /** Null for the gateway's own user, which is not root then. */
   uid: number | null;
   mounts: PlannedMount[];
   links: { path: string; target: string }[];
-  /** Empty and read-only, over something that is not granted. */
+  /** Empty read-only folders over paths that are not granted. */
   hidden: string[];
-  /** A tmpfs of its own: it dies with the process, however that ends. */
+  /** A separate tmpfs that is removed with the process. */
   scratch: { target: string; bytes: number; files: number } | null;
-  /** Folders of the host that it keeps; PID 1 looks at what is in them. */
+  /** Persistent folders of the host; PID 1 enforces their limits. */
   kept: { target: string; bytes: number; files: number }[];
-  /** What is opened inside, in its own network, and heard outside: the only place to connect to. */
+  /**
+   * Opened inside, in its own network namespace, and accepted by the gateway: the only addresses that accept
+   * connections.
+   */
   listeners: readonly EgressListener[];
   env: Record<string, string>;
   cwd: string;
@@ -107,14 +109,14 @@ export interface SandboxPlan {
 }
 
 export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
-  const { folder_at = INSIDE.plugin, grant, state, way } = request;
+  const { folder_at = INSIDE.plugin, grant, state, network } = request;
   const scratch = grant.filesystem === "scratch";
   const ours = { writable: false, system: false };
   return {
     uid: state?.uid ?? (host.first_uid === null ? null : host.first_uid + request.slot),
     mounts: [
       ...host.system.map((path) => ({ source: path, target: path, writable: false, system: true })),
-      ...host.files.map((file) => ({ ...file, ...ours, source: hostsOf(way, file) ?? file.source })),
+      ...host.files.map((file) => ({ ...file, ...ours, source: hostsOf(network, file) ?? file.source })),
       { source: request.folder, target: folder_at, ...ours },
       ...(request.program.kind === "node" ? [{ source: host.node, target: INSIDE.node, ...ours }] : []),
       ...(request.binds ?? []).map((bind) => ({ ...bind, system: false })),
@@ -143,7 +145,7 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
       ...(request.binds ?? []).filter(({ writable }) => writable).map(({ target }) => target),
       ...(state === undefined ? [] : [INSIDE.state]),
     ].map((target) => ({ target, bytes: host.limits.kept_bytes, files: host.limits.kept_files })),
-    listeners: way?.listeners ?? [],
+    listeners: network?.listeners ?? [],
     env: environmentOf(request, host),
     cwd: folder_at,
     command: [programInside(request), ...request.program.args],
@@ -151,15 +153,15 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
   };
 }
 
-/** sandbox.env: exactly this. The manifest cannot change where programs and home are. */
+/** The complete environment (sandbox.env). The manifest cannot change PATH and HOME. */
 function environmentOf(
-  { env, grant, state, way }: SandboxRequest,
+  { env, grant, state, network }: SandboxRequest,
   host: SandboxHost,
 ): Record<string, string> {
   const scratch = grant.filesystem === "scratch" ? INSIDE.scratch : NO_HOME;
   return {
     ...env,
-    ...way?.env,
+    ...network?.env,
     PATH: host.path.join(":"),
     HOME: state === undefined ? scratch : INSIDE.state,
     TMPDIR: scratch,
@@ -167,8 +169,8 @@ function environmentOf(
   };
 }
 
-function hostsOf(way: PlannedWay | undefined, { target }: { target: string }): string | null {
-  return target === HOSTS ? (way?.hosts_file ?? null) : null;
+function hostsOf(network: PlannedNetwork | undefined, { target }: { target: string }): string | null {
+  return target === HOSTS ? (network?.hosts_file ?? null) : null;
 }
 
 function programInside({ program, folder }: SandboxRequest): string {
@@ -181,7 +183,7 @@ function programInside({ program, folder }: SandboxRequest): string {
   return posix.join(INSIDE.plugin, inside);
 }
 
-/** Nothing may be put over, into or around what the sandbox itself is made of. */
+/** Nothing may be mounted over, into or around the sandbox's own paths. */
 const RESERVED = [
   "/bin",
   "/dev",
@@ -198,20 +200,20 @@ const RESERVED = [
   "/tmp",
   "/usr",
 ];
-/** Whoever holds one of these holds the machine. */
+/** Access to any of these means control of the machine. */
 const NEVER_SHARED = ["/", "/dev", "/proc", "/sys"];
 
 function checkMount({ source, target, writable }: Grant["mounts"][number]): PlannedMount {
   for (const path of [source, target]) {
-    // resolve drops a slash at the end, and knows no other spelling of a path.
+    // posix.resolve normalises the path, so any other spelling differs from it.
     if (!path.includes("\0") && posix.resolve("/", path) === path) continue;
-    throw refusedMount(path, "it must be an absolute path without . or .. and without a slash at its end");
+    throw refusedMount(path, "it must be an absolute path without . or .. and without a trailing slash");
   }
   if (target === "/" || RESERVED.some((path) => target === path || target.startsWith(`${path}/`))) {
-    throw refusedMount(target, "the sandbox keeps that place for itself");
+    throw refusedMount(target, "this path is reserved for the sandbox");
   }
   if (NEVER_SHARED.some((path) => source === path || (path !== "/" && source.startsWith(`${path}/`)))) {
-    throw refusedMount(source, "that part of the machine is never shared");
+    throw refusedMount(source, "this part of the machine is never shared");
   }
   return { source, target, writable, system: false };
 }

@@ -1,19 +1,19 @@
 /**
- * Slots with their processes ahead of the next calls: forking the gateway and entering cgroups takes milliseconds, and
- * nobody should wait for that. One is kept, and as many more as were lately taken at once. Where the gateway is not
- * root there are no cgroups and nothing to prepare.
+ * Slots with processes that were started ahead of the next launches, because forking the gateway and joining
+ * cgroups takes milliseconds. One is kept ready, and more after a burst. A gateway that is not root has no cgroups
+ * and prepares nothing.
  */
 import { type Bubblewrap, type Spawned, spawnConfined } from "./bubblewrap.ts";
-import { type Stage, stageLine } from "./bubblewrap-arguments.ts";
+import { type Stage, stageCommand } from "./bubblewrap-arguments.ts";
 import type { Slot, SlotTable } from "./slot-table.ts";
 
 export interface Prepared {
   slot: Slot;
-  /** Null: there is no stage, and the process is yet to be started. */
+  /** Null if there is no stage; the process is started later then. */
   staged: { spawned: Spawned; stage: Stage } | null;
 }
 
-const MOST = 4;
+const MAX_PREPARED = 4;
 
 export class PreparedSlots {
   readonly #slots: SlotTable;
@@ -29,24 +29,24 @@ export class PreparedSlots {
     this.#stageOf = stageOf;
   }
 
-  /** `uid`: a user of its own instead of the slot's. What waits has the slot's already, so it is of no use then. */
+  /** `uid` replaces the slot's user. A prepared process already has the slot's user, so a new one is started. */
   async take(uid: number | null = null): Promise<Prepared> {
     if (uid !== null) return await this.#make(uid);
     const waiting = this.#ready.shift();
-    if (waiting === undefined) this.#wanted = Math.min(this.#wanted + 1, MOST);
+    if (waiting === undefined) this.#wanted = Math.min(this.#wanted + 1, MAX_PREPARED);
     const prepared = (await waiting) ?? (await this.#make());
     if (prepared.staged !== null && hasEnded(prepared.staged.spawned)) {
       this.#slots.release(prepared.slot);
       return await this.#make();
     }
-    prepared.staged?.spawned.hold(true);
+    prepared.staged?.spawned.keepAlive(true);
     return prepared;
   }
 
-  /** Once a call is on its way, for the next one. */
+  /** Called when a launch is under way, to prepare the next. */
   refill(): void {
     if (this.#closed) return;
-    // A burst is followed by fewer, one by one.
+    // The number shrinks by one at a time after a burst.
     if (this.#ready.length >= this.#wanted) this.#wanted = Math.max(1, this.#wanted - 1);
     else this.#ready.push(this.#prepare());
   }
@@ -54,10 +54,10 @@ export class PreparedSlots {
   async #prepare(): Promise<Prepared | null> {
     try {
       const prepared = await this.#make();
-      prepared.staged?.spawned.hold(false);
+      prepared.staged?.spawned.keepAlive(false);
       return prepared;
     } catch {
-      // Whoever needs one sees why there is none.
+      // The next launch reports the error.
       return null;
     }
   }
@@ -65,7 +65,7 @@ export class PreparedSlots {
   async discard({ slot, staged }: Prepared): Promise<void> {
     if (staged !== null && !hasEnded(staged.spawned)) {
       const { child } = staged.spawned;
-      staged.spawned.hold(true);
+      staged.spawned.keepAlive(true);
       const closed = new Promise((resolve) => child.once("close", resolve));
       staged.spawned.kill();
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
@@ -87,7 +87,7 @@ export class PreparedSlots {
     try {
       const slots = this.#stageOf(slot);
       const stage = slots && (uid === null ? slots : { ...slots, uid });
-      const staged = stage && { spawned: spawnConfined(stageLine(stage), this.#tools), stage };
+      const staged = stage && { spawned: spawnConfined(stageCommand(stage), this.#tools), stage };
       return { slot, staged };
     } catch (error) {
       this.#slots.release(slot);

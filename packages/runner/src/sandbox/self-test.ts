@@ -1,13 +1,13 @@
-/** The trial at start: what the sandbox claims is what the kernel says of a process in it. */
+/** The self-test at start: checks the claims of the sandbox against what the kernel reports about a process in it. */
 import type { Grant } from "@backplane/contract";
 import type { Clock } from "@backplane/ports";
 import { createEgress } from "../egress/create-egress.ts";
 import { type Confined, launchConfined } from "./launch-confined.ts";
-import { missing, type SandboxParts } from "./make-sandbox.ts";
+import { type SandboxParts, sandboxError } from "./make-sandbox.ts";
 import { INSIDE, INSIDE_UID } from "./plan.ts";
-import { readProbe, type SandboxCheck } from "./status.ts";
+import { checkProbe, type SandboxCheck } from "./status.ts";
 
-const TRIAL_MS = 20_000;
+const TEST_MS = 20_000;
 
 const CLOCK: Clock = {
   now: () => Date.now(),
@@ -18,7 +18,7 @@ const CLOCK: Clock = {
   },
 };
 
-/** A name that cannot exist: for its sake the ports 80 and 443 are opened inside, which needs most of all. */
+/** A name that cannot exist: it makes sandbox-init open ports 80 and 443, which needs the most privileges. */
 const GRANT: Grant = {
   class: "isolated",
   network: "egress",
@@ -31,26 +31,26 @@ const GRANT: Grant = {
   tools: null,
 };
 
-/** One process through everything a plugin will go through, and the kernel's own word on it. */
-export async function tryOut(made: SandboxParts, checks: SandboxCheck[]): Promise<void> {
-  const trial = await launchConfined(made, {
+/** Launches one process like any plugin and reads its status from the kernel. */
+export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Promise<void> {
+  const probe = await launchConfined(parts, {
     grant: GRANT,
-    way_out: createEgress({ clock: CLOCK }).open({ grant: GRANT }),
+    egress: createEgress({ clock: CLOCK }).open({ grant: GRANT }),
     lifetime: "call",
     folder: "/usr/bin",
     program: { kind: "system", file: INSIDE.init, args: ["probe"] },
     env: {},
   });
-  const late = setTimeout(() => trial.kill(), TRIAL_MS);
-  const [said] = await Promise.all([textOf(trial), trial.death]);
+  const late = setTimeout(() => probe.kill(), TEST_MS);
+  const [status] = await Promise.all([textOf(probe), probe.exitCause]);
   clearTimeout(late);
-  const wrong = readProbe(said, INSIDE_UID);
-  if (wrong !== null) throw missing(wrong, "Report this with the output of `backplane doctor`.");
+  const wrong = checkProbe(status, INSIDE_UID);
+  if (wrong !== null) throw sandboxError(wrong, "Report this with the output of `backplane doctor`.");
   checks.push({
     name: "trial",
     ok: true,
     message:
-      "own user, mount, pid, network, ipc and uts namespaces, a way out, no capabilities, system-call filter",
+      "own user, mount, pid, network, ipc and uts namespaces, egress, no capabilities, system-call filter",
   });
 }
 

@@ -1,6 +1,6 @@
 /**
- * Numbered places for sandboxed processes. A slot has a user and cgroups of its own; both outlive the process and
- * serve the next one. The next slot is made while nobody waits for it, so that a call rarely pays for one.
+ * Numbered slots for sandboxed processes. A slot has its own user and cgroups, which are reused by the next
+ * process. The next slot is created ahead of time, so that a call rarely waits for one.
  */
 import type { CgroupCounters, Cgroups, SlotCgroup } from "../cgroup/cgroup.ts";
 import { OUR_PROCESSES, type SandboxLimits } from "./limits.ts";
@@ -8,11 +8,11 @@ import { OUR_PROCESSES, type SandboxLimits } from "./limits.ts";
 export interface Slot {
   readonly index: number;
   readonly cgroup: SlotCgroup | null;
-  /** What the cgroup had counted when the slot was taken. */
+  /** The cgroup's counters when the slot was taken. */
   before: CgroupCounters;
 }
 
-const NOTHING: CgroupCounters = { oom: 0, pids: 0 };
+const NO_COUNTS: CgroupCounters = { oom: 0, pids: 0 };
 
 export class SlotTable {
   readonly #cgroups: Cgroups | null;
@@ -20,7 +20,7 @@ export class SlotTable {
   readonly #free: Slot[] = [];
   readonly #all: Slot[] = [];
   #next = 0;
-  #spare: Promise<Slot> | null = null;
+  #prepared: Promise<Slot> | null = null;
 
   constructor(cgroups: Cgroups | null, limits: SandboxLimits) {
     this.#cgroups = cgroups;
@@ -33,7 +33,7 @@ export class SlotTable {
     return slot;
   }
 
-  /** Only after the last process of the slot is gone. */
+  /** Must only be called after the last process of the slot has exited. */
   release(slot: Slot): CgroupCounters | null {
     if (slot.cgroup === null) {
       this.#free.push(slot);
@@ -47,20 +47,20 @@ export class SlotTable {
   }
 
   async close(): Promise<void> {
-    await this.#spare?.catch(() => {});
+    await this.#prepared?.catch(() => {});
     for (const { cgroup } of this.#all.splice(0)) await cgroup?.remove();
   }
 
   async #fresh(): Promise<Slot> {
-    const ready = this.#spare ?? this.#make();
-    this.#spare = null;
+    const ready = this.#prepared ?? this.#make();
+    this.#prepared = null;
     return await ready;
   }
 
   #prepare(): void {
-    this.#spare ??= this.#make();
-    // Whoever takes it sees the failure.
-    this.#spare.catch(() => {});
+    this.#prepared ??= this.#make();
+    // The caller that takes it gets the error.
+    this.#prepared.catch(() => {});
   }
 
   async #make(): Promise<Slot> {
@@ -68,7 +68,7 @@ export class SlotTable {
     const { cpus, memory_bytes, processes } = this.#limits;
     const limits = { cpus, memory_bytes, max_pids: processes + OUR_PROCESSES };
     const cgroup = (await this.#cgroups?.make(`slot-${index}`, limits)) ?? null;
-    const slot: Slot = { index, cgroup, before: cgroup === null ? NOTHING : cgroup.counters() };
+    const slot: Slot = { index, cgroup, before: cgroup === null ? NO_COUNTS : cgroup.counters() };
     this.#all.push(slot);
     return slot;
   }

@@ -1,26 +1,26 @@
 /**
- * The user of a folder that outlives its processes. Where the gateway is root, a slot's user changes from one process
- * to the next, so such a folder has a user of its own: whoever owns it already, else the lowest number that no folder
- * beside it has. Two processes of one plugin, as a reload has them, are the same user and share their files.
+ * The owner of a persistent folder. With a gateway as root, the slot's user changes from one process to the next,
+ * so such a folder has its own user: its current owner, or else the lowest id that no folder beside it uses. Two
+ * processes of one plugin, as during a reload, have the same user and share their files.
  */
 import { lchownSync, lstatSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { giveFolder } from "./chown-folder.ts";
+import { chownFolder } from "./chown-folder.ts";
 
-/** Below the users of the slots. */
+/** Below the user ids of the slots. */
 export const FIRST_STATE_UID = 58_000;
 const STATE_UIDS = 1_000;
 
-/** Only as root. Answers the user that the process is to be. */
-export async function ownState(folder: string): Promise<number> {
+/** Requires root. Returns the user id for the process. */
+export async function claimStateFolder(folder: string): Promise<number> {
   const uid = userOf(folder);
-  // What an inline or plain life of the plugin left belongs to root.
-  await giveFolder(folder, uid);
+  // An inline or plain run of the plugin may have created files as root.
+  await chownFolder(folder, uid);
   return uid;
 }
 
-/** Nothing waits in here: two folders that are looked at together must not get the same user. */
+/** Synchronous: two folders that are claimed at the same time must not get the same user. */
 function userOf(folder: string): number {
   const parent = dirname(folder);
   const { uid: owner } = lstatSync(folder);
@@ -36,7 +36,7 @@ function userOf(folder: string): number {
     return uid;
   }
   throw new BackplaneError("launch_failed", `More than ${STATE_UIDS} plugins have a folder in ${parent}.`, {
-    fix: "Remove the folders of plugins that are gone.",
+    fix: "Remove the folders of plugins that are no longer installed.",
   });
 }
 

@@ -1,4 +1,4 @@
-/** What the sandbox of this machine is made of, and what it lacks. Anything missing that matters means: no sandbox. */
+/** The checks of the sandbox on this machine. If a required check fails, there is no sandbox. */
 export interface SandboxCheck {
   name: string;
   ok: boolean;
@@ -8,30 +8,33 @@ export interface SandboxCheck {
 
 export interface SandboxStatus {
   available: boolean;
-  /** One sentence: the boundary in force, or why there is none. */
+  /** One sentence: the active boundary, or why there is none. */
   reason: string;
-  /** What to do about it; null when nothing is to be done. */
+  /** What to do; null if nothing is missing. */
   fix: string | null;
   checks: SandboxCheck[];
 }
 
-/** Checks named here may fail; the boundary is weaker then, and says so. */
+/** Optional checks. If one fails the boundary is weaker, which the status says. */
 const OPTIONAL = new Set(["cgroups", "users"]);
 
 export function statusOf(checks: readonly SandboxCheck[]): SandboxStatus {
-  const missing = checks.find(({ name, ok }) => !ok && !OPTIONAL.has(name));
+  const sandboxError = checks.find(({ name, ok }) => !ok && !OPTIONAL.has(name));
   const weak = checks.find(({ ok }) => !ok);
-  if (missing !== undefined || checks.length === 0) {
-    const fix = missing?.fix ?? null;
-    const reason = missing?.message ?? "The sandbox has not been looked at.";
+  if (sandboxError !== undefined || checks.length === 0) {
+    const fix = sandboxError?.fix ?? null;
+    const reason = sandboxError?.message ?? "The sandbox has not been checked.";
     return { available: false, reason, fix, checks: [...checks] };
   }
   const parts = checks.filter(({ name }) => name !== "system").map(({ message }) => message);
   return { available: true, reason: parts.join("; "), fix: weak?.fix ?? null, checks: [...checks] };
 }
 
-/** What the kernel must say of a process in there; a trial that says anything else is no boundary. */
-export function readProbe(status: string, inside_uid: number): string | null {
+/**
+ * Checks what the kernel reports about a process in the sandbox. Any other value means that the boundary is not in
+ * place.
+ */
+export function checkProbe(status: string, inside_uid: number): string | null {
   const field = (name: string) => new RegExp(`^${name}:\\s*(.*)$`, "m").exec(status)?.[1] ?? "absent";
   const expected: [string, (value: string) => boolean][] = [
     ["Uid", (value) => value.split(/\s+/).every((uid) => uid === String(inside_uid))],
@@ -42,7 +45,7 @@ export function readProbe(status: string, inside_uid: number): string | null {
     ["Seccomp", (value) => value === "2"],
   ];
   for (const [name, holds] of expected) {
-    if (!holds(field(name))) return `a trial process has ${name} ${field(name)}`;
+    if (!holds(field(name))) return `a test process has ${name} ${field(name)}`;
   }
   return null;
 }

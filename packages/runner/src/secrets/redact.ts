@@ -1,36 +1,36 @@
 /**
- * Takes the secrets of an order out of everything that leaves the runner: results, events, errors, stderr. How a
- * secret is found is the contract's to say, since the kernel looks once more before it records anything.
+ * Redacts the secrets of an order from everything that leaves the runner: results, events, errors, stderr. The
+ * contract defines how secrets are found, because the kernel redacts once more before it records anything.
  */
 import { createRedactor as findSecrets, type InvocationContext, type Json } from "@backplane/contract";
 
 export { REDACTED } from "@backplane/contract";
 
-/** Of any call that the same process served. */
+/** Matches the tokens of all calls that the process served. */
 export const DELEGATION_TOKEN = /vai_dlg_[A-Za-z0-9_.-]+/gi;
 
 export interface Redactor {
-  /** False: there is nothing to look for, and callers can skip the work. */
+  /** False if there is nothing to redact, so that callers can skip the work. */
   readonly active: boolean;
   text(value: string): string;
   json<T extends Json>(value: T): T;
-  /** Text cut out of a stream: a secret that the cut left in two is dropped at either end as well. */
+  /** For text cut from a stream: also drops a secret that was cut at either end. */
   excerpt(value: string): string;
 }
 
-const NOTHING: Redactor = {
+const NO_REDACTION: Redactor = {
   active: false,
   text: (value) => value,
   json: (value) => value,
   excerpt: (value) => value,
 };
 
-/** The common case costs nothing: most calls carry no secret. */
+/** Most calls have no secrets, and then this allocates nothing. */
 export function redactorFor(context: InvocationContext): Redactor {
   if (context.gateway.delegation_token === undefined) {
     let any = false;
     for (const _slot in context.secrets) any = true;
-    if (!any) return NOTHING;
+    if (!any) return NO_REDACTION;
   }
   return createRedactor(secretsOf(context));
 }
@@ -45,20 +45,21 @@ export function secretsOf(context: InvocationContext): string[] {
 
 export function createRedactor(secrets: readonly string[]): Redactor {
   const found = findSecrets(secrets);
-  return found === null ? NOTHING : { active: true, ...found };
+  return found === null ? NO_REDACTION : { active: true, ...found };
 }
 
-/** For what a plugin asked the network for: names are lower case by the time that they are refused. */
+/** For requested host names, which are lower case when they are refused. */
 export function refusalRedactor(secrets: readonly string[]): Redactor {
   return createRedactor([...new Set(secrets.flatMap((secret) => [secret, secret.toLowerCase()]))]);
 }
 
-/** So many values a process is believed to know from calls before. */
+/** The number of earlier values that a process is assumed to know. */
 const REMEMBERED = 8;
 
 /**
- * For a call on a process that served others: what those were given may come out here as well, such as the value
- * before a rotation. Adds this call's values to `recent`; the usual call finds its own there and nothing else.
+ * For a call on a process that served other calls: their values can appear in its output as well, e.g. the one
+ * before a rotation. Adds the values of this call to `recent`. Usually `recent` contains nothing else, and `own` is
+ * returned.
  */
 export function redactorAmong(recent: string[], context: InvocationContext, own: Redactor): Redactor {
   const values = Object.values(context.secrets);

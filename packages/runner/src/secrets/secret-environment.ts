@@ -1,12 +1,12 @@
 /**
- * Secrets of slots that the operator delivers by environment, for dialects with no other channel, and those that a
- * dialect tells its process once. Such a process knows them from its birth: it serves no call with other values, and
- * waits for none ahead of time.
+ * Secrets that a process knows from its start: those that the operator passes as environment variables, for
+ * dialects with no other channel, and those that a dialect passes once. Such a process serves no call with other
+ * values and cannot be prewarmed.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import type { Dialect, ProcessOrder } from "../ports/dialect.ts";
 
-/** Variables with their values; null: none, which is the usual call. */
+/** Variables with their values; null in the usual case of none. */
 export function secretEnvironment({ grant, context }: ProcessOrder): Record<string, string> | null {
   if (grant.secret_env === undefined) return null;
   const env: Record<string, string> = {};
@@ -17,8 +17,8 @@ export function secretEnvironment({ grant, context }: ProcessOrder): Record<stri
   return Object.keys(env).length === 0 ? null : env;
 }
 
-/** All that a process knows from its birth; null: nothing. */
-export function bornWith(
+/** All secrets that a process knows from its start; null if there are none. */
+export function secretsKnownAtStart(
   order: ProcessOrder,
   { secrets_at_start }: Pick<Dialect, "secrets_at_start">,
   env: Record<string, string> | null,
@@ -28,8 +28,8 @@ export function bornWith(
   return { ...secrets, ...env };
 }
 
-/** Tells processes with other values apart, in words that say nothing of the values. */
-export class BirthKeys {
+/** Keys that separate processes with different secrets without revealing them. */
+export class ProcessKeys {
   readonly #salt = randomBytes(32);
 
   of(pool_key: string, known: Record<string, string> | null): string {

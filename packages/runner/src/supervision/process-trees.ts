@@ -1,7 +1,7 @@
 /**
- * Plain processes and all that they start. A process that makes a session of its own and loses its parents is no longer
- * in the group that a kill of the group reaches, so a tree is found by four signs: the random mark in the environment
- * of its launch, its cgroup where there is one, parents, and sessions and groups. It is killed until nothing is found.
+ * Plain processes with all their descendants. A descendant that creates its own session and loses its parents is
+ * not reached by a kill of the process group. So a tree is found by four signs: the random mark in the environment,
+ * the cgroup if there is one, parents, and sessions and groups. It is killed until nothing is found.
  */
 import { randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
@@ -9,7 +9,7 @@ import type { Logger } from "@backplane/ports";
 import { findByEnvironment, readProcess, readProcesses, withDescendants } from "../procfs/process-table.ts";
 import { openTrackingCgroups, type TrackingCgroups } from "./tracking-cgroup.ts";
 
-/** In the environment of every plain process. */
+/** Set in the environment of every plain process. */
 export const MARK_VARIABLE = "BACKPLANE_PROCESS_ID";
 
 const MAX_ROUNDS = 200;
@@ -52,34 +52,37 @@ export class ProcessTree {
     return { [MARK_VARIABLE]: this.mark };
   }
 
-  /** Resolves when the process is in its cgroup; what it starts before that is found by the other signs. */
+  /** Resolves when the process is in its cgroup. Descendants that it starts earlier are found by the other signs. */
   get joined(): Promise<void> {
     return this.#joined;
   }
 
-  /** In the tick of its birth. */
+  /** Must be called in the same tick as the spawn. */
   track(pid: number): void {
     this.#pid = pid;
     this.#started = readProcess(pid)?.started ?? 0;
     if (this.#cgroups !== null) this.#joined = this.#cgroups.add(this.mark, pid, this.#started);
   }
 
-  /** Sends SIGKILL to the group immediately, and to whoever left it as soon as it is found. */
+  /** Sends SIGKILL to the group immediately, and to descendants outside of it when they are found. */
   kill(): void {
     killGroup(this.#pid);
     this.#sweep ??= this.#killAll(2);
   }
 
-  /** After the end of the first process: resolves when nothing of the tree is left. */
+  /** Called after the first process has exited. Resolves when no descendant is left. */
   async end(): Promise<void> {
-    // Now, while no other process can have been given the number of the one that just ended.
+    // Immediately, before the pid of the exited process can be reused.
     killGroup(this.#pid);
     await this.#sweep;
     await this.#killAll(1);
     await this.#cgroups?.remove(this.mark);
   }
 
-  /** `clean`: how many looks in a row must find nothing. One look can miss a process that forks and ends meanwhile. */
+  /**
+   * `clean` is the number of consecutive scans that must find nothing. A single scan can miss a process that forks
+   * and exits at the same time.
+   */
   async #killAll(clean: number): Promise<void> {
     for (let round = 0, empty = 0; round < MAX_ROUNDS; round++) {
       const found = await this.#find();
@@ -107,11 +110,11 @@ function kill(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // It has ended.
+    // The process has already exited.
   }
 }
 
-/** SIGKILL to every member of the group. */
+/** Sends SIGKILL to every member of the group. */
 export function killGroup(pid: number): void {
   if (pid > 1) kill(-pid);
 }

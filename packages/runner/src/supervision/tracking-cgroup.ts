@@ -1,14 +1,14 @@
 /**
- * A cgroup per plain process, for one purpose: nothing leaves a cgroup by forking, making a session or clearing its
- * environment, so its members are all descendants. Only where the gateway is root and has a tree to make them in. The
- * janitor removes them, and whoever is inside, after a gateway that was killed.
+ * A cgroup per plain process, used only to find its descendants: no process leaves a cgroup by forking, creating a
+ * session or clearing its environment. Only available to root with a writable cgroup tree. The janitor removes them
+ * after a gateway was killed.
  */
 import { closeSync, mkdirSync, openSync, readFileSync, write, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { removeFolder } from "../cgroup/cgroup-files.ts";
 import { type Janitor, startJanitor } from "../cgroup/janitor.ts";
-import { type CgroupMount, cgroupMounts, ownCgroups, placeOf } from "../cgroup/open-cgroups.ts";
+import { type CgroupMount, cgroupFolder, cgroupMounts, ownCgroups } from "../cgroup/open-cgroups.ts";
 import { readProcess } from "../procfs/process-table.ts";
 
 const writeTo = promisify(write);
@@ -23,14 +23,14 @@ export class TrackingCgroups {
   }
 
   /**
-   * Resolves when the process is a member, or never will be. Children that it had before are not moved along. The kernel
-   * waits for all processors before it moves a process, 6 to 30 ms, so that is left to a thread; it begins in this tick.
+   * Resolves when the process is a member or has exited. Existing children are not moved. The kernel waits for all
+   * processors before it moves a process, 6 to 30 ms, so a thread does it; the write starts in this tick.
    */
   async add(name: string, pid: number, started: number): Promise<void> {
     try {
       mkdirSync(join(this.#folder, name), { mode: 0o755 });
     } catch {
-      // It is there already.
+      // The folder already exists.
     }
     try {
       const procs = openSync(join(this.#folder, name, "cgroup.procs"), "w");
@@ -39,13 +39,13 @@ export class TrackingCgroups {
       } finally {
         closeSync(procs);
       }
-      // It may have ended meanwhile, and its number may be another's, which nobody may kill.
+      // If the process exited in the meantime, the pid may belong to another process, which must not be killed.
       const moved = readProcess(pid);
       if (moved !== null && moved.started !== started) {
         writeFileSync(join(dirname(this.#folder), "cgroup.procs"), String(pid));
       }
     } catch {
-      // It has ended, or the tree takes none: its mark and its parents still tell.
+      // The process has exited, or the tree is not writable. The other signs still find descendants.
     }
   }
 
@@ -70,24 +70,24 @@ export class TrackingCgroups {
   }
 }
 
-/** Null: there is no cgroup tree that this process may use. */
+/** Null if this process cannot use any cgroup tree. */
 export function openTrackingCgroups(name: string): TrackingCgroups | null {
   if (process.platform !== "linux" || process.getuid?.() !== 0) return null;
   try {
     const own = ownCgroups(readFileSync("/proc/self/cgroup", "utf8"));
     for (const mount of usable(cgroupMounts(readFileSync("/proc/self/mountinfo", "utf8")))) {
-      const place = placeOf(mount, own.get(mount.version === 2 ? "" : "pids") ?? "/");
+      const place = cgroupFolder(mount, own.get(mount.version === 2 ? "" : "pids") ?? "/");
       if (place === null) continue;
       try {
         const folder = join(place, name);
         mkdirSync(folder, { mode: 0o755 });
         return new TrackingCgroups(folder);
       } catch {
-        // Mounted read-only, as in many containers; another tree may not be.
+        // Read-only, as in many containers; another tree may be writable.
       }
     }
   } catch {
-    // No /proc: no cgroups.
+    // Without /proc there are no cgroups.
   }
   return null;
 }

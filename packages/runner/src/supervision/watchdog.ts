@@ -1,8 +1,8 @@
 /**
- * Kills the plugins of a gateway that was itself killed. One /bin/sh per runner, in its own session, is told
- * which process groups live, and the mark in the environment of those that are plain processes; when its stdin ends,
- * which the kernel does even for SIGKILL, it kills the groups that are left, and whoever carries a mark until nobody
- * does. It exits with the runner otherwise. If it dies, another takes over with the same list.
+ * Kills the plugins of a gateway that was killed. One /bin/sh per runner, in its own session, is told the live
+ * process groups and the environment marks of plain processes. When its stdin ends, which happens even after
+ * SIGKILL, it kills the remaining groups, and all processes with a mark until none is left. In a regular shutdown
+ * it exits with the runner. If it exits early, it is restarted with the same list.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Logger } from "@backplane/ports";
@@ -11,8 +11,8 @@ import { MARK_VARIABLE } from "./process-trees.ts";
 const SHELL = "/bin/sh";
 
 /**
- * Only numbers and marks that this runner made reach the script, and nothing of it is ever interpolated. A group and its
- * mark are one word, `ID=MARK`. Without /proc there is nothing to look through.
+ * Only numbers and marks created by this runner reach the script as input; nothing is interpolated. A group and its
+ * mark are one word, `ID=MARK`. Without /proc marks cannot be searched.
  */
 const SCRIPT = `trap '' INT TERM HUP QUIT PIPE
 groups=' '
@@ -40,13 +40,13 @@ for id in $groups; do
 done
 exit 0`;
 
-/** A shell that cannot stay up is no use; it is given up instead of forked for ever. */
+/** A shell that keeps exiting is not restarted forever. */
 const MAX_STARTS = 10;
 const STEADY_MS = 60_000;
 
 export class Watchdog {
   readonly #log: Logger;
-  /** The word that the shell knows each group by. */
+  /** The word for each group in the shell's list. */
   readonly #groups = new Map<number, string>();
   #shell: ChildProcess | null = null;
   #starts = 0;
@@ -61,7 +61,7 @@ export class Watchdog {
     return this.#shell?.pid;
   }
 
-  /** Starts the shell, so that a group can be announced in the same tick in which it was born. */
+  /** Starts the shell, so that a group can be announced in the same tick as its spawn. */
   ready(): void {
     if (this.#shell !== null || this.#closed || this.#starts >= MAX_STARTS) return;
     this.#starts++;
@@ -83,13 +83,13 @@ export class Watchdog {
       );
     });
     shell.on("exit", () => this.#ended(shell));
-    // It must not keep a gateway alive that has nothing else to do.
+    // The shell must not keep an otherwise finished gateway alive.
     shell.unref();
     (shell.stdin as unknown as { unref?: () => void }).unref?.();
     for (const word of this.#groups.values()) shell.stdin.write(`+ ${word}\n`);
   }
 
-  /** `mark`: of a plain process, whose descendants may leave the group. */
+  /** `mark` is set for a plain process, whose descendants can leave the group. */
   watch(group: number, mark?: string): void {
     const word = mark === undefined ? String(group) : `${group}=${mark}`;
     this.#groups.set(group, word);
@@ -119,7 +119,7 @@ export class Watchdog {
     this.#shell = null;
     if (this.#closed) return;
     if (performance.now() - this.#startedAt > STEADY_MS) this.#starts = 0;
-    this.#log.warn({}, "the watchdog over plugin processes ended and is started again");
+    this.#log.warn({}, "watchdog of plugin processes exited and is restarted");
     this.ready();
   }
 }

@@ -1,4 +1,4 @@
-/** A deadline in the time that a process uses itself (budget.ts). It looks at the process a few times until then. */
+/** A deadline in the own time of a process (see time-budget.ts), which is sampled a few times until then. */
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { cpuTimeOf, sampleTree } from "./sample-tree.ts";
 import { TimeBudget, type Verdict } from "./time-budget.ts";
@@ -7,7 +7,10 @@ const SAMPLES = 8;
 const SHORTEST_MS = 5;
 const LONGEST_MS = 250;
 
-/** Runs once, unless the returned function is called before. `pid` null: there is no process to look at, only the load. */
+/**
+ * Calls `run` once, unless the returned function is called first. With `pid` null only the load of the machine
+ * counts.
+ */
 export function afterOwnTime(
   deadlines: Deadlines,
   pid: number | null,
@@ -24,7 +27,7 @@ export function afterOwnTime(
       next = deadlines.set(interval, look);
       return;
     }
-    // What the process has written by now is read first: we may be the ones who are late.
+    // Output that has already arrived is read first, because the gateway itself may be late.
     setImmediate(() => setImmediate(() => stopped || run(verdict)));
   };
   next = deadlines.set(interval, look);

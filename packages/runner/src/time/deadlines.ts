@@ -1,16 +1,16 @@
 /**
- * All the runner's deadlines behind one timer: a heap in which every entry knows its place, so that setting
- * and clearing cost O(log n) and a warm call makes no timer of its own. Invariant: the timer is armed for no
- * later than the first entry, and not at all when there is none.
+ * All deadlines of the runner on a single timer: a binary heap whose entries know their position, so that setting
+ * and clearing take O(log n) and a warm call creates no timer. Invariant: the timer fires no later than the first
+ * entry, and is not set without entries.
  */
 import type { Clock, Timer } from "@backplane/ports";
 
-/** Beyond this a platform timer fires at once; waking up early costs nothing. */
+/** Node fires longer timers immediately. Firing early is harmless. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export interface Deadline {
   at: number;
-  /** Place in the heap; -1 when it is not set. */
+  /** Position in the heap; -1 if it is not set. */
   index: number;
   run: () => void;
 }
@@ -29,7 +29,7 @@ export class Deadlines {
     return this.#heap.length;
   }
 
-  /** On the clock that the deadlines go by. */
+  /** The current time on the clock of the deadlines. */
   now(): number {
     return this.#clock.monotonic();
   }
@@ -37,7 +37,7 @@ export class Deadlines {
   set(delay_ms: number, run: () => void): Deadline {
     const entry = { at: this.#clock.monotonic() + delay_ms, index: this.#heap.length, run };
     this.#heap.push(entry);
-    this.#rise(entry);
+    this.#siftUp(entry);
     this.#arm();
     return entry;
   }
@@ -80,11 +80,11 @@ export class Deadlines {
     if (last === entry) return;
     last.index = index;
     this.#heap[index] = last;
-    this.#rise(last);
-    this.#sink(last);
+    this.#siftUp(last);
+    this.#siftDown(last);
   }
 
-  #rise(entry: Deadline): void {
+  #siftUp(entry: Deadline): void {
     while (entry.index > 0) {
       const parent = this.#heap[(entry.index - 1) >> 1]!;
       if (parent.at <= entry.at) return;
@@ -92,7 +92,7 @@ export class Deadlines {
     }
   }
 
-  #sink(entry: Deadline): void {
+  #siftDown(entry: Deadline): void {
     for (;;) {
       const left = this.#heap[entry.index * 2 + 1];
       const right = this.#heap[entry.index * 2 + 2];

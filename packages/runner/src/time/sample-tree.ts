@@ -1,23 +1,23 @@
-/** What a process and its children are doing right now, as /proc shows it. */
+/** Samples the state and processor time of a process and its descendants from /proc. */
 import { readdirSync, readFileSync } from "node:fs";
 import { availableParallelism, loadavg } from "node:os";
 import { childrenOf } from "../procfs/children-of.ts";
 import { type ProcessRow, parseStat, readProcess } from "../procfs/process-table.ts";
 import type { TimeSample } from "./time-budget.ts";
 
-/** The kernel counts in hundredths of a second for /proc, whatever its own clock does. */
+/** /proc uses hundredths of a second, whatever the kernel's own clock rate is. */
 const MS_PER_TICK = 10;
 const MAX_PROCESSES = 32;
 const MAX_THREADS = 64;
 /** Runnable, waiting for a disk, stopped, stopped by a debugger. */
 const HELD_UP = new Set(["R", "D", "T", "t"]);
 
-/** Threads of the machine that can run, now or over the last minute, for each processor; at least 1. */
+/** Runnable threads of the machine per processor, now or over the last minute; at least 1. */
 export function loadPerProcessor(): number {
   return Math.max(1, Math.max(runnableNow(), loadavg()[0] ?? 0) / availableParallelism());
 }
 
-/** The average of a minute comes too late for a load that has just begun. */
+/** The average over a minute is too slow for a load that has just started. */
 function runnableNow(): number {
   try {
     return Number(/ (\d+)\/\d+ /.exec(readFileSync("/proc/loadavg", "utf8"))?.[1] ?? 0);
@@ -26,7 +26,7 @@ function runnableNow(): number {
   }
 }
 
-/** Processor time of a process and its children so far; null: not known here. */
+/** Processor time of a process and its descendants; null if it is unknown. */
 export function cpuTimeOf(pid: number | null): number | null {
   const rows = pid === null ? [] : rowsOf(pid);
   return rows.length === 0 ? null : cpuTimeOfRows(rows);

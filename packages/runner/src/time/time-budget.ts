@@ -1,29 +1,29 @@
 /**
- * How much of a time limit a process has used up by itself. Wall time would punish it for a busy machine: a process that
- * can run and is not let to, waits for a disk or is stopped is charged only the processor time that it got. One that
- * waits for something of its own is charged that wait, less where the machine is busy, since whoever it waits for is
- * slow there too. An upper bound of wall time, which grows with the load, holds for everybody.
+ * The part of a time limit that a process used itself. Wall time would penalise it on a busy machine: a process
+ * that is runnable but not scheduled, waits for a disk or is stopped is charged only its processor time. A process
+ * that waits for something else is charged the wait, reduced by the load, because what it waits for is slow as
+ * well. An upper bound in wall time, which grows with the load, applies to all.
  */
 export interface TimeSample {
   /** Monotonic, in milliseconds. */
   at: number;
-  /** Processor time of the process and its children so far; null: not known here. */
+  /** Processor time of the process and its descendants; null if it is unknown. */
   cpu_ms: number | null;
-  /** One of its threads can run, waits for a disk or is stopped. */
+  /** One of its threads is runnable, waits for a disk or is stopped. */
   held_up: boolean;
-  /** Runnable threads of the machine for each processor; at least 1. */
+  /** Runnable threads of the machine per processor; at least 1. */
   load: number;
 }
 
-/** What later samples are compared with. */
+/** The sample that later ones are compared with. */
 type FirstSample = Pick<TimeSample, "at" | "cpu_ms">;
 
-/** `idle`: it mostly waited. `busy`: it mostly computed. `starved`: neither, but the upper bound is reached. */
+/** `idle`: it mostly waited. `busy`: it mostly computed. `starved`: neither, but the upper bound was reached. */
 export type Verdict = "idle" | "busy" | "starved";
 
-/** A process that takes less than this share of a processor is waiting. */
+/** A process that uses less than this share of a processor counts as waiting. */
 const ACTIVE_SHARE = 0.1;
-/** A process that only waits is not held up by the machine, but whoever it waits for may be. */
+/** The load slows down what a waiting process waits for, so its wait is scaled, up to this factor. */
 const MAX_WAIT_SCALE = 4;
 const CAP_FACTOR = 10;
 const LONGEST_CAP_MS = 120_000;
@@ -43,7 +43,7 @@ export class TimeBudget {
     this.#last = first;
   }
 
-  /** Null: there is time left. */
+  /** Null while there is time left. */
   add(sample: TimeSample): Verdict | null {
     const { cpu_ms, load } = sample;
     const passed = sample.at - this.#last.at;
@@ -52,7 +52,7 @@ export class TimeBudget {
     if (cpu_ms !== null && (sample.held_up || used > passed * ACTIVE_SHARE)) {
       this.#busy += Math.min(used, passed);
     } else {
-      // A sample that comes late tells that this process was not let to run either.
+      // A late sample means that the gateway was not scheduled either.
       const scale = cpu_ms === null ? load : Math.min(load, MAX_WAIT_SCALE);
       this.#idle += Math.min(passed, this.#interval) / scale;
     }

@@ -2,16 +2,16 @@ import { hash } from "node:crypto";
 import type { ArtifactFiles } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { confinedRig } from "../support/confined-runner.ts";
+import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { side, vai } from "../support/order.ts";
-import { makeRig, type Rig } from "../support/runner.ts";
+import { createTestRunner, type TestRunner } from "../support/runner.ts";
 
 const BYTES = "the bytes";
 const SHA256 = hash("sha256", BYTES, "hex");
 const grant = { filesystem: "scratch" as const };
 
-/** What was kept, by hash. */
-function keeper(): ArtifactFiles & { kept: Map<string, Uint8Array> } {
+/** Keeps artifacts in memory, by hash. */
+function memoryStore(): ArtifactFiles & { kept: Map<string, Uint8Array> } {
   const kept = new Map<string, Uint8Array>();
   return {
     kept,
@@ -23,15 +23,15 @@ function keeper(): ArtifactFiles & { kept: Map<string, Uint8Array> } {
 
 const WAYS = {
   isolated: (artifacts: ArtifactFiles) => ({
-    rig: confinedRig({ artifacts, limits: LIMITS }),
+    rig: createConfinedTestRunner({ artifacts, limits: LIMITS }),
     class: "isolated" as const,
   }),
   "worker in a sandbox": (artifacts: ArtifactFiles) => ({
-    rig: confinedRig({ artifacts, limits: LIMITS }),
+    rig: createConfinedTestRunner({ artifacts, limits: LIMITS }),
     class: "worker" as const,
   }),
   "plain worker": (artifacts: ArtifactFiles) => ({
-    rig: makeRig({ artifacts, limits: LIMITS }),
+    rig: createTestRunner({ artifacts, limits: LIMITS }),
     class: "worker" as const,
   }),
 } as const;
@@ -39,14 +39,14 @@ const LIMITS = { artifact_bytes: 1_000_000, inline_bytes: 10_000 };
 
 describe.each(Object.entries(WAYS))("%s", (_name, make) => {
   function start() {
-    const store = keeper();
+    const store = memoryStore();
     const made = make(store);
-    const run = (input: object, change: Parameters<typeof vai>[1] = {}): ReturnType<Rig["run"]> =>
+    const run = (input: object, change: Parameters<typeof vai>[1] = {}): ReturnType<TestRunner["run"]> =>
       made.rig.run(vai("artifact", { class: made.class, grant, input: input as never, ...change }));
     return { ...made, run, kept: store.kept };
   }
 
-  verifies("inv.artifacts", "an answer hands a file of scratch over by reference", async () => {
+  verifies("inv.artifacts", "stores a scratch file that an answer refers to", async () => {
     const { run, kept } = start();
     for (const [plant, path] of [
       ["file", "made"],
@@ -64,7 +64,7 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
 
   verifies(
     "inv.artifacts",
-    "a reference that leaves scratch, or is no plain file of it, is refused and recorded",
+    "refuses a reference to a path outside of scratch or to anything but a regular file",
     async () => {
       const { run, kept } = start();
       const cases: [plant: string, reference: object, reason: string][] = [
@@ -110,7 +110,7 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
     },
   );
 
-  test("a file that holds a secret of the call is not kept", async () => {
+  test("refuses a file that contains a secret of the call", async () => {
     const { run, kept } = start();
     const context = { secrets: { token: "canary-in-a-file" } };
     const { error } = await run({ plant: "secret" }, { context });
@@ -118,13 +118,13 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
     expect(kept.size).toBe(0);
   });
 
-  test("without scratch a reference is refused", async () => {
+  test("refuses a reference from a call without scratch", async () => {
     const { run } = start();
     const { error } = await run({ plant: "nothing" }, { grant: {} });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "no_scratch" } });
   });
 
-  verifies("inv.artifacts", "large input comes as a file in scratch, small input as it is", async () => {
+  verifies("inv.artifacts", "passes large input as a file in scratch and small input inline", async () => {
     const { rig, class: isolation } = start();
     const small = await rig.run(vai("large-input", { class: isolation, grant, input: { text: "short" } }));
     expect(small.result).toMatchObject({ structured_output: { by_file: false } });
@@ -147,11 +147,11 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
   });
 });
 
-test("a process that is gone at once still hands its file over", async () => {
-  for (const rig of [confinedRig, makeRig]) {
-    const store = keeper();
+test("stores the file of a process that exits right after its answer", async () => {
+  for (const rig of [createConfinedTestRunner, createTestRunner]) {
+    const store = memoryStore();
     const made = rig({ artifacts: store });
-    const isolation = rig === makeRig ? "worker" : "isolated";
+    const isolation = rig === createTestRunner ? "worker" : "isolated";
     for (let i = 0; i < 5; i++) {
       const outcome = await made.run(side("artifact", { class: isolation, grant }));
       expect(outcome).toMatchObject({
@@ -163,7 +163,7 @@ test("a process that is gone at once still hands its file over", async () => {
   }
 }, 120_000);
 
-test("a runner that keeps no artifacts says so", async () => {
-  const { error } = await makeRig().run(vai("artifact", { grant, input: {} }));
+test("refuses a reference in a runner without an artifact store", async () => {
+  const { error } = await createTestRunner().run(vai("artifact", { grant, input: {} }));
   expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "no_store" } });
 });

@@ -7,7 +7,7 @@ import { emptyFolder } from "../support/sandbox.ts";
 
 const LIMITS = { memory_bytes: 512 * 1024 * 1024, max_pids: 130, cpus: 2 };
 
-test("both versions are found, also side by side", () => {
+test("finds both cgroup versions, also side by side", () => {
   const text = [
     "30 25 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755",
     "31 30 0:27 /docker/abc /sys/fs/cgroup/memory rw,nosuid shared:9 - cgroup cgroup rw,memory",
@@ -27,14 +27,14 @@ test("both versions are found, also side by side", () => {
   ]);
 });
 
-/** A folder that looks like a cgroup; what the kernel would do by itself is done by the test. */
+/** A folder that looks like a cgroup. The test does what the kernel would do. */
 function looksLikeCgroup(folder: string, offered: string, handed: string): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "cgroup.controllers"), offered);
   writeFileSync(join(folder, "cgroup.subtree_control"), handed);
 }
 
-test("version 2: without a parent that hands memory and pids down there are no cgroups", async () => {
+test("version 2: opens no cgroups without a parent that delegates memory and pids", async () => {
   const mount = emptyFolder();
   looksLikeCgroup(mount, "cpu io", "cpu");
   looksLikeCgroup(join(mount, "a"), "memory", "");
@@ -42,11 +42,11 @@ test("version 2: without a parent that hands memory and pids down there are no c
   expect(existsSync(join(mount, "a/ours"))).toBe(false);
 });
 
-test("version 2: limits go to the nearest parent that hands controllers down, counters come from its events", async () => {
+test("version 2: sets limits below the nearest delegating parent and reads counters from its events", async () => {
   const mount = emptyFolder();
   looksLikeCgroup(mount, "cpu memory pids", "cpu memory pids");
   looksLikeCgroup(join(mount, "system.slice"), "cpu memory pids", "cpu memory pids");
-  // The gateway's own has processes in it, so the kernel refuses to let it hand anything down.
+  // The gateway's own cgroup has processes, so the kernel does not let it delegate controllers.
   looksLikeCgroup(join(mount, "system.slice/gateway"), "", "");
   const files = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.max"];
   const cgroups = await openCgroupsV2(mount, join(mount, "system.slice/gateway"), "ours", async (folder) => {
@@ -70,9 +70,9 @@ test("version 2: limits go to the nearest parent that hands controllers down, co
   expect(slot.counters()).toEqual({ oom: 1, pids: 7 });
 });
 
-test("the kernel of this machine takes the limits and tells what it counted", async () => {
+test("sets limits and reads counters with this machine's kernel", async () => {
   const { cgroups, reason } = await openCgroups(`backplane-test-${process.pid}`);
-  // Not root, or no controllers: then that is what is said, and resource limits hold instead.
+  // Without root or controllers the reason is reported, and resource limits apply instead.
   if (cgroups === null) {
     expect(reason).toMatch(/root|cgroup|controller/);
     return;

@@ -1,4 +1,4 @@
-/** After a killed gateway: its cgroups go, with whoever is still in them, and nobody else. */
+/** The janitor removes the cgroups of a killed gateway and kills the processes in them, and no others. */
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -9,7 +9,7 @@ import { startJanitor } from "../../src/cgroup/janitor.ts";
 import { openCgroups } from "../../src/cgroup/open-cgroups.ts";
 
 test.runIf(process.getuid!() === 0)(
-  "the end of its input ends those in our cgroups, then the cgroups",
+  "kills the processes in our cgroups and removes the cgroups when its stdin ends",
   async () => {
     const { cgroups } = await openCgroups(`backplane-test-${randomUUID().slice(0, 8)}`);
     if (cgroups === null) throw new Error("this machine has no cgroups");

@@ -1,5 +1,5 @@
 /**
- * Replies that contradict themselves, in every dialect and over real processes and sockets. No case may end by its
+ * Replies that contradict themselves, in every dialect, over real processes and sockets. No case may end by its
  * deadline: a call has ten minutes, a test much less.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -12,10 +12,10 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { mcp, rigFor } from "../support/http-order.ts";
+import { mcp, testRunnerFor } from "../support/http-order.ts";
 import { mcpHttpServer, type Reply, type Seen } from "../support/mcp-http-server.ts";
 import type { OrderChange } from "../support/order.ts";
-import { makeRig, type Rig, until } from "../support/runner.ts";
+import { createTestRunner, type TestRunner, until } from "../support/runner.ts";
 
 const TEN_MINUTES = 600_000;
 const TEST_MS = 60_000;
@@ -31,7 +31,7 @@ interface Case {
   message: JsonObject;
 }
 
-/** Its request is known, so only that call ends. */
+/** The request is known, so only its call ends. */
 const cases = (list: Record<string, JsonObject>): Case[] =>
   Object.entries(list).map(([name, message]) => ({ name, message }));
 
@@ -111,16 +111,16 @@ function pidOf(outcome: RunOutcome): number {
   return output!.pid!;
 }
 
-/** The call ends as malformed, and the process goes on serving the same pool key. */
-async function endsOneCall(rig: Rig, order: OrderChange, message: JsonObject): Promise<void> {
+/** The call ends as malformed, and the process keeps serving the same pool key. */
+async function endsOneCall(rig: TestRunner, order: OrderChange, message: JsonObject): Promise<void> {
   const before = pidOf(await rig.run({ ...order, input: { pid: true } }));
   const outcome = await rig.run({ ...order, input: { messages: [message] } });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
   expect(pidOf(await rig.run({ ...order, input: { pid: true } }))).toBe(before);
 }
 
-/** Nobody can tell whose reply it is: all calls in flight end as malformed, and another process takes the next one. */
-async function endsTheProcess(rig: Rig, order: OrderChange, message: JsonObject): Promise<void> {
+/** The reply matches no request: all calls in flight end as malformed, and a new process takes the next call. */
+async function endsTheProcess(rig: TestRunner, order: OrderChange, message: JsonObject): Promise<void> {
   const before = pidOf(await rig.run({ ...order, input: { pid: true } }));
   const other = rig.run({ ...order, input: { messages: [] } });
   const outcome = rig.run({ ...order, input: { messages: [message] } });
@@ -138,7 +138,7 @@ const all = (list: readonly Case[], check: (one: Case) => Promise<void>): Promis
       }),
     ),
   );
-/** Each case has a process of its own. */
+/** Each case has its own process. */
 const keyed = (order: OrderChange, { name }: Case): OrderChange => ({ ...order, pool_key: name });
 
 describe("vai.rpc.v1", () => {
@@ -146,9 +146,9 @@ describe("vai.rpc.v1", () => {
 
   verifies(
     "wire.contradiction",
-    "a contradictory response is malformed at once and ends only its call",
+    "fails only the call of a contradictory response, immediately and as malformed",
     async () => {
-      const rig = makeRig();
+      const rig = createTestRunner();
       await all(VAI_CASES, (one) => endsOneCall(rig, keyed(order, one), one.message));
     },
     TEST_MS,
@@ -156,28 +156,31 @@ describe("vai.rpc.v1", () => {
 
   verifies(
     "wire.contradiction",
-    "a response with an id of another type ends the calls in flight at once, and the process",
+    "fails the calls in flight and stops the process after a response with an id of the wrong type",
     async () => {
-      const rig = makeRig();
+      const rig = createTestRunner();
       await all(VAI_WRONG_IDS, (one) => endsTheProcess(rig, keyed(order, one), one.message));
     },
     TEST_MS,
   );
 
-  test("an error of null beside succeeded is no error", async () => {
+  test("accepts a null error beside succeeded", async () => {
     const message = { ...VAI, ok: true, body: BODY, error: null };
-    const outcome = await makeRig().run({ ...order, input: { messages: [message] } });
+    const outcome = await createTestRunner().run({ ...order, input: { messages: [message] } });
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
   });
 
   verifies(
     "wire.reply.once",
-    "the first of two final responses wins, and a response to an unknown request is counted",
+    "keeps the first of two final responses and counts a response to an unknown request",
     async () => {
       const first = { ...VAI, ok: true, body: { status: "succeeded", result: 1 } };
       const second = { ...VAI, ok: true, body: BODY, error: ERROR };
       const stranger = { ...first, id: "req_stranger" };
-      const outcome = await makeRig().run({ ...order, input: { messages: [stranger, first, second] } });
+      const outcome = await createTestRunner().run({
+        ...order,
+        input: { messages: [stranger, first, second] },
+      });
       expect(outcome).toMatchObject({ status: "succeeded", result: 1 });
       expect(outcome.violations).toBeGreaterThan(0);
     },
@@ -186,9 +189,9 @@ describe("vai.rpc.v1", () => {
 
 verifies(
   "wire.contradiction",
-  "rterm.plugin.v1: a contradictory response is malformed at once",
+  "rterm.plugin.v1: fails a contradictory response immediately as malformed",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const order = speaks("rterm.plugin.v1", "side");
     await all(SIDE_CASES, async ({ message }) => {
       const outcome = await rig.run({ ...order, input: { messages: [message] } });
@@ -207,9 +210,9 @@ describe("hefty.jsonrpc", () => {
 
   verifies(
     "wire.contradiction",
-    "a contradictory answer of an instrument is malformed at once and ends only its call",
+    "fails only the call of a contradictory instrument answer, immediately and as malformed",
     async () => {
-      const rig = makeRig({ data_root: dataRoot() });
+      const rig = createTestRunner({ data_root: dataRoot() });
       await all(INSTRUMENT_CASES, (one) => endsOneCall(rig, own(one), one.message));
     },
     TEST_MS,
@@ -217,9 +220,9 @@ describe("hefty.jsonrpc", () => {
 
   verifies(
     "wire.contradiction",
-    "an instrument's answer that names no request ends the calls in flight at once, and the process",
+    "fails the calls in flight and stops the process after an instrument answer that matches no request",
     async () => {
-      const rig = makeRig({ data_root: dataRoot() });
+      const rig = createTestRunner({ data_root: dataRoot() });
       const list = [
         ...rpcWrongIds(INSTRUMENT_RESULT),
         ...cases({ "an error for null": { ...RPC, id: null, error: RPC_ERROR } }),
@@ -229,8 +232,8 @@ describe("hefty.jsonrpc", () => {
     TEST_MS,
   );
 
-  verifies("wire.contradiction", "initialize with success and an error is malformed", async () => {
-    const rig = makeRig({ data_root: dataRoot() });
+  verifies("wire.contradiction", "rejects initialize with success and an error as malformed", async () => {
+    const rig = createTestRunner({ data_root: dataRoot() });
     const outcome = await rig.run({
       ...order,
       input: { pid: true },
@@ -241,7 +244,7 @@ describe("hefty.jsonrpc", () => {
 
   verifies(
     "wire.contradiction",
-    "a module's answer with Success and an error is malformed, behind the ready host and inline",
+    "rejects a module's Success with an error as malformed, in a process and inline",
     async () => {
       const base = dataRoot();
       const folder = join(base, "package");
@@ -254,7 +257,11 @@ describe("hefty.jsonrpc", () => {
           metadata: ${metadata}, invoke: async () => (${answer}) }] };`,
       );
       const host = await buildInstrumentHost(join(base, "instrument-host.mjs"));
-      const rig = makeRig({ folder, data_root: join(base, "data"), programs: { instruments: host } });
+      const rig = createTestRunner({
+        folder,
+        data_root: join(base, "data"),
+        programs: { instruments: host },
+      });
       const runtime = {
         protocol: "module.instrument" as const,
         transport: "stdio" as const,
@@ -281,7 +288,7 @@ describe("hefty.jsonrpc", () => {
 
 verifies(
   "wire.contradiction",
-  "module.tools: a contradictory frame from a tool file's process is malformed at once",
+  "module.tools: rejects a contradictory frame of a tool file immediately as malformed",
   async () => {
     const base = dataRoot();
     mkdirSync(join(base, "tools"));
@@ -296,7 +303,7 @@ verifies(
     );
     const program = fileURLToPath(new URL("../../../sdk/dist/tool-host.mjs", import.meta.url));
     await buildToolHost(program);
-    const rig = makeRig({ folder: base, programs: { tool_files: program } });
+    const rig = createTestRunner({ folder: base, programs: { tool_files: program } });
     const order: OrderChange = { protocol: "module.tools", entrypoint: ["node"], timeout_ms: TEN_MINUTES };
     for (const [invocation_id, { message }] of [...VAI_CASES, ...VAI_WRONG_IDS].entries()) {
       const id = `inv_tool_${invocation_id}`;
@@ -313,9 +320,9 @@ describe("mcp.stdio", () => {
 
   verifies(
     "wire.contradiction",
-    "a contradictory reply is malformed at once and ends only its call",
+    "fails only the call of a contradictory reply, immediately and as malformed",
     async () => {
-      const rig = makeRig();
+      const rig = createTestRunner();
       await all(rpcCases(CONTENT), (one) =>
         endsOneCall(rig, { ...keyed(order, one), class: "worker" }, one.message),
       );
@@ -325,9 +332,9 @@ describe("mcp.stdio", () => {
 
   verifies(
     "wire.contradiction",
-    "a reply that names no request ends the calls in flight at once, and the server",
+    "fails the calls in flight and stops the server after a reply that matches no request",
     async () => {
-      const rig = makeRig();
+      const rig = createTestRunner();
       await all(rpcWrongIds(CONTENT), (one) =>
         endsTheProcess(rig, { ...keyed(order, one), class: "worker" }, one.message),
       );
@@ -335,8 +342,8 @@ describe("mcp.stdio", () => {
     TEST_MS,
   );
 
-  test("a server that answers our notification with an error without an id goes on", async () => {
-    const rig = makeRig();
+  test("keeps a server that answers a notification with an error without an id", async () => {
+    const rig = createTestRunner();
     const complaint = { jsonrpc: "2.0", error: { code: -32601, message: "Method not found" } };
     const messages = [complaint, { ...RPC, result: CONTENT }];
     const outcome = await rig.run({ ...order, class: "worker", input: { messages } });
@@ -346,13 +353,13 @@ describe("mcp.stdio", () => {
 
   verifies(
     "wire.reply.once",
-    "the first of two replies wins; the second and one to an unknown request are counted",
+    "keeps the first of two replies and counts the second and one to an unknown request",
     async () => {
       const messages = [
         { ...RPC, id: 9_999, result: {} },
         { ...RPC, result: CONTENT },
       ];
-      const rig = makeRig();
+      const rig = createTestRunner();
       const outcome = await rig.run({ ...order, class: "worker", input: { messages } });
       expect(outcome).toMatchObject({ status: "succeeded", violations: 1 });
       const twice = [
@@ -362,7 +369,7 @@ describe("mcp.stdio", () => {
       expect(await rig.run({ ...order, class: "worker", input: { messages: twice } })).toMatchObject({
         status: "succeeded",
       });
-      await until(() => rig.logs.some((line) => line.includes("breaks the protocol")));
+      await until(() => rig.logs.some((line) => line.includes("violates its protocol")));
     },
   );
 });
@@ -373,7 +380,7 @@ describe("mcp.http", () => {
       JSON.stringify(message).replaceAll('"$id"', String(id)).replaceAll('"$text"', `"${id}"`),
     ) as JsonObject;
 
-  /** `how` sends the reply; the server keeps the connection open after an event. */
+  /** `how` sends the reply. The server keeps the connection open after an event. */
   async function check(how: (reply: Reply, message: JsonObject) => void): Promise<void> {
     for (const { name, message } of [...rpcCases(CONTENT), ...rpcWrongIds(CONTENT)]) {
       const server = await mcpHttpServer((seen, reply) => {
@@ -381,32 +388,32 @@ describe("mcp.http", () => {
         how(reply, fill(message, seen));
         return true;
       });
-      const outcome = await rigFor(server).run(mcp(server, { timeout_ms: TEN_MINUTES }));
+      const outcome = await testRunnerFor(server).run(mcp(server, { timeout_ms: TEN_MINUTES }));
       expect(outcome.error, name).toMatchObject({ code: "malformed_response" });
     }
   }
 
   verifies(
     "wire.contradiction",
-    "a contradictory reply as JSON is malformed at once",
+    "rejects a contradictory JSON reply immediately as malformed",
     () => check((reply, message) => reply.json(message)),
     TEST_MS,
   );
 
   verifies(
     "wire.contradiction",
-    "a contradictory reply on an event stream that stays open is malformed at once",
+    "rejects a contradictory reply on an open event stream immediately as malformed",
     () => check((reply, message) => reply.stream().event(message)),
     TEST_MS,
   );
 
-  verifies("wire.contradiction", "a result and an error under HTTP 400 are malformed", async () => {
+  verifies("wire.contradiction", "rejects a result and an error under HTTP 400 as malformed", async () => {
     const server = await mcpHttpServer((seen, reply) => {
       if (seen.message.method !== "tools/call") return false;
       reply.status(400, JSON.stringify(fill({ ...RPC, result: CONTENT, error: RPC_ERROR }, seen)));
       return true;
     });
-    const outcome = await rigFor(server).run(mcp(server));
+    const outcome = await testRunnerFor(server).run(mcp(server));
     expect(outcome.error).toMatchObject({ code: "malformed_response" });
   });
 });

@@ -1,4 +1,4 @@
-/** rterm.plugin.v1 against real processes: each misbehaviour gives exactly its code and leaves nothing behind. */
+/** rterm.plugin.v1 with real processes: each misbehaviour has exactly one error code and leaves nothing behind. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { SIDE_TIMEOUTS } from "@backplane/contract";
@@ -6,10 +6,10 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { DEFAULT_TIMEOUTS } from "../../src/index.ts";
 import { orderOf, side } from "../support/order.ts";
-import { isAlive, makeRig, processesWith, type Rig, until } from "../support/runner.ts";
+import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
-/** What the plugin itself received, line by line. */
-function seenIn(rig: Rig): { file: string; lines: () => Record<string, unknown>[] } {
+/** The lines that the plugin itself received. */
+function seenIn(rig: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
   const file = join(rig.scratch_root, "seen");
   const lines = () =>
     existsSync(file)
@@ -21,14 +21,14 @@ function seenIn(rig: Rig): { file: string; lines: () => Record<string, unknown>[
   return { file, lines };
 }
 
-/** For several processes one after the other, on a machine with ten times as much to do as it can. */
+/** For several processes in a row on a machine with ten times its capacity of work. */
 const BUSY_MS = 120_000;
 
 verifies(
   ["side.handshake", "side.execute", "side.wire"],
-  "two lines out, two lines in, and the process ends",
+  "exchanges a handshake and a request, and the process exits",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const { file, lines } = seenIn(rig);
     const outcome = await rig.run(
       side("ok", { invocation_id: "inv_wire", input: { q: "billing", n: 3 }, env: { SEEN: file } }),
@@ -68,8 +68,8 @@ verifies(
   },
 );
 
-test("output of every shape becomes a tool result", async () => {
-  const rig = makeRig();
+test("converts output of every shape to a tool result", async () => {
+  const rig = createTestRunner();
   expect((await rig.run(side("text"))).result).toEqual({
     content: [{ type: "text", text: "plain words" }],
     structured_output: "plain words",
@@ -79,8 +79,8 @@ test("output of every shape becomes a tool result", async () => {
   expect((await rig.run(side("nothing"))).result).toMatchObject({ content: [], structured_output: null });
 });
 
-test("an error with a message is the plugin's own failure", async () => {
-  expect(await makeRig().run(side("error"))).toMatchObject({
+test("reports an error with a message as the plugin's own failure", async () => {
+  expect(await createTestRunner().run(side("error"))).toMatchObject({
     status: "failed",
     error: { code: "plugin_failed", message: "no such user", details: { plugin_code: "E1" } },
     dispatched: true,
@@ -90,9 +90,9 @@ test("an error with a message is the plugin's own failure", async () => {
 
 verifies(
   "side.execute",
-  "after a valid answer a bad end is counted, killed, and the result stands",
+  "counts and kills a process that does not exit cleanly after its answer, and keeps the result",
   async () => {
-    const rig = makeRig({ timeouts: { teardown_ms: 100 } });
+    const rig = createTestRunner({ timeouts: { teardown_ms: 100 } });
     expect(await rig.run(side("exits-one-after"))).toMatchObject({ status: "succeeded", violations: 1 });
     const started = performance.now();
     expect(await rig.run(side("stays-after"))).toMatchObject({ status: "succeeded", violations: 1 });
@@ -112,9 +112,9 @@ verifies(
 
 verifies(
   ["side.spec", "side.error.handshake_failed"],
-  "another plugin_id, a broken manifest, silence or an extra line: handshake_failed and nothing sent",
+  "fails with handshake_failed before sending anything: wrong plugin_id, invalid manifest, silence, extra line",
   async () => {
-    const rig = makeRig({ timeouts: { handshake_ms: 500 } });
+    const rig = createTestRunner({ timeouts: { handshake_ms: 500 } });
     const { file, lines } = seenIn(rig);
     for (const behaviour of [
       "wrong-id",
@@ -139,10 +139,10 @@ verifies(
 
 verifies(
   ["side.env", "side.spec"],
-  "command, args and env come from the record; nothing of the host's environment is inherited",
+  "takes command, args and env from the record and inherits nothing of the host's environment",
   async () => {
     process.env.BACKPLANE_TEST_LEAK = "leaked";
-    const rig = makeRig();
+    const rig = createTestRunner();
     const outcome = await rig.run(side("environment", { env: { GREETING: "hi", PATH: "/evil" } }));
     delete process.env.BACKPLANE_TEST_LEAK;
     const { env, args } = (outcome.result as { structured_output: { env: object; args: string[] } })
@@ -164,9 +164,9 @@ verifies(
 
 verifies(
   ["side.env", "side.error.launch_failed"],
-  "a command that is missing, not executable or only shell text does not start",
+  "does not start a command that is missing, not executable or shell text",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const launch = (...entrypoint: string[]) => rig.run({ protocol: "rterm.plugin.v1", entrypoint });
     for (const entrypoint of [["no-such-program"], ["./missing"], ["./side.py"], ["echo hi; touch ran"]]) {
       expect(await launch(...entrypoint)).toMatchObject({
@@ -185,9 +185,9 @@ verifies(
 
 verifies(
   ["side.timeout", "side.error.timeout"],
-  "the host's deadline is a hard failure at every step",
+  "enforces the host's deadline at every step",
   async () => {
-    const rig = makeRig({ timeouts: { handshake_ms: 60_000 } });
+    const rig = createTestRunner({ timeouts: { handshake_ms: 60_000 } });
     for (const behaviour of ["stalls", "ignores-term", "stalls-handshake"]) {
       const started = performance.now();
       const outcome = await rig.run(side(behaviour, { timeout_ms: 400 }));
@@ -201,9 +201,9 @@ verifies(
 
 verifies(
   "side.error.crashed",
-  "an end before the answer is crashed, with its code and last words",
+  "fails with crashed, exit code and last line of stderr if the process exits before its answer",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const early = await rig.run(side("dies-at-once"));
     expect(early).toMatchObject({ error: { code: "crashed", details: { exit_code: 3 } }, dispatched: false });
     const between = await rig.run(side("dies-after-handshake"));
@@ -222,9 +222,9 @@ verifies(
 
 verifies(
   ["side.error.malformed_response", "side.no-silent-success"],
-  "what breaks the exchange never becomes success",
+  "never turns a protocol error into a success",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     for (const behaviour of [
       "answer-not-json",
       "answer-for-stranger",
@@ -244,9 +244,9 @@ verifies(
 
 verifies(
   ["side.tool-exposed", "side.error.tool_not_exposed"],
-  "a tool that the handshake does not list is never sent",
+  "never calls a tool that the handshake does not list",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const { file, lines } = seenIn(rig);
     for (const behaviour of ["no-tools", "other-tool"]) {
       expect(await rig.run(side(behaviour, { env: { SEEN: file } }))).toMatchObject({
@@ -259,8 +259,8 @@ verifies(
   },
 );
 
-verifies("side.error.protocol_version_mismatch", "another protocol_version is refused", async () => {
-  expect(await makeRig().run(side("wrong-version"))).toMatchObject({
+verifies("side.error.protocol_version_mismatch", "rejects another protocol_version", async () => {
+  expect(await createTestRunner().run(side("wrong-version"))).toMatchObject({
     status: "failed",
     error: { code: "protocol_version_mismatch" },
     dispatched: false,
@@ -268,14 +268,14 @@ verifies("side.error.protocol_version_mismatch", "another protocol_version is re
 });
 
 describe("capabilities", () => {
-  const asks = (rig: Rig, behaviour: string, capabilities: string[]) =>
+  const asks = (rig: TestRunner, behaviour: string, capabilities: string[]) =>
     rig.run(side(behaviour, { grant: { capabilities } }));
 
   verifies(
     ["side.capability.subset", "side.error.capability_not_declared", "side.error.capability_not_allowed"],
-    "what the plugin names must be within what it was granted, and naming grants nothing",
+    "rejects capabilities beyond the grant and grants none for naming them",
     async () => {
-      const rig = makeRig();
+      const rig = createTestRunner();
       expect((await asks(rig, "ok", ["net.http"])).error?.code).toBe("capability_not_declared");
       expect((await asks(rig, "asks-none", ["net.http"])).error?.code).toBe("capability_not_declared");
       expect((await asks(rig, "asks-net", [])).error?.code).toBe("capability_not_allowed");
@@ -298,8 +298,8 @@ describe("capabilities", () => {
   );
 });
 
-test("scratch is the process's home, and is gone afterwards", async () => {
-  const rig = makeRig();
+test("uses scratch as the home of the process and removes it afterwards", async () => {
+  const rig = createTestRunner();
   const outcome = await rig.run(
     side("scratch", { invocation_id: "inv_s", grant: { filesystem: "scratch" } }),
   );
@@ -308,8 +308,8 @@ test("scratch is the process's home, and is gone afterwards", async () => {
   expect(readdirSync(rig.scratch_root)).toEqual([]);
 });
 
-test("a cancelled call takes its process along at once", async () => {
-  const rig = makeRig();
+test("kills the process of a cancelled call immediately", async () => {
+  const rig = createTestRunner();
   const { file, lines } = seenIn(rig);
   const running = rig.run(side("ignores-term", { invocation_id: "inv_c", env: { SEEN: file } }));
   await until(() => lines().length === 2);
@@ -318,32 +318,28 @@ test("a cancelled call takes its process along at once", async () => {
   expect(processesWith(rig.mark)).toEqual([]);
 });
 
-test("hooks cannot be spoken in this dialect", async () => {
-  const outcome = await makeRig().run(side("ok", { op: "hook.handle" }));
+test("rejects hooks", async () => {
+  const outcome = await createTestRunner().run(side("ok", { op: "hook.handle" }));
   expect(outcome).toMatchObject({ error: { code: "launch_failed" }, dispatched: false });
 });
 
-verifies(
-  "side.tool-name",
-  "the plugin is asked for its own name of the tool, and must go by its own name",
-  async () => {
-    const rig = makeRig();
-    const order = orderOf(side("foreign-names", { env: { MARK: rig.mark } }));
-    const named = (plugin_id: string, native_name: string) =>
-      rig.run({
-        ...order,
-        invocation_id: `inv_${plugin_id.length}_${native_name.length}`,
-        native_name,
-        package: { ...order.package, runtime: { ...order.package.runtime, plugin_id } },
-      });
-    expect(await named("Python.Echo", "plugin.python_echo")).toMatchObject({
-      status: "succeeded",
-      result: { structured_output: "plugin.python_echo" },
+verifies("side.tool-name", "uses the plugin's own tool name and plugin id", async () => {
+  const rig = createTestRunner();
+  const order = orderOf(side("foreign-names", { env: { MARK: rig.mark } }));
+  const named = (plugin_id: string, native_name: string) =>
+    rig.run({
+      ...order,
+      invocation_id: `inv_${plugin_id.length}_${native_name.length}`,
+      native_name,
+      package: { ...order.package, runtime: { ...order.package.runtime, plugin_id } },
     });
-    expect((await named("Python.Echo", "python_echo")).error).toMatchObject({
-      code: "tool_not_exposed",
-      message: "The plugin does not expose python_echo; it exposes plugin.python_echo.",
-    });
-    expect((await named("acme/fixture", "plugin.python_echo")).error?.code).toBe("handshake_failed");
-  },
-);
+  expect(await named("Python.Echo", "plugin.python_echo")).toMatchObject({
+    status: "succeeded",
+    result: { structured_output: "plugin.python_echo" },
+  });
+  expect((await named("Python.Echo", "python_echo")).error).toMatchObject({
+    code: "tool_not_exposed",
+    message: "The plugin does not expose python_echo; it exposes plugin.python_echo.",
+  });
+  expect((await named("acme/fixture", "plugin.python_echo")).error?.code).toBe("handshake_failed");
+});

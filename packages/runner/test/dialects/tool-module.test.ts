@@ -8,9 +8,9 @@ import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { describe as describeTools } from "../../src/dialects/tool-module.ts";
-import { confinedRig } from "../support/confined-runner.ts";
+import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { type OrderChange, orderOf } from "../support/order.ts";
-import { makeRig, type Rig } from "../support/runner.ts";
+import { createTestRunner, type TestRunner } from "../support/runner.ts";
 
 const PROGRAM = fileURLToPath(new URL("../../../sdk/dist/tool-host.mjs", import.meta.url));
 
@@ -20,7 +20,7 @@ beforeAll(async () => {
 
 function toolFolder(files: Record<string, string>): string {
   const folder = mkdtempSync(join(tmpdir(), "tool-module-"));
-  // As in the content store: the sandbox is another user.
+  // As in the content store: the sandbox runs as another user.
   chmodSync(folder, 0o755);
   mkdirSync(join(folder, "tools"));
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, "tools", name), text);
@@ -57,13 +57,13 @@ export default {
 };
 `;
 
-test("tool files are described as exports with their schemas", async () => {
+test("describes tool files as exports with their schemas", async () => {
   const folder = toolFolder({
     "look.ts": LOOK,
     "host_open.ts": "export default {};",
     "bad name!.js": "throw 1;",
   });
-  const rig = confinedRig({ folder, programs: { tool_files: PROGRAM } });
+  const rig = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
   const { exports, schemas, info } = await rig.runner.describe!(question());
   for (const item of exports) ToolExportSchema.parse(item);
   expect(
@@ -87,46 +87,50 @@ test("tool files are described as exports with their schemas", async () => {
   });
 });
 
-verifies("tools.target", "a sandboxed tool sees nothing of the host, one on the host sees it", async () => {
-  const folder = toolFolder({ "look.ts": LOOK });
-  const secret = join(folder, "outside.txt");
-  writeFileSync(secret, "of the host");
-  const rig = confinedRig({ folder, programs: { tool_files: PROGRAM } });
-  const inside = await rig.run(tool("look", { input: { path: secret } }));
-  expect(inside.status).toBe("failed");
-  expect(textOf(inside)).toMatch(/ENOENT.* in \/plugin with .*plugin/);
-  const outside = await rig.run(tool("look", { input: { path: secret }, grant: { host: true } }));
-  expect([outside.status, textOf(outside)]).toEqual(["succeeded", "of the host"]);
-  const self = await rig.run(tool("look", { input: { path: "/plugin/tools/look.ts" } }));
-  expect(textOf(self)).toBe(readFileSync(join(folder, "tools/look.ts"), "utf8"));
-});
+verifies(
+  "tools.target",
+  "hides the host from a sandboxed tool and shows it to a tool on the host",
+  async () => {
+    const folder = toolFolder({ "look.ts": LOOK });
+    const secret = join(folder, "outside.txt");
+    writeFileSync(secret, "of the host");
+    const rig = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
+    const inside = await rig.run(tool("look", { input: { path: secret } }));
+    expect(inside.status).toBe("failed");
+    expect(textOf(inside)).toMatch(/ENOENT.* in \/plugin with .*plugin/);
+    const outside = await rig.run(tool("look", { input: { path: secret }, grant: { host: true } }));
+    expect([outside.status, textOf(outside)]).toEqual(["succeeded", "of the host"]);
+    const self = await rig.run(tool("look", { input: { path: "/plugin/tools/look.ts" } }));
+    expect(textOf(self)).toBe(readFileSync(join(folder, "tools/look.ts"), "utf8"));
+  },
+);
 
 const COUNTS =
   "let calls = 0; export default { execute: () => ({ content: String(++calls) + ' ' + process.pid }) };";
 
-const answers = async (rig: Rig, change: OrderChange) => {
+const answers = async (rig: TestRunner, change: OrderChange) => {
   const first = textOf(await rig.run(tool("count", change)));
   const second = textOf(await rig.run(tool("count", change)));
   return [first, second].map((text) => text?.split(" ")[0]);
 };
 
-test("isolated is used once, a worker serves on", async () => {
+test("uses an isolated process once and keeps a worker", async () => {
   const folder = toolFolder({ "count.js": COUNTS });
-  const rig = confinedRig({ folder, programs: { tool_files: PROGRAM } });
+  const rig = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
   expect(await answers(rig, {})).toEqual(["1", "1"]);
   expect(await answers(rig, { class: "worker", pool_key: "one" })).toEqual(["1", "2"]);
 });
 
-test("without its program nothing runs, and that is said", async () => {
-  const rig = makeRig({ folder: toolFolder({ "count.js": COUNTS }) });
+test("reports a missing host program", async () => {
+  const rig = createTestRunner({ folder: toolFolder({ "count.js": COUNTS }) });
   const outcome = await rig.run(tool("count", { class: "worker" }));
   expect(outcome.error).toMatchObject({
     code: "launch_failed",
-    message: expect.stringContaining("no program that hosts"),
+    message: expect.stringContaining("no host program for"),
   });
 });
 
-test("words that are too long are cut, so that one tool does not spoil the others", () => {
+test("cuts texts that are too long, so that one tool does not affect the others", () => {
   const { exports } = describeTools(
     {
       tools: [

@@ -1,4 +1,4 @@
-/** vai.rpc.v1 through the runner: what an answer becomes, cancel, deadline, shutdown, context. */
+/** vai.rpc.v1 through the runner: answers, cancel, deadline, shutdown, context. */
 import {
   existsSync,
   mkdirSync,
@@ -15,7 +15,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { DEFAULT_TIMEOUTS, PLUGIN_PATH } from "../../src/index.ts";
 import { FIXTURES, vai } from "../support/order.ts";
-import { isAlive, makeRig, processesWith, type Rig, until } from "../support/runner.ts";
+import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
 function framesIn(file: string): { type: string; reason?: string }[] {
   if (!existsSync(file)) return [];
@@ -34,28 +34,28 @@ test.each([
   ["ok-false", "failed", "plugin_protocol_error", "missing body"],
   ["no-status", "failed", "malformed_response", null],
 ])("%s ends as %s with %s", async (behaviour, status, code, words) => {
-  const outcome = await makeRig().run(vai(behaviour));
+  const outcome = await createTestRunner().run(vai(behaviour));
   expect(outcome).toMatchObject({ status, dispatched: true, violations: 0 });
   expect(outcome.error?.code ?? null).toBe(code);
   if (words !== null) expect(outcome.error?.message).toContain(words);
 });
 
-test("a hook answers ack", async () => {
-  const outcome = await makeRig().run(vai("ack", { op: "hook.handle" }));
+test("accepts ack from a hook", async () => {
+  const outcome = await createTestRunner().run(vai("ack", { op: "hook.handle" }));
   expect(outcome).toMatchObject({ status: "succeeded", result: null, error: null });
 });
 
-test("events arrive in order before the outcome", async () => {
-  const rig = makeRig();
+test("delivers events in order before the outcome", async () => {
+  const rig = createTestRunner();
   await rig.run(vai("tells-events", { input: { step: "x" } }));
   expect(rig.events).toEqual([1, 2, 3].map((n) => ({ type: "progress", n, step: "x" })));
 });
 
 verifies(
   "vai.hello.identity",
-  "another identity: nothing is sent, the process is killed, the mismatch is recorded",
+  "kills a process with another identity before sending anything, and records the mismatch",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const seen = join(rig.scratch_root, "seen");
     const outcome = await rig.run(vai("wrong-identity", { env: { SEEN: seen } }));
     expect(outcome).toMatchObject({
@@ -72,35 +72,39 @@ verifies(
   },
 );
 
-verifies("vai.cancel", "deadline: cancel, grace, kill of the whole tree, failed with timeout", async () => {
-  const rig = makeRig({ timeouts: { cancel_grace_ms: 200 } });
-  const seen = join(rig.scratch_root, "seen");
-  const env = { SEEN: seen };
-  const forked = await rig.run(vai("forks", { env }));
-  const { pid, grandchild } = forked.result as { pid: number; grandchild: number };
-  expect([isAlive(pid), isAlive(grandchild)]).toEqual([true, true]);
-  // It has started before, so that the deadline is the call's alone.
-  await rig.run(vai("hangs-on-request", { env, input: {} }));
-  const hung = await rig.run(vai("hangs-on-request", { timeout_ms: 200, env, input: { hang: true } }));
-  expect(hung).toMatchObject({
-    status: "failed",
-    result: null,
-    error: { code: "timeout" },
-    dispatched: true,
-  });
-  expect(framesIn(seen)).toContainEqual(
-    expect.objectContaining({ type: "cancel", reason: "deadline_exceeded" }),
-  );
-  rig.runner.retire("bind_1");
-  await rig.runner.close(300);
-  expect([isAlive(pid), isAlive(grandchild)]).toEqual([false, false]);
-});
+verifies(
+  "vai.cancel",
+  "deadline: sends a cancel, waits for the grace period, kills the process tree and fails with timeout",
+  async () => {
+    const rig = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
+    const seen = join(rig.scratch_root, "seen");
+    const env = { SEEN: seen };
+    const forked = await rig.run(vai("forks", { env }));
+    const { pid, grandchild } = forked.result as { pid: number; grandchild: number };
+    expect([isAlive(pid), isAlive(grandchild)]).toEqual([true, true]);
+    // It was started before, so that the deadline covers the call alone.
+    await rig.run(vai("hangs-on-request", { env, input: {} }));
+    const hung = await rig.run(vai("hangs-on-request", { timeout_ms: 200, env, input: { hang: true } }));
+    expect(hung).toMatchObject({
+      status: "failed",
+      result: null,
+      error: { code: "timeout" },
+      dispatched: true,
+    });
+    expect(framesIn(seen)).toContainEqual(
+      expect.objectContaining({ type: "cancel", reason: "deadline_exceeded" }),
+    );
+    rig.runner.retire("bind_1");
+    await rig.runner.close(300);
+    expect([isAlive(pid), isAlive(grandchild)]).toEqual([false, false]);
+  },
+);
 
 verifies(
   "vai.cancel",
-  "user cancel: the process of a deaf plugin and its children are gone, cancelled",
+  "cancel by the user: kills the tree of a plugin that ignores it, and ends as cancelled",
   async () => {
-    const rig = makeRig({ timeouts: { cancel_grace_ms: 200 } });
+    const rig = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
     const seen = join(rig.scratch_root, "seen");
     const running = rig.run(vai("ignores-everything", { invocation_id: "inv_u", env: { SEEN: seen } }));
     await until(() => framesIn(seen).some((frame) => frame.type === "request"));
@@ -118,9 +122,9 @@ verifies(
 
 verifies(
   "vai.cancel",
-  "a reply inside the grace acknowledges the cancel, is never a success, and the process lives on",
+  "treats a reply within the grace period as an acknowledgement, and keeps the process",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const late = await rig.run(vai("succeeds-after-cancel", { timeout_ms: 300 }));
     expect(late).toMatchObject({ status: "failed", result: null, error: { code: "timeout" }, violations: 0 });
     const seen = join(rig.scratch_root, "seen");
@@ -136,9 +140,9 @@ verifies(
 
 verifies(
   "vai.cancel",
-  "one call that ignores its cancel takes the process along; others on it end as crashed",
+  "kills the process of a call that ignores its cancel; other calls on it end as crashed",
   async () => {
-    const rig = makeRig({ timeouts: { cancel_grace_ms: 100 } });
+    const rig = createTestRunner({ timeouts: { cancel_grace_ms: 100 } });
     await rig.run(vai("hangs-on-request", { input: {} }));
     const other = rig.run(vai("hangs-on-request", { input: { slow: true } }));
     const one = rig.run(vai("hangs-on-request", { timeout_ms: 300, input: { hang: true } }));
@@ -148,42 +152,52 @@ verifies(
   },
 );
 
-verifies("vai.shutdown", "shutdown is sent on unload; who ignores it is killed after the grace", async () => {
-  const rig = makeRig({ timeouts: { shutdown_grace_ms: 300 } });
-  const seen = join(rig.scratch_root, "seen");
-  await rig.run(vai("echo", { env: { SEEN: seen } }));
-  await rig.run(vai("ignores-everything", { timeout_ms: 50, invocation_id: "inv_i" }));
-  rig.runner.retire("bind_1");
-  await until(() => processesWith(rig.mark).length === 0);
-  expect(framesIn(seen).at(-1)).toMatchObject({ type: "shutdown" });
-  await until(() => rig.runner.health().processes === 0);
-});
+verifies(
+  "vai.shutdown",
+  "sends shutdown on unload and kills a process that ignores it after the grace period",
+  async () => {
+    const rig = createTestRunner({ timeouts: { shutdown_grace_ms: 300 } });
+    const seen = join(rig.scratch_root, "seen");
+    await rig.run(vai("echo", { env: { SEEN: seen } }));
+    await rig.run(vai("ignores-everything", { timeout_ms: 50, invocation_id: "inv_i" }));
+    rig.runner.retire("bind_1");
+    await until(() => processesWith(rig.mark).length === 0);
+    expect(framesIn(seen).at(-1)).toMatchObject({ type: "shutdown" });
+    await until(() => rig.runner.health().processes === 0);
+  },
+);
 
-verifies("vai.shutdown", "host stop: calls end, deaf processes are killed inside the grace", async () => {
-  const rig = makeRig({ timeouts: { cancel_grace_ms: 60_000, shutdown_grace_ms: 60_000 } });
-  const seen = join(rig.scratch_root, "seen");
-  await rig.run(vai("echo"));
-  const running = rig.run(vai("ignores-everything", { env: { SEEN: seen } }));
-  await until(() => framesIn(seen).some((frame) => frame.type === "request"));
-  const started = performance.now();
-  await rig.runner.close(300);
-  expect(performance.now() - started).toBeLessThan(5_000);
-  expect(await running).toMatchObject({ status: "cancelled", error: { code: "gateway_stopping" } });
-  expect(framesIn(seen)).toContainEqual(expect.objectContaining({ type: "cancel", reason: "host_shutdown" }));
-  expect(processesWith(rig.mark)).toEqual([]);
-  expect(await rig.run(vai("echo"))).toMatchObject({
-    error: { code: "gateway_stopping" },
-    dispatched: false,
-  });
-});
+verifies(
+  "vai.shutdown",
+  "host shutdown: ends calls and kills unresponsive processes within the grace period",
+  async () => {
+    const rig = createTestRunner({ timeouts: { cancel_grace_ms: 60_000, shutdown_grace_ms: 60_000 } });
+    const seen = join(rig.scratch_root, "seen");
+    await rig.run(vai("echo"));
+    const running = rig.run(vai("ignores-everything", { env: { SEEN: seen } }));
+    await until(() => framesIn(seen).some((frame) => frame.type === "request"));
+    const started = performance.now();
+    await rig.runner.close(300);
+    expect(performance.now() - started).toBeLessThan(5_000);
+    expect(await running).toMatchObject({ status: "cancelled", error: { code: "gateway_stopping" } });
+    expect(framesIn(seen)).toContainEqual(
+      expect.objectContaining({ type: "cancel", reason: "host_shutdown" }),
+    );
+    expect(processesWith(rig.mark)).toEqual([]);
+    expect(await rig.run(vai("echo"))).toMatchObject({
+      error: { code: "gateway_stopping" },
+      dispatched: false,
+    });
+  },
+);
 
-verifies("vai.timeouts", "the defaults are the agreed ones, and each can be set", async () => {
+verifies("vai.timeouts", "uses the documented default timeouts, each of which can be set", async () => {
   expect(DEFAULT_TIMEOUTS).toMatchObject({
     hello_ms: 5_000,
     cancel_grace_ms: 2_000,
     shutdown_grace_ms: 5_000,
   });
-  const rig = makeRig({ timeouts: { hello_ms: 150, cancel_grace_ms: 100, shutdown_grace_ms: 100 } });
+  const rig = createTestRunner({ timeouts: { hello_ms: 150, cancel_grace_ms: 100, shutdown_grace_ms: 100 } });
   const started = performance.now();
   expect(await rig.run(vai("never-says-hello"))).toMatchObject({
     error: { code: "handshake_failed" },
@@ -196,9 +210,9 @@ verifies("vai.timeouts", "the defaults are the agreed ones, and each can be set"
   expect(performance.now() - started).toBeLessThan(4_500);
 });
 
-test("a process that is given up while it is being born is not left behind", async () => {
+test("leaves no process behind when a call is cancelled during the spawn", async () => {
   let closed: Promise<void> | undefined;
-  const rig: Rig = makeRig({
+  const rig: TestRunner = createTestRunner({
     interpreters: {
       node: process.execPath,
       // Read between the decision to launch and the launch itself.
@@ -220,16 +234,16 @@ test("a process that is given up while it is being born is not left behind", asy
   expect(processesWith(rig.mark)).toEqual([]);
 });
 
-test("the deadline covers launch and handshake, and then nothing was dispatched", async () => {
-  const outcome = await makeRig().run(vai("never-says-hello", { timeout_ms: 100 }));
+test("includes launch and handshake in the deadline, with nothing dispatched then", async () => {
+  const outcome = await createTestRunner().run(vai("never-says-hello", { timeout_ms: 100 }));
   expect(outcome).toMatchObject({ status: "failed", error: { code: "timeout" }, dispatched: false });
 });
 
 verifies(
   "vai.context",
-  "scratch_dir is there only with scratch, private, and gone after the call",
+  "provides a private scratch_dir only with a scratch grant and removes it after the call",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const without = await rig.run(vai("uses-scratch"));
     expect(without.result).toEqual({ scratch_dir: null, tmp: "/nonexistent", home: "/nonexistent" });
     let mode = 0;
@@ -249,34 +263,30 @@ verifies(
   },
 );
 
-verifies(
-  "vai.context",
-  "the context goes to the plugin as it was handed over, secrets included",
-  async () => {
-    const rig = makeRig();
-    const { result } = await rig.run(
-      vai("context", {
-        invocation_id: "inv_ctx",
-        body: { tool_execution_id: "toolx_9", input: {} },
-        context: { session_id: "sess_1", secrets: { jira: "not-shown-anywhere" }, config: { url: "u" } },
-      }),
-    );
-    expect(result).toMatchObject({
-      export_id: "echo",
-      tool_execution_id: "toolx_9",
-      context: {
-        invocation_id: "inv_ctx",
-        session_id: "sess_1",
-        config: { url: "u" },
-        secrets: { jira: "[redacted]" },
-      },
-    });
-    expect(Object.keys((result as { context: object }).context)).not.toContain("chain_id");
-  },
-);
+verifies("vai.context", "passes the context to the plugin unchanged, including secrets", async () => {
+  const rig = createTestRunner();
+  const { result } = await rig.run(
+    vai("context", {
+      invocation_id: "inv_ctx",
+      body: { tool_execution_id: "toolx_9", input: {} },
+      context: { session_id: "sess_1", secrets: { jira: "not-shown-anywhere" }, config: { url: "u" } },
+    }),
+  );
+  expect(result).toMatchObject({
+    export_id: "echo",
+    tool_execution_id: "toolx_9",
+    context: {
+      invocation_id: "inv_ctx",
+      session_id: "sess_1",
+      config: { url: "u" },
+      secrets: { jira: "[redacted]" },
+    },
+  });
+  expect(Object.keys((result as { context: object }).context)).not.toContain("chain_id");
+});
 
-test("secrets are taken out of results, events, errors and stderr, however they are spelled", async () => {
-  const rig = makeRig();
+test("redacts secrets from results, events, errors and stderr in every spelling", async () => {
+  const rig = createTestRunner();
   const token = 's3cr3t/+"quoted" value';
   const context = { secrets: { token } };
   const outcome = await rig.run(vai("repeats-secrets", { context, input: {} }));
@@ -295,25 +305,25 @@ test("secrets are taken out of results, events, errors and stderr, however they 
   expect(outcome.stderr_tail).toBe('log [redacted] and [redacted] and "[redacted]"\n');
 });
 
-test("the process runs in the package folder with the gateway's own Node and a made environment", async () => {
-  const { result } = await makeRig().run(vai("environment"));
+test("runs the process in the package folder with the gateway's Node and a minimal environment", async () => {
+  const { result } = await createTestRunner().run(vai("environment"));
   const { env, cwd, execPath } = result as { env: object; cwd: string; execPath: string };
   expect(Object.keys(env).sort()).toEqual(["BACKPLANE_PROCESS_ID", "HOME", "LANG", "MARK", "PATH", "TMPDIR"]);
   expect([cwd, execPath]).toEqual([FIXTURES, process.execPath]);
 });
 
-test("leftovers of an earlier gateway are swept, foreign files are not", async () => {
+test("removes scratch folders of an earlier gateway but no other files", async () => {
   const scratch_root = mkdtempSync(join(tmpdir(), "backplane-sweep-"));
   mkdirSync(join(scratch_root, "inv_old/deep"), { recursive: true });
   writeFileSync(join(scratch_root, "inv_old/deep/file"), "x");
   mkdirSync(join(scratch_root, "someone-elses"));
-  makeRig({ scratch_root });
+  createTestRunner({ scratch_root });
   await until(() => !existsSync(join(scratch_root, "inv_old")));
   expect(readdirSync(scratch_root)).toEqual(["someone-elses"]);
 });
 
-test("isolated and inline refuse, unknown protocols are named", async () => {
-  const rig = makeRig();
+test("refuses isolated and inline without support for them, and names unknown protocols", async () => {
+  const rig = createTestRunner();
   expect(await rig.run(vai("echo", { class: "isolated" }))).toMatchObject({
     error: { code: "sandbox.unavailable" },
     dispatched: false,

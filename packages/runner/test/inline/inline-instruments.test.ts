@@ -1,4 +1,4 @@
-/** Instrument plugins in the gateway's own process: trust, their own graph, their context, their life. */
+/** Instrument plugins inside the gateway process: trust, module graphs, context, lifecycle. */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { FIXTURES, type OrderChange, orderOf } from "../support/order.ts";
-import { makeRig, type Rig, until } from "../support/runner.ts";
+import { createTestRunner, type TestRunner, until } from "../support/runner.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-inline-"));
 const folder = join(base, "plugin");
@@ -25,16 +25,16 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
-interface Seat {
-  rig: Rig;
+interface Setup {
+  rig: TestRunner;
   asked: unknown[];
   log: () => string[];
 }
 
-function sit(): Seat {
+function setUp(): Setup {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
   const asked: unknown[] = [];
-  const rig = makeRig({
+  const rig = createTestRunner({
     folder,
     data_root,
     programs: { instruments: host },
@@ -75,10 +75,10 @@ const structured = (outcome: { result: unknown }) =>
 
 verifies(
   "instr.isolation",
-  "what nobody trusts is refused with the way out, and runs as External",
+  "refuses an untrusted module with instructions, and runs it as External",
   async () => {
     for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-      const { rig } = sit();
+      const { rig } = setUp();
       const refused = await rig.run(plugin(isolation, { class: "isolated" }));
       expect(refused).toMatchObject({
         status: "failed",
@@ -90,7 +90,7 @@ verifies(
       const order = { ...orderOf(plugin(isolation, { class: "isolated" })), timeout_ms: 1_000 };
       await expect(rig.runner.describe!(order)).rejects.toMatchObject({ code: "plugin.untrusted" });
       expect(globalThis).not.toHaveProperty("inlineLoaded");
-      // The way out: a process of its own, where the models are not.
+      // As External it runs in its own process, without the gateway's models.
       const outside = await rig.run(
         plugin(isolation, { class: "worker", export_id: "think", input: { text: "x" } }),
       );
@@ -100,35 +100,45 @@ verifies(
   },
 );
 
-verifies("instr.isolation", "trusted, both run in this process with their own dependencies", async () => {
-  for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-    const { rig } = sit();
-    const outcome = await rig.run(plugin(isolation));
-    expect(structured(outcome)).toMatchObject({ count: 1, owned: "mine" });
-    expect(rig.runner.health().processes).toBe(0);
-  }
-});
+verifies(
+  "instr.isolation",
+  "runs both trusted modes in this process with their own dependencies",
+  async () => {
+    for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
+      const { rig } = setUp();
+      const outcome = await rig.run(plugin(isolation));
+      expect(structured(outcome)).toMatchObject({ count: 1, owned: "mine" });
+      expect(rig.runner.health().processes).toBe(0);
+    }
+  },
+);
 
-verifies("instr.isolation", "InProcess sees the host's libraries, ClassLoaderIsolated does not", async () => {
-  const library = { export_id: "host_library", input: { name: "@backplane/contract" } };
-  const inside = await sit().rig.run(plugin("InProcess", library));
-  expect(inside.error).toBeNull();
-  expect(structured(inside)).toEqual({ keys: true });
-  const apart = await sit().rig.run(plugin("ClassLoaderIsolated", library));
-  expect(apart).toMatchObject({
-    status: "failed",
-    error: {
-      message: expect.stringContaining("@backplane/contract is not visible to a ClassLoaderIsolated plugin"),
-    },
-  });
-  const outside = { export_id: "host_library", input: { name: import.meta.url } };
-  expect(await sit().rig.run(plugin("ClassLoaderIsolated", outside))).toMatchObject({
-    error: { message: expect.stringContaining("is not visible") },
-  });
-});
+verifies(
+  "instr.isolation",
+  "shows the host's libraries to InProcess but not to ClassLoaderIsolated",
+  async () => {
+    const library = { export_id: "host_library", input: { name: "@backplane/contract" } };
+    const inside = await setUp().rig.run(plugin("InProcess", library));
+    expect(inside.error).toBeNull();
+    expect(structured(inside)).toEqual({ keys: true });
+    const apart = await setUp().rig.run(plugin("ClassLoaderIsolated", library));
+    expect(apart).toMatchObject({
+      status: "failed",
+      error: {
+        message: expect.stringContaining(
+          "@backplane/contract is not visible to a ClassLoaderIsolated plugin",
+        ),
+      },
+    });
+    const outside = { export_id: "host_library", input: { name: import.meta.url } };
+    expect(await setUp().rig.run(plugin("ClassLoaderIsolated", outside))).toMatchObject({
+      error: { message: expect.stringContaining("is not visible") },
+    });
+  },
+);
 
-test("two bindings of one package share no state", async () => {
-  const { rig } = sit();
+test("shares no state between two bindings of one package", async () => {
+  const { rig } = setUp();
   const one = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_1@1/-/g" });
   const other = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_2@1/-/g", binding_id: "bind_2" });
   await rig.run(one);
@@ -136,8 +146,8 @@ test("two bindings of one package share no state", async () => {
   expect(structured(await rig.run(other)).count).toBe(1);
 });
 
-test("a rotated secret is what the next call's provider was initialized with", async () => {
-  const { log, rig } = sit();
+test("initializes a new provider with a rotated secret for the next call", async () => {
+  const { log, rig } = setUp();
   for (const token of ["s3cret-first", "s3cret-first", "s3cret-second"]) {
     const outcome = await rig.run(plugin("InProcess", { context: { secrets: { token } } }));
     expect(structured(outcome).config).toEqual({ token: "[redacted]" });
@@ -147,32 +157,36 @@ test("a rotated secret is what the next call's provider was initialized with", a
 });
 
 describe("instr.context", () => {
-  verifies("instr.context", "id, folder, flat config, version, logger, cognition and embedding", async () => {
-    const { asked, log, rig } = sit();
-    const context = { config: { a: { b: true } }, secrets: { token: "s3cret-token" } };
-    const outcome = await rig.run(plugin("InProcess", { context }));
-    expect(structured(outcome).config).toEqual({ "a.b": "true", token: "[redacted]" });
-    expect(log()).toEqual(["initialize inline-demo true"]);
-    expect(rig.logs).toContainEqual(
-      expect.stringMatching(/^info ready .*"answer":42.*"plugin":"inline-demo"/),
-    );
-    const thought = await rig.run(
-      plugin("InProcess", { context, export_id: "think", input: { text: "long" } }),
-    );
-    expect(structured(thought)).toEqual({ summary: "short", float32: true, size: 2 });
-    const who = { org_id: "org_1", project_id: null, binding_id: "bind_1", plugin_id: "inline-demo" };
-    expect(asked).toEqual([
-      [who, "Summarize: long", 50],
-      [who, "short"],
-    ]);
-  });
+  verifies(
+    "instr.context",
+    "provides id, data folder, flat config, version, logger, cognition and embedding",
+    async () => {
+      const { asked, log, rig } = setUp();
+      const context = { config: { a: { b: true } }, secrets: { token: "s3cret-token" } };
+      const outcome = await rig.run(plugin("InProcess", { context }));
+      expect(structured(outcome).config).toEqual({ "a.b": "true", token: "[redacted]" });
+      expect(log()).toEqual(["initialize inline-demo true"]);
+      expect(rig.logs).toContainEqual(
+        expect.stringMatching(/^info ready .*"answer":42.*"plugin":"inline-demo"/),
+      );
+      const thought = await rig.run(
+        plugin("InProcess", { context, export_id: "think", input: { text: "long" } }),
+      );
+      expect(structured(thought)).toEqual({ summary: "short", float32: true, size: 2 });
+      const who = { org_id: "org_1", project_id: null, binding_id: "bind_1", plugin_id: "inline-demo" };
+      expect(asked).toEqual([
+        [who, "Summarize: long", 50],
+        [who, "short"],
+      ]);
+    },
+  );
 
   verifies(
     "instr.external.limits",
-    "cognition works in both modes of this process, and not in External",
+    "provides cognition in both inline modes but not in External",
     async () => {
       for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-        const { rig } = sit();
+        const { rig } = setUp();
         const think = { export_id: "think", input: { text: "x" } };
         expect(await rig.run(plugin(isolation, think))).toMatchObject({ status: "succeeded" });
         const external = await rig.run(plugin(isolation, { ...think, class: "worker", pool_key: "w" }));
@@ -186,20 +200,20 @@ describe("instr.context", () => {
 });
 
 describe("a call in this process", () => {
-  test("that throws is an error with its own code", async () => {
-    expect(await sit().rig.run(plugin("InProcess", { export_id: "throw" }))).toMatchObject({
+  test("fails with the code that the instrument threw", async () => {
+    expect(await setUp().rig.run(plugin("InProcess", { export_id: "throw" }))).toMatchObject({
       status: "failed",
       error: { code: "plugin_failed", message: "broken", details: { plugin_code: "BROKEN" } },
     });
   });
-  test("ends at its deadline, hears it, and what it answers then counts for nothing", async () => {
-    const { log, rig } = sit();
+  test("ends at its deadline, aborts its signal, and ignores a later answer", async () => {
+    const { log, rig } = setUp();
     const late = await rig.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 300 }));
     expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
     await until(() => log().includes("aborted"));
   });
   test("can be cancelled", async () => {
-    const { log, rig } = sit();
+    const { log, rig } = setUp();
     const running = rig.run(plugin("InProcess", { export_id: "sleep", invocation_id: "inv_c" }));
     await until(() => rig.runner.health().running === 1);
     await new Promise((resolve) => setTimeout(resolve, 200));
@@ -207,17 +221,17 @@ describe("a call in this process", () => {
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
     await until(() => log().includes("aborted"));
   });
-  test("of an instrument that is not there is told", async () => {
-    expect(await sit().rig.run(plugin("InProcess", { export_id: "nothing" }))).toMatchObject({
+  test("reports an unknown instrument", async () => {
+    expect(await setUp().rig.run(plugin("InProcess", { export_id: "nothing" }))).toMatchObject({
       status: "failed",
       error: { message: expect.stringContaining("there is no instrument") },
     });
   });
 });
 
-describe("its life", () => {
-  test("a provider that does not initialize is told, and the next call tries again", async () => {
-    const { rig } = sit();
+describe("the lifecycle", () => {
+  test("reports a provider that fails to initialize, and retries with the next call", async () => {
+    const { rig } = setUp();
     const refuse = { context: { config: { refuse: "yes" } } };
     const outcome = await rig.run(plugin("InProcess", refuse));
     expect(outcome.error).toMatchObject({
@@ -226,12 +240,12 @@ describe("its life", () => {
     });
     expect(await rig.run(plugin("InProcess"))).toMatchObject({ status: "succeeded" });
   });
-  test("one that hangs does not hold its callers", async () => {
+  test("does not block callers of a provider that hangs", async () => {
     const hang = { context: { config: { hang: "yes" } }, timeout_ms: 200 };
-    expect(await sit().rig.run(plugin("InProcess", hang))).toMatchObject({ error: { code: "timeout" } });
+    expect(await setUp().rig.run(plugin("InProcess", hang))).toMatchObject({ error: { code: "timeout" } });
   });
-  test("a changed binding shuts it down and starts it anew", async () => {
-    const { log, rig } = sit();
+  test("shuts down and restarts the provider of a changed binding", async () => {
+    const { log, rig } = setUp();
     await rig.run(plugin("InProcess"));
     rig.runner.retire("bind_1");
     expect(structured(await rig.run(plugin("InProcess", { pool_key: "sha/bind_1@2/-/g" }))).count).toBe(1);
@@ -239,16 +253,16 @@ describe("its life", () => {
     const line = "initialize inline-demo true";
     expect(log()).toEqual([line, "shutdown", line, "shutdown"]);
   });
-  test("its health is asked", async () => {
-    const { rig } = sit();
+  test("answers health checks", async () => {
+    const { rig } = setUp();
     const order = { ...orderOf(plugin("InProcess")), method: "healthCheck", timeout_ms: 5_000 };
     const listener = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
     const ask = (instrument: string) => rig.runner.request!({ ...order, params: { instrument } }, listener);
     expect(await ask("sick")).toEqual({ status: "Degraded", message: "slow" });
     expect(await ask("count")).toEqual({ status: "Healthy" });
   });
-  test("what it offers", async () => {
-    const { rig } = sit();
+  test("describes its instruments", async () => {
+    const { rig } = setUp();
     const described = await rig.runner.describe!({ ...orderOf(plugin("InProcess")), timeout_ms: 5_000 });
     expect(described.exports.map(({ id }) => id)).toEqual([
       "count",

@@ -18,7 +18,7 @@ import { systemClock } from "../../../gateway/src/host/clock.ts";
 import { createEgress } from "../../src/egress/create-egress.ts";
 import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "../../src/index.ts";
 import { LiveContexts } from "../../src/module-host/live-contexts.ts";
-import { Scratch } from "../../src/plugin-folders/scratch-folders.ts";
+import { ScratchFolders } from "../../src/plugin-folders/scratch-folders.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
 import { sandboxOptions } from "../support/sandbox.ts";
 
@@ -48,7 +48,7 @@ function open(options: Partial<ModuleHostOptions> = {}): ModuleHost {
   return host;
 }
 
-/** A module whose plugin has these methods; `before` stands at its top. */
+/** A module whose plugin has these methods. `before` is put at its top. */
 function entryOf(methods: string, before = ""): PluginEntry {
   const dir = mkdtempSync(join(root, "plugin-"));
   const module = join(dir, "plugin.mjs");
@@ -76,43 +76,36 @@ const rejection = (work: Promise<unknown>): Promise<Error> =>
 test.each([
   ["waits", "await new Promise((wake) => setTimeout(wake, 1e8));"],
   ["spins", "for (;;);"],
-])(
-  "a module that %s at its import is killed with its children, and the error says so",
-  async (_how, hang) => {
-    const pids = join(mkdtempSync(join(root, "pids-")), "pids");
-    const before = `
+])("kills a module that %s at import with its children and reports the reason", async (_how, hang) => {
+  const pids = join(mkdtempSync(join(root, "pids-")), "pids");
+  const before = `
     import { spawn } from "node:child_process";
     import { writeFileSync } from "node:fs";
     const child = spawn("sleep", ["1000"]);
     writeFileSync(${JSON.stringify(pids)}, process.pid + " " + child.pid);
     console.log("loading the whole internet");
     ${hang}`;
-    const error = await rejection(
-      open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before), NO_REACH),
-    );
-    expect(codeOf(error)).toBe("launch_failed");
-    expect(error.message).toBe(
-      "The module of probe did not finish loading within 3000 ms, so its process was killed. " +
-        "A module must not wait at its top level; do it in onLoad. " +
-        "Its last words on stderr: loading the whole internet",
-    );
-    const all = readFileSync(pids, "utf8").split(" ").map(Number);
-    expect(all).toHaveLength(2);
-    await eventually(() => all.every((pid) => !isAlive(pid)), 5_000, "process and child are gone");
-  },
-);
+  const error = await rejection(open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before), NO_REACH));
+  expect(codeOf(error)).toBe("launch_failed");
+  expect(error.message).toBe(
+    "The module of probe did not finish loading within 3000 ms, so its process was killed. " +
+      "A module must not wait at its top level; do that in onLoad. " +
+      "Last line on stderr: loading the whole internet",
+  );
+  const all = readFileSync(pids, "utf8").split(" ").map(Number);
+  expect(all).toHaveLength(2);
+  await eventually(() => all.every((pid) => !isAlive(pid)), 5_000, "process and child are gone");
+});
 
-test("a module that ends its process at import is told with its exit code and last words", async () => {
+test("reports exit code and last line of stderr of a module that exits at import", async () => {
   const error = await rejection(
     open().start(entryOf("", 'console.error("no licence"); process.exit(3);'), NO_REACH),
   );
   expect(codeOf(error)).toBe("crashed");
-  expect(error.message).toMatch(
-    /ended with exit code 3 before it answered.*Its last words on stderr: no licence/,
-  );
+  expect(error.message).toMatch(/exited with code 3 before it answered.*Last line on stderr: no licence/);
 });
 
-test("whatever a plugin prints, reads or writes to descriptor 1, the protocol goes on", async () => {
+test("keeps the protocol intact whatever a plugin prints or writes to descriptor 1", async () => {
   const before = `
     import { writeSync } from "node:fs";
     import { stdin, stdout } from "node:process";
@@ -136,7 +129,7 @@ test("whatever a plugin prints, reads or writes to descriptor 1, the protocol go
 
 verifies(
   "wire.contradiction",
-  "a reply past the host program that contradicts itself or names no request is malformed at once",
+  "rejects forged replies that contradict themselves or match no request as malformed",
   async () => {
     const both = (id: unknown) => ({
       jsonrpc: "2.0",
@@ -165,7 +158,7 @@ verifies(
   60_000,
 );
 
-test("a secret that the plugin was given does not show in the words about its end", async () => {
+test("redacts a plugin's secrets from the error about its exit", async () => {
   const loaded = await open().start(
     entryOf(`async onEvent(event, ctx) {
       const { api_key } = await ctx.config();
@@ -184,7 +177,7 @@ test("a secret that the plugin was given does not show in the words about its en
   expect(`${error.message}${error.stack}`).not.toContain("very-secret");
 });
 
-test("what the process sends is not believed: wrong shapes are refused and harm nothing", async () => {
+test("rejects requests with wrong parameter types", async () => {
   const loaded = await open().start(
     entryOf(`async onEvent(event, ctx) {
       const refusal = (work) => work.then(() => "taken", (error) => error.message);
@@ -217,7 +210,7 @@ test("what the process sends is not believed: wrong shapes are refused and harm 
   ]);
 });
 
-test("a process whose gateway closes the pipe ends by itself", async () => {
+test("exits when the gateway closes the pipe", async () => {
   const mark = join(mkdtempSync(join(root, "mark-")), "pid");
   const before = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, String(process.pid));
     process.on("exit", (code) => writeFileSync(${JSON.stringify(`${mark}.exit`)}, String(code)));
@@ -228,11 +221,11 @@ test("a process whose gateway closes the pipe ends by itself", async () => {
   await loaded.close();
   expect(existsSync(mark)).toBe(true);
   expect(readFileSync(`${mark}.exit`, "utf8")).toBe("0");
-  // We ended it, so there is nothing to tell.
+  // The gateway stopped it, so no exit is reported.
   expect(told).toEqual([]);
 });
 
-test("a gateway that is killed takes even a plugin along that listens to nothing", async () => {
+test("dies with a killed gateway even if it ignores everything", async () => {
   const mark = join(mkdtempSync(join(root, "mark-")), "pid");
   const { module } = entryOf(
     "",
@@ -252,7 +245,7 @@ test("a gateway that is killed takes even a plugin along that listens to nothing
   await eventually(() => !isAlive(pid), 10_000, "the plugin is gone");
 });
 
-test("without a sandbox nothing starts: sandbox.unavailable with the fix, never a plain process", async () => {
+test("fails with sandbox.unavailable and the fix instead of starting a plain process", async () => {
   const mark = join(mkdtempSync(join(root, "mark-")), "started");
   const entry = entryOf(
     "",
@@ -261,7 +254,7 @@ test("without a sandbox nothing starts: sandbox.unavailable with the fix, never 
   const options = { node: process.execPath, host_module: HOST, clock: systemClock(), log: logTo() };
   const confinement = createConfinement(sandboxOptions({ bwrap: [] }));
   const egress = createEgress({ clock: options.clock });
-  const scratch = new Scratch(mkdtempSync(join(root, "scratch-")), options.log);
+  const scratch = new ScratchFolders(mkdtempSync(join(root, "scratch-")), options.log);
   const host = createModuleHost(options, { confinement, egress, scratch });
   hosts.push(host);
   const error = await rejection(host.start(entry, NO_REACH));
@@ -274,7 +267,7 @@ test("without a sandbox nothing starts: sandbox.unavailable with the fix, never 
   await confinement.close();
 });
 
-test("large conversations fit through the pipe, both ways", async () => {
+test("passes large conversations in both directions", async () => {
   const loaded = await open().start(
     entryOf("onEvent: (event, ctx) => ctx.emit('x.probe.size', { text: event.payload.text }, event)"),
     NO_REACH,
@@ -285,7 +278,7 @@ test("large conversations fit through the pipe, both ways", async () => {
   expect(run.emitted[0]!.payload.text).toBe(text);
 });
 
-test("contexts are kept while they are used; one that is gone is refused, never replaced by another", () => {
+test("keeps contexts while they are used and rejects an evicted one", () => {
   const contexts = new LiveContexts(3);
   const make = (name: string) => ({ name, stateDir: "/" }) as PluginContext;
   const running = contexts.hold(make("running"));
@@ -304,6 +297,6 @@ test("contexts are kept while they are used; one that is gone is refused, never 
   expect(contexts.find(running.id).name).toBe("running");
   expect(() => contexts.find(first.id)).toThrow(BackplaneError);
   expect(() => contexts.find("1")).toThrow(BackplaneError);
-  // A context that comes back is a new one.
+  // An evicted context that is used again gets a new number.
   expect(contexts.hold(same).id).not.toBe(first.id);
 });

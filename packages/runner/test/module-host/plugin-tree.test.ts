@@ -26,7 +26,7 @@ const entry = (origin: PluginOrigin, dir: string, source = dir): PluginEntry => 
   module: join(dir, "plugin.mjs"),
 });
 
-test("an installed package keeps its place in the node_modules it is in, of whatever generation", async () => {
+test("keeps the path of an installed package in its node_modules, in every generation", async () => {
   const root = folderWith({
     "npm/g1/node_modules/@acme/probe/plugin.mjs": "",
     "npm/g1/node_modules/dep/index.js": "",
@@ -44,12 +44,12 @@ test("an installed package keeps its place in the node_modules it is in, of what
     binds: [{ source: join(root, "npm/g1/node_modules"), target: "/plugin/node_modules", writable: false }],
   });
   const trace = "at run (file:///plugin/node_modules/dep/index.js:1:2)\n    at /plugin/x.js, not /plugins/x";
-  expect(tree.outside(trace)).toBe(
+  expect(tree.toHostPaths(trace)).toBe(
     `at run (file://${root}/npm/g1/node_modules/dep/index.js:1:2)\n    at ${root}/npm/g1/x.js, not /plugins/x`,
   );
 });
 
-test("a linked folder is shown alone; of a workspace its modules and the packages that these link to, no more", async () => {
+test("shows a linked folder alone, or with the workspace's node_modules and the packages linked from there", async () => {
   const root = folderWith({
     ".env": "SECRET=1",
     "package.json": '{"workspaces": ["packages/*"]}',
@@ -77,7 +77,7 @@ test("a linked folder is shown alone; of a workspace its modules and the package
   expect(alone).toMatchObject({ folder_at: "/plugin", module: "/plugin/plugin.mjs", binds: [], hidden: [] });
 });
 
-test("a home within the folder is hidden, and a module that leads out of it is refused", async () => {
+test("hides the gateway's home inside the folder and rejects a module that links out of it", async () => {
   const root = folderWith({ "plugin.mjs": "", "deep/home/admin.token": "" });
   const tree = await pluginTree(entry("local", root), [join(root, "deep/home"), "/elsewhere"]);
   expect(tree.hidden).toEqual(["/plugin/deep/home"]);
@@ -86,6 +86,6 @@ test("a home within the folder is hidden, and a module that leads out of it is r
   symlinkSync(join(other, "real.mjs"), join(root, "plugin.mjs"));
   await expect(pluginTree(entry("local", root), [])).rejects.toMatchObject({
     code: "launch_failed",
-    message: expect.stringContaining("leads out of its folder"),
+    message: expect.stringContaining("outside of its folder"),
   });
 });

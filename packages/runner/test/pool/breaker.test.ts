@@ -15,7 +15,7 @@ function failing(times: number) {
   return { clock, breaker };
 }
 
-test("three failures hold a plugin back until the first of them is five minutes old", () => {
+test("holds a plugin back after three failures until the first is five minutes old", () => {
   const { clock, breaker } = failing(3);
   const held = breaker.admit(subject);
   expect(held).toEqual({
@@ -32,7 +32,7 @@ test("three failures hold a plugin back until the first of them is five minutes 
   expect(breaker.admit(subject).kind).toBe("launch");
 });
 
-test("another generation, other bytes and a success start fresh", () => {
+test("starts fresh with another generation, another digest or after a success", () => {
   const { breaker } = failing(3);
   expect(breaker.admit({ ...subject, pool_key: "k2" }).kind).toBe("launch");
   expect(breaker.admit({ ...subject, digest: "sha256:2" }).kind).toBe("launch");
@@ -46,7 +46,7 @@ test("another generation, other bytes and a success start fresh", () => {
   expect(second.admit(subject).kind).toBe("held_back");
 });
 
-test("launches under way count, so that many at once are not more than three", async () => {
+test("counts pending launches, so that at most three run at once", async () => {
   const breaker = new Breaker(new ManualClock());
   for (let i = 0; i < 3; i++) expect(breaker.admit(subject).kind).toBe("launch");
   const fourth = breaker.admit(subject);
@@ -58,7 +58,7 @@ test("launches under way count, so that many at once are not more than three", a
   for (let i = 0; i < 50; i++) expect(breaker.admit(subject).kind).toBe("launch");
 });
 
-test("forgets the old generations of a binding", () => {
+test("drops the history of old generations of a binding", () => {
   const { breaker } = failing(3);
   breaker.forget("bind_other");
   breaker.forget("bind_1", "k");

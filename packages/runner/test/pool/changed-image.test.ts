@@ -1,12 +1,12 @@
-/** Files of an image that change while a process runs from it: the process is ended and is given nothing more. */
+/** Package files that change while a process runs: the process is killed and gets no further call. */
 import { BackplaneError } from "@backplane/contract";
 import type { PackageFiles } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { FIXTURES, side, vai } from "../support/order.ts";
-import { makeRig, processesWith, until } from "../support/runner.ts";
+import { createTestRunner, processesWith, until } from "../support/runner.ts";
 
-/** An image that is intact until it is told otherwise; counts who looks and who has it. */
+/** An image that is intact until told otherwise. Counts checks and open handles. */
 function changing() {
   const state = { intact: true, checks: 0, opened: 0, released: 0 };
   const files: PackageFiles = {
@@ -29,10 +29,10 @@ function changing() {
   return { state, files };
 }
 
-verifies("integrity.exec", "a process whose files changed while it started is given no call", async () => {
+verifies("integrity.exec", "gives no call to a process whose files changed during its start", async () => {
   const { state, files } = changing();
   state.intact = false;
-  const rig = makeRig({ files });
+  const rig = createTestRunner({ files });
   for (const order of [vai("echo"), side("echo")]) {
     expect(await rig.run(order)).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
     await until(() => processesWith(rig.mark).length === 0);
@@ -40,15 +40,15 @@ verifies("integrity.exec", "a process whose files changed while it started is gi
   await until(() => state.released === state.opened);
 });
 
-verifies("integrity.exec", "a process that serves on is ended when its files change later", async () => {
+verifies("integrity.exec", "kills a pooled process when its files change later", async () => {
   const { state, files } = changing();
-  const rig = makeRig({ files });
+  const rig = createTestRunner({ files });
   expect(await rig.run(vai("echo"))).toMatchObject({ status: "succeeded" });
   const first = processesWith(rig.mark);
   expect(first).toHaveLength(1);
   state.intact = false;
   let outcome = await rig.run(vai("echo"));
-  // It is looked at again with the first call after a second.
+  // It is checked again with the first call after a second.
   const end = performance.now() + 20_000;
   while (outcome.status === "succeeded" && performance.now() < end) {
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -61,26 +61,22 @@ verifies("integrity.exec", "a process that serves on is ended when its files cha
   expect(processesWith(rig.mark)).not.toEqual(first);
 });
 
-verifies(
-  "integrity.exec",
-  "a process whose files changed is ended although another call is on it",
-  async () => {
-    const { state, files } = changing();
-    const rig = makeRig({ files });
-    const running = rig.run(vai("hangs", { invocation_id: "inv_first", timeout_ms: 120_000 }));
-    await until(() => state.checks === 1);
-    // Longer than a look holds.
-    await new Promise((resolve) => setTimeout(resolve, 1_100));
-    state.intact = false;
-    const refused = await rig.run(vai("hangs", { invocation_id: "inv_second" }));
-    expect(refused).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
-    expect(await running).toMatchObject({ error: { code: "crashed" } });
-  },
-);
-
-test("calls in quick succession do not look again each time", async () => {
+verifies("integrity.exec", "kills a process with changed files even if another call runs on it", async () => {
   const { state, files } = changing();
-  const rig = makeRig({ files });
+  const rig = createTestRunner({ files });
+  const running = rig.run(vai("hangs", { invocation_id: "inv_first", timeout_ms: 120_000 }));
+  await until(() => state.checks === 1);
+  // Longer than a check stays valid.
+  await new Promise((resolve) => setTimeout(resolve, 1_100));
+  state.intact = false;
+  const refused = await rig.run(vai("hangs", { invocation_id: "inv_second" }));
+  expect(refused).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
+  expect(await running).toMatchObject({ error: { code: "crashed" } });
+});
+
+test("does not check the files for each of several calls in quick succession", async () => {
+  const { state, files } = changing();
+  const rig = createTestRunner({ files });
   await rig.run(vai("echo"));
   const from = performance.now();
   for (let i = 0; i < 50; i++) await rig.run(vai("echo"));

@@ -1,16 +1,16 @@
-/** Who shares a process with whom, for how long, and what happens when there are too many or too broken ones. */
+/** Sharing and lifetime of processes, and what happens when there are too many or they keep failing. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { side, vai } from "../support/order.ts";
-import { isAlive, makeRig, processesWith, type Rig, until } from "../support/runner.ts";
+import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
-const pidOf = async (rig: Rig, change = {}) =>
+const pidOf = async (rig: TestRunner, change = {}) =>
   ((await rig.run(vai("pid", change))).result as { pid: number }).pid;
 
-test("calls of one key share one process, launched once; other keys have their own", async () => {
-  const rig = makeRig();
+test("shares one process between calls of one key, launched once, and separates keys", async () => {
+  const rig = createTestRunner();
   const pids = await Promise.all(Array.from({ length: 20 }, () => pidOf(rig, { pool_key: "a" })));
   expect(new Set(pids).size).toBe(1);
   expect(await pidOf(rig, { pool_key: "a" })).toBe(pids[0]);
@@ -18,8 +18,8 @@ test("calls of one key share one process, launched once; other keys have their o
   expect(rig.runner.health()).toMatchObject({ processes: 2, running: 0, held_back: [] });
 });
 
-test("an idle process is shut down, a busy one is not", async () => {
-  const rig = makeRig({ limits: { idle_ms: 150 } });
+test("stops an idle process but not a busy one", async () => {
+  const rig = createTestRunner({ limits: { idle_ms: 150 } });
   const first = await pidOf(rig);
   await until(() => rig.runner.health().processes === 0);
   expect(await pidOf(rig)).not.toBe(first);
@@ -30,8 +30,8 @@ test("an idle process is shut down, a busy one is not", async () => {
   expect((await busy).error?.code).toBe("timeout");
 });
 
-test("the cap holds: the longest idle process makes room, and who finds none waits", async () => {
-  const rig = makeRig({ limits: { processes: 2 } });
+test("limits processes: evicts the one that has been idle the longest, and queues calls otherwise", async () => {
+  const rig = createTestRunner({ limits: { processes: 2 } });
   const oldest = await pidOf(rig, { pool_key: "a" });
   const newer = await pidOf(rig, { pool_key: "b" });
   await pidOf(rig, { pool_key: "c" });
@@ -49,8 +49,8 @@ test("the cap holds: the longest idle process makes room, and who finds none wai
   expect(most).toBeLessThanOrEqual(2);
 });
 
-test("who waits for room in vain gets its timeout, and leaves the line", async () => {
-  const rig = makeRig({ limits: { processes: 1 }, timeouts: { cancel_grace_ms: 100 } });
+test("ends a queued call at its timeout and removes it from the queue", async () => {
+  const rig = createTestRunner({ limits: { processes: 1 }, timeouts: { cancel_grace_ms: 100 } });
   const busy = rig.run(vai("hangs", { timeout_ms: 700 }));
   const waits = await rig.run(vai("echo", { pool_key: "other", timeout_ms: 100 }));
   expect(waits).toMatchObject({ error: { code: "timeout" }, dispatched: false });
@@ -58,8 +58,8 @@ test("who waits for room in vain gets its timeout, and leaves the line", async (
   expect(await rig.run(vai("echo", { pool_key: "third" }))).toMatchObject({ status: "succeeded" });
 });
 
-test("retire lets calls finish, stops the old generation and keeps the new one", async () => {
-  const rig = makeRig();
+test("lets calls finish on retire, stops the old generation and keeps the new one", async () => {
+  const rig = createTestRunner();
   const kept = await pidOf(rig, { pool_key: "new" });
   const slow = rig.run(vai("hangs-on-request", { pool_key: "old", input: { hang: true }, timeout_ms: 500 }));
   await until(() => rig.runner.health().processes === 2);
@@ -71,8 +71,8 @@ test("retire lets calls finish, stops the old generation and keeps the new one",
   await until(() => rig.runner.health().processes === 0);
 });
 
-test("a crashed process takes only its own calls along, and the next call gets a new one", async () => {
-  const rig = makeRig();
+test("fails only the calls of a crashed process and starts a new one for the next call", async () => {
+  const rig = createTestRunner();
   const other = await pidOf(rig, { pool_key: "other" });
   const crashed = await rig.run(vai("dies-on-request"));
   expect(crashed).toMatchObject({ error: { code: "crashed", details: { exit_code: 7 } }, dispatched: true });
@@ -80,8 +80,8 @@ test("a crashed process takes only its own calls along, and the next call gets a
   expect(await pidOf(rig, { pool_key: "other" })).toBe(other);
 });
 
-test("children that a process leaves behind when it ends go with it", async () => {
-  const rig = makeRig();
+test("kills the children that a process leaves behind when it exits", async () => {
+  const rig = createTestRunner();
   const outcome = await rig.run(vai("forks-and-dies"));
   expect(outcome.error).toMatchObject({ code: "crashed", details: { exit_code: 7 } });
   const grandchild = Number(outcome.stderr_tail);
@@ -91,9 +91,9 @@ test("children that a process leaves behind when it ends go with it", async () =
 
 verifies(
   "fault.crash-loop",
-  "a plugin that dies at launch is started three times, held back, visible, and back after a fix",
+  "starts a plugin that fails at launch three times, holds it back visibly, and recovers after a fix",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const fixed = join(rig.scratch_root, "fixed");
     const broken = (change = {}) => rig.run(vai("broken-until-fixed", { env: { FIXED: fixed }, ...change }));
     for (let i = 0; i < 3; i++) expect((await broken({ pool_key: "g1" })).error?.code).toBe("crashed");
@@ -117,24 +117,26 @@ verifies(
   },
 );
 
-verifies("fault.crash-loop", "many calls at once do not mean many launches", async () => {
-  const rig = makeRig();
+verifies("fault.crash-loop", "launches once for many calls at the same time", async () => {
+  const rig = createTestRunner();
   const outcomes = await Promise.all(Array.from({ length: 12 }, () => rig.run(side("dies-at-once"))));
   const codes = outcomes.map((outcome) => outcome.error?.code);
   expect(codes.filter((code) => code === "crashed")).toHaveLength(3);
   expect(codes.filter((code) => code === "crash_loop")).toHaveLength(9);
 });
 
-test("the same invocation does not run twice at once", async () => {
-  const rig = makeRig();
+test("does not run an invocation twice at the same time", async () => {
+  const rig = createTestRunner();
   const first = rig.run(vai("echo", { invocation_id: "inv_same" }));
   expect((await rig.run(vai("echo", { invocation_id: "inv_same" }))).error?.code).toBe("internal");
   expect((await first).status).toBe("succeeded");
 });
 
-test("bytes that are not the installed ones do not run, and say nothing about the plugin", async () => {
+test("does not run changed package files and does not count them against the plugin", async () => {
   const { BackplaneError } = await import("@backplane/contract");
-  const rig = makeRig({ files: { open: () => Promise.reject(new BackplaneError("package.corrupt")) } });
+  const rig = createTestRunner({
+    files: { open: () => Promise.reject(new BackplaneError("package.corrupt")) },
+  });
   for (let i = 0; i < 5; i++) {
     expect(await rig.run(vai("echo"))).toMatchObject({
       error: { code: "package.corrupt" },

@@ -1,27 +1,27 @@
-/** Processes ahead of their call: who gets them, how many there are, and when they go. */
+/** Prewarmed processes: which calls get them, how many there are, and when they are stopped. */
 import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { privateBytes } from "../../src/procfs/private-memory.ts";
-import { confinedRig } from "../support/confined-runner.ts";
+import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { filesAt } from "../support/files-at.ts";
 import { FIXTURES, type OrderChange, side, vai } from "../support/order.ts";
-import { processesWith, type Rig, until } from "../support/runner.ts";
+import { processesWith, type TestRunner, until } from "../support/runner.ts";
 
 const isolated = { class: "isolated", pool_key: "a" } as const;
 const prewarming = (limits: object = {}) =>
-  confinedRig({ limits: { prewarmed: 4, prewarmed_per_key: 1, ...limits } });
+  createConfinedTestRunner({ limits: { prewarmed: 4, prewarmed_per_key: 1, ...limits } });
 
-/** Which process served: its random mark, since all have the same pid inside. */
-async function served(rig: Rig, change: OrderChange = {}): Promise<string> {
+/** Which process served the call: its random mark, since all have the same pid inside. */
+async function served(rig: TestRunner, change: OrderChange = {}): Promise<string> {
   const { result } = await rig.run(vai("who", { ...isolated, ...change }));
   return (result as { who: string }).who;
 }
 
-const ready = (rig: Rig, count: number) =>
+const ready = (rig: TestRunner, count: number) =>
   until(() => rig.runner.health().prewarmed === count && rig.runner.health().processes === count);
 
-test("a call finds a process ready, which is handed out once and replaced", async () => {
+test("serves a call with a ready process, uses it once and replaces it", async () => {
   const rig = prewarming();
   const seen = new Set([await served(rig)]);
   for (let i = 0; i < 3; i++) {
@@ -34,7 +34,7 @@ test("a call finds a process ready, which is handed out once and replaced", asyn
   expect(seen.size).toBe(4);
 });
 
-test("its scratch is made for the call, not before", async () => {
+test("creates scratch for the call and not before", async () => {
   const rig = prewarming();
   const grant = { filesystem: "scratch" as const };
   for (const invocation_id of ["inv_a", "inv_b"]) {
@@ -44,7 +44,7 @@ test("its scratch is made for the call, not before", async () => {
   }
 });
 
-test("a side process waits between handshake and request", async () => {
+test("keeps a side process waiting between handshake and request", async () => {
   const rig = prewarming();
   for (let i = 0; i < 3; i++) {
     expect(await rig.run(side("ok", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
@@ -52,7 +52,7 @@ test("a side process waits between handshake and request", async () => {
   }
 });
 
-test("calls that come faster than spares raise their number, up to the bound of a key", async () => {
+test("raises the number of a key when calls come faster than processes start, up to a limit", async () => {
   const rig = prewarming({ prewarmed_per_key: 2 });
   await Promise.all(Array.from({ length: 6 }, () => served(rig)));
   await ready(rig, 2);
@@ -60,7 +60,7 @@ test("calls that come faster than spares raise their number, up to the bound of 
   expect(rig.runner.health().prewarmed).toBe(2);
 });
 
-test("their number is bounded over all keys, and who was called last has them", async () => {
+test("limits the number over all keys in favour of the most recently called", async () => {
   const rig = prewarming({ prewarmed: 2 });
   let most = 0;
   const look = () => {
@@ -77,12 +77,14 @@ test("their number is bounded over all keys, and who was called last has them", 
   expect(most).toBe(2);
 });
 
-test("their memory is bounded over all keys", async () => {
+test("limits the memory over all keys", async () => {
   const rig = prewarming({ prewarmed_bytes: 1024 });
   await served(rig);
+  // The process of the call itself may still be exiting.
+  await until(() => rig.runner.health().processes === 0);
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(rig.runner.health()).toMatchObject({ prewarmed: 0, processes: 0 });
-  // A first guess lets one in; what it measures keeps it out.
+  // The first estimate admits one; its measured memory stops it.
   const guessed = prewarming({ prewarmed_bytes: 49 * 1024 * 1024, prewarmed_per_key: 4 });
   await Promise.all([served(guessed), served(guessed), served(guessed)]);
   await until(() => guessed.runner.health().prewarmed > 0);
@@ -92,8 +94,8 @@ test("their memory is bounded over all keys", async () => {
   expect(taken.reduce((sum, bytes) => sum + bytes, 0)).toBeLessThan(49 * 1024 * 1024);
 });
 
-test("a call that needs the room gets it", async () => {
-  const rig = confinedRig({ limits: { prewarmed: 4, prewarmed_per_key: 1, processes: 1 } });
+test("stops a prewarmed process when a call needs its slot", async () => {
+  const rig = createConfinedTestRunner({ limits: { prewarmed: 4, prewarmed_per_key: 1, processes: 1 } });
   for (const pool_key of ["a", "b", "a"]) {
     expect(await rig.run(vai("echo", { class: "isolated", pool_key }))).toMatchObject({
       status: "succeeded",
@@ -102,7 +104,7 @@ test("a call that needs the room gets it", async () => {
   }
 });
 
-test("without a call for the idle time there are none", async () => {
+test("stops them after the idle time without a call", async () => {
   const rig = prewarming({ idle_ms: 3_000 });
   await served(rig);
   await ready(rig, 1);
@@ -110,7 +112,7 @@ test("without a call for the idle time there are none", async () => {
   expect(rig.runner.health().prewarmed).toBe(0);
 });
 
-test("a changed binding drops what was started for the old one", async () => {
+test("stops those of an old binding generation", async () => {
   const rig = prewarming();
   await served(rig);
   await ready(rig, 1);
@@ -121,7 +123,7 @@ test("a changed binding drops what was started for the old one", async () => {
   expect(processesWith(rig.mark)).toEqual([]);
 });
 
-test("its bytes are compared once more when it is handed out", async () => {
+test("verifies the package once more when it is used", async () => {
   let intact = true;
   const files = {
     open: async (digest: string) => {
@@ -129,14 +131,14 @@ test("its bytes are compared once more when it is handed out", async () => {
       throw new BackplaneError("package.corrupt");
     },
   };
-  const rig = confinedRig({ files, limits: { prewarmed: 1 } });
+  const rig = createConfinedTestRunner({ files, limits: { prewarmed: 1 } });
   await served(rig);
   await ready(rig, 1);
   intact = false;
   expect(await rig.run(vai("who", isolated))).toMatchObject({ error: { code: "package.corrupt" } });
 });
 
-test("what waits for a call holds no secret of the call before", async () => {
+test("keeps no secret of an earlier call", async () => {
   const rig = prewarming();
   const context = { secrets: { token: "canary-of-the-first-call" } };
   await served(rig, { context });
@@ -145,7 +147,7 @@ test("what waits for a call holds no secret of the call before", async () => {
   expect(JSON.stringify(result)).not.toContain("canary-of-the-first-call");
 });
 
-verifies("sandbox.kill", "none outlives the runner", async () => {
+verifies("sandbox.kill", "stops all of them with the runner", async () => {
   const rig = prewarming();
   await Promise.all([served(rig), served(rig)]);
   await until(() => rig.runner.health().prewarmed > 0);

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { Slots } from "../../src/pool/process-slots.ts";
+import { ProcessSlots } from "../../src/pool/process-slots.ts";
 
-test("no more are taken than there are, and who waits is served in the order of coming", async () => {
-  const slots = new Slots(2, 10);
+test("takes no more slots than there are and serves the queue in order", async () => {
+  const slots = new ProcessSlots(2, 10);
   expect([slots.tryTake(), slots.tryTake(), slots.tryTake()]).toEqual([true, true, false]);
   const served: string[] = [];
   const waits = (name: string) => slots.take(() => {}).then((taken) => served.push(`${name} ${taken}`));
@@ -13,15 +13,15 @@ test("no more are taken than there are, and who waits is served in the order of 
   slots.release();
   await line[1];
   expect(served).toEqual(["first true", "second true"]);
-  // Both slots went from hand to hand; none is free before both are given back.
+  // Both slots were passed on; none is free before both are released.
   expect(slots.tryTake()).toBe(false);
   slots.release();
   slots.release();
   expect([slots.tryTake(), slots.tryTake(), slots.tryTake()]).toEqual([true, true, false]);
 });
 
-test("nobody passes those who wait, and who leaves the line loses only its own place", async () => {
-  const slots = new Slots(1, 10);
+test("does not let callers overtake the queue, and removes only the one that leaves it", async () => {
+  const slots = new ProcessSlots(1, 10);
   slots.tryTake();
   let leave = () => {};
   const gone = slots.take((way) => {
@@ -36,8 +36,8 @@ test("nobody passes those who wait, and who leaves the line loses only its own p
   expect([await stays, slots.waiting]).toEqual([true, 0]);
 });
 
-test("the line has an end", () => {
-  const slots = new Slots(1, 1);
+test("limits the length of the queue", () => {
+  const slots = new ProcessSlots(1, 1);
   slots.tryTake();
   void slots.take(() => {});
   expect(() => slots.take(() => {})).toThrow(expect.objectContaining({ code: "request.overloaded" }));

@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
 import { CallRefusals } from "../../src/calls/call-record.ts";
 import type { Refusal } from "../../src/egress/destinations/refusals.ts";
-import type { Tenant } from "../../src/pool/worker.ts";
+import type { ActiveCall } from "../../src/pool/worker.ts";
 import { WorkerRefusals } from "../../src/pool/worker-refusals.ts";
-import { tenant } from "../support/idle-worker.ts";
+import { activeCall } from "../support/idle-worker.ts";
 
 const SUBJECT = { pool_key: "p", binding_id: "bind_1", package_id: "acme/x", digest: "d" };
 const asked = (host: string, detail?: string): Refusal => ({
@@ -15,32 +15,32 @@ const asked = (host: string, detail?: string): Refusal => ({
   at: 0,
 });
 
-test("what is refused between calls is surely the next one's only where nobody was served before", () => {
-  const calls: Tenant[] = [];
+test("marks a refusal between calls as shared unless no call was served before", () => {
+  const calls: ActiveCall[] = [];
   const refusals = new WorkerRefusals(
     calls,
     [],
     SUBJECT,
     logTo(() => {}),
   );
-  const join = (call: Tenant) => {
+  const join = (call: ActiveCall) => {
     calls.push(call);
-    refusals.joined(call);
+    refusals.callStarted(call);
   };
   refusals.add(asked("at-start.test"));
-  const first = tenant("inv_1");
+  const first = activeCall("inv_1");
   join(first);
   refusals.add(asked("during.test"));
   calls.pop();
-  // Perhaps the first call's, whose code goes on after its answer.
+  // It may belong to the first call, whose code may continue after its answer.
   refusals.add(asked("between.test"));
-  const second = tenant("inv_2");
+  const second = activeCall("inv_2");
   join(second);
   expect(first.heard).toEqual(["at-start.test false", "during.test false"]);
   expect(second.heard).toEqual(["between.test true"]);
 });
 
-test("a record holds nobody's token, also not that of another call on the same process", () => {
+test("redacts tokens from a record, also those of other calls on the same process", () => {
   const refusals = new CallRefusals();
   refusals.add(asked("vai_dlg_abc.evil.test", "GET /?t=vai_dlg_AbC-_9 HTTP/1.1"), true);
   const record = refusals.record(() => [])!;

@@ -1,62 +1,66 @@
 import { expect, test } from "vitest";
-import { Roster } from "../../src/pool/worker-table.ts";
-import { standingWorker, tenant } from "../support/idle-worker.ts";
+import { WorkerTable } from "../../src/pool/worker-table.ts";
+import { activeCall, idleWorker } from "../support/idle-worker.ts";
 
-test("a key leads to its newest process until that one is dropped; all are known until they are gone", () => {
-  const roster = new Roster();
-  const [old, young] = [standingWorker({ pid: 1 }), standingWorker({ pid: 2 })];
-  roster.add(old, null);
-  roster.add(young, null);
-  expect(roster.find("key")).toBe(young);
-  // What was the key's before takes nothing from who has it now.
-  roster.drop(old);
-  roster.remove(old, null);
-  expect([roster.offers(old), roster.offers(young), roster.find("key")]).toEqual([false, true, young]);
-  roster.drop(young);
-  expect([roster.find("key"), roster.size, [...roster.all]]).toEqual([undefined, 1, [young]]);
-  roster.remove(young, null);
-  expect([...roster.all]).toEqual([]);
+test("finds the newest worker of a key until it is withdrawn, and lists all until they are removed", () => {
+  const workers = new WorkerTable();
+  const [old, young] = [idleWorker({ pid: 1 }), idleWorker({ pid: 2 })];
+  workers.add(old, null);
+  workers.add(young, null);
+  expect(workers.find("key")).toBe(young);
+  // Withdrawing the old worker does not affect the new one of the same key.
+  workers.withdraw(old);
+  workers.remove(old, null);
+  expect([workers.isAvailable(old), workers.isAvailable(young), workers.find("key")]).toEqual([
+    false,
+    true,
+    young,
+  ]);
+  workers.withdraw(young);
+  expect([workers.find("key"), workers.size, [...workers.all]]).toEqual([undefined, 1, [young]]);
+  workers.remove(young, null);
+  expect([...workers.all]).toEqual([]);
 });
 
-test("one-call processes are found by nobody, and what was never born does not count", () => {
-  const roster = new Roster();
-  roster.add(standingWorker({ pooled: false, pid: 1 }), null);
-  roster.add(standingWorker({ key: "unborn", state: "launching" }), null);
-  expect([roster.find("key"), roster.size]).toEqual([undefined, 1]);
+test("does not find one-call workers by key, and counts only spawned processes", () => {
+  const workers = new WorkerTable();
+  workers.add(idleWorker({ pooled: false, pid: 1 }), null);
+  workers.add(idleWorker({ key: "unborn", state: "launching" }), null);
+  expect([workers.find("key"), workers.size]).toEqual([undefined, 1]);
 });
 
-test("a folder is its newest keeper's, and free when that one is gone", () => {
-  const roster = new Roster();
-  const [old, young] = [standingWorker({ key: "a" }), standingWorker({ key: "b" })];
-  roster.add(old, "bind_1/proj");
-  roster.add(young, "bind_1/proj");
-  roster.remove(old, "bind_1/proj");
-  expect(roster.keeper("bind_1/proj")).toBe(young);
-  roster.remove(young, "bind_1/proj");
-  expect(roster.keeper("bind_1/proj")).toBeUndefined();
+test("assigns a folder to its newest worker until that is removed", () => {
+  const workers = new WorkerTable();
+  const [old, young] = [idleWorker({ key: "a" }), idleWorker({ key: "b" })];
+  workers.add(old, "bind_1/proj");
+  workers.add(young, "bind_1/proj");
+  workers.remove(old, "bind_1/proj");
+  expect(workers.folderOwner("bind_1/proj")).toBe(young);
+  workers.remove(young, "bind_1/proj");
+  expect(workers.folderOwner("bind_1/proj")).toBeUndefined();
 });
 
-test("those that are meant lose their keys, the others keep them", () => {
-  const roster = new Roster();
-  const workers = ["a", "b", "c"].map((key) =>
-    standingWorker({ key, binding_id: key === "c" ? "other" : "bind_1" }),
+test("withdraws only matching workers", () => {
+  const workers = new WorkerTable();
+  const added = ["a", "b", "c"].map((key) =>
+    idleWorker({ key, binding_id: key === "c" ? "other" : "bind_1" }),
   );
-  for (const worker of workers) roster.add(worker, null);
-  const dropped = roster.dropWhere(({ subject, key }) => subject.binding_id === "bind_1" && key !== "b");
-  expect(dropped).toEqual([workers[0]]);
-  expect(["a", "b", "c"].map((key) => roster.find(key) !== undefined)).toEqual([false, true, true]);
-  roster.dropAll();
-  expect([roster.find("b"), [...roster.all].length]).toEqual([undefined, 3]);
+  for (const worker of added) workers.add(worker, null);
+  const dropped = workers.withdrawWhere(({ subject, key }) => subject.binding_id === "bind_1" && key !== "b");
+  expect(dropped).toEqual([added[0]]);
+  expect(["a", "b", "c"].map((key) => workers.find(key) !== undefined)).toEqual([false, true, true]);
+  workers.withdrawAll();
+  expect([workers.find("b"), [...workers.all].length]).toEqual([undefined, 3]);
 });
 
-test("the longest idle is the one with the earliest rest; who is busy or lost its key is not asked", () => {
-  const roster = new Roster();
-  expect(roster.longestIdle()).toBeUndefined();
+test("finds the worker that has been idle the longest, ignoring busy and withdrawn ones", () => {
+  const workers = new WorkerTable();
+  expect(workers.longestIdle()).toBeUndefined();
   const [late, early, busy, dropped] = [5, 3, 1, 0].map((idle_since) =>
-    standingWorker({ key: `k${idle_since}`, idle_since }),
+    idleWorker({ key: `k${idle_since}`, idle_since }),
   );
-  for (const worker of [late, early, busy, dropped]) roster.add(worker!, null);
-  busy!.enter(tenant("a"));
-  roster.drop(dropped!);
-  expect(roster.longestIdle()).toBe(early);
+  for (const worker of [late, early, busy, dropped]) workers.add(worker!, null);
+  busy!.startCall(activeCall("a"));
+  workers.withdraw(dropped!);
+  expect(workers.longestIdle()).toBe(early);
 });

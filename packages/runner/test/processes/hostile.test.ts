@@ -1,24 +1,24 @@
 /**
- * One plugin per misbehaviour: the exact code, exactly one outcome, the event loop free (< 50 ms), memory
- * bounded, and (in the rig) nothing left behind.
+ * One plugin per misbehaviour: the exact error code, exactly one outcome, a responsive event loop (< 50 ms),
+ * bounded memory, and (checked by the rig) nothing left behind.
  */
 import type { RunOutcome } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { measureLag } from "../support/event-loop-lag.ts";
 import { type OrderChange, orderOf, side, vai } from "../support/order.ts";
-import { makeRig, type Rig } from "../support/runner.ts";
+import { createTestRunner, type TestRunner } from "../support/runner.ts";
 
 const MAX_LAG_MS = 50;
 
-async function attack(rig: Rig, change: OrderChange): Promise<RunOutcome> {
+async function attack(rig: TestRunner, change: OrderChange): Promise<RunOutcome> {
   const lag = measureLag();
   const outcome = await rig.run(change);
   expect(lag()).toBeLessThan(MAX_LAG_MS);
   return outcome;
 }
 
-describe("the exact code for each", () => {
+describe("has an exact error code for each misbehaviour", () => {
   test.each<[string, string, OrderChange]>([
     ["dies-at-once", "crashed", {}],
     ["dies-with-words", "crashed", {}],
@@ -43,7 +43,7 @@ describe("the exact code for each", () => {
     ["never-reads", "timeout", { timeout_ms: 300 }],
     ["misses-a-module", "crashed", {}],
   ])("vai %s: %s", async (behaviour, code, change) => {
-    const rig = makeRig({ timeouts: { hello_ms: 2_000, cancel_grace_ms: 100 } });
+    const rig = createTestRunner({ timeouts: { hello_ms: 2_000, cancel_grace_ms: 100 } });
     const outcome = await attack(rig, vai(behaviour, change));
     expect(outcome).toMatchObject({ status: "failed", result: null, error: { code } });
     expect(rig.runner.health().running).toBe(0);
@@ -52,25 +52,25 @@ describe("the exact code for each", () => {
   test.each([
     ["answers-twice", 1],
     ["answers-strangers", 2],
-  ])("vai %s: the first reply stands, the rest is counted", async (behaviour, result) => {
-    const outcome = await attack(makeRig(), vai(behaviour));
+  ])("vai %s: keeps the first reply and counts the rest", async (behaviour, result) => {
+    const outcome = await attack(createTestRunner(), vai(behaviour));
     expect(outcome).toMatchObject({ status: "succeeded", result, violations: 1 });
   });
 
-  test("vai floods-strangers: counted until it is too much, then the process goes", async () => {
-    const outcome = await attack(makeRig(), vai("floods-strangers"));
+  test("vai floods-strangers: counts violations and kills the process at the limit", async () => {
+    const outcome = await attack(createTestRunner(), vai("floods-strangers"));
     expect(outcome).toMatchObject({ status: "failed", error: { code: "crashed" } });
     expect(outcome.violations).toBeGreaterThanOrEqual(10_000);
-    expect(outcome.error?.message).toContain("broke the protocol too often");
+    expect(outcome.error?.message).toContain("violated its protocol too often");
   });
 
   test("side floods-stdout: malformed_response", async () => {
-    expect((await attack(makeRig(), side("floods-stdout"))).error?.code).toBe("malformed_response");
+    expect((await attack(createTestRunner(), side("floods-stdout"))).error?.code).toBe("malformed_response");
   });
 });
 
-verifies("wire.backpressure", "100,000 events are passed on without holding up the loop", async () => {
-  const rig = makeRig();
+verifies("wire.backpressure", "passes on 100,000 events without blocking the event loop", async () => {
+  const rig = createTestRunner();
   const before = process.memoryUsage().rss;
   let seen = 0;
   const lag = measureLag();
@@ -83,9 +83,12 @@ verifies("wire.backpressure", "100,000 events are passed on without holding up t
 
 verifies(
   "wire.backpressure",
-  "a plugin that never reads: calls beyond the bound are refused, undispatched, and the loop is free",
+  "refuses calls over the queue limit of a plugin that never reads, without blocking the event loop",
   async () => {
-    const rig = makeRig({ timeouts: { cancel_grace_ms: 100 }, limits: { queued_bytes: 2 * 1024 * 1024 } });
+    const rig = createTestRunner({
+      timeouts: { cancel_grace_ms: 100 },
+      limits: { queued_bytes: 2 * 1024 * 1024 },
+    });
     const input = { text: "x".repeat(500_000) };
     const lag = measureLag();
     const before = process.memoryUsage().arrayBuffers;
@@ -93,7 +96,7 @@ verifies(
     await new Promise((resolve) => setTimeout(resolve, 300));
     const rest = Array.from({ length: 40 }, () => rig.run(vai("never-reads", { input, timeout_ms: 700 })));
     const outcomes = await Promise.all(rest);
-    // The process that ignored their cancels took the call with the long deadline along.
+    // The process that ignored their cancels was killed, and with it the call with the long deadline.
     expect((await first).error?.code).toBe("crashed");
     expect(lag()).toBeLessThan(MAX_LAG_MS);
     const refused = outcomes.filter((outcome) => outcome.error?.code === "backpressure");
@@ -107,23 +110,23 @@ verifies(
 );
 
 /** 1 GB of it is in test/slow/runner-stderr.test.ts. */
-test("a flood of stderr is drained while the call runs, and its last 1 MiB is kept", async () => {
-  const outcome = await attack(makeRig(), vai("floods-stderr", { input: { megabytes: 32 } }));
+test("drains a flood of stderr during the call and keeps the last 1 MiB", async () => {
+  const outcome = await attack(createTestRunner(), vai("floods-stderr", { input: { megabytes: 32 } }));
   expect(outcome).toMatchObject({ status: "succeeded", result: "done", violations: 0 });
   expect(outcome.stderr_tail).toHaveLength(1024 * 1024);
   expect(outcome.stderr_tail?.endsWith(`${"e".repeat(63)}\nthe end\n`)).toBe(true);
 });
 
-test("stderr of a shared process: each call keeps what came since its own start", async () => {
-  const rig = makeRig();
+test("keeps the stderr since its own start for each call of a shared process", async () => {
+  const rig = createTestRunner();
   const first = await rig.run(vai("writes-stderr", { input: { text: "one\n" } }));
   const second = await rig.run(vai("writes-stderr", { input: { text: "two\n" } }));
   const third = await rig.run(vai("writes-stderr", { input: { text: "" } }));
   expect([first.stderr_tail, second.stderr_tail, third.stderr_tail]).toEqual(["one\n", "two\n", null]);
 });
 
-test("on a shared stderr the secrets of the other calls are taken out too", async () => {
-  const rig = makeRig();
+test("redacts secrets of other calls from shared stderr", async () => {
+  const rig = createTestRunner();
   const call = (token: string, text: string) =>
     rig.run(
       vai("writes-stderr", {

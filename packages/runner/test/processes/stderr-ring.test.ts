@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { StderrRing } from "../../src/processes/stderr-ring.ts";
 
-test("keeps exactly the last bytes, whatever the sizes of the chunks", () => {
+test("keeps exactly the last bytes for all chunk sizes", () => {
   for (const sizes of [[1], [7, 3], [64], [65, 1], [200], [13, 64, 1, 300, 5]]) {
     const ring = new StderrRing(64);
     let all = "";
@@ -15,7 +15,7 @@ test("keeps exactly the last bytes, whatever the sizes of the chunks", () => {
   }
 });
 
-test("gives what came since a position, and no more than was asked for", () => {
+test("returns what was written since a position, up to a maximum", () => {
   const ring = new StderrRing(16);
   ring.append(Buffer.from("before|"));
   const start = ring.total;
@@ -27,7 +27,7 @@ test("gives what came since a position, and no more than was asked for", () => {
   expect(ring.since(start).toString()).toBe("x".repeat(16));
 });
 
-test("takes memory for what was written, not for what could be", () => {
+test("allocates memory for what was written, not for the capacity", () => {
   const ring = new StderrRing(1024 * 1024 * 1024);
   const before = process.memoryUsage().arrayBuffers;
   ring.append(Buffer.from("a line\n"));

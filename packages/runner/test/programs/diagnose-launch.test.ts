@@ -1,4 +1,4 @@
-/** Every sentence is made from real files and, where the system decides, from a real failed start. */
+/** Every sentence comes from real files and, where the system decides, from a real failed start. */
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,14 +7,19 @@ import { expect, onTestFinished, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
 import { PLUGIN_PATH } from "../../src/ports/settings.ts";
 import { launch } from "../../src/processes/launch.ts";
-import { explainEarlyExit, explainSpawn, lastWords, type Place } from "../../src/programs/diagnose-launch.ts";
+import {
+  explainEarlyExit,
+  explainSpawn,
+  type LaunchEnvironment,
+  lastErrorLine,
+} from "../../src/programs/diagnose-launch.ts";
 import { formatOf } from "../../src/programs/executable-format.ts";
 import { ProcessTrees } from "../../src/supervision/process-trees.ts";
 import { Watchdog } from "../../src/supervision/watchdog.ts";
 
-const place: Place = {
+const place: LaunchEnvironment = {
   interpreters: { path: PLUGIN_PATH, node: process.execPath },
-  surroundings: { home: "/nonexistent", path: "" },
+  host_paths: { home: "/nonexistent", path: "" },
   machine: { os: process.platform, arch: process.arch },
 };
 
@@ -29,7 +34,7 @@ function folderWith(files: Record<string, string | Uint8Array>, mode = 0o755): s
   return folder;
 }
 
-/** The sentence of a start that must fail. */
+/** The explanation of a start that must fail. */
 async function sentence(folder: string, entrypoint: string[], where = place): Promise<string> {
   const watchdog = new Watchdog(logTo());
   const runtime = {
@@ -64,11 +69,11 @@ function elf(machine: number): Buffer {
   return head;
 }
 
-test("a file that is not in the package", async () => {
+test("explains a file that is not in the package", async () => {
   expect(await sentence(folderWith({}), ["./bin/plugin"])).toMatch(/"\.\/bin\/plugin" is not in the package/);
 });
 
-test("a folder, an absolute path, a way out by .. and by a link", async () => {
+test("explains a folder, an absolute path, and paths that leave the package by .. and by a link", async () => {
   const folder = folderWith({ "bin/plugin": "#!/bin/sh\n" });
   symlinkSync("/bin/sh", join(folder, "link"));
   expect(await sentence(folder, ["./bin"])).toMatch(/is a folder/);
@@ -77,19 +82,19 @@ test("a folder, an absolute path, a way out by .. and by a link", async () => {
   }
 });
 
-test("a bare name that is nowhere", async () => {
+test("explains a bare name that does not exist", async () => {
   expect(await sentence(folderWith({}), ["perl6-nightly"])).toMatch(
     /"perl6-nightly" is not on \/usr\/local\/bin:\/usr\/bin:\/bin\. Install it there/,
   );
 });
 
-test("a bare name that only a user's own version manager has", async () => {
+test("names a program that only a user's version manager has", async () => {
   const home = folderWith({
     ".pyenv/shims/python3.99": "#!/bin/sh\n",
     ".nvm/versions/node/v99.0.0/bin/node99": "#!/bin/sh\n",
     "own/bin/tool99": "#!/bin/sh\n",
   });
-  const where = { ...place, surroundings: { home, path: `/usr/bin:${home}/own/bin` } };
+  const where = { ...place, host_paths: { home, path: `/usr/bin:${home}/own/bin` } };
   expect(await sentence(folderWith({}), ["python3.99"], where)).toContain("~/.pyenv/shims/python3.99");
   expect(await sentence(folderWith({}), ["node99"], where)).toContain(
     "~/.nvm/versions/node/v99.0.0/bin/node99",
@@ -99,7 +104,7 @@ test("a bare name that only a user's own version manager has", async () => {
   );
 });
 
-test("a script whose interpreter is missing, here or altogether", async () => {
+test("explains a script whose interpreter is missing", async () => {
   const folder = folderWith({
     here: "#!/opt/acme/bin/python3\n",
     nowhere: "#!/opt/acme/bin/acmelang -u\n",
@@ -112,26 +117,26 @@ test("a script whose interpreter is missing, here or altogether", async () => {
   );
 });
 
-test("DOS line endings in the first line", async () => {
+test("explains DOS line endings in the first line", async () => {
   expect(await sentence(folderWith({ plugin: "#!/bin/sh\r\necho hi\r\n" }), ["./plugin"])).toMatch(
     /ends with a carriage return.*"sh\\r".*Unix line endings/,
   );
 });
 
-test("a file that is not executable", async () => {
+test("explains a file that is not executable", async () => {
   const folder = folderWith({ plugin: "#!/bin/sh\n", words: "echo hi\n" }, 0o644);
   expect(await sentence(folder, ["./plugin"])).toMatch(/"\.\/plugin" is not executable\. Run `chmod \+x`/);
   expect(await sentence(folder, ["./words"])).toMatch(/first line such as #!\/bin\/sh/);
 });
 
-test("text without an interpreter line is not handed to a shell", async () => {
+test("does not pass text without an interpreter line to a shell", async () => {
   const folder = folderWith({ plugin: "touch ran\n", empty: "" });
   expect(await sentence(folder, ["./plugin"])).toMatch(/text file without an interpreter line/);
   expect(await sentence(folder, ["./empty"])).toMatch(/empty file/);
   expect(existsSync(join(folder, "ran"))).toBe(false);
 });
 
-test("a build for another machine", async () => {
+test("explains a build for another machine", async () => {
   const other = process.arch === "arm64" ? 62 : 183;
   const name = process.arch === "arm64" ? "x64" : "arm64";
   const mach = Buffer.from([0xcf, 0xfa, 0xed, 0xfe, 0x0c, 0, 0, 0x01, ...Buffer.alloc(24)]);
@@ -146,10 +151,10 @@ test("a build for another machine", async () => {
   );
   expect(await sentence(folder, ["./mac"])).toContain("is built for darwin arm64");
   expect(await sentence(folder, ["./win"])).toContain("is a Windows program");
-  expect(await sentence(folder, ["./blob"])).toContain("no program that this machine can run");
+  expect(await sentence(folder, ["./blob"])).toContain("not a program that this machine can run");
 });
 
-test("a universal binary names all that it is built for", () => {
+test("names all architectures of a universal binary", () => {
   const fat = Buffer.alloc(64);
   fat.writeUInt32BE(0xcafebabe, 0);
   fat.writeUInt32BE(2, 4);
@@ -158,7 +163,7 @@ test("a universal binary names all that it is built for", () => {
   expect(formatOf(fat)).toEqual({ kind: "mach-o", os: "darwin", arch: "x64 and arm64" });
 });
 
-test("what only the system can say", async () => {
+test("explains system errors", async () => {
   const entry = { found: true, file: "/bin/sh", args: [], label: "./plugin", in_package: true } as const;
   const say = (code: string) => explainSpawn({ ...entry, args: [] }, code, place);
   expect(await say("ETXTBSY")).toMatch(/still open for writing/);
@@ -167,7 +172,7 @@ test("what only the system can say", async () => {
   expect(await say("EIO")).toMatch(/could not be started \(EIO\)|loader is missing/);
 });
 
-test("an early end: code, signal, stray output, last words, and what they usually mean", async () => {
+test("explains an early exit by code, signal, stray output, stderr and common causes", async () => {
   const entry = {
     found: true,
     file: "/bin/sh",
@@ -178,9 +183,9 @@ test("an early end: code, signal, stray output, last words, and what they usuall
   const say = (code: number | null, signal: string | null, stderr: string, stray_output?: string) =>
     explainEarlyExit({ ...entry, args: ["./x.py"] }, { exit: { code, signal }, stderr, stray_output }, place);
   expect(await say(3, null, "")).toBe(
-    '"python3 ./x.py" ended with exit code 3 before it answered. It wrote nothing to stderr; start it by hand to see why.',
+    '"python3 ./x.py" exited with code 3 before it answered. It wrote nothing to stderr; start it manually to see why.',
   );
-  expect(await say(null, "SIGSEGV", "ouch\n")).toMatch(/was killed by SIGSEGV.*last words on stderr: ouch$/);
+  expect(await say(null, "SIGSEGV", "ouch\n")).toMatch(/was killed by SIGSEGV.*Last line on stderr: ouch$/);
   expect(await say(0, null, "", "Listening on 8080\n")).toMatch(
     /after it printed "Listening on 8080" on stdout\. Only protocol frames/,
   );
@@ -194,7 +199,7 @@ test("an early end: code, signal, stray output, last words, and what they usuall
   expect(await say(127, null, "sh: 1: jq: not found")).toMatch(/A program that it starts is not on/);
 });
 
-test("env cannot find what the first line asks for", async () => {
+test("explains a program that env cannot find", async () => {
   const folder = folderWith({ plugin: "#!/usr/bin/env node\n" });
   const entry = {
     found: true,
@@ -210,9 +215,9 @@ test("env cannot find what the first line asks for", async () => {
   );
 });
 
-test("last words skip the stack", () => {
-  expect(lastWords("boot\nTypeError: no\n    at x (y.js:1:2) {\n  code: 'X'\n}\n\nNode.js v26.1.0\n")).toBe(
-    "TypeError: no",
-  );
-  expect(lastWords("\n\n")).toBeNull();
+test("skips stack traces to find the last error line", () => {
+  expect(
+    lastErrorLine("boot\nTypeError: no\n    at x (y.js:1:2) {\n  code: 'X'\n}\n\nNode.js v26.1.0\n"),
+  ).toBe("TypeError: no");
+  expect(lastErrorLine("\n\n")).toBeNull();
 });

@@ -1,4 +1,7 @@
-/** The gateway's own programs: what runs is what was read once, whoever writes to the file or to its private copy. */
+/**
+ * The gateway's own programs: what runs are the contents read first, even if the file or its private copy is
+ * changed.
+ */
 import fs, {
   chmodSync,
   existsSync,
@@ -14,12 +17,12 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { OwnFiles } from "../../src/programs/private-copies.ts";
+import { PrivateCopies } from "../../src/programs/private-copies.ts";
 import { emptyFolder } from "../support/sandbox.ts";
 
-function open(): { own: OwnFiles; parent: string } {
+function open(): { own: PrivateCopies; parent: string } {
   const parent = join(emptyFolder(), "cache");
-  const own = new OwnFiles(parent);
+  const own = new PrivateCopies(parent);
   onTestFinished(() => own.close());
   return { own, parent };
 }
@@ -31,20 +34,20 @@ const overwrite = (path: string, text: string) => {
 
 verifies(
   "integrity.exec",
-  "a private copy that was written to or replaced is found and restored",
+  "detects and restores a private copy that was overwritten or replaced",
   async () => {
     const { own } = open();
     const path = own.put("program", Buffer.from("ORIGINAL"), 0o555);
-    expect(own.confirm()).toBe(true);
+    expect(own.verify()).toBe(true);
     for (const wait_ms of [0, 50]) {
-      // Right after it was written, and once its times can be trusted.
+      // Right after it was written, and once its timestamps can be trusted.
       await pause(wait_ms);
-      expect(own.confirm()).toBe(true);
+      expect(own.verify()).toBe(true);
       overwrite(path, "CHANGED!");
-      expect([own.confirm([path]), own.confirm()]).toEqual([false, true]);
+      expect([own.verify([path]), own.verify()]).toEqual([false, true]);
       writeFileSync(`${path}.next`, "CHANGED!");
       renameSync(`${path}.next`, path);
-      expect([own.confirm(), own.confirm([path])]).toEqual([false, true]);
+      expect([own.verify(), own.verify([path])]).toEqual([false, true]);
       expect(readFileSync(path, "utf8")).toBe("ORIGINAL");
     }
     expect((statSync(path).mode & 0o777).toString(8)).toBe("555");
@@ -53,7 +56,7 @@ verifies(
 
 verifies(
   "integrity.exec",
-  "a change within the tick of the clock that stamps files is found by its bytes",
+  "detects a change within one tick of the file timestamp clock by comparing the contents",
   () => {
     const { own } = open();
     const path = own.put("program", Buffer.from("ORIGINAL"));
@@ -63,39 +66,35 @@ verifies(
       fs.lstatSync = lstatSync;
       syncBuiltinESMExports();
     });
-    // As a kernel says whose clock has not ticked since.
+    // Simulates a kernel whose clock has not ticked since.
     fs.lstatSync = ((file: string, options: object) =>
       file === path ? before : lstatSync(file, options)) as typeof lstatSync;
     syncBuiltinESMExports();
     overwrite(path, "CHANGED!");
-    expect(own.confirm()).toBe(false);
+    expect(own.verify()).toBe(false);
   },
 );
 
-verifies(
-  "integrity.exec",
-  "a program is copied once; what is written to the original later does not count",
-  () => {
-    const { own, parent } = open();
-    const original = join(parent, "../host.mjs");
-    writeFileSync(original, "ORIGINAL");
-    const copy = own.copyOf(original);
-    writeFileSync(original, "CHANGED!");
-    overwrite(copy, "CHANGED!");
-    expect(own.copyOf(original)).toBe(copy);
-    expect([readFileSync(copy, "utf8"), copy.endsWith("host.mjs")]).toEqual(["ORIGINAL", true]);
-  },
-);
-
-test("paths of others do not count", () => {
-  const { own } = open();
-  own.put("program", Buffer.from("ORIGINAL"));
-  expect(own.confirm(["/usr", "/nonexistent"])).toBe(true);
+verifies("integrity.exec", "copies a program once and ignores later changes of the original", () => {
+  const { own, parent } = open();
+  const original = join(parent, "../host.mjs");
+  writeFileSync(original, "ORIGINAL");
+  const copy = own.copyOf(original);
+  writeFileSync(original, "CHANGED!");
+  overwrite(copy, "CHANGED!");
+  expect(own.copyOf(original)).toBe(copy);
+  expect([readFileSync(copy, "utf8"), copy.endsWith("host.mjs")]).toEqual(["ORIGINAL", true]);
 });
 
-test("nothing is left at the end, and what a killed process left is removed", () => {
+test("ignores unknown paths", () => {
+  const { own } = open();
+  own.put("program", Buffer.from("ORIGINAL"));
+  expect(own.verify(["/usr", "/nonexistent"])).toBe(true);
+});
+
+test("removes its own folder on close and those of killed processes", () => {
   const { own, parent } = open();
-  // No process has this id: it is above the kernel's highest.
+  // No process has this pid: it is above the kernel's maximum.
   mkdirSync(join(parent, "own-4194305-0123"), { recursive: true });
   mkdirSync(join(parent, `own-${process.ppid}-0123`));
   own.put("program", Buffer.from("ORIGINAL"));

@@ -4,16 +4,16 @@ import { refuseOrder } from "../../src/runner/refuse-order.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
 import { orderOf, side, vai } from "../support/order.ts";
 
-const dialectFor = createDialects({ outward: {} });
+const dialectFor = createDialects({ outbound: {} });
 const none = createConfinement(null);
 
-/** Without a sandbox, which is where most may be refused. */
+/** Without a sandbox, where the most orders are refused. */
 function codeFor(change: ReturnType<typeof vai>, over: object = {}, unfit: string | null = null) {
   const order = { ...orderOf(change), ...over };
   return refuseOrder(order, unfit, dialectFor(order.package.runtime.protocol), none)?.code ?? null;
 }
 
-test("what may run is not refused; each reason has its code, and the class goes before the dialect", () => {
+test("refuses each unsupported order with its code and checks the class before the dialect", () => {
   expect(codeFor(vai("echo"))).toBeNull();
   expect(codeFor(side("ok"))).toBeNull();
   expect(codeFor(vai("echo", { class: "inline" }))).toBe("class.unsupported");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { directLine, stageLine, stageWords } from "../../src/sandbox/bubblewrap-arguments.ts";
+import { bwrapCommand, stageArguments, stageCommand } from "../../src/sandbox/bubblewrap-arguments.ts";
 import type { SandboxPlan } from "../../src/sandbox/plan.ts";
 
 const PLAN: SandboxPlan = {
@@ -21,9 +21,9 @@ const PLAN: SandboxPlan = {
 };
 const STAGE = { uid: 59_007, init: "/cache/init", join: ["/cg/cgroup.procs"] };
 
-test("as root, bwrap runs only behind the stage, as the slot's user, in the slot's cgroup", () => {
-  expect(stageLine(STAGE).join(" ")).toBe("/cache/init stage 59007 59007 /cg/cgroup.procs");
-  const line = stageWords(PLAN, "/usr/bin/bwrap", STAGE);
+test("as root: runs bwrap only behind the stage, as the slot's user and in the slot's cgroup", () => {
+  expect(stageCommand(STAGE).join(" ")).toBe("/cache/init stage 59007 59007 /cg/cgroup.procs");
+  const line = stageArguments(PLAN, "/usr/bin/bwrap", STAGE);
   const words = [
     "system /usr /usr",
     "show /root/store/abc /plugin",
@@ -35,33 +35,33 @@ test("as root, bwrap runs only behind the stage, as the slot's user, in the slot
   expect(line.slice(0, line.indexOf("--")).join(" ")).toBe(words.join(" "));
   const text = line.slice(line.indexOf("--") + 1).join(" ");
   expect(text.startsWith("/usr/bin/bwrap ")).toBe(true);
-  // One thing to bind, and nothing of the host: the rest is there already.
+  // One bind and nothing of the host; the rest is in the staged root.
   expect(text.match(/--(?:\w+-)?bind \S+ \S+/g)).toEqual(["--dev-bind /root /"]);
 });
 
-test("an ordinary gateway starts bwrap itself, with scratch as a tmpfs of its own", () => {
-  const text = directLine({ ...PLAN, uid: null }, "/usr/bin/bwrap").join(" ");
+test("without root: runs bwrap directly, with scratch as a separate tmpfs", () => {
+  const text = bwrapCommand({ ...PLAN, uid: null }, "/usr/bin/bwrap").join(" ");
   expect(text.startsWith("/usr/bin/bwrap --as-pid-1 ")).toBe(true);
   expect(text).toContain("--ro-bind /root/store/abc /plugin");
   expect(text).toContain("--perms 0700 --size 1024 --tmpfs /sandbox/scratch");
 });
 
-test("capabilities are for low ports, and only where there is one", () => {
+test("adds capabilities only for low ports", () => {
   const at = (port: number) => ({ role: "named" as const, address: "0.0.0.0", port });
   for (const [listeners, given] of [
     [[], false],
     [[at(3128), at(1024)], false],
     [[at(3128), at(443)], true],
   ] as const) {
-    const line = directLine({ ...PLAN, listeners }, "bwrap").join(" ");
+    const line = bwrapCommand({ ...PLAN, listeners }, "bwrap").join(" ");
     expect(line.includes("--cap-add")).toBe(given);
-    // After the drop of all of them, or it would take this one too.
+    // It must come after the drop of all capabilities.
     if (given) expect(line).toMatch(/--cap-drop ALL .*--cap-add CAP_NET_BIND_SERVICE --cap-add CAP_SETPCAP/);
   }
 });
 
-test("every namespace is new, /proc is read-only, and nothing of the plugin's is in argv", () => {
-  for (const line of [stageWords(PLAN, "bwrap", STAGE), directLine(PLAN, "bwrap")]) {
+test("creates all namespaces, mounts /proc read-only, and puts nothing of the plugin into argv", () => {
+  for (const line of [stageArguments(PLAN, "bwrap", STAGE), bwrapCommand(PLAN, "bwrap")]) {
     for (const kind of ["user", "pid", "net", "ipc", "uts"]) expect(line).toContain(`--unshare-${kind}`);
     for (const flag of ["--die-with-parent", "--new-session", "--cap-drop"]) expect(line).toContain(flag);
     const text = line.join(" ");
@@ -72,8 +72,8 @@ test("every namespace is new, /proc is read-only, and nothing of the plugin's is
   }
 });
 
-test("an ordinary gateway's root is read-only at the end, and hidden folders are", () => {
-  const text = directLine(PLAN, "bwrap").join(" ");
+test("without root: makes the root and hidden folders read-only", () => {
+  const text = bwrapCommand(PLAN, "bwrap").join(" ");
   expect(text).toContain("--tmpfs /plugin/assets --remount-ro /plugin/assets");
   expect(text).toContain("--remount-ro / --chdir");
 });

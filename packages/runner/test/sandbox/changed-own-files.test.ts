@@ -1,24 +1,24 @@
-/** sandbox-init and our files of /etc: a start that may have read changed ones is stopped. */
+/** sandbox-init and our files in /etc: a start that may have read changed files is stopped. */
 import { chmodSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { OwnFiles } from "../../src/programs/private-copies.ts";
+import { PrivateCopies } from "../../src/programs/private-copies.ts";
 import { spawnConfined } from "../../src/sandbox/bubblewrap.ts";
 import { emptyFolder, openTestSandbox, packageFolder, request, sh } from "../support/sandbox.ts";
 
-/** Runs `attack` right after the first look at our own files that `when` chooses. */
+/** Runs `attack` right after the first check of our own files that matches `when`. */
 function afterLook(when: (paths: string[]) => boolean, attack: () => void): void {
-  const confirm = Object.getOwnPropertyDescriptor(OwnFiles.prototype, "confirm")!.value as (
-    this: OwnFiles,
+  const verify = Object.getOwnPropertyDescriptor(PrivateCopies.prototype, "verify")!.value as (
+    this: PrivateCopies,
     paths?: Iterable<string>,
   ) => boolean;
   const restore = () => {
-    OwnFiles.prototype.confirm = confirm;
+    PrivateCopies.prototype.verify = verify;
   };
   onTestFinished(restore);
-  OwnFiles.prototype.confirm = function (this: OwnFiles, paths = []) {
-    const intact = confirm.call(this, paths);
+  PrivateCopies.prototype.verify = function (this: PrivateCopies, paths = []) {
+    const intact = verify.call(this, paths);
     if (when([...paths])) {
       restore();
       attack();
@@ -41,50 +41,42 @@ function replace(path: string): void {
   renameSync(`${path}.next`, path);
 }
 
-verifies(
-  "integrity.exec",
-  "what another process writes into the sandbox's own files is not run",
-  async () => {
-    const cache_dir = emptyFolder();
-    const sandbox = await openTestSandbox({ cache_dir });
-    expect(sandbox.status.available).toBe(true);
-    const own = ownFolder(cache_dir);
-    // The system-call filter is among them and has no name: whoever waits with it open reads what was meant.
-    expect(
-      readdirSync(own)
-        .filter((name) => !name.startsWith("hosts-"))
-        .sort(),
-    ).toEqual(["group", "hosts", "passwd", "sandbox-init"]);
-    overwrite(join(own, "passwd"));
-    replace(join(own, "sandbox-init"));
-    for (let i = 0; i < 3; i++) {
-      const ran = await sh(sandbox, "cat /etc/passwd");
-      expect([ran.out.split(":")[0], ran.death.code]).toEqual(["plugin", 0]);
-    }
-  },
-);
+verifies("integrity.exec", "does not run changed sandbox files", async () => {
+  const cache_dir = emptyFolder();
+  const sandbox = await openTestSandbox({ cache_dir });
+  expect(sandbox.status.available).toBe(true);
+  const own = ownFolder(cache_dir);
+  // The system-call filter has no name, so processes that hold it open read the original.
+  expect(
+    readdirSync(own)
+      .filter((name) => !name.startsWith("hosts-"))
+      .sort(),
+  ).toEqual(["group", "hosts", "passwd", "sandbox-init"]);
+  overwrite(join(own, "passwd"));
+  replace(join(own, "sandbox-init"));
+  for (let i = 0; i < 3; i++) {
+    const ran = await sh(sandbox, "cat /etc/passwd");
+    expect([ran.out.split(":")[0], ran.exitCause.code]).toEqual(["plugin", 0]);
+  }
+});
 
-verifies(
-  "integrity.exec",
-  "a start is stopped when a file that it shows changed after it was looked at",
-  async () => {
-    const cache_dir = emptyFolder();
-    const sandbox = await openTestSandbox({ cache_dir });
-    const passwd = join(ownFolder(cache_dir), "passwd");
-    afterLook(
-      (paths) => paths.includes(passwd),
-      () => overwrite(passwd),
-    );
-    await expect(sandbox.launch(request(await packageFolder()))).rejects.toMatchObject({
-      code: "sandbox.unavailable",
-      message: expect.stringContaining("changed the gateway's own files"),
-    });
-    expect((await sh(sandbox, "echo fine")).out).toBe("fine\n");
-  },
-);
+verifies("integrity.exec", "stops a start if a mounted file changed after its check", async () => {
+  const cache_dir = emptyFolder();
+  const sandbox = await openTestSandbox({ cache_dir });
+  const passwd = join(ownFolder(cache_dir), "passwd");
+  afterLook(
+    (paths) => paths.includes(passwd),
+    () => overwrite(passwd),
+  );
+  await expect(sandbox.launch(request(await packageFolder()))).rejects.toMatchObject({
+    code: "sandbox.unavailable",
+    message: expect.stringContaining("changed the gateway's own sandbox files"),
+  });
+  expect((await sh(sandbox, "echo fine")).out).toBe("fine\n");
+});
 
-verifies("integrity.exec", "a process is ended when its program changed while it was executed", () => {
-  const own = new OwnFiles(emptyFolder());
+verifies("integrity.exec", "kills a process whose program changed while it was executed", () => {
+  const own = new PrivateCopies(emptyFolder());
   onTestFinished(() => own.close());
   const program = own.put("sandbox-init", readFileSync("/bin/sleep"), 0o555);
   const tools = { program, filter: own.openUnnamed(Buffer.from("filter")), own };
@@ -94,6 +86,6 @@ verifies("integrity.exec", "a process is ended when its program changed while it
     (paths) => paths.includes(program),
     () => replace(program),
   );
-  expect(() => spawnConfined([program, "60"], tools)).toThrow(/changed the gateway's own files/);
+  expect(() => spawnConfined([program, "60"], tools)).toThrow(/changed the gateway's own sandbox files/);
   expect(readFileSync(program).equals(readFileSync("/bin/sleep"))).toBe(true);
 });

@@ -1,9 +1,12 @@
-/** The way out of a real sandbox, through the real runner: what is inside, whose a refusal is, and what is left. */
+/**
+ * Egress of a real sandbox through the real runner: what is visible inside, which call a refusal belongs to, and
+ * cleanup.
+ */
 import { readdirSync } from "node:fs";
 import { expect, test } from "vitest";
 import { publicOnly } from "../../src/egress/destinations/address.ts";
 import type { RunnerOptions } from "../../src/index.ts";
-import { confinedRig } from "../support/confined-runner.ts";
+import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { PUBLIC } from "../support/egress.ts";
 import { listen } from "../support/loopback.ts";
 import { vai } from "../support/order.ts";
@@ -25,8 +28,8 @@ async function httpServer() {
   }, PUBLIC);
 }
 
-test("low ports are open inside, and neither a capability nor a descriptor of that is left", async () => {
-  const rig = confinedRig({ egress: OUT });
+test("opens low ports inside and leaves neither the capability nor a descriptor behind", async () => {
+  const rig = createConfinedTestRunner({ egress: OUT });
   const { port } = await httpServer();
   const grant = egress("a.test", `b.test:${port}`);
   for (const how of [isolated, {}]) {
@@ -42,8 +45,8 @@ test("low ports are open inside, and neither a capability nor a descriptor of th
   }
 });
 
-test("an isolated call's refusals are its own, with the name asked for and no secret in it", async () => {
-  const rig = confinedRig({ egress: OUT });
+test("records the refusals of an isolated call with the requested name and without secrets", async () => {
+  const rig = createConfinedTestRunner({ egress: OUT });
   const { port } = await httpServer();
   const fetch = [`http://a.test:${port}/`, `http://SECRETvalue9.evil.test:${port}/`, "http://10.0.0.1/"];
   const outcome = await rig.run(
@@ -67,7 +70,7 @@ test("an isolated call's refusals are its own, with the name asked for and no se
         host: "10.0.0.1",
         port: 80,
         reason: "address.literal",
-        message: expect.stringContaining("only names"),
+        message: expect.stringContaining("Only host names"),
         at: expect.stringMatching(/^20.*Z$/),
       },
     ],
@@ -76,8 +79,8 @@ test("an isolated call's refusals are its own, with the name asked for and no se
   expect(rig.logs.join()).toContain("egress refused");
 });
 
-test("calls on one process share its refusals and say so; a call alone has them alone", async () => {
-  const rig = confinedRig({ egress: OUT });
+test("marks refusals as shared if several calls run on the process", async () => {
+  const rig = createConfinedTestRunner({ egress: OUT });
   const grant = egress("a.test");
   const call = (fetch: string[], wait_ms = 0) =>
     rig.run(vai("looks-out", { grant, input: { fetch, wait_ms } }));
@@ -93,14 +96,14 @@ test("calls on one process share its refusals and say so; a call alone has them 
   expect(rig.runner.health().processes).toBe(1);
 });
 
-test("what a process is refused while it starts is told to its first call", async () => {
-  const rig = confinedRig({ egress: OUT });
+test("reports refusals during the start to the first call", async () => {
+  const rig = createConfinedTestRunner({ egress: OUT });
   const started = await rig.run(vai("asks-at-start", { ...isolated, grant: egress("a.test") }));
   expect(started).toMatchObject({ status: "succeeded", egress: { refusals: [{ host: "early.test" }] } });
 });
 
-test("caps are counted for each call, not for the life of its process", async () => {
-  const rig = confinedRig({ egress: { ...OUT, limits: { total_connections: 2 } } });
+test("counts egress limits per call and not per process", async () => {
+  const rig = createConfinedTestRunner({ egress: { ...OUT, limits: { total_connections: 2 } } });
   const { port } = await httpServer();
   const url = `http://a.test:${port}/`;
   const call = () => rig.run(vai("looks-out", { grant: egress("a.test"), input: { fetch: [url, url] } }));
@@ -114,9 +117,11 @@ test("caps are counted for each call, not for the life of its process", async ()
   expect(much).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
 });
 
-test("the plugin is told where the gateway is from inside, and only with a scope", async () => {
+test("tells the plugin the gateway's address inside the sandbox, and only with a scope", async () => {
   const base_url = "https://gateway.acme.test";
-  const rig = confinedRig({ egress: { ...OUT, gateway: () => ({ base_url, certificate: null }) } });
+  const rig = createConfinedTestRunner({
+    egress: { ...OUT, gateway: () => ({ base_url, certificate: null }) },
+  });
   const told = async (scopes: "sessions:read"[]) => {
     const change = { grant: { gateway_api_scopes: scopes }, context: { gateway: { base_url, scopes } } };
     const { result } = await rig.run(vai("context", { ...isolated, ...change }));
@@ -126,8 +131,8 @@ test("the plugin is told where the gateway is from inside, and only with a scope
   expect(await told([])).toBe(base_url);
 });
 
-test("nothing of a sandbox's network is held here after it", async () => {
-  const rig = confinedRig({ egress: OUT });
+test("releases all listeners of a sandbox after its exit", async () => {
+  const rig = createConfinedTestRunner({ egress: OUT });
   const grant = egress("a.test", "b.test:8080");
   const call = () => rig.run(vai("echo", { ...isolated, grant }));
   const settled = async () => {
@@ -137,12 +142,12 @@ test("nothing of a sandbox's network is held here after it", async () => {
   await settled();
   const open = () => readdirSync("/proc/self/fd").length;
   const before = open();
-  // Three listeners each: one that stays would keep the whole network of its sandbox alive.
+  // Three listeners each: one left open would keep the whole network namespace alive.
   for (let i = 0; i < 10; i++) await settled();
   await until(() => open() <= before + 5);
 });
 
-/** Whoever asks for a page, by its path. */
+/** Records the paths of requested pages. */
 async function visitors() {
   const seen: string[] = [];
   const { port } = await listen((socket) => {
@@ -155,8 +160,8 @@ async function visitors() {
 }
 const aWhile = () => new Promise((resolve) => setTimeout(resolve, 300));
 
-test("a process ahead of its call reaches nothing until the call is there", async () => {
-  const rig = confinedRig({ egress: OUT, limits: { prewarmed: 1, prewarmed_per_key: 1 } });
+test("holds the egress of a prewarmed process until its call", async () => {
+  const rig = createConfinedTestRunner({ egress: OUT, limits: { prewarmed: 1, prewarmed_per_key: 1 } });
   const { seen, grant } = await visitors();
   const order = () => vai("calls-home", { ...isolated, pool_key: "a", grant });
   const first = await rig.run(order());
@@ -170,8 +175,8 @@ test("a process ahead of its call reaches nothing until the call is there", asyn
   expect(seen).toEqual([expect.anything(), `/early-${who}`]);
 });
 
-test("a worker without a call reaches nothing until the next, and then what it asked for", async () => {
-  const rig = confinedRig({ egress: OUT });
+test("holds the egress of a worker without a call until the next one", async () => {
+  const rig = createConfinedTestRunner({ egress: OUT });
   const { seen, grant } = await visitors();
   const { result } = await rig.run(vai("calls-home", { grant }));
   const { who } = result as { who: string };

@@ -16,7 +16,7 @@ const KILL = 0x80000000;
 const errno = (number: number) => 0x00050000 | number;
 const [EPERM, ENOSYS, EAFNOSUPPORT] = [errno(1), errno(38), errno(97)];
 
-/** What the kernel would do: the few instructions that a filter uses, over a seccomp_data of our own. */
+/** Interprets the few instructions that a filter uses, as the kernel would, on a given seccomp_data. */
 function decide(arch: FilteredArch, call: number, args: readonly number[] = [], audit: number = ARCH[arch]) {
   const program = systemCallFilter(arch);
   const data = Buffer.alloc(64);
@@ -38,13 +38,13 @@ function decide(arch: FilteredArch, call: number, args: readonly number[] = [], 
     else if (code === 0x45) jump((accumulator & k) !== 0);
     else throw new Error(`no such instruction: ${code}`);
   }
-  throw new Error("the filter runs off its end");
+  throw new Error("the filter runs past its end");
 }
 
 const examined = (name: keyof typeof EXAMINED_CALLS, arch: FilteredArch) =>
   numberOf(EXAMINED_CALLS[name], arch)!;
 
-test.each(BOTH)("%s: every forbidden call is refused, ordinary ones pass", (arch) => {
+test.each(BOTH)("%s: refuses every forbidden call and allows ordinary ones", (arch) => {
   for (const numbers of Object.values(FORBIDDEN_CALLS)) {
     const number = numberOf(numbers, arch);
     if (number !== null) expect(decide(arch, number)).toBe(EPERM);
@@ -53,7 +53,7 @@ test.each(BOTH)("%s: every forbidden call is refused, ordinary ones pass", (arch
   for (const number of ordinary) expect(decide(arch, number)).toBe(ALLOW);
 });
 
-test.each(BOTH)("%s: another machine's calls kill, unknown ones are not there", (arch) => {
+test.each(BOTH)("%s: kills calls of another architecture and answers unknown calls with ENOSYS", (arch) => {
   expect(decide(arch, 0, [], 0x40000003)).toBe(KILL);
   expect(decide(arch, 0, [], ARCH[arch === "x64" ? "arm64" : "x64"])).toBe(KILL);
   if (arch === "x64") expect(decide(arch, 0x40000000)).toBe(KILL);
@@ -61,7 +61,7 @@ test.each(BOTH)("%s: another machine's calls kill, unknown ones are not there", 
   expect(decide(arch, examined("clone3", arch))).toBe(ENOSYS);
 });
 
-test.each(BOTH)("%s: threads and forks pass, new namespaces do not", (arch) => {
+test.each(BOTH)("%s: allows threads and forks but no new namespaces", (arch) => {
   const clone = examined("clone", arch);
   expect(decide(arch, clone, [17])).toBe(ALLOW);
   expect(decide(arch, clone, [0x003d0f00])).toBe(ALLOW);
@@ -72,7 +72,7 @@ test.each(BOTH)("%s: threads and forks pass, new namespaces do not", (arch) => {
   }
 });
 
-test.each(BOTH)("%s: four socket families and no other", (arch) => {
+test.each(BOTH)("%s: allows four socket families only", (arch) => {
   for (const call of [examined("socket", arch), examined("socketpair", arch)]) {
     for (let family = 0; family < 64; family++) {
       expect(decide(arch, call, [family, 1, 0])).toBe([1, 2, 10, 16].includes(family) ? ALLOW : EAFNOSUPPORT);
@@ -82,19 +82,19 @@ test.each(BOTH)("%s: four socket families and no other", (arch) => {
   }
 });
 
-test.each(BOTH)("%s: nothing is typed into a terminal", (arch) => {
+test.each(BOTH)("%s: refuses ioctls that type into a terminal", (arch) => {
   const ioctl = examined("ioctl", arch);
   expect(decide(arch, ioctl, [0, 0x5412])).toBe(EPERM);
   expect(decide(arch, ioctl, [0, 0x541c])).toBe(EPERM);
   expect(decide(arch, ioctl, [0, 0x5401])).toBe(ALLOW);
 });
 
-test("other machines have no filter", () => {
+test("has no filter for other architectures", () => {
   expect(filteredArch("x64")).toBe("x64");
   expect(filteredArch("riscv64")).toBeNull();
 });
 
-test("the numbers are those of the system's headers", () => {
+test("uses the numbers of the system's headers", () => {
   const calls = { ...FORBIDDEN_CALLS, ...EXAMINED_CALLS };
   const names = Object.keys(calls) as (keyof typeof calls)[];
   const lines = names.map((name) => `#ifdef __NR_${name}\n${name} __NR_${name}\n#endif`).join("\n");

@@ -6,7 +6,7 @@ import { emptyFolder } from "../support/sandbox.ts";
 
 const entry = { found: true as const, args: ["x"], in_package: false };
 
-test("an interpreter that leads into a closed home is named, with where it leads", async () => {
+test("names an interpreter that links into a private home folder, and its target", async () => {
   const home = emptyFolder();
   const real = join(home, "python3.12");
   writeFileSync(real, "", { mode: 0o755 });
@@ -14,11 +14,11 @@ test("an interpreter that leads into a closed home is named, with where it leads
   symlinkSync(real, file);
   await expect(findProgram({ ...entry, file, label: "python3" }, home)).rejects.toMatchObject({
     code: "launch_failed",
-    message: `The program "python3" at ${file} leads to ~/python3.12, which is closed to plugins in the sandbox. Install it system-wide, below /usr.`,
+    message: `The program "python3" at ${file} is a link to ~/python3.12, which is not visible in the sandbox. Install it system-wide, below /usr.`,
   });
 });
 
-test("node is the gateway's own, others are the system's or the package's", async () => {
+test("finds the gateway's own node, system programs and files of the package", async () => {
   const kind = async (change: object) =>
     (await findProgram({ ...entry, file: "/usr/bin/env", label: "env", ...change }, "/root")).kind;
   expect(await kind({})).toBe("system");

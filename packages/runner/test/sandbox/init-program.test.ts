@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { findOrBuildInit } from "../../src/sandbox/init-program.ts";
 import { emptyFolder } from "../support/sandbox.ts";
 
-test("it is compiled once, kept under its source's digest, and compiled again when its bytes are not its own", async () => {
+test("compiles once, caches by the digest of the source, and recompiles a changed binary", async () => {
   const cache = join(emptyFolder(), "cache");
   const first = await findOrBuildInit(cache);
   const born = statSync(first.file).mtimeMs;
@@ -22,16 +22,16 @@ test("it is compiled once, kept under its source's digest, and compiled again wh
   expect(readFileSync(first.file).subarray(1, 4).toString()).toBe("ELF");
 });
 
-test("without a compiler the fix is named", async () => {
+test("names the fix without a compiler", async () => {
   const refused = findOrBuildInit(emptyFolder(), ["/nonexistent/cc"]);
   await expect(refused).rejects.toMatchObject({
     code: "sandbox.unavailable",
-    message: expect.stringContaining("there is no C compiler"),
+    message: expect.stringContaining("no C compiler was found"),
     fix: expect.stringContaining("apt-get install -y gcc"),
   });
 });
 
-test("a compiler that fails is quoted, and nothing half-made is left", async () => {
+test("quotes the error of a failing compiler and leaves no partial files", async () => {
   const cache = emptyFolder();
   await expect(findOrBuildInit(cache, ["/bin/false"])).rejects.toMatchObject({
     code: "sandbox.unavailable",

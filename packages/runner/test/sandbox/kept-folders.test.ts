@@ -1,4 +1,4 @@
-/** Folders that a plugin keeps, bounded as a whole: by bytes, by files, also by those that nobody sees. */
+/** Persistent folders of a plugin are limited as a whole: in bytes and files, including deleted and hidden ones. */
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -8,7 +8,7 @@ import { emptyFolder, finish, openTestSandbox, packageFolder, request } from "..
 
 const MIB = 1024 * 1024;
 const LIMITS = { kept_bytes: 8 * MIB, kept_files: 40 };
-const MESSAGE = "It keeps more in its own folder than it may (8 MiB and 40 files).";
+const MESSAGE = "Its persistent folder exceeds the limit of 8 MiB and 40 files.";
 
 /** One of both kinds: the data folder of an instrument, the state of a hosted kernel plugin. */
 type Kind = "data" | "state";
@@ -33,37 +33,33 @@ const WAIT = "time.sleep(60)";
 const file = (name: string, mib: number) =>
   `f = open("${name}", "wb"); f.write(b"x" * ${mib * MIB}); f.flush()\n`;
 
-/** Twelve MiB without a name, held by descriptors. */
+/** Twelve MiB of deleted files, held by descriptors. */
 const deleted = (name: string, by = "") =>
   `${by}fs = []\n${by}for i in range(4):\n${by}  f = open(f'${name}{i}', 'wb'); os.unlink(f'${name}{i}'); f.write(b'x' * ${3 * MIB}); f.flush(); fs.append(f)\n`;
 const DEEP = "for i in range(20):\n  os.mkdir('d' * 250); os.chdir('d' * 250)\n";
 
-verifies(
-  "sandbox.limits",
-  "what a plugin keeps is bounded as a whole, and its end names the disk",
-  async () => {
-    const sandbox = await openTestSandbox({ limits: LIMITS });
-    for (const kind of ["data", "state"] as const) {
-      const folder = keptFolder();
-      const many = Array.from({ length: 3 }, (_, at) => file(`file-${at}`, 3)).join("");
-      const { death } = await run(sandbox, kind, folder, many + WAIT);
-      expect(death).toMatchObject({ cause: "disk", message: MESSAGE, signal: "SIGKILL" });
-      // There is no second helping.
-      await expect(run(sandbox, kind, folder, WAIT)).rejects.toMatchObject({
-        code: "launch_failed",
-        message: `${MESSAGE} It is not started again until there is room.`,
-        fix: expect.stringContaining("kept_bytes"),
-        details: { cause: "disk" },
-      });
-      rmSync(join(folder, "file-0"));
-      expect((await run(sandbox, kind, folder, "time.sleep(1.5)")).death).toMatchObject({
-        cause: "exit",
-        code: 0,
-      });
-      expect(readdirSync(folder).sort()).toEqual(["file-1", "file-2"]);
-    }
-  },
-);
+verifies("sandbox.limits", "limits what a plugin keeps and reports disk as the exit cause", async () => {
+  const sandbox = await openTestSandbox({ limits: LIMITS });
+  for (const kind of ["data", "state"] as const) {
+    const folder = keptFolder();
+    const many = Array.from({ length: 3 }, (_, at) => file(`file-${at}`, 3)).join("");
+    const { exitCause } = await run(sandbox, kind, folder, many + WAIT);
+    expect(exitCause).toMatchObject({ cause: "disk", message: MESSAGE, signal: "SIGKILL" });
+    // It cannot be started again to write more.
+    await expect(run(sandbox, kind, folder, WAIT)).rejects.toMatchObject({
+      code: "launch_failed",
+      message: `${MESSAGE} It is not started until files are removed.`,
+      fix: expect.stringContaining("kept_bytes"),
+      details: { cause: "disk" },
+    });
+    rmSync(join(folder, "file-0"));
+    expect((await run(sandbox, kind, folder, "time.sleep(1.5)")).exitCause).toMatchObject({
+      cause: "exit",
+      code: 0,
+    });
+    expect(readdirSync(folder).sort()).toEqual(["file-1", "file-2"]);
+  }
+});
 
 test.each([
   ["many small files", "for i in range(60): open(f'f{i}', 'w').close()\n"],
@@ -72,13 +68,13 @@ test.each([
     "deleted files that are still open",
     `fs = []\nfor i in range(4):\n  f = open(f'f{i}', 'wb'); os.unlink(f'f{i}'); f.write(b'x' * ${3 * MIB}); f.flush(); fs.append(f)\n`,
   ],
-  ["a folder that is closed", `os.mkdir('d'); open('d/f', 'w').close(); os.chmod('d', 0)\n`],
+  ["an unreadable folder", `os.mkdir('d'); open('d/f', 'w').close(); os.chmod('d', 0)\n`],
   [
-    "a tree without an end",
+    "a very deep tree",
     "for i in range(36):\n  os.mkdir('d'); os.chdir('d')\nos.mkdir('e'); os.mkdir('f'); os.mkdir('g'); os.mkdir('h'); os.mkdir('i')\n",
   ],
   [
-    "deleted files of a process that cannot be looked into",
+    "deleted files of a process that cannot be inspected",
     `import ctypes; ctypes.CDLL(None).prctl(4, 0)\n${deleted("f")}`,
   ],
   ["deleted files in a folder whose path is too long", `${DEEP}${deleted("f")}`],
@@ -90,21 +86,21 @@ test.each([
     "deleted files that are mapped and closed",
     `import ctypes\nc = ctypes.CDLL(None); c.mmap.restype = ctypes.c_void_p\nfor i in range(4):\n  f = open(f'f{i}', 'w+b'); f.write(b'x' * ${3 * MIB}); f.flush(); c.mmap(None, ctypes.c_size_t(4096), 1, 1, f.fileno(), ctypes.c_long(0)); os.unlink(f'f{i}'); f.close()\n`,
   ],
-])("%s count", async (_, script) => {
+])("counts %s", async (_, script) => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   const folder = keptFolder();
-  const { death } = await run(sandbox, "data", folder, `${script}time.sleep(5)`);
-  expect(death).toMatchObject({ cause: "disk", message: MESSAGE });
+  const { exitCause } = await run(sandbox, "data", folder, `${script}time.sleep(5)`);
+  expect(exitCause).toMatchObject({ cause: "disk", message: MESSAGE });
 });
 
-test("files that come and go within bounds are nobody's business", async () => {
+test("ignores files that come and go within the limits", async () => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   const script = `end = time.time() + 2\nwhile time.time() < end:\n  ${file("a", 2).trim()}; f.close(); os.mkdir('b'); os.rmdir('b'); os.unlink('a')\n`;
-  const { death } = await run(sandbox, "data", keptFolder(), script);
-  expect(death).toMatchObject({ cause: "exit", code: 0 });
+  const { exitCause } = await run(sandbox, "data", keptFolder(), script);
+  expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
 });
 
-test("processes and threads that come and go are not taken for hidden ones", async () => {
+test("does not mistake short-lived processes and threads for hidden ones", async () => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   const script = `import threading
 end = time.time() + 2
@@ -115,6 +111,6 @@ while time.time() < end:
   time.sleep(0.002)
   os.waitpid(pid, 0)
 `;
-  const { death } = await run(sandbox, "data", keptFolder(), script);
-  expect(death).toMatchObject({ cause: "exit", code: 0 });
+  const { exitCause } = await run(sandbox, "data", keptFolder(), script);
+  expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
 });

@@ -29,7 +29,7 @@ function ourCgroups(): string[] {
   });
 }
 
-test("what is in force is said, part by part", async () => {
+test("reports each part of the active boundary", async () => {
   const { status } = await openTestSandbox();
   expect(status).toMatchObject({ available: true });
   expect(status.checks.map(({ name }) => name)).toEqual([
@@ -43,7 +43,7 @@ test("what is in force is said, part by part", async () => {
   for (const { ok, fix } of status.checks) expect(ok || fix !== undefined).toBe(true);
 });
 
-test("whatever is missing closes the sandbox and names the fix", async () => {
+test("is unavailable and names the fix if anything is missing", async () => {
   const noBwrap = await sandboxStatus(sandboxOptions({ bwrap: ["/nonexistent/bwrap"] }));
   expect(noBwrap).toMatchObject({
     available: false,
@@ -53,7 +53,7 @@ test("whatever is missing closes the sandbox and names the fix", async () => {
   expect(neither.fix).toBe("apt-get install -y bubblewrap gcc libc6-dev, then start the gateway again");
   const noCompiler = await sandboxStatus(sandboxOptions({ cache_dir: emptyFolder(), compilers: [] }));
   expect(noCompiler).toMatchObject({ available: false, fix: expect.stringContaining("gcc") });
-  // A bwrap that confines nothing: the trial looks at the process, not at the program's name.
+  // A bwrap that confines nothing: the self-test checks the process, not the name of the program.
   const fake = join(emptyFolder(), "bwrap");
   const script = '#!/bin/sh\n[ "$1" = --version ] && { echo bubblewrap 9; exit 0; }\nexit 0\n';
   writeFileSync(fake, script, { mode: 0o755 });
@@ -66,13 +66,13 @@ test("whatever is missing closes the sandbox and names the fix", async () => {
   await sandbox.close();
 });
 
-test("a gateway with umask 077 has plugins with umask 022, and shows them its files", async () => {
+test("gives plugins umask 022 under a gateway with umask 077, and shows them its files", async () => {
   const usual = process.umask(0o077);
   try {
     const cache_dir = emptyFolder();
     const sandbox = await openTestSandbox({ cache_dir });
     const ran = await sh(sandbox, "umask; cat /etc/passwd");
-    expect(ran).toMatchObject({ out: expect.stringMatching(/^0022\nplugin:/), death: { code: 0 } });
+    expect(ran).toMatchObject({ out: expect.stringMatching(/^0022\nplugin:/), exitCause: { code: 0 } });
     const entries = readdirSync(cache_dir, { recursive: true, encoding: "utf8" });
     for (const name of entries) {
       const info = statSync(join(cache_dir, name));
@@ -86,15 +86,19 @@ test("a gateway with umask 077 has plugins with umask 022, and shows them its fi
   }
 });
 
-test("streams, exit code and signal are the plugin's own", async () => {
+test("passes streams, exit code and signal of the plugin", async () => {
   const sandbox = await openTestSandbox();
   const ran = await sh(sandbox, "echo out; echo err >&2; exit 7");
-  expect(ran).toMatchObject({ out: "out\n", err: "err\n", death: { cause: "exit", code: 7, signal: null } });
+  expect(ran).toMatchObject({
+    out: "out\n",
+    err: "err\n",
+    exitCause: { cause: "exit", code: 7, signal: null },
+  });
   const crash = await sh(sandbox, "kill -SEGV $$");
-  expect(crash.death).toMatchObject({ cause: "signal", code: null, signal: "SIGSEGV" });
+  expect(crash.exitCause).toMatchObject({ cause: "signal", code: null, signal: "SIGSEGV" });
 });
 
-test("a program that cannot be started is the plugin's failure, not the sandbox's", async () => {
+test("reports a program that cannot be started as the plugin's failure", async () => {
   const sandbox = await openTestSandbox();
   const program = { kind: "system" as const, file: "/usr/bin/no-such-program", args: [] };
   await expect(sandbox.launch(request(await packageFolder(), { program }))).rejects.toMatchObject({
@@ -103,7 +107,7 @@ test("a program that cannot be started is the plugin's failure, not the sandbox'
   });
 });
 
-test("the process that waits for the next call is replaced when it dies, and gone after close", async () => {
+test("replaces a prepared process that was killed, and stops it on close", async () => {
   const sandbox = await openSandbox(sandboxOptions());
   expect((await sh(sandbox, "echo one")).out).toBe("one\n");
   const before = waitingHere();
@@ -111,20 +115,20 @@ test("the process that waits for the next call is replaced when it dies, and gon
   await eventually(() => !before.some(isAlive), 5_000, "it is dead");
   expect((await sh(sandbox, "echo two")).out).toBe("two\n");
   const after = waitingHere();
-  // An ordinary gateway has no cgroups to enter, and so nothing to prepare.
+  // Without root there are no cgroups to join, so nothing is prepared.
   expect([before.length, after.length]).toEqual(process.getuid!() === 0 ? [1, 1] : [0, 0]);
   await sandbox.close();
   expect(after.filter(isAlive)).toEqual([]);
 });
 
-test("scratch folders come and go while the process runs, whatever lies in them", async () => {
+test("creates and removes scratch folders while the process runs, whatever they contain", async () => {
   const sandbox = await openTestSandbox();
   const program = { kind: "system" as const, file: "/bin/sh", args: [] };
   const change = { program, grant: { filesystem: "scratch" as const } };
   const confined = await sandbox.launch(request(await packageFolder(), change));
   expect(await confined.makeScratch("inv_1")).toBe(true);
   expect(await confined.makeScratch("inv_1")).toBe(false);
-  await expect(confined.makeScratch("../x")).rejects.toThrow("cannot name");
+  await expect(confined.makeScratch("../x")).rejects.toThrow("not a valid name");
   const { child } = confined;
   const said = new Promise<string>((resolve) => child.stdout.once("data", (data) => resolve(String(data))));
   const mess = "cd /sandbox/scratch/inv_1 && mkdir -p a/b shut && touch a/b/c shut/x && chmod 0 shut";
@@ -134,10 +138,10 @@ test("scratch folders come and go while the process runs, whatever lies in them"
   expect(await confined.removeScratch("inv_2")).toBe(false);
   child.stdin.write("ls -A /sandbox/scratch; exit\n");
   const ran = await finish(confined);
-  expect(ran).toMatchObject({ out: "", death: { code: 0 } });
+  expect(ran).toMatchObject({ out: "", exitCause: { code: 0 } });
 });
 
-test("assets are there for a grant that has them, and only then", async () => {
+test("shows assets only with a grant for files", async () => {
   const sandbox = await openTestSandbox();
   const folder = await packageFolder();
   mkdirSync(join(folder, "assets"));
@@ -149,9 +153,9 @@ test("assets are there for a grant that has them, and only then", async () => {
   expect(await seen("none")).toBe("read-only\n");
 });
 
-test("an operator's mounts appear where they were put, writable only if they say so", async () => {
+test("mounts folders of the operator at their targets, writable only if the grant says so", async () => {
   const sandbox = await openTestSandbox();
-  // Closed to everyone but the gateway, as a home is; its inside is open.
+  // Readable by the gateway only, like a home folder; its contents are readable.
   const closed = emptyFolder();
   const shared = join(closed, "shared");
   mkdirSync(shared);
@@ -166,74 +170,80 @@ test("an operator's mounts appear where they were put, writable only if they say
   expect(existsSync(join(shared, "new"))).toBe(true);
 });
 
-test("a mount whose folder is gone is the binding's trouble, with the way to mend it, and no missing sandbox", async () => {
+test("reports a missing mount as an error of the binding with its fix", async () => {
   const sandbox = await openTestSandbox();
   const source = join(emptyFolder(), "gone");
   const grant = { mounts: [{ source, target: "/srv/gone", writable: false }] };
   await expect(sh(sandbox, "true", { grant })).rejects.toMatchObject({
     code: "launch_failed",
-    message: `The binding mounts ${JSON.stringify(source)}: the gateway's machine has no such folder.`,
+    message: `The binding mounts ${JSON.stringify(source)}: the folder does not exist on the gateway's machine.`,
     fix: expect.stringContaining("backplane binding set ID --mount"),
   });
-  // Its slot is free again, and the next start is a usual one.
+  // Its slot is free again, and the next start works as usual.
   expect((await sh(sandbox, "echo on", {})).out).toBe("on\n");
 });
 
-describe("limits name their cause", () => {
-  verifies("sandbox.limits", "memory, processes, disk, files, CPU time and wall time", async () => {
-    const MIB = 1024 * 1024;
-    const limits = {
-      memory_bytes: 64 * MIB,
-      processes: 24,
-      cpu_seconds: 1,
-      open_files: 32,
-      scratch_bytes: 4 * MIB,
-      scratch_files: 64,
-    };
-    const sandbox = await openTestSandbox({ limits });
-    const bystander = await sandbox.launch(
-      request(await packageFolder(), { program: { kind: "system", file: "/bin/cat", args: [] } }),
-    );
-    const python = (code: string) => ({
-      program: { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] },
-      grant: { filesystem: "scratch" as const },
-    });
-    const run = async (code: string) =>
-      await finish(await sandbox.launch(request(await packageFolder(), python(code))));
+describe("limits", () => {
+  verifies(
+    "sandbox.limits",
+    "reports memory, processes, disk, files, CPU time and wall time as exit causes",
+    async () => {
+      const MIB = 1024 * 1024;
+      const limits = {
+        memory_bytes: 64 * MIB,
+        processes: 24,
+        cpu_seconds: 1,
+        open_files: 32,
+        scratch_bytes: 4 * MIB,
+        scratch_files: 64,
+      };
+      const sandbox = await openTestSandbox({ limits });
+      const bystander = await sandbox.launch(
+        request(await packageFolder(), { program: { kind: "system", file: "/bin/cat", args: [] } }),
+      );
+      const python = (code: string) => ({
+        program: { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] },
+        grant: { filesystem: "scratch" as const },
+      });
+      const run = async (code: string) =>
+        await finish(await sandbox.launch(request(await packageFolder(), python(code))));
 
-    expect(
-      (await run("x = bytearray(8 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1")).death,
-    ).toMatchObject({
-      cause: "oom",
-      message: "It used more than the 64 MiB of memory it may.",
-    });
-    const bomb = await run(
-      "import os\nfor i in range(1000):\n  if os.fork() == 0:\n    import time; time.sleep(60)",
-    );
-    expect(bomb.death).toMatchObject({ cause: "pids", code: 1 });
-    const disk = await run(
-      "f = open('/sandbox/scratch/a', 'wb')\ng = open('/sandbox/scratch/b', 'wb')\nfor i in range(9999):\n  f.write(b'x' * 65536); f.flush(); g.write(b'x' * 65536); g.flush()",
-    );
-    expect(disk.death.cause).toBe("disk");
-    const inodes = await run("for i in range(9999): open(f'/sandbox/scratch/{i}', 'w').close()");
-    expect(inodes.death.cause).toBe("disk");
-    const files = await run("fs = []\nwhile True: fs.append(open('/dev/null'))");
-    expect(files.err).toContain("Too many open files");
-    expect((await run("while True: pass")).death).toMatchObject({ cause: "cpu" });
-    const slow = await sandbox.launch(request(await packageFolder(), python("import time; time.sleep(60)")));
-    slow.kill("timeout");
-    expect((await finish(slow)).death).toMatchObject({ cause: "timeout" });
+      expect(
+        (await run("x = bytearray(8 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1")).exitCause,
+      ).toMatchObject({
+        cause: "oom",
+        message: "It exceeded its memory limit of 64 MiB.",
+      });
+      const bomb = await run(
+        "import os\nfor i in range(1000):\n  if os.fork() == 0:\n    import time; time.sleep(60)",
+      );
+      expect(bomb.exitCause).toMatchObject({ cause: "pids", code: 1 });
+      const disk = await run(
+        "f = open('/sandbox/scratch/a', 'wb')\ng = open('/sandbox/scratch/b', 'wb')\nfor i in range(9999):\n  f.write(b'x' * 65536); f.flush(); g.write(b'x' * 65536); g.flush()",
+      );
+      expect(disk.exitCause.cause).toBe("disk");
+      const inodes = await run("for i in range(9999): open(f'/sandbox/scratch/{i}', 'w').close()");
+      expect(inodes.exitCause.cause).toBe("disk");
+      const files = await run("fs = []\nwhile True: fs.append(open('/dev/null'))");
+      expect(files.err).toContain("Too many open files");
+      expect((await run("while True: pass")).exitCause).toMatchObject({ cause: "cpu" });
+      const slow = await sandbox.launch(
+        request(await packageFolder(), python("import time; time.sleep(60)")),
+      );
+      slow.kill("timeout");
+      expect((await finish(slow)).exitCause).toMatchObject({ cause: "timeout" });
 
-    // Nobody else noticed.
-    const echoed = new Promise((resolve) => bystander.child.stdout.once("data", resolve));
-    bystander.child.stdin.write("still here\n");
-    expect(String(await echoed)).toBe("still here\n");
-    bystander.kill();
-    await bystander.death;
-  });
+      // Other processes are not affected.
+      const echoed = new Promise((resolve) => bystander.child.stdout.once("data", resolve));
+      bystander.child.stdin.write("still here\n");
+      expect(String(await echoed)).toBe("still here\n");
+      bystander.kill();
+      await bystander.exitCause;
+    },
+  );
 });
 
-describe("nobody is left", () => {
+describe("leaves no process behind", () => {
   const STUBBORN =
     "trap '' TERM HUP INT; (trap '' TERM HUP; setsid sh -c 'sleep 300' & setsid setsid sh -c 'sleep 301 & sleep 302' &) ; echo up; sleep 303";
 
@@ -245,11 +255,11 @@ describe("nobody is left", () => {
     await eventually(() => treeOf(confined.pid).length >= 6, 10_000, "the daemons are up");
     const everyone = [confined.pid, ...treeOf(confined.pid)];
     confined.kill();
-    await confined.death;
+    await confined.exitCause;
     expect(everyone.filter(isAlive)).toEqual([]);
   });
 
-  test("after the plugin's own end, with daemons that would stay", async () => {
+  test("after the plugin's own exit, with daemons", async () => {
     const sandbox = await openTestSandbox();
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", "setsid sleep 300 & read x"] };
     const confined = await sandbox.launch(request(await packageFolder(), { program }));
@@ -259,18 +269,18 @@ describe("nobody is left", () => {
     expect(everyone.filter(isAlive)).toEqual([]);
   });
 
-  test("after the outer process alone was killed", async () => {
+  test("after only the outer process was killed", async () => {
     const sandbox = await openTestSandbox();
     const program = { kind: "system" as const, file: "/bin/sleep", args: ["300"] };
     const confined = await sandbox.launch(request(await packageFolder(), { program }));
     const inside = treeOf(confined.pid);
     expect(inside.length).toBeGreaterThanOrEqual(2);
     process.kill(confined.pid, "SIGKILL");
-    await confined.death;
+    await confined.exitCause;
     await eventually(() => !inside.some(isAlive), 5_000, "the sandbox is gone");
   });
 
-  verifies("sandbox.kill", "after a gateway that was killed: no process, no cgroup", async () => {
+  verifies("sandbox.kill", "after a killed gateway: no process, no cgroup", async () => {
     const host = spawn(
       process.execPath,
       [

@@ -2,7 +2,7 @@ import type { Grant } from "@backplane/contract";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";
-import { wayIn } from "../../src/egress/proxy/sandbox-network.ts";
+import { sandboxNetwork } from "../../src/egress/proxy/sandbox-network.ts";
 import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
 import { plan, type SandboxHost, type SandboxRequest } from "../../src/sandbox/plan.ts";
 
@@ -51,7 +51,7 @@ const requests = fc.record({
   kind: fc.constantFrom("node" as const, "system" as const, "package" as const),
 });
 
-test("nothing of the host appears that neither the system nor the grant names", () => {
+test("shows nothing of the host except system files and what the grant names", () => {
   fc.assert(
     fc.property(requests, ({ kind, ...change }) => {
       const file = kind === "package" ? "/store/abc/bin/run" : "/usr/bin/run";
@@ -70,7 +70,7 @@ test("nothing of the host appears that neither the system nor the grant names", 
   );
 });
 
-test("nothing can be written but scratch and the mounts that the grant calls writable", () => {
+test("makes only scratch and mounts that the grant makes writable writable", () => {
   fc.assert(
     fc.property(requests, ({ kind: _kind, ...change }) => {
       const request = ask(change);
@@ -84,7 +84,7 @@ test("nothing can be written but scratch and the mounts that the grant calls wri
   );
 });
 
-test("the environment is the manifest's, with five names that it cannot choose", () => {
+test("uses the manifest's environment with five variables that it cannot change", () => {
   fc.assert(
     fc.property(requests, ({ kind: _kind, ...change }) => {
       const { env } = plan(ask(change), HOST);
@@ -96,7 +96,7 @@ test("the environment is the manifest's, with five names that it cannot choose",
   );
 });
 
-test("each slot has its own user, none of them root; an ordinary gateway stays itself", () => {
+test("gives each slot its own user, never root, and keeps the user of a gateway without root", () => {
   fc.assert(
     fc.property(fc.nat(500), fc.nat(500), (a, b) => {
       const first = plan(ask({ slot: a }), HOST).uid!;
@@ -107,7 +107,7 @@ test("each slot has its own user, none of them root; an ordinary gateway stays i
   );
 });
 
-test("programs are named as they are inside", () => {
+test("maps programs to their paths inside", () => {
   const command = (program: SandboxRequest["program"]) => plan(ask({ program }), HOST).command;
   expect(command({ kind: "node", file: HOST.node, args: ["a.mjs"] })).toEqual(["/sandbox/node", "a.mjs"]);
   expect(command({ kind: "package", file: "/store/abc/bin/x", args: [] })).toEqual(["/plugin/bin/x"]);
@@ -115,7 +115,7 @@ test("programs are named as they are inside", () => {
   expect(() => command({ kind: "package", file: "/store/abd", args: [] })).toThrow("outside the package");
 });
 
-test("assets are hidden from a grant that has no files", () => {
+test("hides assets from a grant without files", () => {
   const hidden = (filesystem: Grant["filesystem"], has_assets = true) =>
     plan(ask({ grant: noGrant({ filesystem }), has_assets }), HOST).hidden;
   expect(hidden("none")).toEqual(["/plugin/assets"]);
@@ -124,16 +124,16 @@ test("assets are hidden from a grant that has no files", () => {
   expect(hidden("scratch")).toEqual([]);
 });
 
-test("a way out is its listeners, its variables and its names; without one there is none", () => {
+test("adds listeners, variables and hosts for egress, and none without it", () => {
   const grant = noGrant({ network: "egress", allowed_domains: ["a.test"] });
   const host = { ...HOST, files: [...HOST.files, { source: "/cache/hosts", target: "/etc/hosts" }] };
   const hosts = (made: ReturnType<typeof plan>) =>
     made.mounts.filter(({ target }) => target === "/etc/hosts").map(({ source }) => source);
   const none = plan(ask({ grant }), host);
   expect([none.listeners, none.env.HTTP_PROXY, hosts(none)]).toEqual([[], undefined, ["/cache/hosts"]]);
-  const { listeners, env } = wayIn(grant);
-  const way = { listeners, env, hosts_file: "/cache/hosts-a" };
-  const made = plan(ask({ grant, way, env: { HTTP_PROXY: "http://evil.test", PATH: "/x" } }), host);
+  const { listeners, env } = sandboxNetwork(grant);
+  const network = { listeners, env, hosts_file: "/cache/hosts-a" };
+  const made = plan(ask({ grant, network, env: { HTTP_PROXY: "http://evil.test", PATH: "/x" } }), host);
   expect(made.listeners).toEqual(listeners);
   expect(made.env).toMatchObject({ ...env, PATH: "/usr/local/bin:/usr/bin:/bin" });
   expect(hosts(made)).toEqual(["/cache/hosts-a"]);
@@ -152,12 +152,12 @@ test.each([
   ["/", "/data"],
   ["/proc/1/root", "/data"],
   ["/dev", "/data"],
-])("a mount of %j at %j is refused", (source, target) => {
+])("refuses a mount of %j at %j", (source, target) => {
   const grant = noGrant({ mounts: [{ source, target, writable: false }] });
   expect(() => plan(ask({ grant }), HOST)).toThrow(expect.objectContaining({ code: "launch_failed" }));
 });
 
-test("a pooled process has no end of CPU time, and memory is bounded once", () => {
+test("does not limit the CPU time of a pooled process, and limits memory once", () => {
   const limits = (change: Partial<SandboxRequest>, host = HOST) =>
     new Map(plan(ask(change), host).limits.map(({ resource, value }) => [resource, value]));
   const [CPU, DATA, CORE] = [0, 2, 4] as const;

@@ -5,74 +5,68 @@ import { expect, test } from "vitest";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
-import { confinedRig } from "../support/confined-runner.ts";
+import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { orderOf, side, vai } from "../support/order.ts";
 import { confinedHere } from "../support/process-tree.ts";
-import { type Rig, until } from "../support/runner.ts";
+import { type TestRunner, until } from "../support/runner.ts";
 import { sandboxOptions } from "../support/sandbox.ts";
 
 const EXAMPLES = fileURLToPath(new URL("../../../../examples", import.meta.url));
 const isolated = { class: "isolated" } as const;
 
-verifies(
-  "sandbox.env",
-  "the environment is exactly the documented list, and holds nothing of the host's",
-  async () => {
-    process.env.HOST_CANARY = "canary-of-the-host";
-    const rig = confinedRig();
-    const context = { secrets: { token: "canary-of-the-call" } };
-    const proxy = "http://127.0.0.1:3128";
-    const direct = "127.0.0.1,localhost,::1";
-    const usual = { HTTP_PROXY: proxy, HTTPS_PROXY: proxy, ALL_PROXY: proxy, NO_PROXY: direct };
-    const lower = Object.fromEntries(
-      Object.entries(usual).map(([name, value]) => [name.toLowerCase(), value]),
-    );
-    const proxied = { ...usual, ...lower, NODE_USE_ENV_PROXY: "1" };
-    for (const [confined, network] of [
-      [isolated, "none"],
-      [isolated, "egress"],
-      [{}, "none"],
-      [{}, "egress"],
-    ] as const) {
-      const env = { OWN: "yes", PATH: "/plugin", LD_LIBRARY_PATH: "/x", http_proxy: "http://evil.test" };
-      const { http_proxy: _evil, ...kept } = env;
-      const change = { ...confined, context, grant: { network }, env: network === "none" ? kept : env };
-      const { result } = await rig.run(vai("environment", change));
-      expect(result).toEqual({
-        env: {
-          ...(network === "none" ? {} : proxied),
-          OWN: "yes",
-          LD_LIBRARY_PATH: "/x",
-          MARK: rig.mark,
-          PATH: "/usr/local/bin:/usr/bin:/bin",
-          HOME: "/nonexistent",
-          TMPDIR: "/nonexistent",
-          LANG: "C.UTF-8",
-        },
-        cwd: "/plugin",
-        execPath: "/sandbox/node",
-      });
-    }
-    // On the host neither the command line nor the environment of any process shows a secret.
-    for (const pid of readdirSync("/proc").filter(
-      (name) => /^\d+$/.test(name) && name !== String(process.pid),
-    )) {
-      for (const file of ["cmdline", "environ"]) {
-        let text = "";
-        try {
-          text = readFileSync(`/proc/${pid}/${file}`, "latin1");
-        } catch {
-          continue;
-        }
-        expect(text).not.toContain("canary-of-the-call");
+verifies("sandbox.env", "sets exactly the documented environment and nothing of the host's", async () => {
+  process.env.HOST_CANARY = "canary-of-the-host";
+  const rig = createConfinedTestRunner();
+  const context = { secrets: { token: "canary-of-the-call" } };
+  const proxy = "http://127.0.0.1:3128";
+  const direct = "127.0.0.1,localhost,::1";
+  const usual = { HTTP_PROXY: proxy, HTTPS_PROXY: proxy, ALL_PROXY: proxy, NO_PROXY: direct };
+  const lower = Object.fromEntries(Object.entries(usual).map(([name, value]) => [name.toLowerCase(), value]));
+  const proxied = { ...usual, ...lower, NODE_USE_ENV_PROXY: "1" };
+  for (const [confined, network] of [
+    [isolated, "none"],
+    [isolated, "egress"],
+    [{}, "none"],
+    [{}, "egress"],
+  ] as const) {
+    const env = { OWN: "yes", PATH: "/plugin", LD_LIBRARY_PATH: "/x", http_proxy: "http://evil.test" };
+    const { http_proxy: _evil, ...kept } = env;
+    const change = { ...confined, context, grant: { network }, env: network === "none" ? kept : env };
+    const { result } = await rig.run(vai("environment", change));
+    expect(result).toEqual({
+      env: {
+        ...(network === "none" ? {} : proxied),
+        OWN: "yes",
+        LD_LIBRARY_PATH: "/x",
+        MARK: rig.mark,
+        PATH: "/usr/local/bin:/usr/bin:/bin",
+        HOME: "/nonexistent",
+        TMPDIR: "/nonexistent",
+        LANG: "C.UTF-8",
+      },
+      cwd: "/plugin",
+      execPath: "/sandbox/node",
+    });
+  }
+  // On the host neither the command line nor the environment of any process contains a secret.
+  for (const pid of readdirSync("/proc").filter(
+    (name) => /^\d+$/.test(name) && name !== String(process.pid),
+  )) {
+    for (const file of ["cmdline", "environ"]) {
+      let text = "";
+      try {
+        text = readFileSync(`/proc/${pid}/${file}`, "latin1");
+      } catch {
+        continue;
       }
+      expect(text).not.toContain("canary-of-the-call");
     }
-    delete process.env.HOST_CANARY;
-  },
-);
+  }
+  delete process.env.HOST_CANARY;
+});
 
-test("isolated is used once, a worker serves on", async () => {
-  const rig = confinedRig();
+test("uses an isolated process once and keeps a worker", async () => {
+  const rig = createConfinedTestRunner();
   expect(await rig.run(vai("echo", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
   await until(() => rig.runner.health().processes === 0);
   expect(await rig.run(vai("echo"))).toMatchObject({ status: "succeeded" });
@@ -82,13 +76,13 @@ test("isolated is used once, a worker serves on", async () => {
   expect(rig.runner.health().sandbox).toMatchObject({ available: true });
 });
 
-test("a call that comes before the sandbox was tried waits, and can be cancelled", async () => {
-  const rig = confinedRig();
+test("holds a call back until the self-test has finished, and can cancel it", async () => {
+  const rig = createConfinedTestRunner();
   const waits = rig.run(vai("echo", isolated));
   const called = rig.run(vai("echo", { ...isolated, invocation_id: "inv_early" }));
   expect(rig.runner.health().sandbox).toMatchObject({
     available: true,
-    reason: expect.stringContaining("tried"),
+    reason: expect.stringContaining("being tested"),
   });
   expect(rig.runner.cancel("inv_early", "user")).toBe(true);
   expect(await waits).toMatchObject({ status: "succeeded" });
@@ -99,8 +93,8 @@ test("a call that comes before the sandbox was tried waits, and can be cancelled
   });
 });
 
-test("each call has a scratch folder of its own, private and gone after it", async () => {
-  const rig = confinedRig();
+test("gives each call its own private scratch folder and removes it afterwards", async () => {
+  const rig = createConfinedTestRunner();
   const grant = { filesystem: "scratch" as const };
   for (const confined of [isolated, {}]) {
     for (const invocation_id of ["inv_a", "inv_b"]) {
@@ -112,12 +106,12 @@ test("each call has a scratch folder of its own, private and gone after it", asy
       });
     }
   }
-  // The same id again on the same process: the folder of the first was removed.
+  // The same id again on the same process: the first folder was removed.
   const again = await rig.run(vai("uses-scratch", { invocation_id: "inv_a", grant }));
   expect(again.status).toBe("succeeded");
 });
 
-test("the examples run as workers in the sandbox: TypeScript, Python, shell", async () => {
+test("runs the examples as workers in the sandbox: TypeScript, Python, shell", async () => {
   const examples = [
     { name: "hello-tool", id: "acme/hello", entrypoint: ["node", "./bin/plugin.mjs"] },
     { name: "jira-search", id: "acme/jira", entrypoint: ["python3", "./bin/plugin.py"] },
@@ -126,13 +120,13 @@ test("the examples run as workers in the sandbox: TypeScript, Python, shell", as
   for (const { name, id, entrypoint } of examples) {
     const folder = join(EXAMPLES, name);
     const version = /^version = "(.*)"$/m.exec(readFileSync(join(folder, "vai-plugin.toml"), "utf8"))![1]!;
-    const rig = confinedRig({ folder });
+    const rig = createConfinedTestRunner({ folder });
     const outcome = await rig.run({
       entrypoint,
       package: packageOf(id, version, entrypoint),
       export_id: "none",
     });
-    // They spoke: no launch, handshake or crash failure, whatever they think of an export that they do not have.
+    // They answered: no launch, handshake or crash failure, whatever they do with an unknown export.
     expect(["succeeded", "failed", "retryable_failure"]).toContain(outcome.status);
     expect([null, "plugin_failed", "plugin_protocol_error", "plugin_retryable"]).toContain(
       outcome.error?.code ?? null,
@@ -149,7 +143,7 @@ function packageOf(package_id: string, version: string, entrypoint: string[]) {
   };
 }
 
-test("without a sandbox isolated is refused with the fix, never run another way", async () => {
+test("refuses isolated with a fix if there is no sandbox, and never falls back", async () => {
   const confinement = createConfinement(sandboxOptions({ bwrap: [] }));
   await confinement.opening;
   const { sandbox, refusal } = confinement.of(orderOf(isolated));
@@ -166,8 +160,8 @@ test("without a sandbox isolated is refused with the fix, never run another way"
   await confinement.close();
 });
 
-test("a program that cannot run inside is explained as outside", async () => {
-  const rig = confinedRig();
+test("explains a program that cannot run inside as it does outside", async () => {
+  const rig = createConfinedTestRunner();
   const outcome = await rig.run({ ...isolated, entrypoint: ["./frames.mjs"] });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "launch_failed" } });
   expect(outcome.error?.message).toMatch(/not executable|interpreter line/);
@@ -175,44 +169,48 @@ test("a program that cannot run inside is explained as outside", async () => {
   expect(early.error?.message).toContain("was killed by SIGSEGV before it answered");
 });
 
-verifies("sandbox.kill", "the whole tree dies at cancel, deadline, unload and host exit", async () => {
-  const timeouts = { cancel_grace_ms: 100, shutdown_grace_ms: 100 };
-  const ends: Record<string, (rig: Rig) => Promise<unknown>> = {
-    cancel: async (rig) => {
-      const running = rig.run(vai("ignores-everything", { ...isolated, invocation_id: "inv_deaf" }));
-      await until(() => confinedHere().length >= 3);
-      const tree = confinedHere();
-      expect(rig.runner.cancel("inv_deaf", "user")).toBe(true);
-      expect(await running).toMatchObject({ status: "cancelled" });
-      return tree;
-    },
-    deadline: async (rig) => {
-      const running = rig.run(vai("ignores-everything", { ...isolated, timeout_ms: 1_000 }));
-      await until(() => confinedHere().length >= 3);
-      const tree = confinedHere();
-      expect(await running).toMatchObject({ status: "failed", error: { code: "timeout" } });
-      return tree;
-    },
-    unload: async (rig) => {
-      expect(await rig.run(vai("forks"))).toMatchObject({ status: "succeeded" });
-      const tree = confinedHere();
-      rig.runner.retire("bind_1");
-      return tree;
-    },
-    "host exit": async (rig) => {
-      expect(await rig.run(vai("forks"))).toMatchObject({ status: "succeeded" });
-      const tree = confinedHere();
+verifies(
+  "sandbox.kill",
+  "kills the whole process tree on cancel, deadline, unload and host exit",
+  async () => {
+    const timeouts = { cancel_grace_ms: 100, shutdown_grace_ms: 100 };
+    const ends: Record<string, (rig: TestRunner) => Promise<unknown>> = {
+      cancel: async (rig) => {
+        const running = rig.run(vai("ignores-everything", { ...isolated, invocation_id: "inv_deaf" }));
+        await until(() => confinedHere().length >= 3);
+        const tree = confinedHere();
+        expect(rig.runner.cancel("inv_deaf", "user")).toBe(true);
+        expect(await running).toMatchObject({ status: "cancelled" });
+        return tree;
+      },
+      deadline: async (rig) => {
+        const running = rig.run(vai("ignores-everything", { ...isolated, timeout_ms: 1_000 }));
+        await until(() => confinedHere().length >= 3);
+        const tree = confinedHere();
+        expect(await running).toMatchObject({ status: "failed", error: { code: "timeout" } });
+        return tree;
+      },
+      unload: async (rig) => {
+        expect(await rig.run(vai("forks"))).toMatchObject({ status: "succeeded" });
+        const tree = confinedHere();
+        rig.runner.retire("bind_1");
+        return tree;
+      },
+      "host exit": async (rig) => {
+        expect(await rig.run(vai("forks"))).toMatchObject({ status: "succeeded" });
+        const tree = confinedHere();
+        await rig.runner.close(200);
+        return tree;
+      },
+    };
+    for (const [how, end] of Object.entries(ends)) {
+      const rig = createConfinedTestRunner({ timeouts });
+      await rig.run(side("ok"));
+      const tree = (await end(rig)) as number[];
+      expect([how, tree.length >= 3]).toEqual([how, true]);
+      const took = await eventually(() => !tree.some(isAlive), 5_000, `every process is gone after ${how}`);
+      expect(took).toBeLessThan(5_000);
       await rig.runner.close(200);
-      return tree;
-    },
-  };
-  for (const [how, end] of Object.entries(ends)) {
-    const rig = confinedRig({ timeouts });
-    await rig.run(side("ok"));
-    const tree = (await end(rig)) as number[];
-    expect([how, tree.length >= 3]).toEqual([how, true]);
-    const took = await eventually(() => !tree.some(isAlive), 5_000, `everybody is gone after ${how}`);
-    expect(took).toBeLessThan(5_000);
-    await rig.runner.close(200);
-  }
-});
+    }
+  },
+);

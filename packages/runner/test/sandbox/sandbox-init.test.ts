@@ -1,12 +1,12 @@
 /**
- * sandbox-init by itself: its side of the conversation, and that it never outlives the gateway. It gets a process
- * namespace and nothing else of a sandbox: as PID 1 it ends whoever is left, and that must never mean this machine.
+ * sandbox-init by itself: its side of the control channel, and that it never outlives the gateway. It runs in a pid
+ * namespace only: as PID 1 it kills all other processes, which must never be those of this machine.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Duplex } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
-import { OwnFiles } from "../../src/programs/private-copies.ts";
+import { PrivateCopies } from "../../src/programs/private-copies.ts";
 import { ControlChannel } from "../../src/sandbox/control-channel.ts";
 import { findOrBuildInit } from "../../src/sandbox/init-program.ts";
 import type { SandboxPlan } from "../../src/sandbox/plan.ts";
@@ -18,7 +18,7 @@ const NEVER_MADE = 126;
 
 async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
   const { file } = await findOrBuildInit(CACHE);
-  const own = new OwnFiles(CACHE);
+  const own = new PrivateCopies(CACHE);
   onTestFinished(() => own.close());
   const filter = own.openUnnamed(systemCallFilter(filteredArch(process.arch)!));
   const stdio = ["ignore", "ignore", "inherit", "pipe", filter, "pipe", "pipe", "pipe"] as const;
@@ -35,7 +35,7 @@ async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
   const child = spawn("/usr/bin/bwrap", [...namespace, "--", file, "init"], { env: {}, stdio: [...stdio] });
   for (const stream of child.stdio) stream?.on("error", () => {});
   onTestFinished(() => {
-    // The inner one first: it would wait for ever for an outer one that died before it had told it to begin.
+    // The inner process first: it would wait forever for an outer one that exited before it told it to start.
     for (const pid of treeOf(child.pid!)) process.kill(pid, "SIGKILL");
     child.kill("SIGKILL");
   });
@@ -59,7 +59,7 @@ function order(command: string[], change: Partial<SandboxPlan> = {}): SandboxPla
   };
 }
 
-test("it ends when the gateway's end of the socket does", async () => {
+test("exits when the gateway's end of the socket closes", async () => {
   const { child, control } = await start();
   const channel = new ControlChannel(control);
   channel.order(order(["/bin/sleep", "5"]));
@@ -69,7 +69,7 @@ test("it ends when the gateway's end of the socket does", async () => {
   expect(await exited).toEqual([NEVER_MADE, null]);
 });
 
-test("it tells how the plugin ended, or why it never began", async () => {
+test("reports how the plugin exited or why it did not start", async () => {
   const ran = async (command: string[]) => {
     const { child, control } = await start();
     const channel = new ControlChannel(control);
@@ -94,20 +94,20 @@ test("it tells how the plugin ended, or why it never began", async () => {
 
 test.each([
   ["nothing at all", "00000000"],
-  ["more than an order may be", "ffffffff"],
-  ["no end", "0200000061"],
+  ["an order over the size limit", "ffffffff"],
+  ["no terminator", "0200000061"],
   ["no program", "04000000653d3100"],
-  ["an unknown word", "020000007a00"],
+  ["an unknown record", "020000007a00"],
   ["a limit without a value", "030000006c3700"],
-  ["text that does not end in NUL", "020000006161"],
-])("an order with %s is refused", async (_, bytes) => {
+  ["text that does not end with NUL", "020000006161"],
+])("rejects an order with %s", async (_, bytes) => {
   const { child, control } = await start();
   const exited = once(child, "exit");
   control.end(Buffer.from(bytes, "hex"));
   expect(await exited).toEqual([NEVER_MADE, null]);
 });
 
-test("a variable cannot smuggle another", async () => {
+test("does not let a variable add another one", async () => {
   const { control } = await start();
   const channel = new ControlChannel(control);
   expect(() => channel.order(order(["/bin/true"], { env: { A: "1\0aB" } }))).toThrow("NUL character");

@@ -1,4 +1,6 @@
-/** The stage by itself: what it leaves around bwrap, and that a plugin's files cannot lead its root's hands anywhere. */
+/**
+ * The stage by itself: what it shows around bwrap, and that a plugin's files cannot redirect what it does as root.
+ */
 import { spawn } from "node:child_process";
 import { mkdirSync, readdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -29,7 +31,7 @@ async function stage(words: readonly string[]): Promise<{ code: number | null; o
 const SYSTEM = ["system", "/usr", "/usr", "link", "usr/bin", "/bin", "link", "usr/lib", "/lib"];
 const LIBRARIES = ["link", "usr/lib64", "/lib64"];
 
-test.runIf(root)("around bwrap there is the plugin's root, /proc, and nothing else of the host", async () => {
+test.runIf(root)("leaves the plugin's root and /proc around bwrap and nothing else of the host", async () => {
   const script =
     "echo /*; echo /root/*; cut -d' ' -f5,6 /proc/self/mountinfo; grep -E '^(Uid|CapEff)' /proc/self/status";
   const ran = await stage([...SYSTEM, ...LIBRARIES, "--", "/bin/sh", "-c", script]);
@@ -51,14 +53,14 @@ test.runIf(root)("around bwrap there is the plugin's root, /proc, and nothing el
 });
 
 test.runIf(root).each([
-  ["a link in the place of a folder", ["hide", "/plugin/out"]],
-  ["a link on the way", ["show", "/usr/bin", "/plugin/out/bin"]],
+  ["a link instead of a folder", ["hide", "/plugin/out"]],
+  ["a link in the path", ["show", "/usr/bin", "/plugin/out/bin"]],
   ["a new file in a folder of the host", ["show", "/etc/hostname", "/plugin/new"]],
   ["a new folder in a folder of the host", ["show", "/usr/bin", "/plugin/new/bin"]],
   ["a new link in a folder of the host", ["link", "/", "/plugin/new"]],
-  ["a way back", ["show", "/usr/bin", "/plugin/../../bin"]],
+  ["a path with ..", ["show", "/usr/bin", "/plugin/../../bin"]],
   ["no path", ["hide", "/"]],
-])("%s is refused, and nothing is made", async (_, words) => {
+])("refuses %s and creates nothing", async (_, words) => {
   const folder = await packageFolder();
   const outside = emptyFolder();
   mkdirSync(join(folder, "inside"));
@@ -70,7 +72,7 @@ test.runIf(root).each([
   expect(readdirSync(outside)).toEqual([]);
 });
 
-test.runIf(root)("words that are no order are refused", async () => {
+test.runIf(root)("rejects unknown commands", async () => {
   for (const words of [["bind", "/usr", "/usr", "--", "/bin/true"], ["hide"], ["show", "/usr"], ["--"]]) {
     expect((await stage(words)).code).toBe(125);
   }

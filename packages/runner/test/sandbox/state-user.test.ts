@@ -2,34 +2,31 @@ import { chownSync, lstatSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writ
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { FIRST_STATE_UID, ownState } from "../../src/sandbox/state-user.ts";
+import { claimStateFolder, FIRST_STATE_UID } from "../../src/sandbox/state-user.ts";
 
 const root = process.getuid?.() === 0;
 
-test.runIf(root)(
-  "each folder has a user of its own, the same one every time, also for what root put in",
-  async () => {
-    const state = mkdtempSync(join(tmpdir(), "backplane-state-"));
-    onTestFinished(() => rmSync(state, { recursive: true, force: true }));
-    const [one, two] = ["one", "two"].map((name) => join(state, name)) as [string, string];
-    for (const folder of [one, two]) mkdirSync(join(folder, "deep"), { recursive: true });
-    const outside = join(state, "outside");
-    writeFileSync(outside, "of the gateway");
-    symlinkSync(outside, join(one, "deep/link"));
-    symlinkSync(state, join(one, "up"));
+test.runIf(root)("gives each folder its own stable user, also for files that root created", async () => {
+  const state = mkdtempSync(join(tmpdir(), "backplane-state-"));
+  onTestFinished(() => rmSync(state, { recursive: true, force: true }));
+  const [one, two] = ["one", "two"].map((name) => join(state, name)) as [string, string];
+  for (const folder of [one, two]) mkdirSync(join(folder, "deep"), { recursive: true });
+  const outside = join(state, "outside");
+  writeFileSync(outside, "of the gateway");
+  symlinkSync(outside, join(one, "deep/link"));
+  symlinkSync(state, join(one, "up"));
 
-    const uids = await Promise.all([ownState(one), ownState(two)]);
-    expect([...uids].sort((a, b) => a - b)).toEqual([FIRST_STATE_UID, FIRST_STATE_UID + 1]);
-    writeFileSync(join(one, "deep/by-root"), "");
-    expect(await ownState(one)).toBe(uids[0]);
-    for (const path of [one, join(one, "deep"), join(one, "deep/by-root"), join(one, "deep/link")]) {
-      expect([path, lstatSync(path).uid, lstatSync(path).gid]).toEqual([path, uids[0], uids[0]]);
-    }
-    // Never through a link.
-    expect(lstatSync(outside).uid).toBe(0);
-    expect(lstatSync(state).uid).toBe(0);
-    // A folder that somebody gave to another plugin's user gets one of its own again.
-    chownSync(two, uids[0]!, uids[0]!);
-    expect(await ownState(two)).not.toBe(uids[0]);
-  },
-);
+  const uids = await Promise.all([claimStateFolder(one), claimStateFolder(two)]);
+  expect([...uids].sort((a, b) => a - b)).toEqual([FIRST_STATE_UID, FIRST_STATE_UID + 1]);
+  writeFileSync(join(one, "deep/by-root"), "");
+  expect(await claimStateFolder(one)).toBe(uids[0]);
+  for (const path of [one, join(one, "deep"), join(one, "deep/by-root"), join(one, "deep/link")]) {
+    expect([path, lstatSync(path).uid, lstatSync(path).gid]).toEqual([path, uids[0], uids[0]]);
+  }
+  // Links are not followed.
+  expect(lstatSync(outside).uid).toBe(0);
+  expect(lstatSync(state).uid).toBe(0);
+  // A folder that belongs to another plugin's user gets its own user again.
+  chownSync(two, uids[0]!, uids[0]!);
+  expect(await claimStateFolder(two)).not.toBe(uids[0]);
+});

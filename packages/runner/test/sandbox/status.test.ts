@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readProbe, statusOf } from "../../src/sandbox/status.ts";
+import { checkProbe, statusOf } from "../../src/sandbox/status.ts";
 
 const GOOD = {
   Uid: "1000\t1000\t1000\t1000",
@@ -14,8 +14,8 @@ const text = (fields: Record<string, string>) =>
     .map(([name, value]) => `${name}:\t${value}\n`)
     .join("");
 
-test("a trial counts only when the kernel says everything that was promised", () => {
-  expect(readProbe(text(GOOD), 1000)).toBeNull();
+test("accepts a test process only if the kernel confirms every property", () => {
+  expect(checkProbe(text(GOOD), 1000)).toBeNull();
   const bad: [keyof typeof GOOD, string][] = [
     ["Uid", "1000\t0\t1000\t1000"],
     ["CapPrm", "0000000000000001"],
@@ -24,15 +24,15 @@ test("a trial counts only when the kernel says everything that was promised", ()
     ["NoNewPrivs", "0"],
     ["Seccomp", "0"],
   ];
-  for (const [name, value] of bad) expect(readProbe(text({ ...GOOD, [name]: value }), 1000)).toContain(name);
+  for (const [name, value] of bad) expect(checkProbe(text({ ...GOOD, [name]: value }), 1000)).toContain(name);
   for (const [name] of bad) {
     const { [name]: _, ...rest } = GOOD;
-    expect(readProbe(text(rest as Record<string, string>), 1000)).toContain(`${name} absent`);
+    expect(checkProbe(text(rest as Record<string, string>), 1000)).toContain(`${name} absent`);
   }
-  expect(readProbe("", 1000)).not.toBeNull();
+  expect(checkProbe("", 1000)).not.toBeNull();
 });
 
-test("what matters closes the sandbox, what only strengthens it is told", () => {
+test("is unavailable after a required check failed, and reports optional ones", () => {
   const ok = { name: "bubblewrap", ok: true, message: "bubblewrap 1" };
   expect(statusOf([])).toMatchObject({ available: false });
   expect(statusOf([ok, { name: "trial", ok: false, message: "no", fix: "do" }])).toMatchObject({

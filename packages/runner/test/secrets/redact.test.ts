@@ -10,12 +10,12 @@ test.each([
   ["URL-encoded", encodeURIComponent(SECRET)],
   ["base64", Buffer.from(SECRET).toString("base64").replace(/=+$/, "")],
   ["base64url", Buffer.from(SECRET).toString("base64url")],
-])("takes out the %s spelling", (_, spelling) => {
+])("redacts the %s spelling", (_, spelling) => {
   expect(redactor.text(`before ${spelling} after`)).not.toContain(spelling.slice(2, -2));
   expect(redactor.text(`before ${spelling} after`)).toContain(REDACTED);
 });
 
-test("takes out base64 at any alignment, as in a Basic header", () => {
+test("redacts base64 at any alignment, as in a Basic header", () => {
   for (const user of ["a:", "ab:", "abc:", "abcd:"]) {
     const header = Buffer.from(`${user}${SECRET}`).toString("base64");
     const clean = redactor.text(header);
@@ -25,7 +25,7 @@ test("takes out base64 at any alignment, as in a Basic header", () => {
   }
 });
 
-test("walks values and keys, and copies only what it changes", () => {
+test("redacts values and keys and copies only what it changes", () => {
   const clean = { a: [1, "fine", null], b: true };
   expect(redactor.json(clean)).toBe(clean);
   const dirty = { a: [1, `x${SECRET}y`], [SECRET]: { deep: [SECRET] } };
@@ -33,25 +33,25 @@ test("walks values and keys, and copies only what it changes", () => {
   expect(dirty.a[1]).toBe(`x${SECRET}y`);
 });
 
-test("a key named __proto__ stays a plain key", () => {
+test("keeps a key named __proto__ a plain key", () => {
   const value = JSON.parse(`{"__proto__": {"polluted": true}, "s": ${JSON.stringify(SECRET)}}`);
   const clean = redactor.json(value);
   expect(Object.getPrototypeOf(clean)).toBe(Object.prototype);
   expect(JSON.stringify(clean)).toBe(`{"__proto__":{"polluted":true},"s":"${REDACTED}"}`);
 });
 
-test("drops the half of a secret that a cut left at either end", () => {
+test("drops the part of a secret that was cut at either end", () => {
   expect(redactor.excerpt(`${SECRET.slice(5)} rest of the log`)).toBe(" rest of the log");
   expect(redactor.excerpt(`start of the log ${SECRET.slice(0, 9)}`)).toBe("start of the log ");
 });
 
-test("does nothing without secrets, and leaves very short ones alone", () => {
+test("does nothing without secrets and ignores very short ones", () => {
   expect(createRedactor([]).active).toBe(false);
   expect(createRedactor(["no", ""]).active).toBe(false);
   expect(createRedactor(["longenough", "no"]).text("no longenough")).toBe(`no ${REDACTED}`);
 });
 
-test("on a process that served others, their values are looked for too, and the usual call pays nothing", () => {
+test("redacts values of earlier calls on the same process, and reuses the call's own redactor otherwise", () => {
   const context = (token: string) => ({ secrets: { slot: token }, gateway: {} }) as never;
   const recent: string[] = [];
   const first = createRedactor(["value-before"]);

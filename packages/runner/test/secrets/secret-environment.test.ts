@@ -1,10 +1,13 @@
-/** Secrets that the operator delivers by environment: into the sandbox, and nowhere else on this machine. */
+/**
+ * Secrets that the operator passes as environment variables: visible in the sandbox and nowhere else on this
+ * machine.
+ */
 import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { confinedRig } from "../support/confined-runner.ts";
+import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { vai } from "../support/order.ts";
-import { makeRig, until } from "../support/runner.ts";
+import { createTestRunner, until } from "../support/runner.ts";
 
 const VALUE = "canary-by-environment";
 const secrets = (token: string) => ({
@@ -14,27 +17,27 @@ const secrets = (token: string) => ({
 
 verifies(
   "secret.slots",
-  "the plugin finds it in its environment, and no other process of the machine does",
+  "shows the secret to the plugin's environment and to no other process on the machine",
   async () => {
-    const rig = confinedRig({ limits: { prewarmed: 4 } });
+    const rig = createConfinedTestRunner({ limits: { prewarmed: 4 } });
     for (const isolation of ["isolated", "worker"] as const) {
       const call = rig.run(vai("knows", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }));
       await until(() => holders("environ").length === 1);
-      // The one is the plugin itself, seen from outside its namespace.
+      // The only one is the plugin itself, seen from outside of its namespace.
       expect(readFileSync(`/proc/${holders("environ")[0]}/cmdline`, "latin1")).toContain("vai.mjs");
       expect(holders("cmdline")).toEqual([]);
-      // What it says of it is blacked out on the way.
+      // The plugin's output is redacted.
       expect((await call).result).toEqual({ length: VALUE.length, value: "[redacted]" });
-      // The next round must not take the process of this one, on its way out, for its own.
+      // The next round must not mistake the exiting process of this one for its own.
       if (isolation === "isolated") await until(() => holders("environ").length === 0);
     }
-    // Nobody waits with a secret for a call that may never come.
+    // No process with a secret is prewarmed.
     expect(rig.runner.health().prewarmed).toBe(0);
   },
 );
 
-test("a secret with another value has a process of its own, and the old one goes", async () => {
-  const rig = confinedRig();
+test("starts a new process for a changed secret and stops the old one", async () => {
+  const rig = createConfinedTestRunner();
   const call = async (token: string) =>
     (await rig.run(vai("knows", { pool_key: "a", input: {}, ...secrets(token) }))).result;
   expect(await call("first-value")).toMatchObject({ length: 11 });
@@ -44,8 +47,8 @@ test("a secret with another value has a process of its own, and the old one goes
   expect(rig.runner.health().processes).toBe(1);
 });
 
-test("without a sandbox it is refused", async () => {
-  const { error } = await makeRig().run(vai("knows", { input: {}, ...secrets(VALUE) }));
+test("refuses it without a sandbox", async () => {
+  const { error } = await createTestRunner().run(vai("knows", { input: {}, ...secrets(VALUE) }));
   expect(error).toMatchObject({ code: "sandbox.unavailable" });
 });
 

@@ -1,4 +1,4 @@
-/** Without a sandbox: nothing that a plugin process started outlives it, also not what became a daemon. */
+/** Without a sandbox: no descendant outlives a plugin process, not even a daemon. */
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -13,7 +13,7 @@ import { type ProcessRow, parseStat, readProcess, withDescendants } from "../../
 import { ProcessTree, ProcessTrees } from "../../src/supervision/process-trees.ts";
 import { openTrackingCgroups } from "../../src/supervision/tracking-cgroup.ts";
 import { FIXTURES, type OrderChange } from "../support/order.ts";
-import { isAlive, makeRig, type Rig, until } from "../support/runner.ts";
+import { createTestRunner, isAlive, type TestRunner, until } from "../support/runner.ts";
 
 const LONG_MS = 30_000;
 
@@ -51,9 +51,9 @@ for (const dialect of ["vai", "side"] as const) {
   describe(plain(dialect).protocol!, () => {
     verifies(
       "launch.tree",
-      "a cancel ends a descendant that forked twice and has a session of its own",
+      "kills a daemon that forked twice into its own session when the call is cancelled",
       async () => {
-        const rig = makeRig({ timeouts: { cancel_grace_ms: 50 } });
+        const rig = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
         const child = daemon();
         const invocation_id = `inv_cancel_${dialect}`;
         const run = rig.run({ ...plain(dialect), invocation_id, input: child.input });
@@ -67,13 +67,13 @@ for (const dialect of ["vai", "side"] as const) {
 
     verifies(
       "launch.tree",
-      "a deadline ends a descendant that forked twice and has a session of its own",
+      "kills a daemon that forked twice into its own session at the deadline",
       async () => {
-        const rig = makeRig({ timeouts: { cancel_grace_ms: 50 } });
+        const rig = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
         const child = daemon();
         const run = rig.run({ ...plain(dialect), timeout_ms: 3_000, input: child.input });
         expect(await run).toMatchObject({ error: { code: "timeout" } });
-        // On a machine too busy to start it in time there is nothing to end.
+        // On a machine too busy to start it in time there is nothing to kill.
         if (existsSync(child.input.daemon.file)) await child.gone();
       },
       LONG_MS,
@@ -87,9 +87,9 @@ await cgroups?.close();
 describe.runIf(cgroups !== null)("with cgroups", () => {
   verifies(
     "launch.tree",
-    "a descendant that cleared its environment is ended too",
+    "kills a descendant that cleared its environment",
     async () => {
-      const rig = makeRig({ timeouts: { cancel_grace_ms: 50 } });
+      const rig = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
       const child = daemon(true);
       const run = rig.run({ ...plain("vai"), invocation_id: "inv_clear", input: child.input });
       await child.born();
@@ -102,9 +102,9 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
 });
 
 test(
-  "a process that ends by itself takes its daemons along",
+  "kills the daemons of a process that exits by itself",
   async () => {
-    const rig = makeRig();
+    const rig = createTestRunner();
     const child = daemon();
     const answer = { type: "response", request_id: "$id", status: "ok", output: 1 };
     const outcome = await rig.run({ ...plain("side"), input: { ...child.input, messages: [answer] } });
@@ -115,8 +115,8 @@ test(
   LONG_MS,
 );
 
-test("an orderly stop of the runner ends daemons of an idle worker", async () => {
-  const rig: Rig = makeRig();
+test("kills the daemons of an idle worker when the runner shuts down", async () => {
+  const rig: TestRunner = createTestRunner();
   const child = daemon();
   const succeeded = { type: "response", id: "$id", ok: true, body: { status: "succeeded", result: null } };
   const outcome = await rig.run({ ...plain("vai"), input: { ...child.input, messages: [succeeded] } });
@@ -128,7 +128,7 @@ test("an orderly stop of the runner ends daemons of an idle worker", async () =>
 
 verifies(
   "launch.tree",
-  "a gateway that is killed takes daemons of its plugins along",
+  "kills the daemons of plugins after the gateway was killed",
   async () => {
     const child = daemon();
     const host = fileURLToPath(new URL("../fixtures/doomed-host.ts", import.meta.url));
@@ -152,7 +152,7 @@ verifies(
   LONG_MS,
 );
 
-test("descendants are children, and whoever shares a session or a group with them", () => {
+test("finds descendants by parent, session and group", () => {
   const row = (pid: number, ppid: number, pgrp: number, session: number): ProcessRow => ({
     pid,
     ppid,
@@ -168,17 +168,17 @@ test("descendants are children, and whoever shares a session or a group with the
     row(10, 1, 10, 10),
     // A child that lost its parent but stayed in the session.
     row(11, 1, 12, 10),
-    // Its child in a session of its own, and a child of that one.
+    // Its child in a separate session, and a child of that one.
     row(13, 11, 13, 13),
     row(14, 1, 13, 13),
-    // Somebody else.
+    // An unrelated process.
     row(20, 1, 20, 20),
   ];
   expect([...withDescendants(rows, [10])].sort((a, b) => a - b)).toEqual([10, 11, 13, 14]);
   expect([...withDescendants(rows, [])]).toEqual([]);
 });
 
-test("a process whose name holds spaces and parentheses is read", () => {
+test("reads a process whose name contains spaces and parentheses", () => {
   const rest = "1 2 3 0 -1 4194560 1 0 0 0 7 5 2 1 20 0 1 0 99 0 0";
   expect(parseStat(`42 (a ) b (c) S ${rest}`)).toEqual({
     pid: 42,
@@ -196,7 +196,7 @@ test("a process whose name holds spaces and parentheses is read", () => {
 
 verifies(
   "launch.tree",
-  "without cgroups a daemon is found by its mark, also when its process ended by itself",
+  "finds a daemon by its mark without cgroups, also after its process exited by itself",
   async () => {
     for (const killed of [true, false]) {
       const tree = new ProcessTree(null, logTo());
@@ -217,7 +217,7 @@ verifies(
   LONG_MS * 2,
 );
 
-test("a process of another tree is spared", async () => {
+test("does not kill processes of another tree", async () => {
   const trees = new ProcessTrees(logTo());
   const [mine, other] = [trees.begin(), trees.begin()];
   const start = (env: Record<string, string>) =>

@@ -1,4 +1,4 @@
-/** Parent death: a gateway that is killed with SIGKILL leaves no plugin behind. */
+/** A gateway killed with SIGKILL leaves no plugin behind. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
@@ -12,7 +12,7 @@ import { isAlive, processesWith, until } from "../support/runner.ts";
 
 const HOST = fileURLToPath(new URL("../fixtures/doomed-host.ts", import.meta.url));
 
-test("kill -9 of the host: the deaf plugin and its grandchildren are gone within 5 s", async () => {
+test("kills an unresponsive plugin and its grandchildren within 5 s after kill -9 of the host", async () => {
   const mark = `doomed-${process.pid}`;
   const host = spawn(process.execPath, ["--conditions=backplane-source", HOST, FIXTURES, mark], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -32,7 +32,7 @@ function sleeper(): { child: ChildProcess; pid: number } {
   return { child, pid: child.pid! };
 }
 
-test("a forgotten group is spared, a watched one is killed when the pipe ends", async () => {
+test("kills watched groups when the pipe ends, but not forgotten ones", async () => {
   const watchdog = new Watchdog(logTo());
   watchdog.ready();
   const groups = Array.from({ length: 5 }, sleeper);
@@ -44,7 +44,7 @@ test("a forgotten group is spared, a watched one is killed when the pipe ends", 
   expect([0, 2, 4].map((i) => isAlive(groups[i]!.pid))).toEqual([true, true, true]);
 });
 
-test("whoever carries the mark of a watched process is killed, also outside of its group", async () => {
+test("kills processes with the mark of a watched process, also outside of its group", async () => {
   const watchdog = new Watchdog(logTo());
   watchdog.ready();
   const mark = randomBytes(16).toString("hex");
@@ -61,7 +61,7 @@ test("whoever carries the mark of a watched process is killed, also outside of i
   expect(isAlive(other)).toBe(true);
 });
 
-test("it shrugs off signals; if it is killed, another one takes the list over", async () => {
+test("ignores signals, and is restarted with the same list when it is killed", async () => {
   const said: string[] = [];
   const watchdog = new Watchdog(logTo((_, message) => said.push(message)));
   watchdog.ready();

@@ -1,14 +1,14 @@
-/** ClientHellos by hand, so that each of their parts can be wrong. */
+/** Builds ClientHellos in which each part can be wrong. */
 export interface HelloParts {
-  /** Undefined: no server_name extension. */
+  /** Undefined for no server_name extension. */
   name?: string;
-  /** Instead of the whole body of the server_name extension. */
+  /** Replaces the whole body of the server_name extension. */
   server_name?: Buffer;
   more?: readonly (readonly [number, Buffer])[];
-  /** How many bytes of the handshake go into each record. */
+  /** Bytes of the handshake per record. */
   record?: number;
   trailing?: Buffer;
-  /** The message ends before its extensions, which then lie behind it. */
+  /** The message ends before its extensions, which then follow it. */
   early?: boolean;
 }
 

@@ -1,11 +1,11 @@
-/** The runner's rig with the sandbox switched on, over the same fixture programs. */
+/** The runner's test rig with the sandbox enabled, for the same fixture programs. */
 
 import type { RunnerOptions } from "../../src/index.ts";
-import { makeRig, type Rig } from "./runner.ts";
+import { createTestRunner, type TestRunner } from "./runner.ts";
 import { CACHE } from "./sandbox.ts";
 
-export function confinedRig(
+export function createConfinedTestRunner(
   options: Partial<RunnerOptions> & { folder?: string; sandbox?: RunnerOptions["sandbox"] } = {},
-): Rig {
-  return makeRig({ ...options, sandbox: { cache_dir: CACHE, ...options.sandbox } });
+): TestRunner {
+  return createTestRunner({ ...options, sandbox: { cache_dir: CACHE, ...options.sandbox } });
 }

@@ -1,6 +1,6 @@
 /**
- * An egress session on loopback. PUBLIC stands for the public internet: the address rule is the real one but for
- * it, and every server listens on all addresses, so that whoever reaches one by another address is seen.
+ * An egress session on loopback. PUBLIC stands for the public internet: the real address rule applies to all other
+ * addresses, and every server listens on all addresses, so that connections to any other address are detected.
  */
 import { connect, type Socket } from "node:net";
 import type { Clock } from "@backplane/ports";
@@ -15,7 +15,7 @@ import { listen } from "./loopback.ts";
 
 export const PUBLIC = "127.88.0.1";
 
-export interface RigOptions {
+export interface TestEgressOptions {
   domains?: readonly string[];
   network?: "none" | "egress";
   scopes?: readonly "sessions:read"[];
@@ -23,22 +23,22 @@ export interface RigOptions {
   limits?: Partial<EgressLimits>;
   clock?: Clock;
   operator_allows?: readonly string[];
-  /** What names resolve to; a name that is not here is PUBLIC. Lists of lists answer one after the other. */
+  /** What names resolve to; other names resolve to PUBLIC. */
   names?: Record<string, readonly string[]>;
   resolve?: (name: string) => Promise<string[]>;
   refused?: (refusal: Refusal) => void;
 }
 
-export interface EgressRig {
+export interface TestEgress {
   session: EgressSession;
-  /** Names that were resolved, in order. */
+  /** Resolved names, in order. */
   resolved: string[];
-  /** A port of this machine behind which the session hears this listener. */
+  /** Opens a port of this machine that the session serves as this listener. */
   behind: (role: EgressListener["role"], port?: number, address?: string) => Promise<number>;
   proxy: number;
 }
 
-export async function openRig(options: RigOptions = {}): Promise<EgressRig> {
+export async function openTestEgress(options: TestEgressOptions = {}): Promise<TestEgress> {
   const resolved: string[] = [];
   const egress = createEgress({
     clock: options.clock ?? systemClock,
@@ -60,7 +60,7 @@ export async function openRig(options: RigOptions = {}): Promise<EgressRig> {
     ...(options.refused === undefined ? {} : { refused: options.refused }),
   });
   onTestFinished(() => session.close());
-  const behind: EgressRig["behind"] = async (role, port, address = "127.0.0.1") => {
+  const behind: TestEgress["behind"] = async (role, port, address = "127.0.0.1") => {
     const listener = session.listeners.find(
       (one) => one.role === role && (port === undefined || one.port === port),
     );
@@ -72,19 +72,19 @@ export async function openRig(options: RigOptions = {}): Promise<EgressRig> {
   return { session, resolved, behind, proxy: options.network === "none" ? 0 : await behind("proxy") };
 }
 
-/** A connection that can be talked to step by step; what was heard stays readable after its end. */
-export class Talk {
+/** A client to exchange bytes with step by step. Received bytes stay readable after its end. */
+export class TestClient {
   readonly socket: Socket;
-  heard = Buffer.alloc(0);
+  received = Buffer.alloc(0);
   readonly ended: Promise<void>;
   #waiting: (() => void)[] = [];
 
-  /** To a port of this machine, or over a socket that leads elsewhere. */
+  /** Connects to a port of this machine, or uses an existing socket. */
   constructor(at: number | Socket, host = "127.0.0.1") {
     this.socket = typeof at === "number" ? connect({ port: at, host, allowHalfOpen: true }) : at;
     this.socket.on("error", () => {});
     this.socket.on("data", (chunk: Buffer) => {
-      this.heard = Buffer.concat([this.heard, chunk]);
+      this.received = Buffer.concat([this.received, chunk]);
       for (const look of this.#waiting.splice(0)) look();
     });
     this.ended = new Promise((resolve) => {
@@ -98,18 +98,18 @@ export class Talk {
     onTestFinished(() => void this.socket.destroy());
   }
 
-  say(...words: (string | Uint8Array)[]): this {
+  send(...words: (string | Uint8Array)[]): this {
     for (const word of words)
       this.socket.write(typeof word === "string" ? Buffer.from(word, "latin1") : word);
     return this;
   }
 
   get text(): string {
-    return this.heard.toString("latin1");
+    return this.received.toString("latin1");
   }
 
-  /** Until something like this was heard, or the other side is done. */
-  async hear(pattern: RegExp | string): Promise<string> {
+  /** Waits until the pattern was received or the other side has closed. */
+  async waitFor(pattern: RegExp | string): Promise<string> {
     let over = false;
     void this.ended.then(() => {
       over = true;
@@ -122,8 +122,8 @@ export class Talk {
     return this.text;
   }
 
-  /** All there is to hear. */
-  async rest(): Promise<string> {
+  /** Reads to the end. */
+  async readToEnd(): Promise<string> {
     await this.ended;
     return this.text;
   }
@@ -133,7 +133,7 @@ export function connectLine(authority: string): string {
   return `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n\r\n`;
 }
 
-/** No credentials wanted, and the request granted. */
+/** The answer to a greeting without credentials and to a granted request. */
 export const SOCKS_GRANTED = "\u0005\u0000\u0005\u0000";
 
 export function socksConnect(host: string, port: number): Buffer {

@@ -1,6 +1,6 @@
 /**
- * The longest stretch, in ms, for which our own work held up the event loop. On a shared machine a late timer is
- * mostly the neighbour's fault, so a gap counts only as far as this thread really used the CPU in it.
+ * The longest time in ms for which our own work blocked the event loop. On a shared machine a late timer is often
+ * caused by other processes, so a gap counts only as far as this thread used the CPU.
  */
 const PROBE_MS = 5;
 

@@ -1,4 +1,4 @@
-/** A folder as the runner would be given a verified image of it, for tests that are about something else. */
+/** A folder as a verified package image, for tests about something else. */
 import type { PackageFiles } from "@backplane/ports";
 
 export function filesAt(folder: string): PackageFiles {

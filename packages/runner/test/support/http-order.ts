@@ -1,11 +1,11 @@
-/** Orders for an MCP server at an address, a rig that may dial it, and what its tool said. */
+/** Orders for a remote MCP server, a rig that may connect to it, and the text of its tool result. */
 import type { Json } from "@backplane/contract";
 import type { McpHttpServer, Reply, Seen } from "./mcp-http-server.ts";
 import type { OrderChange } from "./order.ts";
-import { makeRig, type Rig } from "./runner.ts";
+import { createTestRunner, type TestRunner } from "./runner.ts";
 
-export function rigFor(server: Pick<McpHttpServer, "place">, allowed = true): Rig {
-  return makeRig(allowed ? { egress: { operator_allows: [server.place] } } : {});
+export function testRunnerFor(server: Pick<McpHttpServer, "place">, allowed = true): TestRunner {
+  return createTestRunner(allowed ? { egress: { operator_allows: [server.place] } } : {});
 }
 
 export function mcp(server: Pick<McpHttpServer, "url" | "place">, change: OrderChange = {}): OrderChange {
@@ -26,7 +26,7 @@ export function text(result: Json | null): string {
   return (result as { content: { text: string }[] }).content[0]!.text;
 }
 
-/** The server answers this method so, and everything else as usual. */
+/** Answers this method with a fixed result and everything else as usual. */
 export const answers =
   (on: string, how: (seen: Seen, reply: Reply) => void) => (seen: Seen, reply: Reply) => {
     if (seen.message.method !== on) return false;

@@ -1,22 +1,22 @@
-/** A worker whose process is only what it says of itself: for what is decided by that alone. */
+/** A worker with a fake process, for decisions that depend on its state only. */
 import { logTo } from "@backplane/test-kit/log-to";
-import { type Tenant, Worker } from "../../src/pool/worker.ts";
+import { type ActiveCall, Worker } from "../../src/pool/worker.ts";
 import { WorkerRefusals } from "../../src/pool/worker-refusals.ts";
-import type { Counterpart } from "../../src/processes/plugin-instance.ts";
+import type { PluginInstance } from "../../src/processes/plugin-instance.ts";
 
 export interface Standing {
   key?: string;
   binding_id?: string;
   pooled?: boolean;
-  state?: Counterpart["state"];
+  state?: PluginInstance["state"];
   pid?: number;
   idle_since?: number;
 }
 
-export function standingWorker(standing: Standing = {}): Worker {
+export function idleWorker(standing: Standing = {}): Worker {
   const { key = "key", binding_id = "bind_1", pooled = true, idle_since = 0 } = standing;
   const subject = { pool_key: key, binding_id, package_id: "acme/x", digest: "d" };
-  const calls: Tenant[] = [];
+  const calls: ActiveCall[] = [];
   const process = {
     state: standing.state ?? "ready",
     pid: standing.pid,
@@ -30,7 +30,7 @@ export function standingWorker(standing: Standing = {}): Worker {
     logTo(() => {}),
   );
   return new Worker({
-    process: process as unknown as Counterpart,
+    process: process as unknown as PluginInstance,
     subject,
     key,
     pooled,
@@ -43,12 +43,12 @@ export function standingWorker(standing: Standing = {}): Worker {
   });
 }
 
-export function tenant(id: string): Tenant & { heard: string[] } {
+export function activeCall(id: string): ActiveCall & { heard: string[] } {
   const heard: string[] = [];
   return {
     id,
     violations: 0,
-    place: -1,
+    index: -1,
     refused: ({ host }, shared) => heard.push(`${host} ${shared}`),
     heard,
   };

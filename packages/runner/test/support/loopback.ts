@@ -1,4 +1,4 @@
-/** Servers on this machine's loopback that end with the test. */
+/** Servers on loopback that close with the test. */
 import { createServer, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 

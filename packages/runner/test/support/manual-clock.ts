@@ -1,6 +1,6 @@
 import type { Clock } from "@backplane/ports";
 
-/** Time that moves only when the test says so. */
+/** A clock that only moves when the test advances it. */
 export class ManualClock implements Clock {
   #time = 0;
   readonly #timers = new Set<{ at: number; run: () => void }>();

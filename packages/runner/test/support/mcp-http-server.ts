@@ -1,4 +1,4 @@
-/** A small MCP server over HTTP whose every answer a test can choose. Real sockets, port of its own. */
+/** A small MCP server over HTTP whose answers a test can choose, on a real socket with its own port. */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { JsonObject } from "@backplane/contract";
@@ -20,12 +20,12 @@ export interface McpHttpServer {
 export interface Reply {
   json(message: JsonObject, headers?: Record<string, string>): void;
   result(result: JsonObject, headers?: Record<string, string>): void;
-  /** An event stream; `event` may carry an id. */
+  /** An event stream; `event` may have an id. */
   stream(): { event(message: JsonObject | "", id?: string): void; raw(text: string): void; end(): void };
   status(code: number, text?: string, headers?: Record<string, string>): void;
 }
 
-/** `answer` null: the usual legacy answers to everything but tools/call. */
+/** With `answer` null it gives the usual answers of an older revision to everything but tools/call. */
 export async function mcpHttpServer(answer: (seen: Seen, reply: Reply) => boolean): Promise<McpHttpServer> {
   const seen: Seen[] = [];
   const server = createServer((request, response) => {
@@ -60,7 +60,7 @@ export async function mcpHttpServer(answer: (seen: Seen, reply: Reply) => boolea
   };
 }
 
-/** A server of revision 2025-11-25 that keeps a session. */
+/** A server of revision 2025-11-25 with a session. */
 function usual({ http, message }: Seen, reply: Reply): void {
   const { method, id, params = {} } = message;
   if (http === "GET") reply.status(405);

@@ -1,4 +1,4 @@
-/** Orders for the fixture programs. Knows nothing of the test runner. */
+/** Orders for the fixture programs. Does not depend on the test runner. */
 import { fileURLToPath } from "node:url";
 import type { Json } from "@backplane/contract";
 import type { RunOrder } from "@backplane/ports";
@@ -16,7 +16,7 @@ export type OrderChange = Partial<Omit<RunOrder, "package" | "grant" | "context"
   input?: Json;
 };
 
-/** A vai tool call unless told otherwise. */
+/** A vai tool call by default. */
 export function orderOf(change: OrderChange): RunOrder {
   const { entrypoint, protocol, package: pkg, env, grant, context, input, ...rest } = change;
   const invocation_id = rest.invocation_id ?? `inv_${Math.random().toString(36).slice(2)}`;
@@ -62,7 +62,7 @@ export function orderOf(change: OrderChange): RunOrder {
   };
 }
 
-/** One side-process call of a behaviour in side.py. */
+/** A side-process call of one behaviour in side.py. */
 export function side(behaviour: string, change: OrderChange = {}): OrderChange {
   return { protocol: "rterm.plugin.v1", entrypoint: ["python3", "./side.py", behaviour], ...change };
 }

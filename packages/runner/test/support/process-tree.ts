@@ -1,4 +1,4 @@
-/** The processes below another, as the host sees them. */
+/** Descendants of a process, as the host sees them. */
 import { readFileSync } from "node:fs";
 import { childrenOf } from "../../src/procfs/children-of.ts";
 
@@ -6,12 +6,12 @@ export function treeOf(pid: number): number[] {
   return childrenOf(pid).flatMap((child) => [child, ...treeOf(child)]);
 }
 
-/** Everybody in a sandbox of this process, and the bwrap around them. */
+/** All processes in sandboxes of this process, including bwrap. */
 export function confinedHere(): number[] {
   return childrenWith("--unshare-pid").flatMap((pid) => [pid, ...treeOf(pid)]);
 }
 
-/** Processes that are started and wait to be told what to do. */
+/** Prepared processes that wait for their arguments. */
 export function waitingHere(): number[] {
   return childrenWith("\0stage\0");
 }

@@ -1,4 +1,4 @@
-/** A real runner over the fixture programs: real processes, the real clock, a scratch folder of its own. */
+/** A real runner for the fixture programs: real processes, the real clock, its own scratch folder. */
 import { mkdtempSync, readdirSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ import { FIXTURES, type OrderChange, orderOf } from "./order.ts";
 
 export { isAlive, processesWith };
 
-export interface Rig {
+export interface TestRunner {
   runner: Runner;
   scratch_root: string;
   logs: string[];
@@ -26,7 +26,7 @@ export interface Rig {
   run(change: OrderChange): Promise<RunOutcome>;
 }
 
-export function makeRig(options: Partial<RunnerOptions> & { folder?: string } = {}): Rig {
+export function createTestRunner(options: Partial<RunnerOptions> & { folder?: string } = {}): TestRunner {
   const { folder, ...rest } = options;
   const scratch_root = options.scratch_root ?? mkdtempSync(join(tmpdir(), "backplane-runner-"));
   const logs: string[] = [];
@@ -38,10 +38,10 @@ export function makeRig(options: Partial<RunnerOptions> & { folder?: string } = 
     host: { name: "backplane", version: "0.1.0" },
     log: logTo((level, message, fields) => logs.push(`${level} ${message} ${JSON.stringify(fields)}`)),
     ...rest,
-    // What waits for a call that a test never makes would be counted among what it left behind.
+    // Prewarmed processes of calls that a test never makes would count as left behind.
     limits: { prewarmed: 0, ...rest.limits },
   });
-  const rig: Rig = {
+  const rig: TestRunner = {
     runner,
     scratch_root,
     logs,
@@ -57,9 +57,9 @@ export function makeRig(options: Partial<RunnerOptions> & { folder?: string } = 
   };
   onTestFinished(async () => {
     await runner.close(200);
-    // Whatever a test did: no process and no scratch folder is left behind.
+    // After every test: no process and no scratch folder is left behind.
     await until(() => processesWith(mark).length === 0);
-    // A busy machine may take longer to reap a process than the runner waits for it at its end.
+    // A busy machine may reap a process later than the runner waits for it on close.
     const left = () => readdirSync(scratch_root).filter((name) => /^(?:inv|proc)_/.test(name));
     await until(() => left().length === 0).catch(() => {});
     expect(left()).toEqual([]);

@@ -1,4 +1,7 @@
-/** A real sandbox for tests: sandbox-init is compiled once into the room's dist, everything ends with the test. */
+/**
+ * A real sandbox for tests. sandbox-init is compiled once into the module's dist folder; everything is closed with
+ * the test.
+ */
 import { mkdtempSync, rmSync } from "node:fs";
 import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,7 +11,7 @@ import { onTestFinished } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 import { PLUGIN_PATH } from "../../src/index.ts";
-import type { Death } from "../../src/sandbox/cause-of-death.ts";
+import type { ExitCause } from "../../src/sandbox/exit-cause.ts";
 import type { Confined, ConfineRequest } from "../../src/sandbox/launch-confined.ts";
 import type { SandboxOptions } from "../../src/sandbox/make-sandbox.ts";
 import { openSandbox, type Sandbox } from "../../src/sandbox/open-sandbox.ts";
@@ -25,7 +28,7 @@ export async function openTestSandbox(change: Partial<SandboxOptions> = {}): Pro
   return sandbox;
 }
 
-/** An empty package that everybody may read, as the content store makes them. */
+/** An empty package that every user can read, like those of the content store. */
 export async function packageFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "backplane-package-"));
   await chmod(folder, 0o755);
@@ -36,7 +39,7 @@ export async function packageFolder(): Promise<string> {
 export interface Ran {
   out: string;
   err: string;
-  death: Death;
+  exitCause: ExitCause;
 }
 
 export type RunChange = Partial<Omit<ConfineRequest, "grant">> & { grant?: Partial<ConfineRequest["grant"]> };
@@ -53,8 +56,8 @@ export function request(folder: string, change: RunChange = {}): ConfineRequest 
   };
 }
 
-/** To its end: both outputs and why it ended. */
-export async function finish({ child, death }: Confined): Promise<Ran> {
+/** Waits for the exit: both outputs and the exit cause. */
+export async function finish({ child, exitCause }: Confined): Promise<Ran> {
   const said = { out: "", err: "" };
   child.stdout.on("data", (chunk: Buffer) => {
     if (said.out.length < 1_000_000) said.out += chunk.toString("utf8");
@@ -63,7 +66,7 @@ export async function finish({ child, death }: Confined): Promise<Ran> {
     if (said.err.length < 1_000_000) said.err += chunk.toString("utf8");
   });
   child.stdin.end();
-  return { ...said, death: await death, out: said.out, err: said.err };
+  return { ...said, exitCause: await exitCause, out: said.out, err: said.err };
 }
 
 export async function sh(sandbox: Sandbox, script: string, change: RunChange = {}): Promise<Ran> {

@@ -1,9 +1,9 @@
-/** A web server that tells what it was asked, and a request to it through the proxy. */
+/** A web server that reports what it was asked, and requests to it through the proxy. */
 import { request as ask, createServer } from "node:http";
 import { onTestFinished } from "vitest";
 import { PUBLIC } from "./egress.ts";
 
-/** Where no address is given, at PUBLIC. */
+/** Listens on PUBLIC by default. */
 export async function httpServer(address = PUBLIC) {
   const seen: string[] = [];
   const server = createServer((request, response) => {

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { type Deadline, Deadlines } from "../../src/time/deadlines.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 
-test("runs each at its time and in order, whatever is set and cleared before", () => {
+test("runs each deadline at its time and in order, whatever is set and cleared before", () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.nat(500), fc.boolean()), { maxLength: 60 }), (plan) => {
       const clock = new ManualClock();
@@ -25,7 +25,7 @@ test("runs each at its time and in order, whatever is set and cleared before", (
   );
 });
 
-test("many calls share one timer, and none is left when all are cleared", () => {
+test("shares one timer between all deadlines and clears it with the last one", () => {
   const clock = new ManualClock();
   const deadlines = new Deadlines(clock);
   const entries = Array.from({ length: 1_000 }, (_, i) => deadlines.set(1_000 + i, () => {}));

@@ -1,4 +1,4 @@
-/** Limits of time that a busy machine does not use up, and what a start that ran out of them comes to. */
+/** Time limits that a busy machine does not use up, and the outcome of starts that exceed them. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,14 +7,14 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { readProcess } from "../../src/procfs/process-table.ts";
 import { loadPerProcessor, sampleTree } from "../../src/time/sample-tree.ts";
 import { TimeBudget, type TimeSample, type Verdict } from "../../src/time/time-budget.ts";
-import { confinedRig } from "../support/confined-runner.ts";
+import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { type OrderChange, side, vai } from "../support/order.ts";
-import { makeRig, until } from "../support/runner.ts";
+import { createTestRunner, until } from "../support/runner.ts";
 
 const LIMIT = 2_000;
 const INTERVAL = 250;
 
-/** Samples until there is a verdict: `then` says what each is like, by its number. Gives the time and the verdict. */
+/** Adds samples until there is a verdict; `then` describes each by its number. Returns the time and the verdict. */
 function judge(then: (n: number) => Partial<TimeSample> & { passed?: number }): [number, Verdict | null] {
   let at = 0;
   let cpu_ms = 0;
@@ -30,42 +30,42 @@ function judge(then: (n: number) => Partial<TimeSample> & { passed?: number }): 
 }
 
 describe("the budget of a process", () => {
-  test("waiting on a quiet machine counts as it passes", () => {
+  test("charges waiting in full on an idle machine", () => {
     expect(judge(() => ({}))).toEqual([LIMIT, "idle"]);
   });
 
-  test("computing counts as it passes", () => {
+  test("charges computing in full", () => {
     expect(judge((n) => ({ cpu_ms: n * INTERVAL, held_up: true }))).toEqual([LIMIT, "busy"]);
     expect(judge((n) => ({ cpu_ms: n * INTERVAL * 4 }))).toEqual([LIMIT, "busy"]);
   });
 
-  test("a process that could run and gets a twentieth of a processor is charged that", () => {
+  test("charges a runnable process with a twentieth of a processor only for that", () => {
     const starved = judge((n) => ({ cpu_ms: (n * INTERVAL) / 20, held_up: true, load: 20 }));
     expect(starved).toEqual([LIMIT * 20, "busy"]);
   });
 
-  test("a process that is never let to run ends at a bound that grows with the load", () => {
+  test("ends a process that is never scheduled at an upper bound that grows with the load", () => {
     expect(judge(() => ({ held_up: true }))).toEqual([LIMIT * 10, "starved"]);
     expect(judge(() => ({ held_up: true, load: 3 }))).toEqual([LIMIT * 30, "starved"]);
     expect(judge(() => ({ held_up: true, load: 100 }))).toEqual([120_000, "starved"]);
   });
 
-  test("a look that comes late charges a wait no more than one that comes in time", () => {
+  test("charges a late sample of a wait no more than a timely one", () => {
     expect(judge(() => ({ passed: 1_000 }))).toEqual([8_000, "idle"]);
   });
 
-  test("on a busy machine a wait counts less, since others are slow as well", () => {
+  test("charges a wait less on a busy machine", () => {
     expect(judge(() => ({ load: 2 }))).toEqual([LIMIT * 2, "idle"]);
     expect(judge(() => ({ load: 40 }))).toEqual([LIMIT * 4, "idle"]);
   });
 
-  test("where processor time is not known, time counts by the load alone", () => {
+  test("charges time by the load alone if processor time is unknown", () => {
     expect(judge(() => ({ cpu_ms: null as never }))).toEqual([LIMIT, "idle"]);
     expect(judge(() => ({ cpu_ms: null as never, load: 5 }))).toEqual([LIMIT * 5, "idle"]);
   });
 });
 
-test.runIf(process.platform === "linux")("a process tree is sampled as /proc shows it", () => {
+test.runIf(process.platform === "linux")("samples a process tree from /proc", () => {
   const mine = sampleTree(process.pid, 7);
   expect(mine).toMatchObject({ at: 7, held_up: true });
   expect(mine.cpu_ms).toBeGreaterThan(0);
@@ -82,12 +82,12 @@ const slow = (how: string, change: OrderChange = {}): OrderChange => ({
 
 verifies(
   "launch.slow",
-  "a plugin that is not let to run while it starts is in time once it is",
+  "accepts a start that was not scheduled for a while",
   async () => {
     const folder = mkdtempSync(join(tmpdir(), "backplane-slow-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const PID_FILE = join(folder, "pid");
-    const rig = makeRig({ timeouts: { hello_ms: 1_000 } });
+    const rig = createTestRunner({ timeouts: { hello_ms: 1_000 } });
     const run = rig.run(slow("stopped", { env: { PID_FILE, MARK: rig.mark } }));
     const pid = () => (existsSync(PID_FILE) ? Number(readFileSync(PID_FILE, "utf8")) : 0);
     await until(() => pid() > 0 && readProcess(pid())?.state === "T", 60_000);
@@ -100,9 +100,9 @@ verifies(
 
 verifies(
   "launch.slow",
-  "starts that run out of time may be tried again and are never a crash loop",
+  "makes starts that run out of time retryable and never a crash loop",
   async () => {
-    const rig = makeRig({ timeouts: { hello_ms: 50 } });
+    const rig = createTestRunner({ timeouts: { hello_ms: 50 } });
     for (let attempt = 1; attempt <= 5; attempt++) {
       expect(await rig.run(slow("sleeps")), `attempt ${attempt}`).toMatchObject({
         status: "failed",
@@ -118,8 +118,8 @@ verifies(
   90_000,
 );
 
-verifies("launch.slow", "a plugin that computes until its time is over is slow, not mute", async () => {
-  const rig = makeRig({ timeouts: { hello_ms: 400 } });
+verifies("launch.slow", "reports slow_start for a plugin that computes until its deadline", async () => {
+  const rig = createTestRunner({ timeouts: { hello_ms: 400 } });
   expect((await rig.run(slow("computes"))).error).toMatchObject({
     code: "slow_start",
     message: expect.stringContaining("did not say hello within 400 ms"),
@@ -127,10 +127,10 @@ verifies("launch.slow", "a plugin that computes until its time is over is slow, 
   expect((await rig.run(slow("sleeps"))).error).toMatchObject({ code: "handshake_failed" });
 });
 
-verifies("launch.slow", "the launch limit of side processes holds for them alone", async () => {
+verifies("launch.slow", "applies launch_ms to side processes only", async () => {
   // In the sandbox, where a start always takes a few milliseconds.
   const isolated = { class: "isolated" as const, timeout_ms: 60_000 };
-  const rig = confinedRig({ timeouts: { launch_ms: 0.001 } });
+  const rig = createConfinedTestRunner({ timeouts: { launch_ms: 0.001 } });
   expect(await rig.run(vai("echo", isolated))).toMatchObject({ status: "succeeded" });
   expect((await rig.run(side("echo", isolated))).error).toMatchObject({ code: "slow_start" });
 });

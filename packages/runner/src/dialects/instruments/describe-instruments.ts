@@ -1,4 +1,4 @@
-/** From what a provider declares to exports of its package: one mapping, whoever hosts the provider. Pure. */
+/** Maps the declarations of an instrument provider to exports of its package. Pure. */
 import { hash } from "node:crypto";
 import {
   type CheckedInstruments,
@@ -24,7 +24,7 @@ const SYSTEMS: Record<InstrumentPlatform, string | null> = {
   Windows: "win32",
   All: null,
 };
-const NOTHING: Permissions = {
+const NO_PERMISSIONS: Permissions = {
   network: "none",
   filesystem: "none",
   gateway_api_scopes: [],
@@ -43,7 +43,7 @@ export function describeInstruments(
     schemas[path] = schema;
     return path;
   };
-  const permissions = pack.runtime.permissions ?? NOTHING;
+  const permissions = pack.runtime.permissions ?? NO_PERMISSIONS;
   const exports = instruments.map((instrument) => exportOf(instrument, permissions, keep, system));
   const unfit = exports.flatMap(({ tool }) => tool.load_error ?? []);
   const plugin_id = pluginIdOf(pack);
@@ -53,7 +53,7 @@ export function describeInstruments(
     warnings: [...warnings, ...unfit],
     info: {
       plugin_id,
-      // Whatever an instrument says of itself.
+      // Not what the instrument declares about itself.
       origin: `plugin:${plugin_id}`,
       isolation: pack.runtime.instrument?.isolation ?? "External",
       hefty_version: HEFTY_VERSION,
@@ -61,7 +61,7 @@ export function describeInstruments(
   };
 }
 
-/** A package of ours that speaks the protocol has no id of its own there. */
+/** A package made for Backplane that uses this protocol has no plugin id of its own. */
 export function pluginIdOf({ package_id, runtime }: PackageOrder): string {
   return runtime.instrument?.plugin_id ?? package_id.slice(package_id.lastIndexOf("/") + 1);
 }
@@ -87,7 +87,7 @@ function exportOf(
     ...(accessMode === "Exclusive" ? { max_concurrency: 1 } : {}),
     permissions,
     tool: {
-      // Only a reader may be run again after a crash without asking.
+      // Only a read-only instrument may run again after a crash without asking.
       effect_class: riskLevel === "ReadOnly" ? "read_only" : "unknown",
       streaming: false,
       requires_approval: false,
@@ -105,7 +105,7 @@ function exportOf(
   };
 }
 
-/** In the words of the policy, which merges it with its own. */
+/** Converts a rule to the form of the policy, which merges it with its own rules. */
 function ruleOf({ effect, match, reason, risk }: InstrumentRule): JsonObject {
   return {
     when: match === undefined ? [] : [{ pointer: match.pointer, matches: match.pattern }],

@@ -1,7 +1,7 @@
 /**
- * `hefty.jsonrpc`: an instrument plugin in a process of its own, newline-delimited JSON-RPC 2.0, long-lived. The program
- * is the plugin's own, or our ready host for a module. It has one folder that lasts, so two of its processes never run
- * beside each other.
+ * `hefty.jsonrpc`: an instrument plugin in its own long-lived process, over newline-delimited JSON-RPC 2.0. The
+ * program is the plugin's own or our host program for modules. It has a persistent data folder, so two of its
+ * processes never run at the same time.
  */
 import { BackplaneError, JAVA_HOST, type Json, type JsonObject, READY_HOST } from "@backplane/contract";
 import type { Description } from "@backplane/ports";
@@ -11,7 +11,7 @@ import type {
   DialectLaunch,
   Exchange,
   HostPrograms,
-  Link,
+  ProcessLink,
   ProcessOrder,
   Session,
 } from "../../ports/dialect.ts";
@@ -22,7 +22,7 @@ import { acceptInstrument, initializeParams, invokeParams } from "./instrument-c
 const HOST_INSIDE = "/sandbox/instrument-host.mjs";
 const JAVA_HOST_INSIDE = "/sandbox/instrument-host.jar";
 const DATA_INSIDE = "/sandbox/data";
-/** A virtual machine that starts, and a plugin that opens its connections. */
+/** Covers the start of a Java virtual machine and connections that the plugin opens. */
 const INITIALIZE_MS = 20_000;
 const LIST_MS = 10_000;
 const HEALTH_MS = 5_000;
@@ -33,10 +33,10 @@ export const instrumentRpc: Dialect = {
   resident: true,
   keeps_data: true,
   secrets_at_start: true,
-  refuses: (order) =>
+  unsupportedReason: (order) =>
     order.op === "tool.invoke"
       ? null
-      : `Instruments are tools only, and ${order.export_id} is called with ${order.op}.`,
+      : `Instruments support tools only, and ${order.export_id} is called with ${order.op}.`,
   async launch(order, { confined, dataDir, programs }): Promise<DialectLaunch> {
     const data = await dataDir();
     const { entrypoint, env } = order.package.runtime;
@@ -54,11 +54,11 @@ export const instrumentRpc: Dialect = {
     const module = moduleOf(order);
     if (module === null) return { entrypoint, env, binds, data_dir };
     if (programs.instruments === undefined) {
-      throw new BackplaneError("launch_failed", "This installation has no program that hosts instruments.", {
+      throw new BackplaneError("launch_failed", "This installation has no host program for instruments.", {
         fix: "Build it: npm run build",
       });
     }
-    const instruments = programs.ownCopy?.(programs.instruments) ?? programs.instruments;
+    const instruments = programs.privateCopy?.(programs.instruments) ?? programs.instruments;
     return {
       entrypoint: ["node", confined ? HOST_INSIDE : instruments, module],
       env,
@@ -69,18 +69,18 @@ export const instrumentRpc: Dialect = {
   connect: (link) => new InstrumentSession(link),
 };
 
-/** The same for a module that would run in the gateway, where the operator put it into a process instead. */
+/** The same for a module that could run inside the gateway but was placed in a process by the operator. */
 export const instrumentModule: Dialect = { ...instrumentRpc, protocol: "module.instrument" };
 
-/** The plugin's own classes and libraries come after the host's, which nobody may replace. */
+/** The plugin's classes come after those of the host, so that it cannot replace them. */
 function javaCommand(jar: string, provider: string): string[] {
   return ["java", "-cp", `${jar}:.:lib/*`, JAVA_HOST_CLASS, provider];
 }
 
-async function javaHost({ java_instruments, ownCopy }: HostPrograms): Promise<string> {
+async function javaHost({ java_instruments, privateCopy }: HostPrograms): Promise<string> {
   if (java_instruments !== undefined) {
     const jar = await findOrBuildJavaHost(java_instruments);
-    return ownCopy?.(jar) ?? jar;
+    return privateCopy?.(jar) ?? jar;
   }
   throw new BackplaneError("launch_failed", "This installation has no ready host for Java.");
 }
@@ -91,11 +91,11 @@ function moduleOf({ package: { runtime } }: ProcessOrder): string | null {
 }
 
 class InstrumentSession implements Session {
-  readonly #link: Link;
+  readonly #link: ProcessLink;
   readonly #host: InstrumentHost;
   readonly #dataDir: string;
 
-  constructor(link: Link) {
+  constructor(link: ProcessLink) {
     this.#link = link;
     this.#dataDir = link.data_dir ?? "";
     this.#host = new InstrumentHost({
@@ -130,7 +130,7 @@ class InstrumentSession implements Session {
     exchange.sent();
     this.#host.invoke(invokeParams(exchange, this.#dataDir)).then(
       (result) => exchange.answered(acceptInstrument(result)),
-      (error: BackplaneError) => exchange.broke(error),
+      (error: BackplaneError) => exchange.failed(error),
     );
   }
 
@@ -141,12 +141,12 @@ class InstrumentSession implements Session {
 
   abandon(): void {}
 
-  /** The end of its input is the second sign, for a plugin that does not know the first. */
+  /** Closes stdin after the shutdown request, for plugins that ignore the request. */
   shutdown(): void {
     void this.#host.shutdown().then(() => this.#link.transport.close());
   }
 
-  verdict(): null {
+  trailingOutputError(): null {
     return null;
   }
 }

@@ -1,51 +1,54 @@
 /**
- * The result of `tools/call` as a tool result of ours. Content is kept as the server wrote it; what goes beyond the
- * output limit is cut, and the model is told what is missing. `isError` is a result too: the model must see its words.
+ * Converts the result of `tools/call` to a tool result. Content is kept as the server wrote it. Output over the
+ * limit is cut, with a note for the model. `isError` is a result as well, because the model must see its text.
  */
 import { isObject, type Json, type JsonObject, spendJson } from "@backplane/contract";
 import type { Answer } from "../../ports/answer.ts";
 
 const MESSAGE_CHARS = 4_000;
-/** Characters that a number or a word is taken for. */
-const USUAL_SCALAR = 8;
+/** Estimated size of a number, boolean or null. */
+const SCALAR_CHARS = 8;
 
 export function acceptCall(result: Json, output_bytes: number): Answer {
-  if (!isObject(result)) return malformed("the result of tools/call is no object");
+  if (!isObject(result)) return malformed("the result of tools/call is not an object");
   const { content = [], structuredContent, isError = false } = result;
-  if (!Array.isArray(content)) return malformed("content is no list");
+  if (!Array.isArray(content)) return malformed("content is not a list");
   for (const block of content) {
     if (!isObject(block) || typeof block.type !== "string" || block.type === "") {
-      return malformed("content holds something other than blocks with a type");
+      return malformed("content contains something other than blocks with a type");
     }
   }
-  if (typeof isError !== "boolean") return malformed("isError is no boolean");
+  if (typeof isError !== "boolean") return malformed("isError is not a boolean");
   const value: JsonObject = { content, is_error: isError };
   if (structuredContent !== undefined) value.structured_output = structuredContent;
-  const fits = spendJson(value, output_bytes, USUAL_SCALAR) >= 0;
+  const fits = spendJson(value, output_bytes, SCALAR_CHARS) >= 0;
   return { status: "succeeded", result: fits ? value : cut(value, output_bytes), error: null };
 }
 
-/** An answer of the protocol itself: unknown tool, bad arguments, a server that threw. */
+/** Converts an error of the protocol: unknown tool, invalid arguments, a server that threw. */
 export function acceptError(error: { code: number; message: string; data?: Json }): Answer {
   const message = error.message.slice(0, MESSAGE_CHARS) || "The MCP server answered with an error.";
   const details: JsonObject = { plugin_code: String(error.code) };
-  if (error.data !== undefined && spendJson(error.data, MESSAGE_CHARS, USUAL_SCALAR) >= 0)
+  if (error.data !== undefined && spendJson(error.data, MESSAGE_CHARS, SCALAR_CHARS) >= 0)
     details.data = error.data;
   return { status: "failed", result: null, error: { code: "plugin_failed", message, details } };
 }
 
 function malformed(rule: string): Answer {
-  const message = `The MCP server's answer is not usable: ${rule}.`;
+  const message = `The MCP server sent an invalid result: ${rule}.`;
   return { status: "failed", result: null, error: { code: "malformed_response", message } };
 }
 
-/** Blocks in their order, as many as fit; a text is shortened, anything else is there whole or named as left out. */
+/**
+ * Keeps as many blocks as fit, in their order. A text block is shortened; any other block is kept whole or reported
+ * as left out.
+ */
 function cut(value: JsonObject, limit: number): JsonObject {
   const kept: JsonObject[] = [];
   const notes: string[] = [];
   let left = limit;
   for (const block of value.content as JsonObject[]) {
-    const after = spendJson(block, left, USUAL_SCALAR);
+    const after = spendJson(block, left, SCALAR_CHARS);
     if (after >= 0) {
       kept.push(block);
       left = after;
@@ -60,7 +63,7 @@ function cut(value: JsonObject, limit: number): JsonObject {
   }
   const result: JsonObject = { ...value, content: kept };
   const { structured_output } = value;
-  if (structured_output !== undefined && spendJson(structured_output, limit, USUAL_SCALAR) < 0) {
+  if (structured_output !== undefined && spendJson(structured_output, limit, SCALAR_CHARS) < 0) {
     delete result.structured_output;
     notes.push("the structured output was left out");
   }

@@ -1,26 +1,26 @@
 /**
- * What a server asks of its client. A ping is answered here; sampling, elicitation and roots are
- * put to whoever made the call, and declined in the words of the protocol where nobody can be asked.
+ * Answers requests of an MCP server. A ping is answered here. Sampling, elicitation and roots are passed to the
+ * caller, or declined as the protocol specifies when the call has no caller that can answer.
  */
 import { pathToFileURL } from "node:url";
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
 import { RPC } from "./revisions.ts";
-import { Refusal, type Waiting } from "./rpc-channel.ts";
+import { type PendingRequest, RpcRejection } from "./rpc-channel.ts";
 
-/** Asks whoever made the call, under the server's own name of the question where it has one. */
+/** Passes a request to the caller, under the server's own key if it gave one. */
 export type AskCaller = (method: string, params: JsonObject, key?: string) => Promise<Json>;
 
-/** Something in flight that may have somebody behind it to be asked. */
-export interface Asker extends Waiting {
-  readonly asker: AskCaller | null;
+/** A request in flight that may have a caller to ask. */
+export interface AskableRequest extends PendingRequest {
+  readonly askCaller: AskCaller | null;
   readonly session_id: string | null;
 }
 
-/** `asker` null: nobody is there. `folders` are the mounts of the binding as the server sees them. */
-export async function answerQuestion(
+/** `askCaller` is null when no caller can answer. `folders` are the mounts of the binding as the server sees them. */
+export async function answerServerRequest(
   method: string,
   params: JsonObject,
-  asker: AskCaller | null,
+  askCaller: AskCaller | null,
   folders: readonly string[],
   key?: string,
 ): Promise<Json> {
@@ -29,71 +29,75 @@ export async function answerQuestion(
       return {};
     case "roots/list": {
       const given = { roots: folders.map((path) => ({ uri: pathToFileURL(path).href, name: path })) };
-      // A client that has roots of its own is asked; everybody else's are the folders that the server was given.
-      return asker === null ? given : await asker(method, params, key).catch(() => given);
+      // A client with its own roots is asked. For all others the roots are the folders mounted for the server.
+      return askCaller === null ? given : await askCaller(method, params, key).catch(() => given);
     }
     case "sampling/createMessage":
-      if (asker === null)
-        throw new Refusal(RPC.rejected, "Nobody can answer a sampling request for this call");
-      return await asker(method, params, key);
+      if (askCaller === null)
+        throw new RpcRejection(RPC.rejected, "No caller can answer a sampling request for this call");
+      return await askCaller(method, params, key);
     case "elicitation/create":
-      if (asker === null) return { action: "cancel" };
-      return withDefaults(await asker(method, params, key), params.requestedSchema);
+      if (askCaller === null) return { action: "cancel" };
+      return withDefaults(await askCaller(method, params, key), params.requestedSchema);
     default:
-      throw new Refusal(RPC.method_not_found, `Method not found: ${method.slice(0, 100)}`);
+      throw new RpcRejection(RPC.method_not_found, `Method not found: ${method.slice(0, 100)}`);
   }
 }
 
-/** Of one round; each is put to a person or a model. */
-const MAX_QUESTIONS = 100;
+/** Per round. Each request goes to a person or a model. */
+const MAX_INPUT_REQUESTS = 100;
 
-/** What a call of the stateless revision was asked, answered under the server's own keys. */
-export async function answerAll(
+/** Answers the input requests of a call in the stateless revision, under the server's own keys. */
+export async function answerInputRequests(
   requests: JsonObject,
-  asker: AskCaller | null,
+  askCaller: AskCaller | null,
   folders: readonly string[],
 ): Promise<JsonObject> {
   const answers: JsonObject = {};
-  if (Object.keys(requests).length > MAX_QUESTIONS) {
+  if (Object.keys(requests).length > MAX_INPUT_REQUESTS) {
     throw new BackplaneError(
       "malformed_response",
-      `The MCP server asks more than ${MAX_QUESTIONS} questions at one time.`,
+      `The MCP server sent more than ${MAX_INPUT_REQUESTS} input requests at once.`,
     );
   }
   await Promise.all(
     Object.entries(requests).map(async ([key, request]) => {
       if (!isObject(request) || typeof request.method !== "string") {
-        throw new BackplaneError("malformed_response", "The MCP server asks something without a method.");
+        throw new BackplaneError(
+          "malformed_response",
+          "The MCP server sent an input request without a method.",
+        );
       }
       const params = isObject(request.params) ? request.params : {};
-      answers[key] = await answerQuestion(request.method, params, asker, folders, key);
+      answers[key] = await answerServerRequest(request.method, params, askCaller, folders, key);
     }),
   );
   return answers;
 }
 
 /**
- * Whose question is it? A pipe does not say, so it is sure only where one call, or the calls of one session, are under
- * way; another person's client is never asked by guess.
+ * Finds the caller for a request that came over a pipe, which does not say which call it belongs to. The answer is
+ * only certain with one call, or calls of one session, in flight; another person's client is never asked on a
+ * guess.
  */
-export function askerAmong(method: string, inFlight: Iterable<Waiting>): AskCaller | null {
-  const askers = [...inFlight].filter(canAsk);
+export function askCallerAmong(method: string, inFlight: Iterable<PendingRequest>): AskCaller | null {
+  const askers = [...inFlight].filter(isAskable);
   const last = askers.at(-1);
   if (last === undefined) return null;
   if (
     askers.length > 1 &&
     askers.some(({ session_id }) => session_id === null || session_id !== last.session_id)
   ) {
-    throw new Refusal(RPC.internal, `${method}: calls of several sessions are under way; ask again later`);
+    throw new RpcRejection(RPC.internal, `${method}: calls of several sessions are in flight; retry later`);
   }
-  return last.asker;
+  return last.askCaller;
 }
 
-export function canAsk(waiting: Waiting): waiting is Asker {
-  return "asker" in waiting && waiting.asker !== null;
+export function isAskable(pending: PendingRequest): pending is AskableRequest {
+  return "askCaller" in pending && pending.askCaller !== null;
 }
 
-/** A field that an accepted form leaves out has the default that its schema names. */
+/** Fills fields that an accepted form leaves out with the defaults of the schema. */
 function withDefaults(answer: Json, schema: Json | undefined): Json {
   if (!isObject(answer) || answer.action !== "accept" || !isObject(schema)) return answer;
   if (!isObject(schema.properties)) return answer;

@@ -1,6 +1,6 @@
 /**
- * `tools/list` as exports. Every page is asked for; a tool that cannot be one here is left out with a warning and the
- * others stand. What the server says of its tools is kept as hints: a stranger's word, never a reason for trust.
+ * Converts `tools/list` to exports. All pages are requested. A tool that cannot be used here is left out with a
+ * warning. Annotations of the server are kept as hints and never trusted.
  */
 import { hash } from "node:crypto";
 import {
@@ -18,7 +18,7 @@ import type { Agreement } from "./revisions.ts";
 
 const MAX_PAGES = 200;
 const MAX_TOOLS = 2_000;
-/** Of all tools together, as text. */
+/** For all tools together, as JSON text. */
 const MAX_CHARS = 16_000_000;
 const MAX_WARNINGS = 100;
 const DESCRIPTION_CHARS = 4_000;
@@ -32,7 +32,7 @@ export async function describeTools(
   package_id: string,
   agreement: Agreement,
   permissions: ToolExport["permissions"],
-  /** Whether arguments can go as headers, too. */
+  /** Whether arguments can also be sent as headers. */
   with_headers: boolean,
   ask: Ask,
 ): Promise<Description> {
@@ -78,7 +78,7 @@ async function allTools(ask: Ask, warnings: string[]): Promise<Tool[]> {
     if (!isObject(result) || !Array.isArray(result.tools)) {
       throw new BackplaneError(
         "malformed_response",
-        "The MCP server's answer to tools/list has no list of tools.",
+        "The MCP server's answer to tools/list contains no list of tools.",
       );
     }
     for (const tool of result.tools) {
@@ -90,19 +90,19 @@ async function allTools(ask: Ask, warnings: string[]): Promise<Tool[]> {
     if (size > MAX_CHARS) {
       throw new BackplaneError(
         "frame_too_large",
-        `The MCP server describes its tools in more than ${MAX_CHARS} characters.`,
+        `The MCP server's tool descriptions exceed ${MAX_CHARS} characters.`,
       );
     }
     if (tools.length > MAX_TOOLS) {
-      warnings.push(`It has more than ${MAX_TOOLS} tools; the rest is left out.`);
+      warnings.push(`The server has more than ${MAX_TOOLS} tools; the rest is left out.`);
       return tools.slice(0, MAX_TOOLS);
     }
-    // A cursor that comes again would lead in a circle.
+    // A repeated cursor would loop forever.
     const next = result.nextCursor;
     if (typeof next !== "string" || next === cursor) return tools;
     cursor = next;
   }
-  warnings.push(`Its list has more than ${MAX_PAGES} pages; the rest is left out.`);
+  warnings.push(`The tool list has more than ${MAX_PAGES} pages; the rest is left out.`);
   return tools;
 }
 
@@ -110,8 +110,9 @@ function unfit(tool: Json, names: Set<string>): string | null {
   if (!isObject(tool) || typeof tool.name !== "string" || tool.name === "")
     return "A tool without a name is left out.";
   const shown = JSON.stringify(tool.name.slice(0, 80));
-  if (tool.name.length > NAME_CHARS) return `The tool ${shown} has a name of over ${NAME_CHARS} characters.`;
-  if (names.has(tool.name)) return `The tool ${shown} is listed twice; the first counts.`;
+  if (tool.name.length > NAME_CHARS)
+    return `The tool ${shown} is left out because its name is longer than ${NAME_CHARS} characters.`;
+  if (names.has(tool.name)) return `The tool ${shown} is listed twice; the first entry is used.`;
   if (!isObject(tool.inputSchema)) return `The tool ${shown} has no inputSchema and is left out.`;
   names.add(tool.name);
   return null;

@@ -1,16 +1,16 @@
 /**
- * One event stream of an MCP server over all the responses that carry it: what it answers, where it stands, and how long
- * to wait before it is taken up again. One that breaks is one that ended early, and is no error here.
+ * One event stream of an MCP server across all responses that carry it: the request it answers, its position, and
+ * the delay before it is resumed. A stream that breaks counts as one that ended early, not as an error.
  */
 import type { IncomingMessage } from "node:http";
 import { BackplaneError, isObject, type Json } from "@backplane/contract";
 import { parseJson } from "@backplane/wire";
 import type { RunnerLimits } from "../../ports/settings.ts";
 import { SseReader } from "./sse-reader.ts";
-import type { LineEvents } from "./transport.ts";
+import type { TransportEvents } from "./transport.ts";
 
 export interface AnswerStream {
-  /** The request that it answers; null for the standing one. */
+  /** The request that it answers. Null for the stream of server messages. */
   id: number | null;
   last_event: string | null;
   retry_ms: number | null;
@@ -18,15 +18,15 @@ export interface AnswerStream {
   answered: boolean;
 }
 
-export type StreamEvents = Pick<LineEvents, "receive" | "violation">;
+export type StreamEvents = Pick<TransportEvents, "receive" | "violation">;
 
 const RETRY_MS = 1_000;
-/** A server that asks for none must not keep us busy. */
+/** A server that asks for no delay must not keep the gateway busy. */
 const SHORTEST_RETRY_MS = 100;
 const LONGEST_RETRY_MS = 30_000;
 const MAX_TRIES = 5;
 
-/** Until the stream ends, by itself or by its answer. Throws what breaks a limit. */
+/** Reads until the stream ends or carries its answer. Throws when a limit is exceeded. */
 export async function followStream(
   response: IncomingMessage,
   stream: AnswerStream,
@@ -50,7 +50,7 @@ export async function followStream(
     }
   } catch (error) {
     if (error instanceof BackplaneError) throw error;
-    // A broken stream is one that ended early.
+    // A broken stream counts as one that ended early.
   }
 }
 
@@ -61,7 +61,7 @@ function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, eve
   } catch (error) {
     const { details, message } = error as BackplaneError;
     if (stream.id !== null && details?.rpc_id === stream.id) {
-      throw new BackplaneError("malformed_response", `The answer of the MCP server is not valid: ${message}`);
+      throw new BackplaneError("malformed_response", `The answer of the MCP server is invalid: ${message}`);
     }
     events.violation("not_json");
     return;
@@ -77,12 +77,12 @@ function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, eve
   }
 }
 
-/** Whether the server said from where, and has not failed too often. */
+/** True if the server sent event ids and not too many attempts failed. */
 export function canResume({ last_event, tries }: AnswerStream): boolean {
   return last_event !== null && tries < MAX_TRIES;
 }
 
-/** The pause before the next try: what the server asked for, or longer each time. */
+/** The delay before the next attempt: what the server asked for, or exponential backoff. */
 export function pauseBefore({ retry_ms, tries }: AnswerStream): number {
   return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), LONGEST_RETRY_MS);
 }

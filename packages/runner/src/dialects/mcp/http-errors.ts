@@ -1,4 +1,4 @@
-/** What an HTTP status that is no success comes to. */
+/** Converts unsuccessful HTTP responses of an MCP server to errors. */
 import { hash } from "node:crypto";
 import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 import type { ServerChallenge } from "@backplane/ports";
@@ -8,8 +8,8 @@ import type { RpcFailure } from "./rpc-channel.ts";
 const CHALLENGE_CHARS = 8_192;
 const PARAM_CHARS = 2_048;
 
-/** A JSON-RPC error in the body; null where there is none. Throws `malformed_response` for one beside a result. */
-export function describesError(text: Buffer): RpcFailure | null {
+/** The JSON-RPC error in the body, or null. Throws `malformed_response` when the body has a result as well. */
+export function readRpcError(text: Buffer): RpcFailure | null {
   let value: unknown;
   try {
     value = JSON.parse(text.toString("utf8"));
@@ -25,16 +25,18 @@ export function describesError(text: Buffer): RpcFailure | null {
   return data === undefined ? { code, message } : { code, message, data };
 }
 
-/** A server of an older revision knows neither the method nor its headers, and may say so in any of these ways. */
+/**
+ * A server of an older revision knows neither the method nor its headers and may answer with any of these statuses.
+ */
 export function isRefusedProbe({ method }: JsonObject, status: number): boolean {
   return method === "server/discover" && status >= 400 && status < 500 && status !== 401 && status !== 403;
 }
 
-export function answerlessError(status: number): RpcFailure {
+export function probeRejection(status: number): RpcFailure {
   return { code: RPC.method_not_found, message: `HTTP ${status}` };
 }
 
-/** 401, or 403 for want of scope: what the server asks for, for whoever signs in there. Null: another answer. */
+/** The sign-in that the server asks for: 401, or 403 with insufficient scope. Null for other responses. */
 export function signInError(
   status: number,
   header: string | undefined,
@@ -43,13 +45,13 @@ export function signInError(
   const challenge = readChallenge(header);
   if (status !== 401 && !(status === 403 && challenge.error === "insufficient_scope")) return null;
   const shown = credential === undefined ? null : hash("sha256", credential, "hex");
-  const what = status === 401 ? "asks for a sign-in" : "asks for more scope";
+  const what = status === 401 ? "requires a sign-in" : "requires more scope";
   return new BackplaneError("sign_in.needed", `The MCP server ${what} (HTTP ${status}).`, {
     details: { challenge: { status, ...challenge, shown } },
   });
 }
 
-/** The first Bearer challenge of a WWW-Authenticate header (RFC 6750, RFC 9728). */
+/** Reads the first Bearer challenge of a WWW-Authenticate header (RFC 6750, RFC 9728). */
 function readChallenge(header = ""): Omit<ServerChallenge, "status" | "shown"> {
   const start = /(?:^|[\s,])Bearer(?=[\s,]|$)/i.exec(header.slice(0, CHALLENGE_CHARS));
   const found = new Map<string, string>();
@@ -63,9 +65,9 @@ function readChallenge(header = ""): Omit<ServerChallenge, "status" | "shown"> {
   return { error: text("error"), scope: text("scope"), resource_metadata: text("resource_metadata") };
 }
 
-export function answerError(status: number, text: Buffer, location?: string): BackplaneError {
+export function httpError(status: number, text: Buffer, location?: string): BackplaneError {
   if (status === 403) {
-    return new BackplaneError("plugin_failed", "The MCP server refuses this credential (HTTP 403).", {
+    return new BackplaneError("plugin_failed", "The MCP server rejected this credential (HTTP 403).", {
       details: { http_status: status },
     });
   }

@@ -1,15 +1,16 @@
 /**
- * The headers of a message: what the stateless revision repeats of its body for proxies, and what the binding adds. A
- * header of the binding may hold `${slot}`, which is a secret's place; it is filled in here and nowhere kept.
+ * The headers of a message: the fields that the stateless revision repeats for proxies, and those of the binding. A
+ * header of the binding may contain `${slot}`, a placeholder for a secret that is filled in here and stored
+ * nowhere.
  */
 import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 import { META } from "./revisions.ts";
 
 const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
-/** Ours to say. */
+/** Set by the gateway only. */
 const RESERVED =
   /^(?:host|content-length|content-type|accept|connection|transfer-encoding|mcp-.*|last-event-id)$/i;
-/** The slot that needs no header of its own in the config. */
+/** This secret slot becomes a header without being named in the config. */
 const AUTHORIZATION = "authorization";
 
 export function messageHeaders(message: JsonObject): Record<string, string> {
@@ -25,12 +26,12 @@ export function messageHeaders(message: JsonObject): Record<string, string> {
   headers["mcp-method"] = method;
   const named = method === "resources/read" ? params.uri : params.name;
   const names = method === "tools/call" || method === "prompts/get" || method === "resources/read";
-  if (names && typeof named === "string") headers["mcp-name"] = encoded(named);
+  if (names && typeof named === "string") headers["mcp-name"] = encodeHeaderValue(named);
   return headers;
 }
 
-/** A header carries printable ASCII without spaces at its ends; anything else travels as base64. */
-export function encoded(value: string): string {
+/** A header holds printable ASCII without spaces at its ends. Any other value is sent as base64. */
+export function encodeHeaderValue(value: string): string {
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith("=?base64?");
   return plain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;
 }
@@ -42,8 +43,8 @@ export function bindingHeaders(
   const headers: Record<string, string> = {};
   const given = config.headers;
   for (const [name, value] of Object.entries(isObject(given) ? given : {})) {
-    if (!NAME.test(name) || RESERVED.test(name)) throw unusable(name, "it is not for a binding to set");
-    if (typeof value !== "string") throw unusable(name, "its value is no text");
+    if (!NAME.test(name) || RESERVED.test(name)) throw invalidConfig(name, "it is not for a binding to set");
+    if (typeof value !== "string") throw invalidConfig(name, "its value is no text");
     headers[name.toLowerCase()] = filled(name, value, secrets);
   }
   const token = secrets[AUTHORIZATION];
@@ -59,19 +60,20 @@ export function bindingHeaders(
 function filled(name: string, value: string, secrets: Readonly<Record<string, string>>): string {
   const text = value.replace(/\$\{([a-z][a-z0-9_]*)\}/g, (_whole, slot: string) => {
     const secret = secrets[slot];
-    if (secret === undefined) throw unusable(name, `nothing is bound to its secret slot ${slot}`);
+    if (secret === undefined) throw invalidConfig(name, `nothing is bound to its secret slot ${slot}`);
     return secret;
   });
   return checked(name, text);
 }
 
-/** The message must not hold the value. */
+/** The error message must not contain the value. */
 function checked(name: string, value: string): string {
-  if (/[^\t\x20-\x7e\x80-\xff]/.test(value)) throw unusable(name, "its value holds what a header cannot");
+  if (/[^\t\x20-\x7e\x80-\xff]/.test(value))
+    throw invalidConfig(name, "its value holds what a header cannot");
   return value;
 }
 
-function unusable(name: string, why: string): BackplaneError {
+function invalidConfig(name: string, why: string): BackplaneError {
   return new BackplaneError("launch_failed", `The header ${name.slice(0, 80)} of the binding: ${why}.`, {
     fix: "Correct config.headers or the secrets of the binding.",
   });

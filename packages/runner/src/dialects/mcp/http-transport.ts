@@ -1,7 +1,7 @@
 /**
- * MCP over streamable HTTP: every message is a POST, its answer JSON or an event stream. A stream that ends before its
- * answer is taken up again where the server gave ids for it. Up to 2025-11-25 there is a session, and a standing GET for
- * what the server says by itself.
+ * MCP over streamable HTTP: each message is a POST whose response is JSON or an event stream. A stream that ends
+ * before its answer is resumed if the server gave event ids. Revisions up to 2025-11-25 have a session and a GET
+ * stream for messages that the server sends on its own.
  */
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { BackplaneError, isObject, type JsonObject, toBackplaneError } from "@backplane/contract";
@@ -17,13 +17,13 @@ import {
   pauseBefore,
   type StreamEvents,
 } from "./event-stream.ts";
-import { answerError, answerlessError, describesError, isRefusedProbe, signInError } from "./http-errors.ts";
+import { httpError, isRefusedProbe, probeRejection, readRpcError, signInError } from "./http-errors.ts";
 import { messageHeaders } from "./http-headers.ts";
-import { collectBody, HttpRequests, one } from "./http-requests.ts";
+import { collectBody, firstValue, HttpRequests } from "./http-requests.ts";
 import type { Agreement } from "./revisions.ts";
-import type { Line, LineEvents } from "./transport.ts";
+import type { McpTransport, TransportEvents } from "./transport.ts";
 
-export interface HttpLineOptions {
+export interface HttpTransportOptions {
   requests: GuardedRequests;
   limits: RunnerLimits;
   after(ms: number, run: () => void): () => void;
@@ -33,31 +33,31 @@ export interface HttpLineOptions {
   config: JsonObject;
 }
 
-export class HttpLine implements Line {
+export class HttpTransport implements McpTransport {
   readonly shares_stream = false;
-  readonly #options: HttpLineOptions;
-  readonly #events: LineEvents;
+  readonly #options: HttpTransportOptions;
+  readonly #events: TransportEvents;
   readonly #http: HttpRequests;
-  readonly #streamed: StreamEvents;
-  /** Who waits for an answer; null until its request is open. */
-  readonly #waiting = new Map<number, ClientRequest | null>();
-  #own: Record<string, string>;
+  readonly #streamEvents: StreamEvents;
+  /** Requests without an answer yet. Null until the HTTP request is open. */
+  readonly #pending = new Map<number, ClientRequest | null>();
+  #bindingHeaders: Record<string, string>;
   #agreement: Agreement | null = null;
   #session: string | null = null;
-  /** Nothing overtakes what tells the server that it may begin. */
-  #before: Promise<void> = Promise.resolve();
+  /** Pending delivery of `notifications/initialized`, which no other message may overtake. */
+  #initialized: Promise<void> = Promise.resolve();
   #closed = false;
-  #renewed: () => void = () => {};
+  #onCredentialChange: () => void = () => {};
 
-  constructor(options: HttpLineOptions, events: LineEvents) {
+  constructor(options: HttpTransportOptions, events: TransportEvents) {
     this.#options = options;
     this.#events = events;
     this.#http = new HttpRequests(options.requests);
-    this.#streamed = {
+    this.#streamEvents = {
       receive: (message, origin) => this.#receive(message, origin),
       violation: (kind) => events.violation(kind),
     };
-    this.#own = options.headers(options.secrets, options.config);
+    this.#bindingHeaders = options.headers(options.secrets, options.config);
   }
 
   get cancels_by_drop(): boolean {
@@ -68,20 +68,20 @@ export class HttpLine implements Line {
     const body = JSON.stringify(message);
     const { message_bytes } = this.#options.limits;
     if (body.length > message_bytes) {
-      throw new BackplaneError("frame_too_large", `The message is larger than ${message_bytes} bytes.`);
+      throw new BackplaneError("frame_too_large", `The message exceeds the limit of ${message_bytes} bytes.`);
     }
     const { id, method } = message;
     if (typeof id === "number" && typeof method === "string") {
-      this.#waiting.set(id, null);
-      void this.#before.then(() => this.#post(message, body, id, headers));
+      this.#pending.set(id, null);
+      void this.#initialized.then(() => this.#post(message, body, id, headers));
     } else if (method === "notifications/initialized") {
-      this.#before = this.#tell(message, body);
-    } else void this.#before.then(() => this.#tell(message, body));
+      this.#initialized = this.#postNotification(message, body);
+    } else void this.#initialized.then(() => this.#postNotification(message, body));
   }
 
   drop(id: number): void {
-    const request = this.#waiting.get(id);
-    this.#waiting.delete(id);
+    const request = this.#pending.get(id);
+    this.#pending.delete(id);
     request?.destroy();
   }
 
@@ -89,35 +89,35 @@ export class HttpLine implements Line {
     this.#agreement = agreement;
     if (agreement === null) this.#session = null;
     else if (!agreement.stateless) {
-      void this.#before.then(() => this.#standing(freshStream(null)));
+      void this.#initialized.then(() => this.#listen(freshStream(null)));
     }
   }
 
   refresh(secrets: Record<string, string>, config: JsonObject): void {
-    const before = this.#own.authorization;
-    this.#own = this.#options.headers(secrets, config);
-    if (this.#own.authorization !== before) this.#renewed();
+    const before = this.#bindingHeaders.authorization;
+    this.#bindingHeaders = this.#options.headers(secrets, config);
+    if (this.#bindingHeaders.authorization !== before) this.#onCredentialChange();
   }
 
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#renewed();
-    this.#http.close(() => (this.#session === null ? Promise.resolve() : this.#farewell()));
+    this.#onCredentialChange();
+    this.#http.close(() => (this.#session === null ? Promise.resolve() : this.#endSession()));
   }
 
   async #post(message: JsonObject, body: string, id: number, headers: Record<string, string>): Promise<void> {
-    if (!this.#waiting.has(id) || this.#closed) return;
+    if (!this.#pending.has(id) || this.#closed) return;
     try {
       const sent = { ...headers, ...this.#headersFor(message) };
       const response = await this.#http.exchange("POST", sent, body, (request) => {
-        if (!this.#waiting.has(id)) request.destroy();
-        else this.#waiting.set(id, request);
+        if (!this.#pending.has(id)) request.destroy();
+        else this.#pending.set(id, request);
       });
-      if (message.method === "initialize") this.#session = one(response.headers["mcp-session-id"]);
+      if (message.method === "initialize") this.#session = firstValue(response.headers["mcp-session-id"]);
       await this.#read(response, message, id, sent.authorization);
     } catch (error) {
-      this.#lose(id, error);
+      this.#failRequest(id, error);
     }
   }
 
@@ -137,15 +137,19 @@ export class HttpLine implements Line {
     const text = await collectBody(response, this.#options.limits.message_bytes);
     if (status === 200) return this.#receiveBody(text, id);
     if (status === 404 && this.#session !== null && message.method !== "initialize") {
-      this.#waiting.delete(id);
+      this.#pending.delete(id);
       return this.#events.expired(id);
     }
-    const asked = signInError(status, one(response.headers["www-authenticate"]) ?? undefined, credential);
-    if (asked !== null) throw asked;
-    // Errors of the protocol come with a status of HTTP, too.
-    const error = describesError(text) ?? (isRefusedProbe(message, status) ? answerlessError(status) : null);
+    const signIn = signInError(
+      status,
+      firstValue(response.headers["www-authenticate"]) ?? undefined,
+      credential,
+    );
+    if (signIn !== null) throw signIn;
+    // JSON-RPC errors can also come with an HTTP error status.
+    const error = readRpcError(text) ?? (isRefusedProbe(message, status) ? probeRejection(status) : null);
     if (error !== null) return this.#receive({ jsonrpc: "2.0", id, error: { ...error } }, id);
-    throw answerError(status, text, response.headers.location);
+    throw httpError(status, text, response.headers.location);
   }
 
   #receiveBody(text: Buffer, id: number): void {
@@ -155,47 +159,47 @@ export class HttpLine implements Line {
       if (isObject(message)) this.#receive(message, id);
       else this.#events.violation("message_invalid");
     }
-    if (this.#waiting.delete(id)) {
+    if (this.#pending.delete(id)) {
       this.#events.lost(
         id,
-        new BackplaneError("malformed_response", "The MCP server answered another request."),
+        new BackplaneError("malformed_response", "The MCP server answered a different request."),
       );
     }
   }
 
   #receive(message: JsonObject, origin: number | null): void {
     const { id, method } = message;
-    if (method === undefined && typeof id === "number") this.#waiting.delete(id);
+    if (method === undefined && typeof id === "number") this.#pending.delete(id);
     this.#events.receive(message, origin);
   }
 
   #follow(response: IncomingMessage, stream: AnswerStream): Promise<void> {
-    return followStream(response, stream, this.#options.limits, this.#streamed);
+    return followStream(response, stream, this.#options.limits, this.#streamEvents);
   }
 
-  /** What is left of a request whose stream is over: nothing, or a new stream from where the old one ended. */
+  /** Resumes the stream of a request until the answer has arrived. */
   async #settleStream(stream: AnswerStream): Promise<void> {
     const { id } = stream;
-    while (id !== null && !stream.answered && this.#waiting.has(id) && !this.#closed) {
+    while (id !== null && !stream.answered && this.#pending.has(id) && !this.#closed) {
       if (!canResume(stream)) {
         throw new BackplaneError("crashed", "The MCP server closed the stream before it answered.");
       }
       stream.tries++;
       await this.#pause(stream);
-      if (!this.#waiting.has(id)) return;
-      const response = await this.#get(stream, (request) => this.#waiting.set(id, request)).catch(() => null);
+      if (!this.#pending.has(id)) return;
+      const response = await this.#get(stream, (request) => this.#pending.set(id, request)).catch(() => null);
       if (response === null) continue;
       if (response.statusCode === 200 && isStream(response)) await this.#follow(response, stream);
       else
-        throw answerError(
+        throw httpError(
           response.statusCode ?? 0,
           await collectBody(response, this.#options.limits.message_bytes),
         );
     }
   }
 
-  /** What the server says by itself. One that offers no such stream is left in peace. */
-  async #standing(stream: AnswerStream): Promise<void> {
+  /** Receives messages that the server sends on its own. Ends quietly when the server offers no such stream. */
+  async #listen(stream: AnswerStream): Promise<void> {
     const agreement = this.#agreement;
     const session = this.#session;
     let opened = false;
@@ -204,7 +208,7 @@ export class HttpLine implements Line {
         const response = await this.#get(stream, () => {});
         if (response.statusCode !== 200 || !isStream(response)) {
           response.destroy();
-          // It began anew, and what it had promised this session is gone with it.
+          // The server has restarted and lost the session with its subscriptions.
           if (
             response.statusCode === 404 &&
             session !== null &&
@@ -215,16 +219,16 @@ export class HttpLine implements Line {
             this.#events.forgotten();
           }
           if (response.statusCode !== 401) return;
-          // Nothing is worth saying until there is another credential.
+          // The server rejects every request until the credential changes.
           await new Promise<void>((resolve) => {
-            this.#renewed = resolve;
+            this.#onCredentialChange = resolve;
           });
           continue;
         }
         opened = true;
         await this.#follow(response, stream);
       } catch {
-        // Tried again like one that ended.
+        // Retried like a stream that ended.
       }
       stream.tries++;
       await this.#pause(stream);
@@ -237,44 +241,44 @@ export class HttpLine implements Line {
     });
   }
 
-  #get(stream: AnswerStream, born: (request: ClientRequest) => void): Promise<IncomingMessage> {
-    const headers: Record<string, string> = { ...this.#common(), accept: "text/event-stream" };
+  #get(stream: AnswerStream, onRequest: (request: ClientRequest) => void): Promise<IncomingMessage> {
+    const headers: Record<string, string> = { ...this.#commonHeaders(), accept: "text/event-stream" };
     if (stream.last_event !== null) headers["last-event-id"] = stream.last_event;
-    return this.#http.exchange("GET", headers, null, born);
+    return this.#http.exchange("GET", headers, null, onRequest);
   }
 
-  /** A notification, or an answer of ours; what the server makes of it is its own affair. */
-  async #tell(message: JsonObject, body: string): Promise<void> {
+  /** Sends a notification or a reply; how the server responds does not matter. */
+  async #postNotification(message: JsonObject, body: string): Promise<void> {
     try {
       const response = await this.#http.exchange("POST", this.#headersFor(message), body, () => {});
       response.resume();
     } catch {
-      // The next request will tell.
+      // A failure shows with the next request.
     }
   }
 
-  async #farewell(): Promise<void> {
+  async #endSession(): Promise<void> {
     try {
-      const response = await this.#http.exchange("DELETE", this.#common(), null, () => {}, true);
+      const response = await this.#http.exchange("DELETE", this.#commonHeaders(), null, () => {}, true);
       response.resume();
     } catch {
-      // It forgets us by itself.
+      // The server ends the session by its own timeout.
     }
   }
 
   #headersFor(message: JsonObject): Record<string, string> {
-    return { ...this.#common(), ...messageHeaders(message) };
+    return { ...this.#commonHeaders(), ...messageHeaders(message) };
   }
 
-  #common(): Record<string, string> {
-    const headers: Record<string, string> = { ...this.#own };
+  #commonHeaders(): Record<string, string> {
+    const headers: Record<string, string> = { ...this.#bindingHeaders };
     if (this.#session !== null) headers["mcp-session-id"] = this.#session;
     if (this.#agreement !== null) headers["mcp-protocol-version"] = this.#agreement.revision;
     return headers;
   }
 
-  #lose(id: number, error: unknown): void {
-    if (!this.#waiting.delete(id)) return;
+  #failRequest(id: number, error: unknown): void {
+    if (!this.#pending.delete(id)) return;
     const known = error instanceof BackplaneError ? error : unreachable(error as NodeJS.ErrnoException);
     this.#events.lost(id, toBackplaneError(known));
   }

@@ -1,42 +1,42 @@
 /**
- * `mcp.http`: an MCP server elsewhere, spoken to over streamable HTTP by the gateway itself. Where it is stands in the
- * manifest as the entrypoint; whether it may be dialled is the grant's to say, like any plugin's way out.
+ * `mcp.http`: a remote MCP server that the gateway itself connects to over streamable HTTP. The manifest's
+ * entrypoint is its URL. The grant decides whether it may be reached, like any egress of a plugin.
  */
 import { BackplaneError } from "@backplane/contract";
-import { guardedRequests, type OutwardRules } from "../../egress/gateway-requests/guarded-requests.ts";
-import type { Dialect, Link, ProcessOrder } from "../../ports/dialect.ts";
+import { guardedRequests, type OutboundRules } from "../../egress/gateway-requests/guarded-requests.ts";
+import type { Dialect, ProcessLink, ProcessOrder } from "../../ports/dialect.ts";
 import { bindingHeaders } from "./http-headers.ts";
-import { HttpLine } from "./http-transport.ts";
+import { HttpTransport } from "./http-transport.ts";
 import { McpSession } from "./session.ts";
 
-export function mcpHttp(outward: OutwardRules): Dialect {
+export function mcpHttp(outbound: OutboundRules): Dialect {
   return {
     protocol: "mcp.http",
     lifetime: "pooled",
     resident: true,
     call_scratch: false,
     remote: true,
-    refuses: (order) =>
-      order.op === "tool.invoke" ? null : `An MCP server offers tools only, no ${order.op}.`,
-    connect: (link) => sessionTo(link, outward),
+    unsupportedReason: (order) =>
+      order.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${order.op}.`,
+    connect: (link) => sessionTo(link, outbound),
   };
 }
 
-function sessionTo(link: Link, outward: OutwardRules): McpSession {
+function sessionTo(link: ProcessLink, outbound: OutboundRules): McpSession {
   const order = link.order!;
   const { grant, context } = order;
   const url = urlOf(order);
   if (grant.network !== "egress") {
     throw new BackplaneError(
       "launch_failed",
-      `${url.host} is not dialled: the binding is granted no network.`,
+      `The gateway does not connect to ${url.host}: the binding has no network grant.`,
     );
   }
-  const requests = guardedRequests(url, grant.allowed_domains, outward);
+  const requests = guardedRequests(url, grant.allowed_domains, outbound);
   return new McpSession({
     link,
-    makeLine: (events) =>
-      new HttpLine(
+    createTransport: (events) =>
+      new HttpTransport(
         {
           requests,
           limits: link.limits,
@@ -47,10 +47,10 @@ function sessionTo(link: Link, outward: OutwardRules): McpSession {
         },
         events,
       ),
-    // Its files are not ours, and ours are not there.
+    // A remote server has no access to local folders.
     folders: [],
     skip_discovery: false,
-    spare: () => {},
+    disableDiscovery: () => {},
   });
 }
 
@@ -58,7 +58,7 @@ function urlOf({ package: { package_id, runtime } }: ProcessOrder): URL {
   const text = runtime.entrypoint[0] ?? "";
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || (url.protocol !== "https:" && url.protocol !== "http:") || url.username !== "") {
-    throw new BackplaneError("launch_failed", `The entrypoint of ${package_id} is no address of HTTP.`);
+    throw new BackplaneError("launch_failed", `The entrypoint of ${package_id} is not an HTTP URL.`);
   }
   return url;
 }

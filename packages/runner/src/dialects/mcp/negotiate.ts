@@ -1,11 +1,12 @@
 /**
- * How a conversation begins: `server/discover` first, as the stateless revision has it; a server that does not know it
- * is greeted with `initialize`. One that died or kept silent at the first question is spared it at its next start.
+ * Agrees on a revision with the server: `server/discover` first, as in the stateless revision, then `initialize`
+ * for servers that do not know it. A server that exits or hangs on `server/discover` is started without it the next
+ * time.
  */
 import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 import {
   type Agreement,
-  ASKABLE,
+  CLIENT_CAPABILITIES,
   envelope,
   NEGOTIATED,
   RPC,
@@ -15,66 +16,67 @@ import {
 } from "./revisions.ts";
 import type { Reply, RpcFailure } from "./rpc-channel.ts";
 
-export interface Greeting {
+export interface NegotiationOptions {
   client: JsonObject;
   discover_ms: number;
   initialize_ms: number;
-  /** Skip the question that this server did not survive. */
+  /** Skip `server/discover`, on which this server exited or hung before. */
   skip_discovery: boolean;
   request(method: string, params: JsonObject, timeout_ms: number): Promise<Reply>;
-  /** It dies of `server/discover`, or does not answer it. */
-  spare(): void;
-  /** What it printed so far that is no message. */
+  /** The server exited or did not answer `server/discover`. */
+  disableDiscovery(): void;
+  /** Output so far that is not a message. */
   stray(): string;
 }
 
-/** Throws with what the server printed instead, which often says what went wrong. */
-export async function negotiate(greeting: Greeting): Promise<Agreement> {
-  return await agree(greeting).catch((error: BackplaneError) => {
-    throw withStray(error, greeting.stray());
+/** Adds what the server printed to the error, because it often explains the failure. */
+export async function negotiate(options: NegotiationOptions): Promise<Agreement> {
+  return await agree(options).catch((error: BackplaneError) => {
+    throw withStray(error, options.stray());
   });
 }
 
-async function agree(greeting: Greeting): Promise<Agreement> {
-  const capabilities = { ...ASKABLE, roots: {} };
-  const { client } = greeting;
-  if (!greeting.skip_discovery) {
-    const found = await discover(greeting, { _meta: envelope(client, capabilities) });
+async function agree(options: NegotiationOptions): Promise<Agreement> {
+  const capabilities = { ...CLIENT_CAPABILITIES, roots: {} };
+  const { client } = options;
+  if (!options.skip_discovery) {
+    const found = await discover(options, { _meta: envelope(client, capabilities) });
     if (found !== null) return found;
   }
   const params = { protocolVersion: NEGOTIATED[0], capabilities, clientInfo: client };
-  const reply = await greeting.request("initialize", params, greeting.initialize_ms);
+  const reply = await options.request("initialize", params, options.initialize_ms);
   if (reply.kind === "lost") throw reply.error;
-  if (reply.kind === "late") throw silent(greeting.initialize_ms);
+  if (reply.kind === "late") throw noAnswer(options.initialize_ms);
   if (reply.kind === "refused") throw refused(reply.error);
   const agreed = readInitialized(reply.result);
   if (agreed === null) {
-    throw new BackplaneError(
-      "handshake_failed",
-      "The server's answer to initialize names no protocolVersion.",
-    );
+    throw new BackplaneError("handshake_failed", "The server's answer to initialize has no protocolVersion.");
   }
   if (!(NEGOTIATED as readonly string[]).includes(agreed.revision)) throw unknownRevision(agreed.revision);
   return agreed;
 }
 
-/** Null: it is of an older revision. */
-async function discover(greeting: Greeting, params: JsonObject, again = false): Promise<Agreement | null> {
-  const reply = await greeting.request("server/discover", params, greeting.discover_ms);
+/** Null for a server of an older revision. */
+async function discover(
+  options: NegotiationOptions,
+  params: JsonObject,
+  retried = false,
+): Promise<Agreement | null> {
+  const reply = await options.request("server/discover", params, options.discover_ms);
   if (reply.kind === "lost") {
-    // An older server may answer a method that it does not know in its own way; `initialize` shows whether it can talk.
+    // An older server may answer an unknown method in its own way; `initialize` shows whether it speaks MCP.
     if (reply.error.code === "malformed_response") return null;
-    if (reply.error.code === "crashed") greeting.spare();
+    if (reply.error.code === "crashed") options.disableDiscovery();
     throw reply.error;
   }
-  if (reply.kind === "late") greeting.spare();
-  if (reply.kind === "refused" && !again && takesOurs(reply.error))
-    return await discover(greeting, params, true);
+  if (reply.kind === "late") options.disableDiscovery();
+  if (reply.kind === "refused" && !retried && namesOurRevision(reply.error))
+    return await discover(options, params, true);
   return reply.kind === "answered" ? readDiscovery(reply.result) : null;
 }
 
-/** It refuses the revision and names the very one that it was asked in: asked once more, it may have come to know it. */
-function takesOurs({ code, data }: RpcFailure): boolean {
+/** The server rejects the revision but lists the very one it was asked in. Asked once more, it may accept it. */
+function namesOurRevision({ code, data }: RpcFailure): boolean {
   const supported = code === RPC.unsupported_version && isObject(data) ? data.supported : undefined;
   return Array.isArray(supported) && supported.includes(STATELESS);
 }
@@ -87,7 +89,7 @@ function withStray(error: BackplaneError, stray_output: string): BackplaneError 
   });
 }
 
-function silent(waited_ms: number): BackplaneError {
+function noAnswer(waited_ms: number): BackplaneError {
   const message = `The MCP server did not answer initialize within ${waited_ms} ms.`;
   return new BackplaneError("handshake_failed", message, { details: { waited_ms } });
 }
@@ -95,7 +97,7 @@ function silent(waited_ms: number): BackplaneError {
 function refused({ code, message }: RpcFailure): BackplaneError {
   return new BackplaneError(
     "handshake_failed",
-    `The MCP server refused initialize: ${message.slice(0, 500)}`,
+    `The MCP server rejected initialize: ${message.slice(0, 500)}`,
     { details: { plugin_code: String(code) } },
   );
 }
@@ -104,7 +106,7 @@ function unknownRevision(revision: string): BackplaneError {
   const known = [STATELESS, ...NEGOTIATED].join(", ");
   return new BackplaneError(
     "protocol_version_mismatch",
-    `The MCP server speaks revision ${revision.slice(0, 40)}; known here are ${known}.`,
+    `The MCP server uses revision ${revision.slice(0, 40)}; supported are ${known}.`,
     { details: { revision: revision.slice(0, 40) } },
   );
 }

@@ -1,25 +1,25 @@
-/** One request that is no tool call: resources, prompts, completion, the list of tools. */
+/** A request that is not a tool call: resources, prompts, completion, the list of tools. */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import type { RequestListener } from "@backplane/ports";
-import type { AskCaller, Asker } from "./answer-server-request.ts";
+import type { AskableRequest, AskCaller } from "./answer-server-request.ts";
 import type { RpcFailure } from "./rpc-channel.ts";
-import { again, asksFirst, MAX_ROUNDS, tooManyRounds } from "./tool-call.ts";
+import { MAX_ROUNDS, needsInput, retryParams, tooManyRounds } from "./tool-call.ts";
 
-/** What such a request needs of its session. */
+/** The session as such a request needs it. */
 export interface Requester {
   readonly stateless: boolean;
-  /** The id of the request; 0 where it could not be sent and it has been told. */
-  send(waiting: Asker, params: JsonObject): number;
+  /** Returns the id of the request, or 0 if it could not be sent and `lost` was called. */
+  send(pending: AskableRequest, params: JsonObject): number;
   withdraw(id: number, reason: string): void;
-  answers(requests: Json | undefined, asker: AskCaller | null): Promise<JsonObject | null>;
+  answers(requests: Json | undefined, askCaller: AskCaller | null): Promise<JsonObject | null>;
   after(ms: number, run: () => void): () => void;
 }
 
 const MESSAGE_CHARS = 4_000;
-/** Whoever asks may have less patience. */
+/** An upper bound; callers can have shorter timeouts. */
 const LONGEST_MS = 300_000;
 
-/** Rejects with a BackplaneError, for a server's refusal `plugin_failed`. */
+/** Rejects with a BackplaneError, which is `plugin_failed` when the server answers with an error. */
 export async function makeRequest(
   session: Requester,
   method: string,
@@ -30,10 +30,10 @@ export async function makeRequest(
   let params = given;
   for (let round = 0; round <= MAX_ROUNDS; round++) {
     const result = await once(session, method, params, listener, signal);
-    if (!asksFirst(session.stateless, result)) return result;
-    const asker: AskCaller | null =
+    if (!needsInput(session.stateless, result)) return result;
+    const askCaller: AskCaller | null =
       listener === null ? null : (what, about, key) => listener.ask(what, about, key);
-    params = again(given, result, await session.answers(result.inputRequests, asker));
+    params = retryParams(given, result, await session.answers(result.inputRequests, askCaller));
   }
   throw tooManyRounds(method);
 }
@@ -46,27 +46,27 @@ function once(
   signal: AbortSignal | null,
 ): Promise<Json> {
   return new Promise((resolve, reject) => {
-    const waiting = new OtherRequest(method, listener, resolve, reject);
-    const id = session.send(waiting, params);
+    const pending = new OtherRequest(method, listener, resolve, reject);
+    const id = session.send(pending, params);
     if (id === 0) return;
-    const takeBack = () => {
+    const timeOut = () => {
       session.withdraw(id, "timeout");
-      waiting.lost(new BackplaneError("timeout", `${method} was not answered in time.`));
+      pending.lost(new BackplaneError("timeout", `${method} was not answered in time.`));
     };
-    const late = session.after(LONGEST_MS, takeBack);
-    signal?.addEventListener("abort", takeBack, { once: true });
-    waiting.stop = () => {
+    const late = session.after(LONGEST_MS, timeOut);
+    signal?.addEventListener("abort", timeOut, { once: true });
+    pending.stop = () => {
       late();
-      signal?.removeEventListener("abort", takeBack);
+      signal?.removeEventListener("abort", timeOut);
     };
   });
 }
 
-export class OtherRequest implements Asker {
+export class OtherRequest implements AskableRequest {
   readonly method: string;
-  readonly asker: AskCaller | null;
+  readonly askCaller: AskCaller | null;
   readonly session_id = null;
-  /** Ends its deadline. */
+  /** Clears its deadline. */
   stop: () => void = () => {};
   readonly #listener: RequestListener | null;
   readonly #resolve: (result: Json) => void;
@@ -80,7 +80,7 @@ export class OtherRequest implements Asker {
   ) {
     this.method = method;
     this.#listener = listener;
-    this.asker = listener === null ? null : (what, about, key) => listener.ask(what, about, key);
+    this.askCaller = listener === null ? null : (what, about, key) => listener.ask(what, about, key);
     this.#resolve = resolve;
     this.#reject = reject;
   }
@@ -90,7 +90,7 @@ export class OtherRequest implements Asker {
     this.#resolve(result);
   }
 
-  /** With the server's own code in the details, for whoever passes it on. */
+  /** The details keep the server's own code for callers that pass the error on. */
   refused({ code, message, data }: RpcFailure): void {
     this.stop();
     this.#reject(

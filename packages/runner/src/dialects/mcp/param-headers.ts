@@ -1,10 +1,10 @@
 /**
- * Arguments that a server wants repeated as headers (`x-mcp-header`, 2026-07-28 over HTTP), so that what stands between us
- * and it can route by them. Only plain values at places that the schema names outright; a tool that says it any other way
- * is not usable.
+ * Arguments that are repeated as headers (`x-mcp-header`, revision 2026-07-28 over HTTP), so that proxies can route
+ * by them. Only scalar values at fixed paths of the schema are supported; a tool that declares them in any other
+ * way is left out.
  */
 import { isObject, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
-import { encoded } from "./http-headers.ts";
+import { encodeHeaderValue } from "./http-headers.ts";
 
 export type ParamHeaders = NonNullable<ToolExport["tool"]["param_headers"]>;
 
@@ -13,7 +13,7 @@ const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/;
 const PLAIN: ReadonlySet<Json | undefined> = new Set<Json | undefined>(["string", "integer", "boolean"]);
 const MAX = 64;
 
-/** A text says what is wrong with the schema. */
+/** Returns a text when the schema is invalid. */
 export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   const found: ParamHeaders = [];
   let marks = 0;
@@ -46,7 +46,7 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   const problem = walk(schema, []);
   if (problem !== null) return problem;
   count(schema, true);
-  // Inside lists and alternatives nobody can tell which value is meant.
+  // Inside lists and alternatives the argument is ambiguous.
   if (marks !== found.length) return `an ${MARK} stands where no single argument is`;
   return found.length > MAX ? `it has more than ${MAX} arguments with an ${MARK}` : found;
 }
@@ -57,7 +57,7 @@ export function paramHeaders(wanted: ParamHeaders, input: JsonObject): Record<st
     let value: Json | undefined = input;
     for (const key of path) value = isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
     if (typeof value !== "string" && typeof value !== "number" && typeof value !== "boolean") continue;
-    headers[`mcp-param-${header.toLowerCase()}`] = value === "" ? "" : encoded(String(value));
+    headers[`mcp-param-${header.toLowerCase()}`] = value === "" ? "" : encodeHeaderValue(String(value));
   }
   return headers;
 }

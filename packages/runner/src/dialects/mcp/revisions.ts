@@ -1,11 +1,11 @@
 /**
- * The two ways to speak MCP. Up to 2025-11-25 a connection begins with `initialize` and remembers what was agreed; from
- * 2026-07-28 on every request says by itself who asks and in which revision, and nothing is remembered.
+ * The two kinds of MCP revisions. Up to 2025-11-25 a connection begins with `initialize` and keeps what was agreed.
+ * From 2026-07-28 on each request names its client and revision, and no state is kept.
  */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
 
 export const STATELESS = "2026-07-28";
-/** What `initialize` may be answered with; the first is asked for. */
+/** Accepted answers to `initialize`. The first is requested. */
 export const NEGOTIATED = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
 
 export const META = {
@@ -21,11 +21,11 @@ export const RPC = {
   invalid_params: -32602,
   internal: -32603,
   unsupported_version: -32022,
-  /** Of a person or a host that says no to a question of the server. */
+  /** A person or host declined a request of the server. */
   rejected: -1,
 } as const;
 
-/** What was agreed with a server, by either way. */
+/** What was agreed with a server in either way. */
 export interface Agreement {
   stateless: boolean;
   revision: string;
@@ -34,10 +34,10 @@ export interface Agreement {
   instructions: string | null;
 }
 
-/** What a stranger can ask back of us. Who answers, if anybody, is known only when it asks. */
-export const ASKABLE: JsonObject = { sampling: {}, elicitation: { form: {}, url: {} } };
+/** Client capabilities that the server may use. Whether a caller can answer is only known when the server asks. */
+export const CLIENT_CAPABILITIES: JsonObject = { sampling: {}, elicitation: { form: {}, url: {} } };
 
-/** The envelope of the stateless revision. It names only what this one request has somebody to answer for. */
+/** The request metadata of the stateless revision. It names only capabilities that the caller of this request has. */
 export function envelope(client: JsonObject, capabilities: JsonObject): JsonObject {
   return {
     [META.version]: STATELESS,
@@ -46,7 +46,7 @@ export function envelope(client: JsonObject, capabilities: JsonObject): JsonObje
   };
 }
 
-/** Null: it is none, or not of this revision. */
+/** Null if the result is not a discovery or lacks the stateless revision. */
 export function readDiscovery(result: Json): Agreement | null {
   if (!isObject(result) || !Array.isArray(result.supportedVersions)) return null;
   if (!result.supportedVersions.includes(STATELESS)) return null;
@@ -55,7 +55,7 @@ export function readDiscovery(result: Json): Agreement | null {
   return agreement(true, STATELESS, result, isObject(named) ? named : {});
 }
 
-/** Null: it is no answer to `initialize`. */
+/** Null if the result does not answer `initialize`. */
 export function readInitialized(result: Json): Agreement | null {
   if (!isObject(result) || typeof result.protocolVersion !== "string") return null;
   return agreement(

@@ -1,6 +1,6 @@
 /**
- * Requests and their answers on one line, in both directions. Every request settles once: answered, refused by the
- * server, or lost. Ids are ours and never come again, so that an answer after its time finds nobody and harms nothing.
+ * Requests and replies on one transport, in both directions. Each request settles once: answered, refused by the
+ * server, or lost. Ids are never reused, so a late reply matches no request.
  */
 import { BackplaneError, IdTable, isObject, type Json, type JsonObject } from "@backplane/contract";
 import {
@@ -11,14 +11,14 @@ import {
   SettledIds,
   shownId,
 } from "@backplane/wire";
-import type { Link } from "../../ports/dialect.ts";
+import type { ProcessLink } from "../../ports/dialect.ts";
 import { RPC } from "./revisions.ts";
-import type { Line, LineEvents } from "./transport.ts";
+import type { McpTransport, TransportEvents } from "./transport.ts";
 
-/** Who waits for an answer. Exactly one of the first three, once. */
-export interface Waiting {
+/** A request without a reply yet. Exactly one of answered, refused and lost is called, once. */
+export interface PendingRequest {
   readonly method: string;
-  /** Sent beside its message, where the line has such. */
+  /** Sent with the message by transports that have headers. */
   readonly headers?: Record<string, string>;
   answered(result: Json): void;
   refused(error: RpcFailure): void;
@@ -32,8 +32,8 @@ export interface RpcFailure {
   data?: Json;
 }
 
-/** An error that the server is told with its own code. */
-export class Refusal extends Error {
+/** An error with a code that is sent to the server. */
+export class RpcRejection extends Error {
   readonly rpc: RpcFailure;
 
   constructor(code: number, message: string, data?: Json) {
@@ -42,57 +42,57 @@ export class Refusal extends Error {
   }
 }
 
-export interface ConversationEvents {
-  /** A question of the server; throw a Refusal to choose what it is told. */
-  asked(method: string, params: JsonObject, origin: Waiting | null): Promise<Json>;
-  told(method: string, params: JsonObject, origin: Waiting | null): void;
+export interface RpcChannelEvents {
+  /** A request of the server. Throw an RpcRejection to choose the error that it gets. */
+  onRequest(method: string, params: JsonObject, origin: PendingRequest | null): Promise<Json>;
+  onNotification(method: string, params: JsonObject, origin: PendingRequest | null): void;
   violation(kind: string): void;
-  strayed(text: string): void;
+  strayOutput(text: string): void;
   failure(error: BackplaneError): void;
-  /** The server forgot us. Resolves when there is a new session, in which the request is sent again. */
+  /** The server lost the session. Resolves when there is a new one, in which the request is sent again. */
   expired(): Promise<void>;
 }
 
 interface Open {
-  waiting: Waiting;
+  pending: PendingRequest;
   message: JsonObject;
   renewed: boolean;
 }
 
-/** Questions of the server that are being answered at one time. */
-const MAX_ASKED = 100;
+/** Requests of the server that may be in progress at a time. */
+const MAX_SERVER_REQUESTS = 100;
 
-export class Conversation implements LineEvents {
-  readonly #events: ConversationEvents;
+export class RpcChannel implements TransportEvents {
+  readonly #events: RpcChannelEvents;
   readonly #open = new IdTable<Open, number>();
   readonly #settled = new SettledIds();
   readonly #oneWay = new OneWayMessages();
-  readonly line: Line;
+  readonly transport: McpTransport;
   #nextId = 1;
-  #asked = 0;
+  #onRequest = 0;
   #failure: BackplaneError | null = null;
 
-  constructor(makeLine: (events: LineEvents) => Line, events: ConversationEvents) {
+  constructor(createTransport: (events: TransportEvents) => McpTransport, events: RpcChannelEvents) {
     this.#events = events;
-    this.line = makeLine(this);
+    this.transport = createTransport(this);
   }
 
   get failed(): BackplaneError | null {
     return this.#failure;
   }
 
-  /** The id of the request; 0 where it could not be sent and `lost` was told so. */
-  send(waiting: Waiting, params: (id: number) => JsonObject): number {
+  /** Returns the id of the request, or 0 if it could not be sent and `lost` was called. */
+  send(pending: PendingRequest, params: (id: number) => JsonObject): number {
     const id = this.#nextId++;
     if (this.#failure !== null) {
-      waiting.lost(this.#failure);
+      pending.lost(this.#failure);
       return 0;
     }
-    const message = { jsonrpc: "2.0", id, method: waiting.method, params: params(id) };
-    // Before it is sent: a line may know of its failure at once.
-    this.#open.add(id, { waiting, message, renewed: false });
+    const message = { jsonrpc: "2.0", id, method: pending.method, params: params(id) };
+    // Added first, because a transport can report a failure from inside `send`.
+    this.#open.add(id, { pending, message, renewed: false });
     try {
-      this.line.send(message, waiting.headers);
+      this.transport.send(message, pending.headers);
     } catch (error) {
       this.lost(id, error as BackplaneError);
       return 0;
@@ -103,20 +103,22 @@ export class Conversation implements LineEvents {
   notify(method: string, params?: JsonObject): void {
     if (this.#failure !== null) return;
     try {
-      this.line.send(params === undefined ? { jsonrpc: "2.0", method } : { jsonrpc: "2.0", method, params });
+      this.transport.send(
+        params === undefined ? { jsonrpc: "2.0", method } : { jsonrpc: "2.0", method, params },
+      );
       this.#oneWay.sent(this.#nextId);
     } catch {
-      // Whoever does not read learns nothing; its requests are refused with the reason.
+      // The server does not read. Its requests fail with the reason; a notification is dropped.
     }
   }
 
-  /** Nobody waits any more. */
+  /** Drops a request that no longer needs an answer. */
   forget(id: number): void {
-    if (this.#open.delete(id) !== undefined) this.line.drop(id);
+    if (this.#open.delete(id) !== undefined) this.transport.drop(id);
   }
 
-  *inFlight(): Iterable<Waiting> {
-    for (const { waiting } of this.#open.values()) yield waiting;
+  *inFlight(): Iterable<PendingRequest> {
+    for (const { pending } of this.#open.values()) yield pending;
   }
 
   receive(message: JsonObject, origin: number | null): void {
@@ -135,7 +137,7 @@ export class Conversation implements LineEvents {
       this.#events.violation("message_invalid");
       return;
     }
-    const from = origin === null ? null : this.#waitingFor(origin);
+    const from = origin === null ? null : this.#pendingFor(origin);
     if (id === undefined) this.#receiveNotice(method, params, from);
     else if (typeof id === "string" || typeof id === "number") void this.#answer(id, method, params, from);
     else this.#events.violation("message_invalid");
@@ -144,14 +146,14 @@ export class Conversation implements LineEvents {
   lost(id: number, error: BackplaneError): void {
     const open = this.#open.get(id);
     this.#open.delete(id);
-    open?.waiting.lost(error);
+    open?.pending.lost(error);
   }
 
   expired(id: number): void {
     const open = this.#open.get(id);
     if (open === undefined) return;
     if (open.renewed) {
-      this.lost(id, new BackplaneError("crashed", "The MCP server forgets every session at once."));
+      this.lost(id, new BackplaneError("crashed", "The MCP server drops each new session immediately."));
       return;
     }
     open.renewed = true;
@@ -162,7 +164,7 @@ export class Conversation implements LineEvents {
   }
 
   forgotten(): void {
-    // The next request meets what went wrong.
+    // The next request reports the error.
     this.#events.expired().catch(() => {});
   }
 
@@ -170,8 +172,8 @@ export class Conversation implements LineEvents {
     this.#events.violation(kind);
   }
 
-  strayed(text: string): void {
-    this.#events.strayed(text);
+  strayOutput(text: string): void {
+    this.#events.strayOutput(text);
   }
 
   failure(error: BackplaneError): void {
@@ -181,14 +183,14 @@ export class Conversation implements LineEvents {
     this.#events.failure(error);
   }
 
-  #waitingFor(id: number): Waiting | null {
-    return this.#open.get(id)?.waiting ?? null;
+  #pendingFor(id: number): PendingRequest | null {
+    return this.#open.get(id)?.pending ?? null;
   }
 
-  #resend(id: number, { message, waiting }: Open): void {
+  #resend(id: number, { message, pending }: Open): void {
     if (!this.#open.has(id)) return;
     try {
-      this.line.send(message, waiting.headers);
+      this.transport.send(message, pending.headers);
     } catch (error) {
       this.lost(id, error as BackplaneError);
     }
@@ -205,36 +207,36 @@ export class Conversation implements LineEvents {
     this.#oneWay.replied(id);
     const problem = checkRpcResponse(message);
     if (problem !== undefined) {
-      open.waiting.lost(malformed(open.waiting.method, problem));
+      open.pending.lost(malformed(open.pending.method, problem));
       return;
     }
     if (message.error === undefined) {
-      open.waiting.answered(result!);
+      open.pending.answered(result!);
       return;
     }
     const { code, message: words, data } = message.error as unknown as RpcFailure;
-    open.waiting.refused(data === undefined ? { code, message: words } : { code, message: words, data });
+    open.pending.refused(data === undefined ? { code, message: words } : { code, message: words, data });
   }
 
-  /** A reply whose id is not that of an open request. */
+  /** Handles a reply whose id matches no open request. */
   #receiveMisdirected(message: JsonObject, origin: number | null): void {
     const { id } = message;
     const meant = typeof id === "number" ? id : idFromText(id);
     const isOpen = meant !== undefined && this.#open.has(meant);
     if (meant !== undefined && !isOpen && Number.isInteger(meant) && meant >= 1 && meant < this.#nextId) {
-      // An answer after a cancel is late, which the protocol allows; a second one is a mistake.
+      // A late answer after a cancel is allowed by the protocol; a second answer is a violation.
       if (this.#settled.get(String(meant)) === "replied") this.#events.violation("second_reply");
       return;
     }
     const request = isOpen ? meant : origin;
     if (request !== null && this.#open.has(request)) {
-      this.#loseMalformed(request, `its id is ${shownId(id)} and not the number ${request}`);
+      this.#loseMalformed(request, `its id is ${shownId(id)} instead of the number ${request}`);
       return;
     }
-    const belongsToRequest = typeof id !== "number" && this.line.shares_stream && this.#open.size > 0;
+    const belongsToRequest = typeof id !== "number" && this.transport.shares_stream && this.#open.size > 0;
     if (!belongsToRequest || this.#oneWay.excuses(message)) this.#events.violation("answer_unknown");
     else {
-      const words = `A reply of the MCP server names no request: its id is ${shownId(id)}, and ours are numbers.`;
+      const words = `A reply of the MCP server matches no request: its id is ${shownId(id)}, and request ids are numbers.`;
       this.failure(new BackplaneError("malformed_response", words));
     }
   }
@@ -243,57 +245,57 @@ export class Conversation implements LineEvents {
     const open = this.#open.delete(id);
     if (open === undefined) return;
     this.#settled.add(String(id), "replied");
-    this.line.drop(id);
-    open.waiting.lost(malformed(open.waiting.method, problem));
+    this.transport.drop(id);
+    open.pending.lost(malformed(open.pending.method, problem));
   }
 
-  #receiveNotice(method: string, params: JsonObject, from: Waiting | null): void {
+  #receiveNotice(method: string, params: JsonObject, from: PendingRequest | null): void {
     if (method !== "notifications/progress") {
-      this.#events.told(method, params, from);
+      this.#events.onNotification(method, params, from);
       return;
     }
     const token = params.progressToken;
-    if (typeof token === "number") this.#waitingFor(token)?.progress?.(params);
+    if (typeof token === "number") this.#pendingFor(token)?.progress?.(params);
   }
 
   async #answer(
     id: string | number,
     method: string,
     params: JsonObject,
-    from: Waiting | null,
+    from: PendingRequest | null,
   ): Promise<void> {
     const answer = await this.#answerTo(method, params, from);
     if (this.#failure !== null) return;
     try {
-      this.line.send({ jsonrpc: "2.0", id, ...answer });
+      this.transport.send({ jsonrpc: "2.0", id, ...answer });
       this.#oneWay.sent(this.#nextId);
     } catch {
       this.#events.violation("answer_not_read");
     }
   }
 
-  async #answerTo(method: string, params: JsonObject, from: Waiting | null): Promise<JsonObject> {
-    if (this.#asked >= MAX_ASKED) {
-      return { error: { code: RPC.internal, message: "too many questions at one time" } };
+  async #answerTo(method: string, params: JsonObject, from: PendingRequest | null): Promise<JsonObject> {
+    if (this.#onRequest >= MAX_SERVER_REQUESTS) {
+      return { error: { code: RPC.internal, message: "too many requests at once" } };
     }
-    this.#asked++;
+    this.#onRequest++;
     try {
-      return { result: await this.#events.asked(method, params, from) };
+      return { result: await this.#events.onRequest(method, params, from) };
     } catch (error) {
-      return { error: { ...refusalOf(error) } };
+      return { error: { ...rpcFailureOf(error) } };
     } finally {
-      this.#asked--;
+      this.#onRequest--;
     }
   }
 }
 
 function malformed(method: string, problem: string): BackplaneError {
-  return new BackplaneError("malformed_response", `The answer to ${method} is not valid: ${problem}.`);
+  return new BackplaneError("malformed_response", `The answer to ${method} is invalid: ${problem}.`);
 }
 
-/** A client behind us may have refused with a code of its own; anything else is nothing to a stranger. */
-export function refusalOf(error: unknown): RpcFailure {
-  if (error instanceof Refusal) return error.rpc;
+/** Passes on the code of a client that refused. Any other error is hidden from the server. */
+export function rpcFailureOf(error: unknown): RpcFailure {
+  if (error instanceof RpcRejection) return error.rpc;
   const { rpcCode, code, message, data } = error as {
     rpcCode?: unknown;
     code?: unknown;
@@ -302,7 +304,7 @@ export function refusalOf(error: unknown): RpcFailure {
   };
   const number = typeof rpcCode === "number" ? rpcCode : code;
   if (typeof number !== "number" || typeof message !== "string") {
-    return { code: RPC.internal, message: "the question could not be answered" };
+    return { code: RPC.internal, message: "the request could not be answered" };
   }
   return data === undefined ? { code: number, message } : { code: number, message, data };
 }
@@ -313,9 +315,9 @@ export type Reply =
   | { kind: "lost"; error: BackplaneError }
   | { kind: "late" };
 
-export function askInTime(
-  talk: Conversation,
-  link: Link,
+export function requestWithTimeout(
+  channel: RpcChannel,
+  link: ProcessLink,
   method: string,
   params: JsonObject,
   timeout_ms: number,
@@ -326,7 +328,7 @@ export function askInTime(
       stop();
       resolve(reply);
     };
-    const id = talk.send(
+    const id = channel.send(
       {
         method,
         answered: (result) => settle({ kind: "answered", result }),
@@ -337,7 +339,7 @@ export function askInTime(
     );
     if (id === 0) return;
     stop = link.after(timeout_ms, () => {
-      talk.forget(id);
+      channel.forget(id);
       resolve({ kind: "late" });
     });
   });

@@ -1,8 +1,8 @@
 /**
- * One MCP server, spoken to for all calls of a binding:
+ * One MCP server for all calls of a binding:
  *   open (discover or initialize) → ready → closed
- * A call that is cancelled is over at once, since the protocol knows no acknowledgement. A call whose time ran out puts
- * the server to the test: one that answers nothing any more is given up, so that the next call gets a fresh one.
+ * A cancelled call ends immediately, because the protocol has no acknowledgement. After a call that timed out the
+ * server is probed; if it does not answer, it is abandoned and the next call gets a new one.
  */
 import {
   BackplaneError,
@@ -13,75 +13,75 @@ import {
   type ToolExport,
 } from "@backplane/contract";
 import type { Description, RequestListener } from "@backplane/ports";
-import type { Exchange, Link, ProcessOrder, Session } from "../../ports/dialect.ts";
+import type { Exchange, ProcessLink, ProcessOrder, Session } from "../../ports/dialect.ts";
 import {
+  type AskableRequest,
   type AskCaller,
-  type Asker,
-  answerAll,
-  answerQuestion,
-  askerAmong,
-  canAsk,
+  answerInputRequests,
+  answerServerRequest,
+  askCallerAmong,
+  isAskable,
 } from "./answer-server-request.ts";
 import { describeTools } from "./describe-tools.ts";
 import { negotiate } from "./negotiate.ts";
 import { makeRequest, OtherRequest, type Requester } from "./other-request.ts";
 import { paramHeaders } from "./param-headers.ts";
-import { type Agreement, ASKABLE, envelope } from "./revisions.ts";
-import { askInTime, Conversation, type Waiting } from "./rpc-channel.ts";
+import { type Agreement, CLIENT_CAPABILITIES, envelope } from "./revisions.ts";
+import { type PendingRequest, RpcChannel, requestWithTimeout } from "./rpc-channel.ts";
 import { SessionSubscriptions, Subscription } from "./subscriptions.ts";
 import { type Caller, ToolCall } from "./tool-call.ts";
-import type { Line, LineEvents } from "./transport.ts";
+import type { McpTransport, TransportEvents } from "./transport.ts";
 
 export interface McpOptions {
-  link: Link;
-  makeLine: (events: LineEvents) => Line;
-  /** The folders that the server was given, as it sees them. */
+  link: ProcessLink;
+  createTransport: (events: TransportEvents) => McpTransport;
+  /** The mounted folders, as the server sees them. */
   folders: readonly string[];
   skip_discovery: boolean;
-  spare(): void;
+  disableDiscovery(): void;
 }
 
-const NOTHING: ToolExport["permissions"] = {
+const NO_PERMISSIONS: ToolExport["permissions"] = {
   network: "none",
   filesystem: "none",
   gateway_api_scopes: [],
   secret_slots: [],
 };
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
-/** Between two tries of a call that only asked to come again. */
+/** Delay before a call is repeated that asked for no input. */
 const PAUSE_MS = 250;
 
 export class McpSession implements Session, Caller, Requester {
   readonly #options: McpOptions;
-  readonly #link: Link;
-  readonly #talk: Conversation;
+  readonly #link: ProcessLink;
+  readonly #channel: RpcChannel;
   readonly #calls = new IdTable<ToolCall>();
   readonly #subscription: Subscription;
   readonly #subscribed = new SessionSubscriptions();
   readonly #notices = new NoticeRate();
   #agreement: Agreement | null = null;
   #reopening: Promise<void> | null = null;
-  /** Log messages from this level on are wanted. */
+  /** The minimum level of requested log messages. */
   #level = "info";
-  #testing = false;
+  #probing = false;
   #closed = false;
 
   constructor(options: McpOptions) {
     this.#options = options;
     this.#link = options.link;
-    this.#talk = new Conversation(options.makeLine, {
-      asked: (method, params, origin) => this.#asked(method, params, origin),
-      told: (method, params, origin) => this.#told(method, params, origin),
+    this.#channel = new RpcChannel(options.createTransport, {
+      onRequest: (method, params, origin) => this.#onRequest(method, params, origin),
+      onNotification: (method, params, origin) => this.#onNotification(method, params, origin),
       violation: (kind) => this.#link.violation(kind),
-      strayed: (text) => this.#link.stray?.(text),
+      strayOutput: (text) => this.#link.strayOutput?.(text),
       failure: (error) => this.#link.failure(error),
       expired: () => this.#reopen(),
     });
     this.#subscription = new Subscription({
-      send: (waiting, params) => this.#talk.send(waiting, () => this.#withEnvelope(params, {})),
+      send: (pending, params) => this.#channel.send(pending, () => this.#withEnvelope(params, {})),
       withdraw: (id) => this.withdraw(id, "replaced"),
       later: (run) => this.#link.after(this.#link.timeouts.alive_ms, run),
-      over: () => this.#closed || this.#talk.failed !== null,
+      over: () => this.#closed || this.#channel.failed !== null,
     });
   }
 
@@ -94,11 +94,11 @@ export class McpSession implements Session, Caller, Requester {
   }
 
   async open(): Promise<void> {
-    await this.#greet();
+    await this.#negotiate();
   }
 
   refresh({ secrets, config }: ProcessOrder["context"]): void {
-    this.#talk.line.refresh?.(secrets, config);
+    this.#channel.transport.refresh?.(secrets, config);
   }
 
   call(exchange: Exchange): void {
@@ -116,22 +116,22 @@ export class McpSession implements Session, Caller, Requester {
   cancel(id: string, reason: string): boolean {
     const call = this.#calls.get(id);
     if (call === undefined) return false;
-    this.#takeBack(call, reason);
-    if (reason === "deadline_exceeded") this.#test();
-    call.exchange.broke(new BackplaneError("cancelled"));
+    this.#withdrawCall(call, reason);
+    if (reason === "deadline_exceeded") this.#probe();
+    call.exchange.failed(new BackplaneError("cancelled"));
     return true;
   }
 
   abandon(id: string): void {
     const call = this.#calls.get(id);
-    if (call !== undefined) this.#takeBack(call, "abandoned");
+    if (call !== undefined) this.#withdrawCall(call, "abandoned");
   }
 
   async describe(): Promise<Description> {
     const { package_id } = this.#link.package;
-    const permissions = this.#link.order?.package.runtime.permissions ?? NOTHING;
-    // A pipe has no headers to put anything into.
-    const headers = this.stateless && this.#talk.line.cancels_by_drop;
+    const permissions = this.#link.order?.package.runtime.permissions ?? NO_PERMISSIONS;
+    // Only HTTP has headers.
+    const headers = this.stateless && this.#channel.transport.cancels_by_drop;
     return await describeTools(package_id, this.#agreement!, permissions, headers, (method, params) =>
       makeRequest(this, method, params, null, null),
     );
@@ -144,7 +144,7 @@ export class McpSession implements Session, Caller, Requester {
     signal: AbortSignal,
   ): Promise<Json> {
     if (this.stateless) {
-      // Gone from this revision, and nothing is lost by it.
+      // These methods do not exist in the stateless revision.
       if (method === "ping") return {};
       if (method === "logging/setLevel") return this.#setLevel(params.level);
       if (method === "resources/subscribe") return this.#subscription.watch(params.uri, true);
@@ -157,10 +157,10 @@ export class McpSession implements Session, Caller, Requester {
 
   shutdown(): void {
     this.#closed = true;
-    this.#talk.line.close();
+    this.#channel.transport.close();
   }
 
-  verdict(): null {
+  trailingOutputError(): null {
     return null;
   }
 
@@ -173,25 +173,25 @@ export class McpSession implements Session, Caller, Requester {
     return call.rpc_id !== 0;
   }
 
-  send(waiting: Asker, params: JsonObject): number {
-    const askable = waiting.asker === null ? {} : ASKABLE;
-    return this.#talk.send(waiting, (id) => this.#params(params, askable, id));
+  send(pending: AskableRequest, params: JsonObject): number {
+    const capabilities = pending.askCaller === null ? {} : CLIENT_CAPABILITIES;
+    return this.#channel.send(pending, (id) => this.#params(params, capabilities, id));
   }
 
-  /** Over HTTP the stateless revision says it by closing the request, which `forget` does. */
+  /** Over HTTP, closing the request cancels it in the stateless revision; `forget` does that. */
   withdraw(requestId: number, reason: string): void {
-    this.#talk.forget(requestId);
-    if (this.stateless && this.#talk.line.cancels_by_drop) return;
-    this.#talk.notify("notifications/cancelled", { requestId, reason });
+    this.#channel.forget(requestId);
+    if (this.stateless && this.#channel.transport.cancels_by_drop) return;
+    this.#channel.notify("notifications/cancelled", { requestId, reason });
   }
 
   after(ms: number, run: () => void): () => void {
     return this.#link.after(ms, run);
   }
 
-  async answers(requests: Json | undefined, asker: AskCaller | null): Promise<JsonObject | null> {
+  async answers(requests: Json | undefined, askCaller: AskCaller | null): Promise<JsonObject | null> {
     if (isObject(requests) && Object.keys(requests).length > 0) {
-      return await answerAll(requests, asker, this.#options.folders);
+      return await answerInputRequests(requests, askCaller, this.#options.folders);
     }
     await new Promise<void>((resolve) => this.#link.after(PAUSE_MS, resolve));
     return null;
@@ -203,7 +203,7 @@ export class McpSession implements Session, Caller, Requester {
     return this.#withEnvelope({ ...params, _meta: { ..._meta, [LOG_LEVEL]: this.#level } }, capabilities);
   }
 
-  /** Each request says it in this revision. */
+  /** In the stateless revision each request carries the level. */
   #setLevel(level: Json | undefined): JsonObject {
     if (typeof level === "string") this.#level = level;
     return {};
@@ -218,65 +218,68 @@ export class McpSession implements Session, Caller, Requester {
     return { name: this.#link.host.name, version: this.#link.host.version };
   }
 
-  async #greet(): Promise<void> {
+  async #negotiate(): Promise<void> {
     const { discover_ms, initialize_ms } = this.#link.timeouts;
     this.#agreement = null;
-    this.#talk.line.agreed(null);
+    this.#channel.transport.agreed(null);
     const agreement = await negotiate({
       client: this.#client(),
       discover_ms,
       initialize_ms,
       skip_discovery: this.#options.skip_discovery,
-      request: (method, params, timeout_ms) => askInTime(this.#talk, this.#link, method, params, timeout_ms),
-      spare: () => this.#options.spare(),
-      stray: () => this.#talk.line.stray?.() ?? "",
+      request: (method, params, timeout_ms) =>
+        requestWithTimeout(this.#channel, this.#link, method, params, timeout_ms),
+      disableDiscovery: () => this.#options.disableDiscovery(),
+      stray: () => this.#channel.transport.stray?.() ?? "",
     });
     this.#agreement = agreement;
-    this.#talk.line.agreed(agreement);
+    this.#channel.transport.agreed(agreement);
     if (agreement.stateless) this.#subscription.begin(agreement.capabilities);
-    else this.#talk.notify("notifications/initialized");
+    else this.#channel.notify("notifications/initialized");
     if (agreement.stateless) return;
-    this.#subscribed.tellAgain((uri) => makeRequest(this, "resources/subscribe", { uri }, null, null));
+    this.#subscribed.resubscribe((uri) => makeRequest(this, "resources/subscribe", { uri }, null, null));
   }
 
-  /** One for all requests that find the session gone. */
+  /** One new session for all requests that found the old one expired. */
   #reopen(): Promise<void> {
-    this.#reopening ??= this.#greet().finally(() => {
+    this.#reopening ??= this.#negotiate().finally(() => {
       this.#reopening = null;
     });
     return this.#reopening;
   }
 
-  #takeBack(call: ToolCall, reason: string): void {
+  #withdrawCall(call: ToolCall, reason: string): void {
     this.over(call);
     call.withdrawn = true;
     if (call.rpc_id !== 0) this.withdraw(call.rpc_id, reason);
   }
 
-  /** A server that answers not even this is stuck. */
-  #test(): void {
-    if (this.#testing || this.#talk.failed !== null) return;
-    this.#testing = true;
+  /** A server that does not answer this is stuck. */
+  #probe(): void {
+    if (this.#probing || this.#channel.failed !== null) return;
+    this.#probing = true;
     const method = this.stateless ? "server/discover" : "ping";
     const params = this.stateless ? this.#withEnvelope({}, {}) : {};
-    void askInTime(this.#talk, this.#link, method, params, this.#link.timeouts.alive_ms).then((reply) => {
-      this.#testing = false;
-      if (reply.kind !== "late" || this.#closed) return;
-      this.#talk.failure(
-        new BackplaneError("timeout", "The MCP server does not answer any more and was given up."),
-      );
-    });
+    void requestWithTimeout(this.#channel, this.#link, method, params, this.#link.timeouts.alive_ms).then(
+      (reply) => {
+        this.#probing = false;
+        if (reply.kind !== "late" || this.#closed) return;
+        this.#channel.failure(
+          new BackplaneError("timeout", "The MCP server stopped answering and was abandoned."),
+        );
+      },
+    );
   }
 
-  async #asked(method: string, params: JsonObject, origin: Waiting | null): Promise<Json> {
+  async #onRequest(method: string, params: JsonObject, origin: PendingRequest | null): Promise<Json> {
     const { folders } = this.#options;
-    if (method === "ping") return await answerQuestion(method, params, null, folders);
-    const mine = origin !== null && canAsk(origin) ? origin.asker : null;
-    const asker = origin === null ? askerAmong(method, this.#talk.inFlight()) : mine;
-    return await answerQuestion(method, params, asker, folders);
+    if (method === "ping") return await answerServerRequest(method, params, null, folders);
+    const mine = origin !== null && isAskable(origin) ? origin.askCaller : null;
+    const askCaller = origin === null ? askCallerAmong(method, this.#channel.inFlight()) : mine;
+    return await answerServerRequest(method, params, askCaller, folders);
   }
 
-  #told(method: string, params: JsonObject, origin: Waiting | null): void {
+  #onNotification(method: string, params: JsonObject, origin: PendingRequest | null): void {
     if (method === "notifications/cancelled" || method === "notifications/subscriptions/acknowledged") return;
     if (method === "notifications/message") {
       const call = origin ?? this.#onlyCall();
@@ -298,14 +301,14 @@ export class McpSession implements Session, Caller, Requester {
   }
 }
 
-/** More is a flood and counts as broken rules. */
+/** Notifications above this rate count as violations. */
 const NOTICES_PER_SECOND = 200;
 
 class NoticeRate {
   #second = 0;
   #count = 0;
 
-  /** Counts one more. False: it is one too many for this second. */
+  /** Counts a notification. False when the limit of this second is exceeded. */
   take(): boolean {
     const second = Math.floor(performance.now() / 1_000);
     if (this.#second !== second) {

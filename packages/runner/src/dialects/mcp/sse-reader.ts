@@ -1,11 +1,11 @@
-/** An event stream as it arrives: fields by line, an event at each blank line, bounded in size. */
+/** Parses a server-sent event stream as it arrives, with bounded memory. */
 import { StringDecoder } from "node:string_decoder";
 import { BackplaneError } from "@backplane/contract";
 
 export interface SseEvents {
-  /** The data of one event of the type `message`; never empty. */
+  /** The data of an event of type `message`; never empty. */
   data(text: string): void;
-  /** The last id and the pause that the server asks for before coming again. */
+  /** The last event id, and the reconnection delay that the server asks for. */
   id(value: string): void;
   retry(ms: number): void;
 }
@@ -14,7 +14,7 @@ export class SseReader {
   readonly #events: SseEvents;
   readonly #limit: number;
   readonly #decoder = new StringDecoder("utf8");
-  /** The open line, in the pieces in which it came: a line of many pieces is put together once. */
+  /** The incomplete line in pieces, which are joined once when it ends. */
   #rest: string[] = [];
   #open = 0;
   #data: string[] = [];
@@ -75,11 +75,7 @@ export class SseReader {
 }
 
 function tooLarge(limit: number): BackplaneError {
-  return new BackplaneError(
-    "frame_too_large",
-    `An event is larger than ${limit} bytes, which is the limit.`,
-    {
-      details: { limit },
-    },
-  );
+  return new BackplaneError("frame_too_large", `An event exceeds the limit of ${limit} bytes.`, {
+    details: { limit },
+  });
 }

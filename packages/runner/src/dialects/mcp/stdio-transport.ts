@@ -1,22 +1,22 @@
 /**
- * MCP over the pipes of a process: one JSON-RPC message a line. A line that is no message is counted and skipped, since
- * many servers print a banner; what floods or does not end is cut off by the limits.
+ * MCP over the pipes of a process: one JSON-RPC message per line. A line that is not a message is counted and
+ * skipped, because many servers print a banner. Limits stop output that floods or never ends a line.
  */
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
 import { Connection, type Transport } from "@backplane/wire";
 import type { RunnerLimits } from "../../ports/settings.ts";
-import type { Line, LineEvents } from "./transport.ts";
+import type { McpTransport, TransportEvents } from "./transport.ts";
 
 const STRAY_CHARS = 400;
 
-export class StdioLine implements Line {
+export class StdioTransport implements McpTransport {
   readonly cancels_by_drop = false;
   readonly shares_stream = true;
   readonly #connection: Connection<Json>;
   readonly #queued: number;
   #stray = "";
 
-  constructor(transport: Transport, limits: RunnerLimits, events: LineEvents) {
+  constructor(transport: Transport, limits: RunnerLimits, events: TransportEvents) {
     this.#queued = limits.queued_bytes;
     this.#connection = new Connection<Json>({
       transport,
@@ -32,12 +32,12 @@ export class StdioLine implements Line {
         const text = error.details?.stray_output;
         if (typeof text === "string" && text !== "") {
           if (this.#stray === "") this.#stray = text.slice(0, STRAY_CHARS);
-          events.strayed?.(text);
+          events.strayOutput?.(text);
         }
         events.violation("not_json");
         const { rpc_id } = error.details ?? {};
         if (typeof rpc_id === "number") {
-          const words = `The answer of the MCP server is not valid: ${error.message}`;
+          const words = `The answer of the MCP server is invalid: ${error.message}`;
           events.lost(rpc_id, new BackplaneError("malformed_response", words));
         }
       },
@@ -64,13 +64,13 @@ export class StdioLine implements Line {
     return this.#stray;
   }
 
-  /** The end of its input is how a server on stdio learns that it is over. */
+  /** The end of stdin tells a stdio server to exit. */
   close(): void {
     this.#connection.closeWriting();
   }
 
-  /** Revision 2025-03-26 allowed them. */
-  #batch(messages: Json[], events: LineEvents): void {
+  /** Revision 2025-03-26 allowed batches. */
+  #batch(messages: Json[], events: TransportEvents): void {
     for (const message of messages) {
       if (isObject(message)) events.receive(message, null);
       else events.violation("message_invalid");

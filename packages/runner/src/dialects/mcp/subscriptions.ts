@@ -1,12 +1,12 @@
 /**
- * The stateless revision tells of changes only to whoever asks, by one `subscriptions/listen` request that stays open.
+ * In the stateless revision a server reports changes only in a `subscriptions/listen` request that stays open.
  * There is at most one; watching another resource replaces it.
  */
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
-import type { Waiting } from "./rpc-channel.ts";
+import type { PendingRequest } from "./rpc-channel.ts";
 
 export interface SubscriptionParts {
-  send(waiting: Waiting, params: JsonObject): number;
+  send(pending: PendingRequest, params: JsonObject): number;
   withdraw(id: number): void;
   later(run: () => void): void;
   over(): boolean;
@@ -36,10 +36,10 @@ export class Subscription {
   }
 
   watch(uri: Json | undefined, on: boolean): JsonObject {
-    if (typeof uri !== "string") throw new BackplaneError("plugin_failed", "params.uri must be a text.");
+    if (typeof uri !== "string") throw new BackplaneError("plugin_failed", "params.uri must be a string.");
     if (!on) this.#watched.delete(uri);
     else if (this.#watched.size < MAX_WATCHED) this.#watched.add(uri);
-    else throw new BackplaneError("plugin_failed", `No more than ${MAX_WATCHED} resources can be watched.`);
+    else throw new BackplaneError("plugin_failed", `At most ${MAX_WATCHED} resources can be watched.`);
     this.#listen();
     return {};
   }
@@ -78,15 +78,15 @@ export class Subscription {
 export class SessionSubscriptions {
   readonly #uris = new Set<string>();
 
-  /** Any request that was answered; those that subscribe or end it are kept in mind. */
+  /** Called for each answered request; keeps track of those that subscribe and unsubscribe. */
   remember(method: string, uri: string): void {
     if (method === "resources/unsubscribe") this.#uris.delete(uri);
     if (method === "resources/subscribe" && this.#uris.size < MAX_SUBSCRIBED) this.#uris.add(uri);
   }
 
-  tellAgain(subscribe: (uri: string) => Promise<unknown>): void {
+  resubscribe(subscribe: (uri: string) => Promise<unknown>): void {
     for (const uri of this.#uris) {
-      // One that is not there any more is not worth the session.
+      // A resource that no longer exists must not fail the session.
       subscribe(uri).catch(() => this.#uris.delete(uri));
     }
   }

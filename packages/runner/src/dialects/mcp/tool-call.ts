@@ -1,32 +1,32 @@
 /**
- * One `tools/call`. In the stateless revision its answer may be questions; it is then sent again with their answers,
- * and what the caller gets is the answer that asks nothing more.
+ * One `tools/call`. In the stateless revision its answer may ask for input. The call is then repeated with the
+ * input until the answer asks for nothing more.
  */
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { Exchange } from "../../ports/dialect.ts";
 import { acceptCall, acceptError } from "./accept-tool-result.ts";
-import type { AskCaller, Asker } from "./answer-server-request.ts";
-import { type RpcFailure, refusalOf } from "./rpc-channel.ts";
+import type { AskableRequest, AskCaller } from "./answer-server-request.ts";
+import { type RpcFailure, rpcFailureOf } from "./rpc-channel.ts";
 
-/** Rounds of questions that one request may take. */
+/** Rounds of input requests per request. */
 export const MAX_ROUNDS = 10;
 
-/** What a call needs of its session. */
+/** The session as a call needs it. */
 export interface Caller {
   readonly output_bytes: number;
   readonly stateless: boolean;
-  /** False: it could not be sent, and the call has been told. */
+  /** False if it could not be sent and `lost` was called. */
   dispatch(call: ToolCall): boolean;
-  /** Null: nothing was asked, it is only to come again. */
-  answers(requests: Json | undefined, asker: AskCaller | null): Promise<JsonObject | null>;
+  /** Null when the server asked for no input and only wants the call repeated. */
+  answers(requests: Json | undefined, askCaller: AskCaller | null): Promise<JsonObject | null>;
   over(call: ToolCall): void;
 }
 
-export class ToolCall implements Asker {
+export class ToolCall implements AskableRequest {
   readonly method = "tools/call";
   readonly exchange: Exchange;
   readonly headers: Record<string, string>;
-  readonly asker: AskCaller | null;
+  readonly askCaller: AskCaller | null;
   readonly session_id: string | null;
   readonly #caller: Caller;
   readonly #given: JsonObject;
@@ -41,12 +41,12 @@ export class ToolCall implements Asker {
     this.exchange = exchange;
     this.#given = params;
     this.params = params;
-    this.asker = exchange.can_ask ? (method, about, key) => exchange.ask(method, about, key) : null;
+    this.askCaller = exchange.can_ask ? (method, about, key) => exchange.ask(method, about, key) : null;
     this.session_id = exchange.context.session_id ?? null;
   }
 
   answered(result: Json): void {
-    if (asksFirst(this.#caller.stateless, result)) {
+    if (needsInput(this.#caller.stateless, result)) {
       void this.#answerFirst(result);
       return;
     }
@@ -61,7 +61,7 @@ export class ToolCall implements Asker {
 
   lost(error: BackplaneError): void {
     this.#caller.over(this);
-    this.exchange.broke(error);
+    this.exchange.failed(error);
   }
 
   progress({ progress, total, message }: JsonObject): void {
@@ -83,24 +83,24 @@ export class ToolCall implements Asker {
   async #answerFirst(result: JsonObject): Promise<void> {
     try {
       if (++this.#rounds > MAX_ROUNDS) throw tooManyRounds(this.method);
-      const answers = await this.#caller.answers(result.inputRequests, this.asker);
+      const answers = await this.#caller.answers(result.inputRequests, this.askCaller);
       if (this.withdrawn) return;
-      this.params = again(this.#given, result, answers);
+      this.params = retryParams(this.#given, result, answers);
       this.#caller.dispatch(this);
     } catch (error) {
       if (this.withdrawn) return;
       if (error instanceof BackplaneError) this.lost(error);
-      else this.refused(refusalOf(error));
+      else this.refused(rpcFailureOf(error));
     }
   }
 }
 
-export function asksFirst(stateless: boolean, result: Json): result is JsonObject {
+export function needsInput(stateless: boolean, result: Json): result is JsonObject {
   return stateless && isObject(result) && result.resultType === "input_required";
 }
 
-/** The same request once more, with what it asked for and the state it gave us to keep. */
-export function again(
+/** The same request with the requested input and the state that the server asked to get back. */
+export function retryParams(
   given: JsonObject,
   { requestState }: JsonObject,
   answers: JsonObject | null,
@@ -115,6 +115,6 @@ export function again(
 export function tooManyRounds(method: string): BackplaneError {
   return new BackplaneError(
     "malformed_response",
-    `${method} still asks for more after ${MAX_ROUNDS} rounds.`,
+    `${method} still asks for input after ${MAX_ROUNDS} rounds.`,
   );
 }

@@ -1,40 +1,43 @@
 /**
- * What carries messages to one MCP server: a pipe to its process, or HTTP. A line knows framing and requests that get no
- * answer; what the messages mean is the session's.
+ * Carries messages to one MCP server, over the pipes of its process or over HTTP. A transport handles framing and
+ * failed requests; the session interprets the messages.
  */
 import type { BackplaneError, JsonObject } from "@backplane/contract";
 import type { Agreement } from "./revisions.ts";
 
-export interface LineEvents {
-  /** `origin`: the request on whose own stream it came; null where the line cannot tell. */
+export interface TransportEvents {
+  /** `origin` is the request on whose stream the message came; null if the transport cannot tell. */
   receive(message: JsonObject, origin: number | null): void;
-  /** This request will get no answer. */
+  /** The request will not be answered. */
   lost(id: number, error: BackplaneError): void;
-  /** The server has forgotten the session that this request belonged to; it was not carried out. */
+  /** The server lost the session of this request and did not process it. */
   expired(id: number): void;
-  /** The same, learned without a request. */
+  /** The server lost the session; no request was affected. */
   forgotten(): void;
   violation(kind: string): void;
   /** Output that is not a message. */
-  strayed?(text: string): void;
-  /** Nothing can be said on this line any more. */
+  strayOutput?(text: string): void;
+  /** No message can be sent on this transport any more. */
   failure(error: BackplaneError): void;
 }
 
-export interface Line {
-  /** Closing a request is how the stateless revision cancels it here. */
+export interface McpTransport {
+  /** Closing a request cancels it in the stateless revision. */
   readonly cancels_by_drop: boolean;
-  /** All replies come on one stream, so one that names no request may be anybody's. */
+  /** All replies share one stream, so a reply without a known id can belong to any request. */
   readonly shares_stream: boolean;
-  /** `headers`: beside the message, where the line has such. Throws a BackplaneError, such as `backpressure` or `frame_too_large`; then nothing was sent. */
+  /**
+   * `headers` are sent with the message by transports that have headers. Throws a BackplaneError such as
+   * `backpressure` or `frame_too_large` when nothing was sent.
+   */
   send(message: JsonObject, headers?: Record<string, string>): void;
-  /** No answer is wanted to this request any more. */
+  /** No answer to this request is needed any more. */
   drop(id: number): void;
-  /** What both sides agreed on; null before it and while it is sought anew. */
+  /** What both sides agreed on; null before that and during renegotiation. */
   agreed(agreement: Agreement | null): void;
   /** Values that may have changed since the last call, such as a rotated secret. */
   refresh?(secrets: Record<string, string>, config: JsonObject): void;
-  /** What the other side printed that is no message, for the diagnosis of a failed start. */
+  /** Output that is not a message, for the diagnosis of a failed start. */
   stray?(): string;
   close(): void;
 }

@@ -1,14 +1,14 @@
 /**
- * Which addresses of the world a plugin may reach by itself: public unicast ones, and none that lead back into this
- * machine, its network or a cloud's own services, in any of the forms that carry an IPv4 address inside an IPv6 one.
+ * Which addresses a plugin may connect to: public unicast addresses only. Addresses of this machine, its network
+ * and cloud metadata services are refused, also when an IPv6 address embeds them as IPv4.
  */
 import { isIP } from "node:net";
 import { networkInterfaces } from "node:os";
 
-/** Null: nothing speaks against it. Otherwise why not, in a word or two. */
+/** Null if the address is allowed, else a short reason. */
 export type AddressRule = (address: string) => string | null;
 
-/** Network, prefix length, what it is (IANA's special-purpose registry). */
+/** Network, prefix length, purpose (IANA special-purpose address registry). */
 const SPECIAL_V4: readonly (readonly [string, number, string])[] = [
   ["0.0.0.0", 8, "unspecified"],
   ["10.0.0.0", 8, "private"],
@@ -28,7 +28,7 @@ const SPECIAL_V4: readonly (readonly [string, number, string])[] = [
   ["240.0.0.0", 4, "reserved"],
 ];
 
-/** Inside 2000::/3; all that lies outside it (mapped, NAT64, unique local, link-local, multicast) is refused whole. */
+/** Within 2000::/3. Everything outside of it (mapped, NAT64, unique local, link-local, multicast) is refused. */
 const SPECIAL_V6: readonly (readonly [string, number, string])[] = [
   ["2001::", 23, "protocol assignment"],
   ["2001:db8::", 32, "documentation"],
@@ -41,7 +41,7 @@ const RULES_V6 = SPECIAL_V6.map(([net, length, what]) => ({ net: bytesOfV6(net)!
 
 export const publicOnly: AddressRule = (address) => {
   const bytes = addressBytes(address);
-  if (bytes === null) return "no address";
+  if (bytes === null) return "not an address";
   if (bytes.length === 4) return RULES_V4.find((rule) => within(bytes, rule.net, rule.length))?.what ?? null;
   if ((bytes[0]! & 0xe0) !== 0x20) return "not global unicast";
   // ISATAP: an IPv4 address after 0000:5efe or 0200:5efe.
@@ -49,8 +49,8 @@ export const publicOnly: AddressRule = (address) => {
   return RULES_V6.find((rule) => within(bytes, rule.net, rule.length))?.what ?? null;
 };
 
-/** Also no address of this machine's own, public as it may be: the gateway listens there, and more than it. */
-export function publicAndForeign(own: () => string[] = ownAddresses): AddressRule {
+/** Also refuses this machine's own public addresses, where the gateway and other services listen. */
+export function publicExceptOwn(own: () => string[] = ownAddresses): AddressRule {
   return (address) => {
     const why = publicOnly(address);
     if (why !== null) return why;
@@ -66,7 +66,10 @@ function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((list) => (list ?? []).map(({ address }) => address));
 }
 
-/** 4 or 16 bytes; null for anything but the one spelling that a resolver gives (no zone, no octal, no short form). */
+/**
+ * 4 or 16 bytes. Null for anything but the canonical form that a resolver returns (no zone, no octal, no short
+ * form).
+ */
 export function addressBytes(text: string): Uint8Array | null {
   const version = isIP(text);
   if (version === 4) return bytesOfV4(text);

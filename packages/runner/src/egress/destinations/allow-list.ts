@@ -1,8 +1,8 @@
 /**
- * The domains of a grant as the kernel means them (kernel/src/grant/domains.ts): `name`, `*.name` (any depth below
- * it, not name itself), `*`; each with an optional `:port`, no port meaning every port.
+ * The allowed domains of a grant, with the meaning that the kernel gives them: `name`, `*.name` (any subdomain, not
+ * the name itself) and `*`, each with an optional `:port`. Without a port all ports are allowed.
  */
-import type { Asked } from "./destination.ts";
+import type { Destination } from "./destination.ts";
 
 interface Pattern {
   host: string;
@@ -10,10 +10,10 @@ interface Pattern {
 }
 
 export interface AllowList {
-  allows(asked: Asked): boolean;
-  /** Every name is allowed at this port, so which name a connection carries decides nothing. */
+  allows(destination: Destination): boolean;
+  /** True if every name is allowed at this port, so that the name of a connection need not be checked. */
   open(port: number): boolean;
-  /** Names that can be told in advance, with their ports (none: every port). */
+  /** Exact names with their ports; an empty list means every port. */
   exact: readonly { host: string; ports: readonly number[] }[];
 }
 

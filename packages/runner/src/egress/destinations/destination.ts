@@ -1,10 +1,11 @@
 /**
- * What a plugin asks for, read strictly: one spelling per name, so that what is checked, what is resolved and what
- * the other side is told are the same. A name that some program could take for an address counts as an address.
+ * Strict parsing of the host and port that a plugin asks for. Each name has one spelling, so that the checked, the
+ * resolved and the transmitted name are the same. A name that some program could parse as an address counts as an
+ * address.
  */
 import { isIP, isIPv6 } from "node:net";
 
-export interface Asked {
+export interface Destination {
   /** Lower case, without brackets. */
   host: string;
   port: number;
@@ -13,10 +14,10 @@ export interface Asked {
 export type HostKind = "name" | "address" | "invalid";
 
 const LABEL = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/;
-/** As the URL standard says of "ends in a number": then inet_aton and its like read the whole as an address. */
+/** "Ends in a number" of the URL standard: inet_aton and similar functions parse such a host as an address. */
 const NUMBER = /^([0-9]+|0x[0-9a-f]*)$/;
 
-export function kindOf(host: string): HostKind {
+export function hostKind(host: string): HostKind {
   if (isIP(host) !== 0) return "address";
   if (host.length === 0 || host.length > 253) return "invalid";
   const labels = host.split(".");
@@ -24,8 +25,8 @@ export function kindOf(host: string): HostKind {
   return NUMBER.test(labels.at(-1)!) ? "address" : "name";
 }
 
-/** `host`, `host:port`, `[v6]:port`. Null when it is neither; the host may still be invalid. */
-export function readAuthority(text: string, default_port: number | null): Asked | null {
+/** Parses `host`, `host:port` and `[v6]:port`. Null if the text is none of them; the host can still be invalid. */
+export function readAuthority(text: string, default_port: number | null): Destination | null {
   const found = /^(?:\[([^\]]*)\]|([^:[\]@/?#\\]*))(?::([0-9]{1,5}))?$/.exec(text);
   if (found === null) return null;
   const [, bracketed, plain, digits] = found;
@@ -35,16 +36,16 @@ export function readAuthority(text: string, default_port: number | null): Asked 
   return { host: (bracketed ?? plain!).toLowerCase(), port };
 }
 
-/** The absolute form of a proxy's request line; only http, since https goes through CONNECT. */
-export function readAbsolute(url: string): (Asked & { path: string }) | null {
+/** Parses the absolute form of a proxy request. Only http, since https uses CONNECT. */
+export function readAbsolute(url: string): (Destination & { path: string }) | null {
   const found = /^http:\/\/([^/?#]*)(.*)$/is.exec(url);
-  const asked = found === null ? null : readAuthority(found[1]!, 80);
-  if (asked === null || found![2]!.includes("#")) return null;
+  const destination = found === null ? null : readAuthority(found[1]!, 80);
+  if (destination === null || found![2]!.includes("#")) return null;
   const rest = found![2]!;
-  return { ...asked, path: rest.startsWith("/") ? rest : `/${rest}` };
+  return { ...destination, path: rest.startsWith("/") ? rest : `/${rest}` };
 }
 
-export function spell({ host, port }: Asked, default_port = 0): string {
+export function formatDestination({ host, port }: Destination, default_port = 0): string {
   const name = host.includes(":") ? `[${host}]` : host;
   return port === default_port ? name : `${name}:${port}`;
 }

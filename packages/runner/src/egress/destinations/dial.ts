@@ -1,16 +1,16 @@
-/** Connects to one of the addresses that were checked, in their order, and never to anything else. */
+/** Connects to the first of the checked addresses that accepts, and never to any other. */
 import { connect, isIP, type Socket } from "node:net";
 import type { Clock } from "@backplane/ports";
 
 export interface DialOptions {
   clock: Clock;
   timeout_ms: number;
-  /** Told of every socket at its birth, so that closing ends attempts too. */
-  born(socket: Socket): void;
+  /** Called for each socket when it is created, so that closing also ends attempts. */
+  onSocket(socket: Socket): void;
   closed(): boolean;
 }
 
-/** Null: none answers. */
+/** Null if none accepts. */
 export async function dial(
   addresses: readonly string[],
   port: number,
@@ -27,11 +27,11 @@ export async function dial(
 }
 
 function attempt(host: string, port: number, left: number, options: DialOptions): Promise<Socket | null> {
-  // A name here would be resolved again, past the check.
+  // Node would resolve a name again, without the address check.
   if (isIP(host) === 0) return Promise.resolve(null);
   return new Promise((resolve) => {
     const socket = connect({ host, port, noDelay: true, allowHalfOpen: true, autoSelectFamily: false });
-    options.born(socket);
+    options.onSocket(socket);
     const late = options.clock.after(left, () => socket.destroy());
     socket.once("connect", () => {
       late.stop();

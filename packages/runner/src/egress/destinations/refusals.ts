@@ -1,39 +1,39 @@
 /**
- * What was asked for and not given. Whoever opened the session is told of each and writes it down: the name may hold
- * a secret of the call, and only the call knows its secrets. Bounded: an attacker writes it.
+ * Refused connections. The owner of the session is told of each one and records it, because the host can contain a
+ * secret of the call and only the call knows its secrets. The list is bounded, because an attacker can fill it.
  */
 import type { Clock } from "@backplane/ports";
 
 export const REFUSAL_REASONS = {
-  "request.malformed": "The request cannot be read.",
-  "name.invalid": "This is no host name.",
-  "address.literal": "Addresses are not dialled, only names; whatever their notation.",
+  "request.malformed": "The request is malformed.",
+  "name.invalid": "This is not a valid host name.",
+  "address.literal": "Only host names can be reached, not IP addresses in any notation.",
   "domain.not_allowed": "The grant does not allow this host and port.",
-  "address.forbidden": "The name leads to an address that is not public.",
-  "host.mismatch": "The Host header names another host than the connection.",
+  "address.forbidden": "The name resolves to an address that is not public.",
+  "host.mismatch": "The Host header names a different host than the connection.",
   "sni.missing": "The TLS handshake names no host, so it cannot be checked.",
-  "sni.mismatch": "The TLS handshake names another host than the connection.",
+  "sni.mismatch": "The TLS handshake names a different host than the connection.",
   "sni.hidden": "The TLS handshake hides its host (ECH), so it cannot be checked.",
-  "tls.malformed": "Port 443 is for TLS, and this is no TLS handshake.",
-  "protocol.refused": "This way of asking is not served here.",
-  "gateway.no_scope": "The gateway can be reached only with a delegated scope.",
-  "gateway.no_token": "The gateway is reached from here with the delegated token only.",
-  "gateway.route": "This is none of the gateway's delegated routes.",
+  "tls.malformed": "Port 443 is for TLS, and this is not a TLS handshake.",
+  "protocol.refused": "This protocol is not supported here.",
+  "gateway.no_scope": "The gateway can only be reached with a delegated scope.",
+  "gateway.no_token": "The gateway can only be reached from here with the delegated token.",
+  "gateway.route": "This is not one of the gateway's delegated routes.",
   "limit.connections": "Too many connections.",
-  "limit.bytes": "The bytes of this invocation are used up.",
+  "limit.bytes": "The invocation has used up its bytes.",
   "limit.time": "The connection took too long.",
 } as const;
 
 export type RefusalReason = keyof typeof REFUSAL_REASONS;
 
 export interface Refusal {
-  /** As it was asked for, unprintable characters escaped; empty when it never came to a name. */
+  /** As requested, with unprintable characters escaped. Empty if no name was read. */
   host: string;
   port: number;
   reason: RefusalReason;
-  /** More of the reason, e.g. which address or which other name. */
+  /** More about the reason, e.g. the address or the other name. */
   detail?: string;
-  /** ms since the epoch. */
+  /** Milliseconds since the epoch. */
   at: number;
 }
 
@@ -42,27 +42,27 @@ const MAX_TEXT = 300;
 export class RefusalRecord {
   readonly #kept: Refusal[] = [];
   readonly #clock: Clock;
-  readonly #tell: (refusal: Refusal) => void;
-  readonly #room: number;
+  readonly #onRefusal: (refusal: Refusal) => void;
+  readonly #capacity: number;
   count = 0;
 
-  constructor(room: number, clock: Clock, tell: (refusal: Refusal) => void) {
-    this.#room = room;
+  constructor(capacity: number, clock: Clock, onRefusal: (refusal: Refusal) => void) {
+    this.#capacity = capacity;
     this.#clock = clock;
-    this.#tell = tell;
+    this.#onRefusal = onRefusal;
   }
 
-  add(asked: { host: string; port: number }, reason: RefusalReason, detail?: string): void {
+  add(destination: { host: string; port: number }, reason: RefusalReason, detail?: string): void {
     this.count++;
     const refusal: Refusal = {
-      host: printable(asked.host),
-      port: asked.port,
+      host: printable(destination.host),
+      port: destination.port,
       reason,
       ...(detail === undefined ? {} : { detail: printable(detail) }),
       at: this.#clock.now(),
     };
-    if (this.#kept.length < this.#room) this.#kept.push(refusal);
-    this.#tell(refusal);
+    if (this.#kept.length < this.#capacity) this.#kept.push(refusal);
+    this.#onRefusal(refusal);
   }
 
   clear(): void {

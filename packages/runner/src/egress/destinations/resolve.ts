@@ -1,17 +1,17 @@
 /**
- * Names to addresses, outside the sandbox only. c-ares, not getaddrinfo: a plugin that asks for slow names must not
- * hold the few threads that serve the gateway's files, and no search domain may complete a name.
+ * Resolves names outside of the sandbox. Uses c-ares instead of getaddrinfo, so that slow names cannot block the
+ * threads that read the gateway's files and no search domain is appended.
  */
 import { Resolver as Ares, lookup } from "node:dns/promises";
 
-/** Every address of the name; throws when there is none. `trusted`: named by the operator. */
+/** All addresses of the name; throws if there is none. `trusted`: allowed by the operator. */
 export type Resolver = (name: string, trusted: boolean) => Promise<string[]>;
 
 export function systemResolver(timeout_ms: number): Resolver {
   const ares = new Ares({ timeout: Math.ceil(timeout_ms / 2), tries: 2 });
   return async (name, trusted) => {
     if (trusted) {
-      // An operator's host may be known to /etc/hosts alone.
+      // An operator's host may exist in /etc/hosts only.
       const found = await lookup(name, { all: true, verbatim: true });
       return found.map(({ address }) => address);
     }

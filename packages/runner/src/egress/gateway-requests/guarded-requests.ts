@@ -1,27 +1,27 @@
 /**
- * HTTP requests that the gateway itself makes for a binding: the same rule as for a plugin's own way out. The name must
- * be granted, its addresses are checked, and the connection goes to one of the very addresses that were.
+ * HTTP requests that the gateway makes for a binding, under the rules for a plugin's egress: the name must be
+ * granted, its addresses are checked, and the connection goes to one of the checked addresses.
  */
 import { type ClientRequest, Agent as HttpAgent, request as plainRequest } from "node:http";
 import { Agent as HttpsAgent, request as secureRequest } from "node:https";
 import type { LookupFunction } from "node:net";
 import { BackplaneError } from "@backplane/contract";
-import { type AddressRule, publicAndForeign } from "../destinations/address.ts";
+import { type AddressRule, publicExceptOwn } from "../destinations/address.ts";
 import { allowList } from "../destinations/allow-list.ts";
-import { type Asked, kindOf, spell } from "../destinations/destination.ts";
+import { type Destination, formatDestination, hostKind } from "../destinations/destination.ts";
 import { decide, type Policy } from "../destinations/policy.ts";
 import { REFUSAL_REASONS } from "../destinations/refusals.ts";
 import { type Resolver, systemResolver } from "../destinations/resolve.ts";
 
-export interface OutwardRules {
-  /** `host:port` that the operator opens although it is no public address. */
+export interface OutboundRules {
+  /** `host:port` values that the operator allows although they are not public. */
   operator_allows?: readonly string[];
   resolve?: Resolver;
   forbidden?: AddressRule;
 }
 
 export interface GuardedRequests {
-  /** Its errors are BackplaneErrors where a rule was broken. Redirects are not followed. */
+  /** Errors are BackplaneErrors if a rule was broken. Redirects are not followed. */
   open(options: { method: string; headers: Record<string, string> }): Promise<ClientRequest>;
   close(): void;
 }
@@ -29,28 +29,28 @@ export interface GuardedRequests {
 const CONNECT_MS = 10_000;
 const SOCKETS = 64;
 
-/** For one address of the web, under the domains of one grant. */
+/** For one URL, under the allowed domains of one grant. */
 export function guardedRequests(
   url: URL,
   allowed_domains: readonly string[],
-  rules: OutwardRules = {},
+  rules: OutboundRules = {},
 ): GuardedRequests {
   const secure = url.protocol === "https:";
-  const asked: Asked = {
+  const destination: Destination = {
     host: url.hostname.replace(/^\[|\]$/g, "").toLowerCase(),
     port: url.port === "" ? (secure ? 443 : 80) : Number(url.port),
   };
   const policy: Policy = {
     allowed: allowList(allowed_domains),
-    operator_allows: new Set((rules.operator_allows ?? []).map((place) => place.toLowerCase())),
+    operator_allows: new Set((rules.operator_allows ?? []).map((name) => name.toLowerCase())),
     gateway: { names: new Set(), reachable: false },
     resolve: rules.resolve ?? systemResolver(CONNECT_MS),
-    forbidden: rules.forbidden ?? publicAndForeign(),
+    forbidden: rules.forbidden ?? publicExceptOwn(),
   };
   const settings = { keepAlive: true, maxSockets: SOCKETS, timeout: 0 };
   const agent = secure ? new HttpsAgent(settings) : new HttpAgent(settings);
   const lookup: LookupFunction = (_name, { all }, found) => {
-    addressesOf(policy, asked).then(
+    addressesOf(policy, destination).then(
       (addresses) => {
         const list = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
         if (all === true) found(null, list);
@@ -61,8 +61,8 @@ export function guardedRequests(
   };
   return {
     open: async ({ method, headers }) => {
-      // A literal address is connected to without any look-up.
-      if (kindOf(asked.host) !== "name") await addressesOf(policy, asked);
+      // A literal address is connected to without a lookup.
+      if (hostKind(destination.host) !== "name") await addressesOf(policy, destination);
       const request = secure ? secureRequest : plainRequest;
       return request(url, { method, headers, agent, lookup, setDefaultHeaders: true });
     },
@@ -70,23 +70,23 @@ export function guardedRequests(
   };
 }
 
-async function addressesOf(policy: Policy, asked: Asked): Promise<readonly string[]> {
-  const verdict = await decide(policy, asked);
+async function addressesOf(policy: Policy, destination: Destination): Promise<readonly string[]> {
+  const verdict = await decide(policy, destination);
   if (verdict.kind === "target") return verdict.target.addresses;
-  const place = spell(asked);
+  const name = formatDestination(destination);
   if (verdict.kind !== "refused") {
-    throw new BackplaneError("launch_failed", `${place} cannot be found: there is no such name.`);
+    throw new BackplaneError("launch_failed", `${name} cannot be resolved: the name does not exist.`);
   }
   const detail = verdict.detail === undefined ? "" : ` (${verdict.detail})`;
   throw new BackplaneError(
     "launch_failed",
-    `${place} is not dialled: ${REFUSAL_REASONS[verdict.reason]}${detail}`,
+    `The gateway does not connect to ${name}: ${REFUSAL_REASONS[verdict.reason]}${detail}`,
     {
-      details: { reason: verdict.reason, place },
+      details: { reason: verdict.reason, place: name },
       fix:
         verdict.reason === "domain.not_allowed"
-          ? `Grant it: backplane binding set ID --domains ${place}`
-          : `If you trust the place, an operator adds "${place}" to egress.allow_private in backplane.toml.`,
+          ? `Grant it: backplane binding set ID --domains ${name}`
+          : `If you trust this destination, ask an operator to add "${name}" to egress.allow_private in backplane.toml.`,
     },
   );
 }

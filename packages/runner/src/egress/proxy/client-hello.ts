@@ -1,20 +1,20 @@
 /**
- * Reads the name out of a TLS ClientHello that may come in any number of records and segments. Whatever is not
- * exactly as RFC 8446 has it is malformed: a parser that is more lenient than the server's could be told another name.
+ * Reads the server name from a TLS ClientHello in any number of records and segments. Anything that differs from
+ * RFC 8446 is malformed: a parser that is more lenient than the server's could read another name.
  */
-export type HelloRead =
+export type ClientHelloResult =
   | { state: "more" }
   | { state: "malformed" }
-  /** `name` is null without the extension; `hidden`: the real name is encrypted (ECH, ESNI). */
+  /** `name` is null without the extension. `hidden`: the real name is encrypted (ECH, ESNI). */
   | { state: "read"; name: string | null; hidden: boolean };
 
 const HANDSHAKE_RECORD = 22;
 const CLIENT_HELLO = 1;
 const MAX_RECORD = 16_384;
 const SERVER_NAME = 0;
-const HIDING = [0xfe0d, 0xffce];
+const ENCRYPTED_NAME_EXTENSIONS = [0xfe0d, 0xffce];
 
-export function readClientHello(bytes: Buffer): HelloRead {
+export function readClientHello(bytes: Buffer): ClientHelloResult {
   const fragments: Buffer[] = [];
   let have = 0;
   let need: number | null = null;
@@ -33,7 +33,7 @@ export function readClientHello(bytes: Buffer): HelloRead {
       need = 4 + start.readUIntBE(1, 3);
     }
     if (need !== null && have >= need) {
-      // A second message behind it in the same flight is nothing that a client says.
+      // No client sends a second message in the same flight.
       return have > need ? { state: "malformed" } : readBody(Buffer.concat(fragments).subarray(4));
     }
     if (fragment.length < length) return { state: "more" };
@@ -41,8 +41,8 @@ export function readClientHello(bytes: Buffer): HelloRead {
   }
 }
 
-/** Moves over a message; past its end everything is null. */
-class Walk {
+/** Reads a message from start to end. Returns null past its end. */
+class ByteReader {
   readonly #bytes: Buffer;
   at = 0;
 
@@ -70,41 +70,41 @@ class Walk {
   }
 }
 
-function readBody(body: Buffer): HelloRead {
-  const walk = new Walk(body);
-  const fixed = walk.take(2 + 32);
-  const [session, suites, compression] = [walk.vector(1), walk.vector(2), walk.vector(1)];
+function readBody(body: Buffer): ClientHelloResult {
+  const reader = new ByteReader(body);
+  const fixed = reader.take(2 + 32);
+  const [session, suites, compression] = [reader.vector(1), reader.vector(2), reader.vector(1)];
   if (fixed === null || session === null || suites === null || compression === null) {
     return { state: "malformed" };
   }
-  if (walk.left === 0) return { state: "read", name: null, hidden: false };
-  const extensions = walk.vector(2);
-  if (extensions === null || walk.left !== 0) return { state: "malformed" };
-  return readExtensions(new Walk(extensions));
+  if (reader.left === 0) return { state: "read", name: null, hidden: false };
+  const extensions = reader.vector(2);
+  if (extensions === null || reader.left !== 0) return { state: "malformed" };
+  return readExtensions(new ByteReader(extensions));
 }
 
-function readExtensions(walk: Walk): HelloRead {
+function readExtensions(reader: ByteReader): ClientHelloResult {
   const seen = new Set<number>();
   let name: string | null = null;
   let hidden = false;
-  while (walk.left > 0) {
-    const type = walk.number(2);
-    const data = walk.vector(2);
+  while (reader.left > 0) {
+    const type = reader.number(2);
+    const data = reader.vector(2);
     if (type === null || data === null || seen.has(type)) return { state: "malformed" };
     seen.add(type);
-    hidden ||= HIDING.includes(type);
+    hidden ||= ENCRYPTED_NAME_EXTENSIONS.includes(type);
     if (type !== SERVER_NAME) continue;
-    name = readServerName(new Walk(data));
+    name = readServerName(new ByteReader(data));
     if (name === null) return { state: "malformed" };
   }
   return { state: "read", name, hidden };
 }
 
-/** One entry of type host_name and nothing after it. */
-function readServerName(walk: Walk): string | null {
-  const list = walk.vector(2);
-  if (list === null || walk.left !== 0) return null;
-  const entry = new Walk(list);
+/** Exactly one entry of type host_name. */
+function readServerName(reader: ByteReader): string | null {
+  const list = reader.vector(2);
+  if (list === null || reader.left !== 0) return null;
+  const entry = new ByteReader(list);
   const type = entry.number(1);
   const name = entry.vector(2);
   if (type !== 0 || name === null || name.length === 0 || entry.left !== 0) return null;

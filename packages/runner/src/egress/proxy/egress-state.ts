@@ -1,15 +1,15 @@
 /**
- * What all connections of one session share: its policy, counts, clock, and the list of who is on the way. One
- * timer watches them all while there are any; closing ends everything at once. While it is held, because no call is in
- * flight, nothing is decided and no byte moves: who comes waits for the next call, and who is there does too.
+ * The shared state of all connections of one session: policy, counts, clock and open connections. One timer checks
+ * all deadlines. Closing ends everything immediately. While the session is held, because no call is in flight,
+ * nothing is decided and no byte is forwarded; new and open connections wait for the next call.
  */
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "@backplane/ports";
 import { dial } from "../destinations/dial.ts";
 import type { Policy, Target } from "../destinations/policy.ts";
 import type { RefusalRecord } from "../destinations/refusals.ts";
-import { Passage } from "./connection.ts";
 import type { EgressLimits } from "./limits.ts";
+import { ProxyConnection } from "./proxy-connection.ts";
 
 const SWEEP_MS = 1_000;
 
@@ -17,18 +17,18 @@ export interface Flow {
   hold(held: boolean): void;
 }
 
-export class Border {
+export class EgressState {
   readonly policy: Policy;
   readonly limits: EgressLimits;
   readonly clock: Clock;
   readonly refusals: RefusalRecord;
   readonly meter: Meter;
-  /** Led somewhere: now, and ever. */
-  leading = 0;
+  /** Connections to a destination: open ones, and all since the last reset. */
+  active = 0;
   total = 0;
   closed = false;
   held: boolean;
-  readonly #passages = new Set<Passage>();
+  readonly #connections = new Set<ProxyConnection>();
   readonly #flows = new Set<Flow>();
   readonly #waiting: (() => void)[] = [];
   #sweep: Timer | null = null;
@@ -42,32 +42,32 @@ export class Border {
     this.meter = new Meter(limits);
   }
 
-  /** Null: there are too many sockets, and this one is gone. */
-  enter(client: Socket): Passage | null {
+  /** Null when there are too many sockets; the client is closed then. */
+  accept(client: Socket): ProxyConnection | null {
     client.on("error", () => {});
-    if (this.closed || this.#passages.size >= this.limits.sockets) {
+    if (this.closed || this.#connections.size >= this.limits.sockets) {
       if (!this.closed) this.refusals.add({ host: "", port: 0 }, "limit.connections");
       client.destroy();
       return null;
     }
     client.allowHalfOpen = true;
-    const passage = new Passage(this, client, () => this.#passages.delete(passage));
-    this.#passages.add(passage);
-    this.#sweep ??= this.clock.after(SWEEP_MS, () => this.#look());
-    return passage;
+    const connection = new ProxyConnection(this, client, () => this.#connections.delete(connection));
+    this.#connections.add(connection);
+    this.#sweep ??= this.clock.after(SWEEP_MS, () => this.#sweepConnections());
+    return connection;
   }
 
-  dial(passage: Passage, { addresses, port }: Target): Promise<Socket | null> {
+  dial(connection: ProxyConnection, { addresses, port }: Target): Promise<Socket | null> {
     return dial(addresses, port, {
       clock: this.clock,
       timeout_ms: this.limits.connect_ms,
-      born: (socket) => passage.bring(socket),
-      closed: () => passage.ended,
+      onSocket: (socket) => connection.addUpstream(socket),
+      closed: () => connection.ended,
     });
   }
 
-  /** Settles at once, or when a call begins; check `ended` afterwards. */
-  opened(): Promise<void> {
+  /** Resolves immediately or when the next call starts. Callers must check `ended` afterwards. */
+  whenReleased(): Promise<void> {
     return this.held ? new Promise((resolve) => this.#waiting.push(resolve)) : Promise.resolve();
   }
 
@@ -75,17 +75,17 @@ export class Border {
     if (this.held === held || this.closed) return;
     this.held = held;
     for (const flow of this.#flows) flow.hold(held);
-    if (!held) for (const go of this.#waiting.splice(0)) go();
+    if (!held) for (const resume of this.#waiting.splice(0)) resume();
   }
 
-  /** Bytes on their way; held with the rest. Answers how to be rid of it. */
-  join(flow: Flow): () => void {
+  /** Registers a stream to be paused while the session is held. Returns a function that removes it. */
+  addFlow(flow: Flow): () => void {
     this.#flows.add(flow);
     if (this.held) flow.hold(true);
     return () => this.#flows.delete(flow);
   }
 
-  renew(): void {
+  resetCounts(): void {
     this.meter.in = 0;
     this.meter.out = 0;
     this.total = 0;
@@ -93,21 +93,22 @@ export class Border {
   }
 
   get sockets(): number {
-    return this.#passages.size;
+    return this.#connections.size;
   }
 
   close(): void {
     this.closed = true;
     this.#sweep?.stop();
     this.#sweep = null;
-    for (const passage of this.#passages) passage.end();
-    for (const go of this.#waiting.splice(0)) go();
+    for (const connection of this.#connections) connection.end();
+    for (const resume of this.#waiting.splice(0)) resume();
   }
 
-  #look(): void {
+  #sweepConnections(): void {
     const now = this.clock.monotonic();
-    for (const passage of this.#passages) passage.look(now);
-    this.#sweep = this.#passages.size === 0 ? null : this.clock.after(SWEEP_MS, () => this.#look());
+    for (const connection of this.#connections) connection.checkDeadlines(now);
+    this.#sweep =
+      this.#connections.size === 0 ? null : this.clock.after(SWEEP_MS, () => this.#sweepConnections());
   }
 }
 
@@ -121,13 +122,13 @@ class Meter {
     this.#limits = limits;
   }
 
-  takeOut(bytes: number): boolean {
+  countOut(bytes: number): boolean {
     if (this.out + bytes > this.#limits.bytes_out) return false;
     this.out += bytes;
     return true;
   }
 
-  takeIn(bytes: number): boolean {
+  countIn(bytes: number): boolean {
     if (this.in + bytes > this.#limits.bytes_in) return false;
     this.in += bytes;
     return true;

@@ -1,25 +1,25 @@
 /**
- * What a client begins to say through a tunnel. 443 is TLS and 80 is HTTP, whatever is said; elsewhere both are
- * recognised, so that their names are checked there too, and anything else passes as it is.
+ * Classifies the first bytes of a client in a tunnel. Port 443 must be TLS and port 80 HTTP. On other ports both
+ * are recognised, so that their host names are checked as well; anything else passes.
  */
 
 import type { RefusalReason } from "../destinations/refusals.ts";
 import { readClientHello } from "./client-hello.ts";
 
-export type Opening =
+export type FirstBytes =
   | { kind: "tls" }
   | { kind: "http" }
   | { kind: "other" }
   | { kind: "refused"; reason: RefusalReason; detail?: string };
 
-/** Undefined: too little was said yet. `open`: any name would do. */
-export function readOpening(
+/** Undefined if more bytes are needed. `open`: any name is allowed. */
+export function classifyFirstBytes(
   bytes: Buffer,
-  asked: { host: string; port: number },
+  destination: { host: string; port: number },
   open: boolean,
-): Opening | undefined {
-  if (asked.port === 80) return { kind: "http" };
-  if (asked.port === 443 || looksLikeTls(bytes)) return checkHello(bytes, asked.host, open);
+): FirstBytes | undefined {
+  if (destination.port === 80) return { kind: "http" };
+  if (destination.port === 443 || looksLikeTls(bytes)) return checkHello(bytes, destination.host, open);
   return readLine(bytes);
 }
 
@@ -27,7 +27,7 @@ function looksLikeTls(bytes: Buffer): boolean {
   return bytes[0] === 0x16 && (bytes.length === 1 || bytes[1] === 3);
 }
 
-function checkHello(bytes: Buffer, host: string, open: boolean): Opening | undefined {
+function checkHello(bytes: Buffer, host: string, open: boolean): FirstBytes | undefined {
   const hello = readClientHello(bytes);
   if (hello.state === "more") return undefined;
   if (hello.state === "malformed") return { kind: "refused", reason: "tls.malformed" };
@@ -39,8 +39,8 @@ function checkHello(bytes: Buffer, host: string, open: boolean): Opening | undef
   return hello.name === null ? { kind: "refused", reason: "sni.missing" } : { kind: "tls" };
 }
 
-/** The first line that is not empty decides; a byte that no line of text holds decides at once. */
-function readLine(bytes: Buffer): Opening | undefined {
+/** Decided by the first line that is not empty, or by a byte that is not text. */
+function readLine(bytes: Buffer): FirstBytes | undefined {
   let start = 0;
   while (bytes[start] === 0x0d || bytes[start] === 0x0a) start++;
   for (let at = start; at < bytes.length; at++) {
@@ -48,7 +48,7 @@ function readLine(bytes: Buffer): Opening | undefined {
     if (byte === 0x0a) {
       const version = /\sHTTP\/(\d)[.\d]*\s*$/i.exec(bytes.toString("latin1", start, at));
       if (version === null) return { kind: "other" };
-      // HTTP/2 without TLS carries its host where this cannot be read.
+      // The host of HTTP/2 without TLS cannot be read here.
       return version[1] === "1" ? { kind: "http" } : { kind: "refused", reason: "protocol.refused" };
     }
     if ((byte < 0x20 && byte !== 0x09 && byte !== 0x0d) || byte > 0x7e) return { kind: "other" };

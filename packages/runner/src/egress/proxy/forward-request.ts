@@ -1,134 +1,138 @@
-/** One checked HTTP request to the socket that was dialled for it, and its answer back. */
+/** Forwards a checked HTTP request to a socket that was dialled for it, and the response back. */
 import { request as ask, type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { Passage } from "./connection.ts";
-import { headBytes, pairs, travelling } from "./http-head.ts";
+import { endToEndFields, headBytes, headerPairs } from "./http-head.ts";
+import type { ProxyConnection } from "./proxy-connection.ts";
 import { pump } from "./pump.ts";
 
-export interface Errand {
-  /** Value of the Host field. */
+export interface ForwardTarget {
+  /** The value of the Host field. */
   host: string;
   path: string;
   dial: () => Promise<Socket | null>;
-  /** Added to what the plugin sends, in place of any field of that name. */
+  /** A field that replaces any field of the same name in the request. */
   adds?: readonly [name: string, value: string];
 }
 
-/** Where the answer goes: an ordinary response, or the bare socket of an upgrade. */
-export type Asker = { response: ServerResponse } | { socket: Socket; head: Buffer };
+/** Where the response goes: an ordinary response, or the raw socket of an upgrade. */
+export type ReplyTarget = { response: ServerResponse } | { socket: Socket; head: Buffer };
 
 export async function forward(
-  passage: Passage,
+  connection: ProxyConnection,
   request: IncomingMessage,
-  asker: Asker,
-  { host, path, dial, adds }: Errand,
+  reply: ReplyTarget,
+  { host, path, dial, adds }: ForwardTarget,
 ): Promise<void> {
-  if (!passage.lead()) return answer(request, asker, 429, "Too many connections.\n");
-  let led = true;
+  if (!connection.acquireSlot()) return answer(request, reply, 429, "Too many connections.\n");
+  let holdsSlot = true;
   const rest = () => {
-    if (led) passage.rest();
-    led = false;
+    if (holdsSlot) connection.releaseSlot();
+    holdsSlot = false;
   };
-  const outside = await dial();
-  if (passage.ended) return;
-  if (outside === null) {
+  const upstream = await dial();
+  if (connection.ended) return;
+  if (upstream === null) {
     rest();
-    return answer(request, asker, 502, `${host} cannot be reached.\n`);
+    return answer(request, reply, 502, `${host} cannot be reached.\n`);
   }
-  const upgrade = "socket" in asker ? request.headers.upgrade : undefined;
+  const upgrade = "socket" in reply ? request.headers.upgrade : undefined;
   const fields: [string, string][] = [
     ["Host", host],
-    ...travelling(request, adds === undefined ? ["host"] : ["host", adds[0].toLowerCase()]),
+    ...endToEndFields(request, adds === undefined ? ["host"] : ["host", adds[0].toLowerCase()]),
     ...(adds === undefined ? [] : [[...adds] as [string, string]]),
     ...(upgrade === undefined
       ? [["Connection", "close"] as [string, string]]
       : [["Connection", "Upgrade"] as [string, string], ["Upgrade", upgrade] as [string, string]]),
   ];
   if (request.headers["transfer-encoding"] !== undefined) fields.push(["Transfer-Encoding", "chunked"]);
-  if (!passage.takeOut(headBytes(`${request.method} ${path}`, fields))) return;
+  if (!connection.countOut(headBytes(`${request.method} ${path}`, fields))) return;
   const sent = ask({
-    createConnection: () => outside,
+    createConnection: () => upstream,
     method: request.method!,
     path,
     headers: fields.flat(),
     setHost: false,
-    maxHeaderSize: passage.border.limits.head_bytes,
+    maxHeaderSize: connection.state.limits.head_bytes,
   });
   sent.on("error", () => {
-    outside.destroy();
+    upstream.destroy();
     rest();
-    // A server may answer and leave before it was told everything.
-    if ("response" in asker && asker.response.writableEnded) return;
-    if ("response" in asker && asker.response.headersSent) passage.end();
-    else answer(request, asker, 502, `${host} gave no answer that can be read.\n`);
+    // A server may respond and close before it has read the whole request.
+    if ("response" in reply && reply.response.writableEnded) return;
+    if ("response" in reply && reply.response.headersSent) connection.end();
+    else answer(request, reply, 502, `${host} sent a response that cannot be read.\n`);
   });
-  sent.on("response", (answered) => give(passage, request, asker, answered, rest));
-  sent.on("upgrade", (answered, socket, head) =>
-    switchOver(passage, asker, answered, socket as Socket, head),
+  sent.on("response", (upstreamResponse) =>
+    relayResponse(connection, request, reply, upstreamResponse, rest),
   );
-  if ("response" in asker) {
-    asker.response.once("close", () => {
-      outside.destroy();
+  sent.on("upgrade", (upstreamResponse, socket, head) =>
+    relayUpgrade(connection, reply, upstreamResponse, socket as Socket, head),
+  );
+  if ("response" in reply) {
+    reply.response.once("close", () => {
+      upstream.destroy();
       rest();
     });
-    pump(request, sent, passage.takeOut, passage.border);
+    pump(request, sent, connection.countOut, connection.state);
   } else {
     sent.end();
   }
 }
 
-function give(
-  passage: Passage,
+function relayResponse(
+  connection: ProxyConnection,
   request: IncomingMessage,
-  asker: Asker,
-  answered: IncomingMessage,
+  reply: ReplyTarget,
+  upstreamResponse: IncomingMessage,
   rest: () => void,
 ): void {
-  const fields = travelling(answered);
-  const response = "response" in asker ? asker.response : bare(request, asker.socket);
-  if (response.destroyed || !passage.takeIn(headBytes(answered.statusMessage ?? "", fields))) return;
+  const fields = endToEndFields(upstreamResponse);
+  const response = "response" in reply ? reply.response : responseOn(request, reply.socket);
+  if (response.destroyed || !connection.countIn(headBytes(upstreamResponse.statusMessage ?? "", fields)))
+    return;
   try {
-    response.writeHead(answered.statusCode!, answered.statusMessage, fields.flat());
+    response.writeHead(upstreamResponse.statusCode!, upstreamResponse.statusMessage, fields.flat());
   } catch {
-    answered.destroy();
-    passage.end();
+    upstreamResponse.destroy();
+    connection.end();
     return;
   }
-  // An answer that breaks off must not look like one that is complete.
-  answered.on("error", () => {});
-  answered.once("close", () => {
-    if (!answered.complete) passage.end();
+  // A truncated response must not look complete.
+  upstreamResponse.on("error", () => {});
+  upstreamResponse.once("close", () => {
+    if (!upstreamResponse.complete) connection.end();
   });
   response.once("close", rest);
-  pump(answered, response, passage.takeIn, passage.border);
+  pump(upstreamResponse, response, connection.countIn, connection.state);
 }
 
-function switchOver(
-  passage: Passage,
-  asker: Asker,
-  answered: IncomingMessage,
-  outside: Socket,
+function relayUpgrade(
+  connection: ProxyConnection,
+  reply: ReplyTarget,
+  upstreamResponse: IncomingMessage,
+  upstream: Socket,
   head: Buffer,
 ): void {
-  if ("response" in asker) {
-    passage.end();
+  if ("response" in reply) {
+    connection.end();
     return;
   }
-  const fields = pairs(answered.rawHeaders);
+  const fields = headerPairs(upstreamResponse.rawHeaders);
   const lines = fields.map(([name, value]) => `${name}: ${value}\r\n`).join("");
-  const first = `HTTP/1.1 101 ${answered.statusMessage}\r\n`;
-  if (!passage.takeIn(headBytes(first, fields) + head.length) || !passage.takeOut(asker.head.length)) return;
-  asker.socket.write(`${first}${lines}\r\n`, "latin1");
-  if (head.length > 0) asker.socket.write(head);
-  if (asker.head.length > 0) outside.write(asker.head);
-  pump(outside, asker.socket, passage.takeIn, passage.border);
-  pump(asker.socket, outside, passage.takeOut, passage.border);
-  passage.follow(outside);
+  const first = `HTTP/1.1 101 ${upstreamResponse.statusMessage}\r\n`;
+  if (!connection.countIn(headBytes(first, fields) + head.length) || !connection.countOut(reply.head.length))
+    return;
+  reply.socket.write(`${first}${lines}\r\n`, "latin1");
+  if (head.length > 0) reply.socket.write(head);
+  if (reply.head.length > 0) upstream.write(reply.head);
+  pump(upstream, reply.socket, connection.countIn, connection.state);
+  pump(reply.socket, upstream, connection.countOut, connection.state);
+  connection.closeWith(upstream);
 }
 
-/** Says something of our own and closes. */
-export function answer(request: IncomingMessage, asker: Asker, status: number, text: string): void {
-  const response = "response" in asker ? asker.response : bare(request, asker.socket);
+/** Sends a response of the proxy itself and closes the connection. */
+export function answer(request: IncomingMessage, reply: ReplyTarget, status: number, text: string): void {
+  const response = "response" in reply ? reply.response : responseOn(request, reply.socket);
   if (response.headersSent || response.destroyed) return;
   response.writeHead(status, {
     "content-type": "text/plain; charset=utf-8",
@@ -139,7 +143,7 @@ export function answer(request: IncomingMessage, asker: Asker, status: number, t
   response.end(text);
 }
 
-function bare(request: IncomingMessage, socket: Socket): ServerResponse {
+function responseOn(request: IncomingMessage, socket: Socket): ServerResponse {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);

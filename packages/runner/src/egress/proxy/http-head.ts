@@ -1,9 +1,9 @@
-/** Heads of HTTP messages on their way through: which fields travel, how long they are, whom they name. */
+/** Heads of proxied HTTP messages: which fields are forwarded, their size, and the host that they name. */
 import type { IncomingMessage } from "node:http";
-import { type Asked, readAuthority } from "../destinations/destination.ts";
+import { type Destination, readAuthority } from "../destinations/destination.ts";
 
-/** Fields between two neighbours (RFC 9110 7.6.1), and those meant for a proxy. */
-const NEIGHBOURLY = [
+/** Hop-by-hop fields (RFC 9110 7.6.1) and those for a proxy. */
+const HOP_BY_HOP = [
   "connection",
   "expect",
   "http2-settings",
@@ -18,34 +18,37 @@ const NEIGHBOURLY = [
 ];
 
 /**
- * Nobody's own affair, whatever Connection says: a token that was checked here would not arrive, and a body without its
- * length would be another message.
+ * Forwarded even if Connection lists them: without them a checked token would be lost, or a body would have another
+ * length.
  */
-const STAYS = new Set(["authorization", "content-length"]);
+const ALWAYS_END_TO_END = new Set(["authorization", "content-length"]);
 
-/** Pairs of name and value, in order and as they were spelled. */
-export function travelling(message: IncomingMessage, without: readonly string[] = []): [string, string][] {
+/** Name and value pairs in their order and spelling. */
+export function endToEndFields(
+  message: IncomingMessage,
+  without: readonly string[] = [],
+): [string, string][] {
   const words = (message.headers.connection ?? "").split(",").map((word) => word.trim().toLowerCase());
-  const named = words.filter((word) => !STAYS.has(word));
-  const left = new Set([...NEIGHBOURLY, ...without, ...named]);
-  return pairs(message.rawHeaders).filter(([name]) => !left.has(name.toLowerCase()));
+  const named = words.filter((word) => !ALWAYS_END_TO_END.has(word));
+  const left = new Set([...HOP_BY_HOP, ...without, ...named]);
+  return headerPairs(message.rawHeaders).filter(([name]) => !left.has(name.toLowerCase()));
 }
 
-export function pairs(raw: readonly string[]): [string, string][] {
+export function headerPairs(raw: readonly string[]): [string, string][] {
   const found: [string, string][] = [];
   for (let at = 0; at + 1 < raw.length; at += 2) found.push([raw[at]!, raw[at + 1]!]);
   return found;
 }
 
-/** About what the head takes on the wire. */
+/** The approximate size of the head on the wire. */
 export function headBytes(first: string, fields: readonly (readonly [string, string])[]): number {
   return fields.reduce((sum, [name, value]) => sum + name.length + value.length + 4, first.length + 4);
 }
 
-/** The Host field names what was asked for; a port may be left out. */
-export function namesHost(request: IncomingMessage, asked: Asked): boolean {
-  const fields = pairs(request.rawHeaders).filter(([name]) => name.toLowerCase() === "host");
+/** Whether the single Host field names this destination. The port may be omitted. */
+export function namesHost(request: IncomingMessage, destination: Destination): boolean {
+  const fields = headerPairs(request.rawHeaders).filter(([name]) => name.toLowerCase() === "host");
   if (fields.length !== 1) return false;
-  const named = readAuthority(fields[0]![1], asked.port);
-  return named !== null && named.host === asked.host && named.port === asked.port;
+  const named = readAuthority(fields[0]![1], destination.port);
+  return named !== null && named.host === destination.host && named.port === destination.port;
 }

@@ -1,20 +1,20 @@
-/** Every bound of the way out; what is counted up is counted per invocation. */
+/** Limits of egress. Totals are counted per invocation. */
 export interface EgressLimits {
-  /** Connections that lead somewhere at one time; and sockets, led anywhere yet or not. */
+  /** Open connections to a destination, and open sockets with or without a destination. */
   connections: number;
   sockets: number;
   total_connections: number;
-  /** Towards the world, and from it. */
+  /** Bytes sent to and received from destinations. */
   bytes_out: number;
   bytes_in: number;
-  /** One request head, one ClientHello. */
+  /** Size of one request head or one ClientHello. */
   head_bytes: number;
-  /** Until it is known where a connection wants to go. */
+  /** Time until the destination of a connection is known. */
   head_ms: number;
   connect_ms: number;
   idle_ms: number;
   total_ms: number;
-  /** Refusals kept word for word; the rest are counted. */
+  /** Refusals that are kept in full; the rest is only counted. */
   refusals: number;
 }
 

@@ -1,21 +1,21 @@
-/** The beginning of what a socket says, until `read` can make something of it. The rest stays in the socket. */
+/** Reads the beginning of a stream until `read` returns a value. Unused bytes are put back into the socket. */
 import type { Socket } from "node:net";
 
 export interface Peeked<T> {
   value: T;
-  /** Bytes that are not given back. */
+  /** Bytes that are consumed. */
   used: number;
 }
 
-/** Null: it ended, or said `max` bytes and `read`, told that this is all, still made nothing of them. */
+/** Null if the socket ended, or if `read` returned nothing for `max` bytes with `full` set. */
 export function peek<T>(
   socket: Socket,
   max: number,
   read: (bytes: Buffer, full: boolean) => Peeked<T> | undefined,
 ): Promise<T | null> {
   return new Promise((resolve) => {
-    // Grown by doubling: a client that sends single bytes must not cost a copy of everything each time.
-    let room = Buffer.alloc(512);
+    // The buffer doubles, so that a client that sends single bytes does not cause a copy for each.
+    let buffer = Buffer.alloc(512);
     let length = 0;
     const settle = (value: T | null) => {
       socket.removeListener("data", onData);
@@ -26,17 +26,17 @@ export function peek<T>(
     };
     const onEnd = () => settle(null);
     const onData = (chunk: Buffer) => {
-      if (length + chunk.length > room.length) {
+      if (length + chunk.length > buffer.length) {
         const larger = Buffer.alloc(2 * (length + chunk.length));
-        room.copy(larger, 0, 0, length);
-        room = larger;
+        buffer.copy(larger, 0, 0, length);
+        buffer = larger;
       }
-      chunk.copy(room, length);
+      chunk.copy(buffer, length);
       length += chunk.length;
-      const found = read(room.subarray(0, Math.min(length, max)), length >= max);
+      const found = read(buffer.subarray(0, Math.min(length, max)), length >= max);
       if (found === undefined && length < max) return;
       settle(found?.value ?? null);
-      if (found !== undefined && found.used < length) socket.unshift(room.subarray(found.used, length));
+      if (found !== undefined && found.used < length) socket.unshift(buffer.subarray(found.used, length));
     };
     socket.on("data", onData);
     socket.once("end", onEnd);

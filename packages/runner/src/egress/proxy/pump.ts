@@ -1,10 +1,13 @@
-/** Moves bytes one way with back-pressure; `take` is asked before each chunk and false ends it. Held with its border. */
+/**
+ * Copies bytes in one direction with backpressure. `take` is called before each chunk; false stops the copy. Pauses
+ * while the session is held.
+ */
 import type { Readable, Writable } from "node:stream";
-import type { Border } from "./egress-state.ts";
+import type { EgressState } from "./egress-state.ts";
 
 /**
- * What may wait in memory for a slow reader. `write` says "enough" of any chunk as large as its own mark, even one
- * that the kernel took at once, so what really waits is looked at instead.
+ * Limit of bytes buffered for a slow reader. `write` returns false for any chunk over the high-water mark, even if
+ * the kernel accepted it, so the buffered length is checked instead.
  */
 const WAITING_BYTES = 256 * 1024;
 
@@ -12,7 +15,7 @@ export function pump(
   from: Readable,
   to: Writable,
   take: (bytes: number) => boolean,
-  border: Pick<Border, "join">,
+  state: Pick<EgressState, "addFlow">,
 ): void {
   let waiting = false;
   let held = false;
@@ -28,7 +31,7 @@ export function pump(
   });
   to.on("drain", onDrain);
   from.resume();
-  const leave = border.join({
+  const leave = state.addFlow({
     hold: (now) => {
       held = now;
       if (held) from.pause();

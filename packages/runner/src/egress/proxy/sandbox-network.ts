@@ -1,37 +1,40 @@
 /**
- * What a sandbox needs so that its process finds the way out: listeners that sandbox-init opens inside and hands out,
- * names for /etc/hosts, and variables. A pure function of the grant, so that a process can wait ready-made.
+ * What a sandbox needs for egress: listeners that sandbox-init opens inside and passes out, names for /etc/hosts,
+ * and environment variables. A pure function of the grant, so that processes can be prewarmed.
  */
 import type { Grant } from "@backplane/contract";
 import { allowList } from "../destinations/allow-list.ts";
-import { kindOf } from "../destinations/destination.ts";
+import { hostKind } from "../destinations/destination.ts";
 
 export interface EgressListener {
-  /** `proxy`: CONNECT, absolute URIs and SOCKS5. `named`: the address that was dialled says which name is meant. */
+  /** `proxy`: CONNECT, absolute URIs and SOCKS5. `named`: the dialled address identifies the name. */
   role: "proxy" | "named" | "gateway";
   address: string;
   port: number;
 }
 
-export interface WayIn {
+export interface SandboxNetwork {
   listeners: readonly EgressListener[];
   hosts: readonly { address: string; name: string }[];
   env: Readonly<Record<string, string>>;
-  /** What the plugin is to be told as gateway.base_url; null when it may not go there. */
+  /** The gateway.base_url for the plugin; null if it may not reach the gateway. */
   gateway_url: string | null;
 }
 
 export type EgressGrant = Pick<Grant, "network" | "allowed_domains" | "gateway_api_scopes">;
 
 const PROXY = { address: "127.0.0.1", port: 3128 } as const;
-/** Used where the gateway is not on this machine's loopback by its own name. */
+/** Used when the gateway does not listen on loopback over plain HTTP. */
 const GATEWAY = { address: "127.0.0.1", port: 7420 } as const;
-const USUAL_PORTS = [80, 443];
-/** Far fewer than sandbox-init takes; what is beyond them goes by the proxy. */
-const MOST_PORTS = 128;
+const DEFAULT_PORTS = [80, 443];
+/** Far below the limit of sandbox-init. Further ports are reached through the proxy. */
+const MAX_PORTS = 128;
 const LOOPBACK = /^127(\.\d{1,3}){3}$/;
 
-export function wayIn(grant: EgressGrant, gateway: { base_url: string } | null = null): WayIn {
+export function sandboxNetwork(
+  grant: EgressGrant,
+  gateway: { base_url: string } | null = null,
+): SandboxNetwork {
   const reach = gateway !== null && grant.gateway_api_scopes.length > 0;
   const inside = reach ? gatewayInside(gateway.base_url) : null;
   const own: EgressListener[] = inside === null ? [] : [inside.listener];
@@ -39,15 +42,15 @@ export function wayIn(grant: EgressGrant, gateway: { base_url: string } | null =
   if (grant.network === "none") return { listeners: own, hosts: [], env: {}, gateway_url };
 
   const names = allowList(grant.allowed_domains).exact.filter(
-    ({ host }) => kindOf(host) === "name" || LOOPBACK.test(host),
+    ({ host }) => hostKind(host) === "name" || LOOPBACK.test(host),
   );
   const taken = new Set([PROXY.port as number, ...own.map(({ port }) => port)]);
-  const ports = new Set(names.flatMap(({ ports }) => (ports.length === 0 ? USUAL_PORTS : ports)));
-  // One listener per port for all names: the address tells them apart.
+  const ports = new Set(names.flatMap(({ ports }) => (ports.length === 0 ? DEFAULT_PORTS : ports)));
+  // One listener per port for all names; the address tells them apart.
   const named = [...ports]
     .filter((port) => port > 0 && port < 65_536 && !taken.has(port))
     .sort((a, b) => a - b)
-    .slice(0, MOST_PORTS);
+    .slice(0, MAX_PORTS);
   return {
     listeners: [
       { role: "proxy", ...PROXY },
@@ -60,14 +63,14 @@ export function wayIn(grant: EgressGrant, gateway: { base_url: string } | null =
   };
 }
 
-/** 127.64.0.1 and on. No client asks a proxy for this machine, so its names stand for themselves. */
+/** 127.64.0.1 and up. Clients never use a proxy for loopback names, so these keep their own addresses. */
 function namedAddress(host: string, index: number): string {
   if (LOOPBACK.test(host)) return host;
   if (host === "localhost") return PROXY.address;
   return `127.64.${(index + 1) >> 8}.${(index + 1) & 0xff}`;
 }
 
-/** ALL_PROXY is no socks URL: some Python clients refuse to start when they cannot speak it. */
+/** ALL_PROXY is not a SOCKS URL, because some Python clients refuse to start if they do not support it. */
 function proxyVariables(): Record<string, string> {
   const url = `http://${PROXY.address}:${PROXY.port}`;
   const direct = "127.0.0.1,localhost,::1";

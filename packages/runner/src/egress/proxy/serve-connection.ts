@@ -1,91 +1,93 @@
-/** By which door a connection came in, and what it begins with: that decides who serves it. */
+/** Chooses how a connection is served, by its listener and its first byte. */
 
 import { decide } from "../destinations/policy.ts";
-import type { Passage } from "./connection.ts";
-import type { Border } from "./egress-state.ts";
-import type { GatewayDoor } from "./gateway-route.ts";
-import { createHttpRelay, ESTABLISHED, type HttpRelay, say } from "./http-proxy.ts";
+import type { EgressState } from "./egress-state.ts";
+import type { GatewayRoute } from "./gateway-route.ts";
+import { createHttpProxy, ESTABLISHED, type HttpProxy, respondOnSocket } from "./http-proxy.ts";
 import { peek } from "./peek.ts";
-import type { EgressListener, WayIn } from "./sandbox-network.ts";
+import type { ProxyConnection } from "./proxy-connection.ts";
+import type { EgressListener, SandboxNetwork } from "./sandbox-network.ts";
 import { answerSocks, readSocks } from "./socks.ts";
 import { tunnel } from "./tunnel.ts";
 
 const [SOCKS4, SOCKS5, TLS] = [4, 5, 22];
 
-export function createReception(
-  border: Border,
-  way: WayIn,
-  door: GatewayDoor | null,
-): (passage: Passage, listener: EgressListener) => void {
+export function createConnectionHandler(
+  state: EgressState,
+  way: SandboxNetwork,
+  route: GatewayRoute | null,
+): (connection: ProxyConnection, listener: EgressListener) => void {
   const names = new Map(way.hosts.map(({ address, name }) => [address, name]));
-  const relay: HttpRelay = createHttpRelay(border.limits, door, (passage, target) => {
+  const httpProxy: HttpProxy = createHttpProxy(state.limits, route, (connection, target) => {
     const answers = {
-      connected: () => void passage.client.write(ESTABLISHED),
+      connected: () => void connection.client.write(ESTABLISHED),
       failed: (why: "unreachable" | "limit") =>
-        say(
-          passage,
+        respondOnSocket(
+          connection,
           why === "limit" ? "429 Too Many Requests" : "502 Bad Gateway",
           `${target.host}: ${why}\n`,
         ),
     };
-    return tunnel(passage, target, answers, (host) => relay.serve(passage, { kind: "host", target: host }));
+    return tunnel(connection, target, answers, (host) =>
+      httpProxy.serve(connection, { kind: "host", target: host }),
+    );
   });
 
-  async function hearProxy(passage: Passage): Promise<void> {
-    const first = await peek(passage.client, 1, (bytes) => ({ value: bytes[0]!, used: 0 }));
-    if (first === null || passage.ended) return passage.end();
-    if (first === SOCKS5) return hearSocks(passage);
+  async function serveProxy(connection: ProxyConnection): Promise<void> {
+    const first = await peek(connection.client, 1, (bytes) => ({ value: bytes[0]!, used: 0 }));
+    if (first === null || connection.ended) return connection.end();
+    if (first === SOCKS5) return serveSocks(connection);
     if (first === SOCKS4 || first === TLS) {
-      passage.refuse("protocol.refused", first === TLS ? "TLS to the proxy" : "SOCKS4");
-      return passage.end();
+      connection.refuse("protocol.refused", first === TLS ? "TLS to the proxy" : "SOCKS4");
+      return connection.end();
     }
-    relay.serve(passage, { kind: "proxy" });
+    httpProxy.serve(connection, { kind: "proxy" });
   }
 
-  async function hearSocks(passage: Passage): Promise<void> {
-    const asked = await readSocks(passage);
-    if (asked === null || passage.ended) return;
-    await border.opened();
-    const verdict = await decide(border.policy, asked);
+  async function serveSocks(connection: ProxyConnection): Promise<void> {
+    const destination = await readSocks(connection);
+    if (destination === null || connection.ended) return;
+    await state.whenReleased();
+    const verdict = await decide(state.policy, destination);
     if (verdict.kind === "refused") {
-      passage.refuse(verdict.reason, verdict.detail);
-      return answerSocks(passage, "forbidden");
+      connection.refuse(verdict.reason, verdict.detail);
+      return answerSocks(connection, "forbidden");
     }
-    if (passage.ended) return;
-    if (verdict.kind === "unknown") return answerSocks(passage, "unreachable");
+    if (connection.ended) return;
+    if (verdict.kind === "unknown") return answerSocks(connection, "unreachable");
     if (verdict.kind === "gateway") {
-      answerSocks(passage, "granted");
-      return relay.serve(passage, { kind: "gateway" });
+      answerSocks(connection, "granted");
+      return httpProxy.serve(connection, { kind: "gateway" });
     }
     const answers = {
-      connected: () => answerSocks(passage, "granted"),
+      connected: () => answerSocks(connection, "granted"),
       failed: (why: "unreachable" | "limit") =>
-        answerSocks(passage, why === "limit" ? "failed" : "unreachable"),
+        answerSocks(connection, why === "limit" ? "failed" : "unreachable"),
     };
-    await tunnel(passage, verdict.target, answers, (target) =>
-      relay.serve(passage, { kind: "host", target }),
+    await tunnel(connection, verdict.target, answers, (target) =>
+      httpProxy.serve(connection, { kind: "host", target }),
     );
   }
 
-  /** The client took the name from /etc/hosts, so the address it dialled says which. */
-  async function hearNamed(passage: Passage, port: number): Promise<void> {
-    const address = passage.client.localAddress ?? "";
-    passage.asked = { host: names.get(address) ?? address, port };
-    await border.opened();
-    const verdict = await decide(border.policy, passage.asked);
-    if (verdict.kind === "refused") passage.refuse(verdict.reason, verdict.detail);
-    if (passage.ended) return;
-    if (verdict.kind !== "target") return passage.end();
-    const answers = { connected: () => {}, failed: () => passage.end() };
-    await tunnel(passage, verdict.target, answers, (target) =>
-      relay.serve(passage, { kind: "host", target }),
+  /** The client took the name from /etc/hosts, so the dialled address identifies it. */
+  async function serveNamed(connection: ProxyConnection, port: number): Promise<void> {
+    const address = connection.client.localAddress ?? "";
+    connection.destination = { host: names.get(address) ?? address, port };
+    await state.whenReleased();
+    const verdict = await decide(state.policy, connection.destination);
+    if (verdict.kind === "refused") connection.refuse(verdict.reason, verdict.detail);
+    if (connection.ended) return;
+    if (verdict.kind !== "target") return connection.end();
+    const answers = { connected: () => {}, failed: () => connection.end() };
+    await tunnel(connection, verdict.target, answers, (target) =>
+      httpProxy.serve(connection, { kind: "host", target }),
     );
   }
 
-  return (passage, { role, port }) => {
-    passage.client.pause();
-    if (role === "proxy") passage.watch(hearProxy(passage));
-    else if (role === "named") passage.watch(hearNamed(passage, port));
-    else relay.serve(passage, { kind: "gateway" });
+  return (connection, { role, port }) => {
+    connection.client.pause();
+    if (role === "proxy") connection.endOnError(serveProxy(connection));
+    else if (role === "named") connection.endOnError(serveNamed(connection, port));
+    else httpProxy.serve(connection, { kind: "gateway" });
   };
 }

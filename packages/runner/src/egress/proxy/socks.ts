@@ -1,8 +1,8 @@
-/** The little of SOCKS5 (RFC 1928) that names a target: no credentials, CONNECT only. */
+/** The part of SOCKS5 (RFC 1928) that names a destination: no credentials, CONNECT only. */
 
-import type { Asked } from "../destinations/destination.ts";
-import type { Passage } from "./connection.ts";
+import type { Destination } from "../destinations/destination.ts";
 import { type Peeked, peek } from "./peek.ts";
+import type { ProxyConnection } from "./proxy-connection.ts";
 
 const REPLY = { granted: 0, failed: 1, forbidden: 2, unreachable: 4, command: 7 } as const;
 const CONNECT = 1;
@@ -11,37 +11,37 @@ const NO_CREDENTIALS = 0;
 
 interface SocksRequest {
   command: number;
-  asked: Asked;
+  destination: Destination;
 }
 
-/** Null: it spoke no SOCKS5 that is served here, which is recorded. */
-export async function readSocks(passage: Passage): Promise<Asked | null> {
-  const { client } = passage;
+/** Null for anything that is not supported, which is recorded. */
+export async function readSocks(connection: ProxyConnection): Promise<Destination | null> {
+  const { client } = connection;
   const methods = await peek(client, 257, readMethods);
   if (methods === null || !methods.includes(NO_CREDENTIALS)) {
-    passage.refuse("protocol.refused", "SOCKS");
+    connection.refuse("protocol.refused", "SOCKS");
     client.write(Buffer.from([5, 0xff]));
-    passage.dismiss();
+    connection.finish();
     return null;
   }
   client.write(Buffer.from([5, NO_CREDENTIALS]));
   const request = await peek(client, 262, readRequest);
   if (request === null) {
-    passage.refuse("request.malformed", "SOCKS");
-    answerSocks(passage, "failed");
+    connection.refuse("request.malformed", "SOCKS");
+    answerSocks(connection, "failed");
     return null;
   }
-  passage.asked = request.asked;
-  if (request.command === CONNECT) return request.asked;
-  passage.refuse("protocol.refused", `SOCKS command ${request.command}`);
-  answerSocks(passage, "command");
+  connection.destination = request.destination;
+  if (request.command === CONNECT) return request.destination;
+  connection.refuse("protocol.refused", `SOCKS command ${request.command}`);
+  answerSocks(connection, "command");
   return null;
 }
 
-export function answerSocks(passage: Passage, how: keyof typeof REPLY): void {
+export function answerSocks(connection: ProxyConnection, how: keyof typeof REPLY): void {
   const bytes = Buffer.from([5, REPLY[how], 0, V4!, 0, 0, 0, 0, 0, 0]);
-  passage.client.write(bytes);
-  if (how !== "granted") passage.dismiss();
+  connection.client.write(bytes);
+  if (how !== "granted") connection.finish();
 }
 
 function readMethods(bytes: Buffer): Peeked<Buffer> | undefined {
@@ -62,10 +62,10 @@ function readRequest(bytes: Buffer): Peeked<SocksRequest | null> | undefined {
   if (bytes.length < used) return undefined;
   const body = bytes.subarray(start, start + length);
   const host =
-    kind === V4 ? body.join(".") : kind === V6 ? spellV6(body) : body.toString("latin1").toLowerCase();
-  return { value: { command: bytes[1]!, asked: { host, port: bytes.readUInt16BE(used - 2) } }, used };
+    kind === V4 ? body.join(".") : kind === V6 ? formatV6(body) : body.toString("latin1").toLowerCase();
+  return { value: { command: bytes[1]!, destination: { host, port: bytes.readUInt16BE(used - 2) } }, used };
 }
 
-function spellV6(bytes: Buffer): string {
+function formatV6(bytes: Buffer): string {
   return Array.from({ length: 8 }, (_, at) => bytes.readUInt16BE(at * 2).toString(16)).join(":");
 }

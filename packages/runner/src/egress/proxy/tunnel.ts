@@ -1,68 +1,68 @@
 /**
- * Bytes both ways to a checked target. What the client says first is looked at: TLS must name the host that was asked
- * for, HTTP goes through the relay that reads every request. Known residue: behind a name that is allowed, TLS hides
- * which of its server's names is spoken to (domain fronting), and an allowed host can be told anything.
+ * A tunnel to a checked target. The first bytes of the client are inspected: TLS must name the requested host, and
+ * HTTP is handed to the HTTP proxy, which checks each request. Known limitation: TLS hides which name of an allowed
+ * server is used (domain fronting), and an allowed host can be sent anything.
  */
 import type { Socket } from "node:net";
 import type { Target } from "../destinations/policy.ts";
-import type { Passage } from "./connection.ts";
-import { type Opening, readOpening } from "./first-bytes.ts";
+import { classifyFirstBytes, type FirstBytes } from "./first-bytes.ts";
 import { peek } from "./peek.ts";
+import type { ProxyConnection } from "./proxy-connection.ts";
 import { pump } from "./pump.ts";
 
 export interface Answers {
   connected(): void;
-  /** Nobody answers at the target, or there is no place left. */
+  /** No address accepts a connection, or the connection limit is reached. */
   failed(why: "unreachable" | "limit"): void;
 }
 
 const TOO_LONG = { kind: "refused", reason: "request.malformed", detail: "too long" } as const;
 
-/** `http` takes the client over when it speaks HTTP. */
+/** `http` takes over the client if it speaks HTTP. */
 export async function tunnel(
-  passage: Passage,
+  connection: ProxyConnection,
   target: Target,
   answers: Answers,
   http: (target: Target) => void,
 ): Promise<void> {
-  // The relay dials for each request itself.
+  // The HTTP proxy dials for each request itself.
   if (target.port === 80) {
     answers.connected();
     return http(target);
   }
-  if (!passage.lead()) return answers.failed("limit");
-  const outside = await passage.border.dial(passage, target);
-  if (passage.ended) return;
-  if (outside === null) {
-    passage.rest();
+  if (!connection.acquireSlot()) return answers.failed("limit");
+  const upstream = await connection.state.dial(connection, target);
+  if (connection.ended) return;
+  if (upstream === null) {
+    connection.releaseSlot();
     return answers.failed("unreachable");
   }
   answers.connected();
-  // Where 443 means TLS the client speaks first; elsewhere the server may.
-  if (target.port !== 443) pumpIn(passage, outside);
-  const opening = await readFirst(passage, target);
-  if (passage.ended) return;
-  if (opening === null || opening.kind === "refused") {
-    if (opening !== null) passage.refuse(opening.reason, opening.detail);
-    return passage.end();
+  // With TLS on 443 the client speaks first. On other ports the server may.
+  if (target.port !== 443) pumpIn(connection, upstream);
+  const first = await readFirst(connection, target);
+  if (connection.ended) return;
+  if (first === null || first.kind === "refused") {
+    if (first !== null) connection.refuse(first.reason, first.detail);
+    return connection.end();
   }
-  if (opening.kind === "http") {
-    passage.drop(outside);
-    passage.rest();
+  if (first.kind === "http") {
+    connection.discardUpstream(upstream);
+    connection.releaseSlot();
     return http(target);
   }
-  if (target.port === 443) pumpIn(passage, outside);
-  pump(passage.client, outside, passage.takeOut, passage.border);
+  if (target.port === 443) pumpIn(connection, upstream);
+  pump(connection.client, upstream, connection.countOut, connection.state);
 }
 
-function readFirst(passage: Passage, target: Target): Promise<Opening | null> {
-  return peek(passage.client, passage.border.limits.head_bytes, (bytes, full) => {
-    const value = readOpening(bytes, target, target.open) ?? (full ? TOO_LONG : undefined);
+function readFirst(connection: ProxyConnection, target: Target): Promise<FirstBytes | null> {
+  return peek(connection.client, connection.state.limits.head_bytes, (bytes, full) => {
+    const value = classifyFirstBytes(bytes, target, target.open) ?? (full ? TOO_LONG : undefined);
     return value === undefined ? undefined : { value, used: 0 };
   });
 }
 
-function pumpIn(passage: Passage, outside: Socket): void {
-  pump(outside, passage.client, passage.takeIn, passage.border);
-  passage.follow(outside);
+function pumpIn(connection: ProxyConnection, upstream: Socket): void {
+  pump(upstream, connection.client, connection.countIn, connection.state);
+  connection.closeWith(upstream);
 }

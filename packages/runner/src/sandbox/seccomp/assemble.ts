@@ -1,16 +1,19 @@
-/** A tiny assembler for classic BPF as seccomp reads it: named jump targets in, `struct sock_filter[]` bytes out. */
+/**
+ * A small assembler for classic BPF as used by seccomp: instructions with named jump targets in, `struct
+ * sock_filter[]` bytes out.
+ */
 
 export interface Instruction {
   code: number;
   k: number;
-  /** Names of the targets; absent = the next instruction. */
+  /** Jump targets; without one the next instruction follows. */
   when?: string;
   otherwise?: string;
-  /** This instruction's own name. */
+  /** The name of this instruction. */
   label?: string;
 }
 
-/** Load a 32-bit word of `struct seccomp_data`, return, and the jumps and the mask that a filter needs. */
+/** Opcodes: load a 32-bit word of `struct seccomp_data`, return, and conditional jumps. */
 export const BPF = { load: 0x20, ret: 0x06, jeq: 0x15, jgt: 0x25, jge: 0x35, jset: 0x45 } as const;
 
 const INSTRUCTION_BYTES = 8;

@@ -1,7 +1,7 @@
 /**
- * The system-call filter of every sandboxed process, as bytes for sandbox-init. It kills what speaks another
- * machine's language, hides what it does not know (ENOSYS, so that programs fall back), refuses what is forbidden
- * (EPERM), and looks at the arguments of the few calls where that matters.
+ * The system-call filter of every sandboxed process, as bytes for sandbox-init. It kills processes that use another
+ * architecture's calls, answers unknown calls with ENOSYS, so that programs fall back, refuses forbidden calls with
+ * EPERM, and checks the arguments of a few calls.
  */
 import { assemble, BPF, type Instruction } from "./assemble.ts";
 import {
@@ -15,7 +15,7 @@ import {
 const AUDIT_ARCH: Record<FilteredArch, number> = { x64: 0xc000003e, arm64: 0xc00000b7 };
 const X32_BIT = 0x40000000;
 const OFFSET = { call: 0, arch: 4 } as const;
-/** The low half of an argument; both machines are little-endian. */
+/** The low half of an argument; both architectures are little-endian. */
 const argument = (index: number) => 16 + index * 8;
 
 const RETURN = { kill: 0x80000000, allow: 0x7fff0000, errno: 0x00050000 } as const;
@@ -27,7 +27,7 @@ const EAFNOSUPPORT = 97;
 const NEW_NAMESPACES = 0x7e020000;
 const FAMILY = { unix: 1, inet: 2, inet6: 10, netlink: 16 } as const;
 const NETLINK_ROUTE = 0;
-/** Both put characters into a terminal as if typed. */
+/** Both insert characters into a terminal as if they were typed. */
 const TIOCSTI = 0x5412;
 const TIOCLINUX = 0x541c;
 
@@ -50,7 +50,7 @@ export function systemCallFilter(arch: FilteredArch): Buffer {
     { code: BPF.load, k: OFFSET.call },
     ...(arch === "x64" ? [{ code: BPF.jge, k: X32_BIT, when: "kill" }] : []),
     { code: BPF.jgt, k: LAST_KNOWN_CALL, when: "unknown" },
-    // Its flags lie in memory, out of a filter's sight; without it libc falls back to clone.
+    // Its flags are in memory that a filter cannot read; without clone3 libc falls back to clone.
     is("clone3", "unknown"),
     is("clone", "clone"),
     is("socket", "socket"),
@@ -62,7 +62,7 @@ export function systemCallFilter(arch: FilteredArch): Buffer {
     { label: "clone", code: BPF.load, k: argument(0) },
     { code: BPF.jset, k: NEW_NAMESPACES, when: "forbid", otherwise: "allow" },
 
-    // AF_VSOCK, AF_PACKET, AF_ALG and their like reach past a network namespace or deep into the kernel.
+    // AF_VSOCK, AF_PACKET, AF_ALG and similar bypass the network namespace or reach rarely used kernel code.
     { label: "socket", code: BPF.load, k: argument(0) },
     { code: BPF.jeq, k: FAMILY.unix, when: "allow" },
     { code: BPF.jeq, k: FAMILY.inet, when: "allow" },

@@ -1,12 +1,12 @@
 /**
- * The numbers of the system calls that the filter names, [x64, arm64]; null where the machine has no such call.
- * A test compares them with the system's own headers.
+ * System-call numbers used by the filter as [x64, arm64]; null if the architecture has no such call. A test
+ * compares them with the system's headers.
  */
 export type FilteredArch = "x64" | "arm64";
 
 type Numbers = readonly [x64: number | null, arm64: number | null];
 
-/** Refused with EPERM: what looks into others, changes the machine, or has been a way out before. */
+/** Refused with EPERM: calls that inspect other processes, change the machine, or were used in sandbox escapes. */
 export const FORBIDDEN_CALLS = {
   // Other processes.
   ptrace: [101, 117],
@@ -30,7 +30,7 @@ export const FORBIDDEN_CALLS = {
   mount_setattr: [442, 442],
   setns: [308, 268],
   unshare: [272, 97],
-  // Large kernel surfaces that no plugin needs.
+  // Large kernel interfaces that no plugin needs.
   bpf: [321, 280],
   perf_event_open: [298, 241],
   userfaultfd: [323, 282],
@@ -40,7 +40,7 @@ export const FORBIDDEN_CALLS = {
   keyctl: [250, 219],
   add_key: [248, 217],
   request_key: [249, 218],
-  // Files by handle pass by every path check.
+  // Opening files by handle bypasses path checks.
   open_by_handle_at: [304, 265],
   name_to_handle_at: [303, 264],
   lookup_dcookie: [212, 18],
@@ -80,7 +80,7 @@ export const FORBIDDEN_CALLS = {
   query_module: [178, null],
 } as const satisfies Record<string, Numbers>;
 
-/** Looked at more closely. */
+/** Calls whose arguments are checked. */
 export const EXAMINED_CALLS = {
   clone: [56, 220],
   clone3: [435, 435],
@@ -89,7 +89,7 @@ export const EXAMINED_CALLS = {
   ioctl: [16, 29],
 } as const satisfies Record<string, Numbers>;
 
-/** mseal; both machines share their numbers from 424 on. What comes later is unknown to us, so it is not there. */
+/** mseal. Both architectures share numbers from 424 on. Later calls are unknown, so they do not exist for plugins. */
 export const LAST_KNOWN_CALL = 462;
 
 export function numberOf(numbers: Numbers, arch: FilteredArch): number | null {

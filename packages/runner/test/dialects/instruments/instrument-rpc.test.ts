@@ -1,4 +1,4 @@
-/** hefty.jsonrpc through the runner: what a plugin offers, what an answer becomes, cancel, its folder, the sandbox. */
+/** hefty.jsonrpc through the runner: described exports, answers, cancel, the data folder, the sandbox. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,9 +6,9 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { buildInstrumentHost } from "../../../../../scripts/build-instrument-host.ts";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import { confinedRig } from "../../support/confined-runner.ts";
+import { createConfinedTestRunner } from "../../support/confined-runner.ts";
 import { type OrderChange, orderOf } from "../../support/order.ts";
-import { makeRig, type Rig, until } from "../../support/runner.ts";
+import { createTestRunner, type TestRunner, until } from "../../support/runner.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-instrument-rpc-"));
 const SDK_FIXTURES = fileURLToPath(new URL("../../../../sdk/test/fixtures", import.meta.url));
@@ -18,14 +18,17 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
-interface Seat {
-  rig: Rig;
+interface Setup {
+  rig: TestRunner;
   data: string;
-  /** The lines that the plugin left in its folder. */
+  /** The lines that the plugin wrote to its data folder. */
   log: () => string[];
 }
 
-function sit(make: typeof makeRig = makeRig, options: Parameters<typeof makeRig>[0] = {}): Seat {
+function setUp(
+  make: typeof createTestRunner = createTestRunner,
+  options: Parameters<typeof createTestRunner>[0] = {},
+): Setup {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
   const rig = make({ data_root, programs: { instruments: host }, ...options });
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
@@ -37,14 +40,14 @@ function instrument(behaviour: string, change: OrderChange = {}): OrderChange {
   return { protocol: "hefty.jsonrpc", entrypoint: ["node", "./instrument.mjs", behaviour], ...change };
 }
 
-const describeIt = ({ runner, mark }: Rig, change: OrderChange) =>
+const describeIt = ({ runner, mark }: TestRunner, change: OrderChange) =>
   runner.describe!({ ...orderOf({ ...change, env: { MARK: mark } }), timeout_ms: 30_000 });
 
 verifies(
   "instr.instrument",
-  "what a plugin lists becomes exports, and its origin is the host's",
+  "turns the listed instruments into exports with an origin set by the host",
   async () => {
-    const { rig } = sit();
+    const { rig } = setUp();
     const described = await describeIt(rig, instrument("good"));
     const [echo, count, fail, , fetch, windows] = described.exports;
     expect(echo).toMatchObject({
@@ -81,9 +84,9 @@ verifies(
 
 verifies(
   "secret.rotate",
-  "a plugin that is told its secrets once is started again with the new one",
+  "restarts a plugin whose secrets changed, if it gets them only at its start",
   async () => {
-    const { log, rig } = sit();
+    const { log, rig } = setUp();
     const call = async (api_token: string, change: OrderChange = {}) =>
       await rig.run(instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }));
     const tokens = () => log().flatMap((line) => /"api_token":"([^"]+)"/.exec(line)?.[1] ?? []);
@@ -93,7 +96,7 @@ verifies(
     const long = call("first-value", { export_id: "sleep", input: { ms: 300 } });
     await new Promise((resolve) => setTimeout(resolve, 100));
     const next = call("second-value");
-    // Calls in flight finish, and the folder is nobody else's meanwhile.
+    // Calls in flight finish, and no other process uses the folder until then.
     expect([(await long).status, (await next).status]).toEqual(["succeeded", "succeeded"]);
     expect(tokens()).toEqual(["first-value", "second-value"]);
   },
@@ -101,9 +104,9 @@ verifies(
 
 verifies(
   "instr.rpc",
-  "a real process: initialize, invoke with its activity, healthCheck, shutdown",
+  "runs initialize, invoke with the activity id, healthCheck and shutdown against a real process",
   async () => {
-    const { data, log, rig } = sit();
+    const { data, log, rig } = setUp();
     const context = {
       config: { "base-url": "https://x", nested: { deep: 1, list: [1, 2], none: null } },
       secrets: { api_token: "s3cret-value" },
@@ -152,42 +155,38 @@ verifies(
 
 describe("instr.result", () => {
   const structured = { stdout: "counted 1", stderr: "" };
-  verifies(
-    "instr.result",
-    "stdout, stderr, status and error become the one shape of a tool's result",
-    async () => {
-      const { rig } = sit();
-      expect(await rig.run(instrument("good", { export_id: "count" }))).toMatchObject({
-        status: "succeeded",
-        error: null,
-        result: {
-          content: [{ type: "text", text: "counted 1" }],
-          structured_output: structured,
-          is_error: false,
-        },
-      });
-      expect(await rig.run(instrument("good", { export_id: "fail" }))).toMatchObject({
-        status: "failed",
-        error: {
-          code: "plugin_failed",
-          message: "Could not reach API",
-          details: { plugin_code: "CONNECTION_ERROR", details: { host: "x" } },
-        },
-        result: {
-          content: [{ type: "text", text: "refused" }],
-          structured_output: { stdout: "", stderr: "refused" },
-          is_error: true,
-        },
-      });
-    },
-  );
+  verifies("instr.result", "converts stdout, stderr, status and error to one tool result", async () => {
+    const { rig } = setUp();
+    expect(await rig.run(instrument("good", { export_id: "count" }))).toMatchObject({
+      status: "succeeded",
+      error: null,
+      result: {
+        content: [{ type: "text", text: "counted 1" }],
+        structured_output: structured,
+        is_error: false,
+      },
+    });
+    expect(await rig.run(instrument("good", { export_id: "fail" }))).toMatchObject({
+      status: "failed",
+      error: {
+        code: "plugin_failed",
+        message: "Could not reach API",
+        details: { plugin_code: "CONNECTION_ERROR", details: { host: "x" } },
+      },
+      result: {
+        content: [{ type: "text", text: "refused" }],
+        structured_output: { stdout: "", stderr: "refused" },
+        is_error: true,
+      },
+    });
+  });
 
   test.each([
     ["refuses", "handshake_failed", "requires base-url and api-token"],
     ["no-success", "handshake_failed", "no licence"],
     ["malformed", "malformed_response", "neither Success nor Error"],
   ])("%s ends as %s", async (behaviour, code, words) => {
-    const { rig } = sit();
+    const { rig } = setUp();
     const outcome = await rig.run(instrument(behaviour));
     expect(outcome).toMatchObject({
       status: "failed",
@@ -195,16 +194,16 @@ describe("instr.result", () => {
     });
   });
 
-  test("a crash ends its calls, and the next call has a new process", async () => {
-    const { rig } = sit();
+  test("fails the calls of a crashed process and starts a new one for the next call", async () => {
+    const { rig } = setUp();
     expect(await rig.run(instrument("good", { export_id: "crash" }))).toMatchObject({
       error: { code: "crashed" },
     });
     expect(await rig.run(instrument("good"))).toMatchObject({ status: "succeeded" });
   });
 
-  test("instruments that are not valid are told with what is wrong", async () => {
-    const { rig } = sit();
+  test("reports invalid instruments with the reason", async () => {
+    const { rig } = setUp();
     await expect(describeIt(rig, instrument("twice"))).rejects.toMatchObject({
       code: "malformed_response",
       message: expect.stringContaining("offers the instrument echo twice"),
@@ -212,8 +211,8 @@ describe("instr.result", () => {
   });
 });
 
-test("a call over its time is cancelled, and a plugin that hears it lives on", async () => {
-  const { log, rig } = sit();
+test("cancels a call at its deadline and keeps a plugin that reacts to it", async () => {
+  const { log, rig } = setUp();
   const late = await rig.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
   expect(log()).toContain("cancel deadline_exceeded");
@@ -221,20 +220,20 @@ test("a call over its time is cancelled, and a plugin that hears it lives on", a
   expect(log().filter((line) => line.startsWith("{"))).toHaveLength(1);
 });
 
-test("a plugin that does not hear it is killed", async () => {
-  const { rig } = sit(makeRig, { timeouts: { cancel_grace_ms: 50 } });
+test("kills a plugin that ignores a cancel", async () => {
+  const { rig } = setUp(createTestRunner, { timeouts: { cancel_grace_ms: 50 } });
   const late = await rig.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
   await until(() => rig.runner.health().processes === 0);
 });
 
-describe("its folder", () => {
-  test("lasts over processes, and no two processes of a binding have it at once", async () => {
-    const { data, rig } = sit();
+describe("the data folder", () => {
+  test("persists across processes and is used by one process of a binding at a time", async () => {
+    const { data, rig } = setUp();
     const call = (pool_key: string) =>
       rig.run(instrument("good", { export_id: "count", input: {}, pool_key }));
     const outcomes = [];
-    // Another grant or generation is another process.
+    // Another grant or generation means another process.
     for (const key of ["a", "b", "a"]) outcomes.push(await call(key));
     outcomes.push(...(await Promise.all(["a", "b", "c"].map(call))));
     expect(outcomes.map(({ error, status }) => error ?? status)).toEqual(outcomes.map(() => "succeeded"));
@@ -242,8 +241,8 @@ describe("its folder", () => {
     expect(existsSync(join(data, "overlap"))).toBe(false);
   });
 
-  test("is another one for another project", async () => {
-    const { data, rig } = sit();
+  test("is separate for each project", async () => {
+    const { data, rig } = setUp();
     const call = (project_id: string) =>
       rig.run(instrument("good", { export_id: "count", pool_key: project_id, context: { project_id } }));
     await Promise.all([call("proj_a"), call("proj_b")]);
@@ -255,8 +254,8 @@ describe("its folder", () => {
 describe("in the sandbox", () => {
   const isolated = { class: "isolated" } as const;
 
-  test("an isolated plugin lives on, and writes to its folder and nowhere else", async () => {
-    const { data, rig } = sit(confinedRig);
+  test("keeps an isolated plugin running, which can write to its data folder only", async () => {
+    const { data, rig } = setUp(createConfinedTestRunner);
     const count = instrument("good", { ...isolated, export_id: "count" });
     expect(await rig.run(count)).toMatchObject({ status: "succeeded" });
     expect(await rig.run(count)).toMatchObject({ result: { structured_output: { stdout: "counted 2" } } });
@@ -266,7 +265,7 @@ describe("in the sandbox", () => {
       call: { dataDirPath: "/sandbox/data" },
     });
     expect(readFileSync(join(data, "count"), "utf8")).toBe("2");
-    // Another slot has another user, and the folder is that one's then.
+    // Another slot has another user, which then owns the folder.
     expect(await rig.run({ ...count, pool_key: "other" })).toMatchObject({
       result: { structured_output: { stdout: "counted 3" } },
     });
@@ -274,9 +273,9 @@ describe("in the sandbox", () => {
 
   verifies(
     "instr.external-host",
-    "a module in the sandbox, with the ready host shown beside it",
+    "runs a module in the sandbox with the host program mounted beside it",
     async () => {
-      const { data, rig } = sit(confinedRig, { folder: SDK_FIXTURES });
+      const { data, rig } = setUp(createConfinedTestRunner, { folder: SDK_FIXTURES });
       const module = {
         ...isolated,
         protocol: "hefty.jsonrpc" as const,

@@ -17,21 +17,21 @@ const ask = (page: (n: number) => JsonObject) => {
   };
 };
 
-test("a server that describes its tools without end is stopped by their size", async () => {
+test("stops reading tool descriptions at a size limit", async () => {
   const inputSchema = { type: "object", description: "x".repeat(1_000_000) };
   const endless = ask((n) => ({ tools: [{ name: `t${n}`, inputSchema }], nextCursor: `${n}` }));
   await expect(endless.found()).rejects.toMatchObject({ code: "frame_too_large" });
   expect(endless.pages()).toBeLessThan(20);
 });
 
-test("warnings are bounded as well", async () => {
+test("limits the number of warnings", async () => {
   const nameless = ask(() => ({ tools: Array.from({ length: 5_000 }, () => ({})) }));
   const { exports, warnings } = await nameless.found();
   expect(exports).toEqual([]);
   expect(warnings).toHaveLength(100);
 });
 
-test("a tool whose arguments cannot go as headers is left out where there are headers, and the others stand", async () => {
+test("leaves out only the tool whose arguments cannot be sent as headers", async () => {
   const bad = { type: "object", properties: { a: { type: "number", "x-mcp-header": "A" } } };
   const good = { type: "object", properties: { a: { type: "string", "x-mcp-header": "A" } } };
   const tools = [

@@ -1,13 +1,13 @@
-/** Streams of mcp.http, over real sockets: those that answer a call, and the standing one by which a server speaks up. */
+/** Streams of mcp.http over real sockets: those that answer a call, and the GET stream for messages of the server. */
 import type { Json, JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { mcp, rigFor, text } from "../../support/http-order.ts";
+import { mcp, testRunnerFor, text } from "../../support/http-order.ts";
 import { mcpHttpServer, type Reply, type Seen } from "../../support/mcp-http-server.ts";
 import { orderOf } from "../../support/order.ts";
 import { until } from "../../support/runner.ts";
 
-test("an answer may come as a stream, with progress and questions of that very call before it", async () => {
+test("accepts an answer as a stream, with progress and server requests of the same call before it", async () => {
   const asked: Json[] = [];
   const server = await mcpHttpServer((seen, reply) => {
     const { message } = seen;
@@ -29,7 +29,7 @@ test("an answer may come as a stream, with progress and questions of that very c
     });
     return true;
   });
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   const events: JsonObject[] = [];
   const outcome = await rig.runner.run(orderOf(mcp(server)), {
     event: (event) => events.push(event),
@@ -40,7 +40,7 @@ test("an answer may come as a stream, with progress and questions of that very c
   expect(asked).toMatchObject([{ id: "q1", result: { action: "decline" } }]);
 });
 
-test("a stream that breaks off is taken up where it ended", async () => {
+test("resumes a broken stream at its last event", async () => {
   let resumed: Seen["headers"] | null = null;
   let id = 0;
   const server = await mcpHttpServer((seen, reply) => {
@@ -59,12 +59,12 @@ test("a stream that breaks off is taken up where it ended", async () => {
     stream.end();
     return true;
   });
-  const outcome = await rigFor(server).run(mcp(server));
+  const outcome = await testRunnerFor(server).run(mcp(server));
   expect(text(outcome.result)).toBe("late");
   expect(resumed!["last-event-id"]).toBe("e-1");
 });
 
-test("a stream without ids that breaks off is a lost call, and the next one works", async () => {
+test("fails the call of a broken stream without event ids, and the next call works", async () => {
   let broken = true;
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.message.method !== "tools/call" || !broken) return false;
@@ -72,18 +72,18 @@ test("a stream without ids that breaks off is a lost call, and the next one work
     reply.stream().end();
     return true;
   });
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   expect(await rig.run(mcp(server))).toMatchObject({ status: "failed", error: { code: "crashed" } });
   expect(await rig.run(mcp(server))).toMatchObject({ status: "succeeded" });
 });
 
-test("notices come over the standing stream", async () => {
+test("receives notifications over the GET stream", async () => {
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.http !== "GET") return false;
     reply.stream().event({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
     return true;
   });
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   const notices: string[] = [];
   rig.runner.onNotice!(({ method }) => notices.push(method));
   await rig.run(mcp(server));
@@ -93,14 +93,14 @@ test("notices come over the standing stream", async () => {
   expect(described.exports.map(({ id }) => id)).toEqual(["mcp_fixture_echo"]);
 });
 
-test("a notice holds no secret that a call was given, also not one that came after a rotation", async () => {
+test("redacts secrets of calls from notifications, also after a rotation", async () => {
   let stream: ReturnType<Reply["stream"]> | null = null;
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.http !== "GET") return false;
     stream = reply.stream();
     return true;
   });
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   const notices: RunnerNotice[] = [];
   rig.runner.onNotice!((notice) => notices.push(notice));
   await rig.run(mcp(server, { context: { secrets: { token: "hunter2-first" } } }));
@@ -112,7 +112,7 @@ test("a notice holds no secret that a call was given, also not one that came aft
   expect(JSON.stringify(notices)).not.toContain("hunter2");
 });
 
-test("a server that ends its stream and wants to be asked again at once does not keep us busy", async () => {
+test("waits before it reopens a stream that a server ends immediately", async () => {
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.http !== "GET") return false;
     const stream = reply.stream();
@@ -120,13 +120,13 @@ test("a server that ends its stream and wants to be asked again at once does not
     stream.end();
     return true;
   });
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   await rig.run(mcp(server));
   await new Promise((resolve) => setTimeout(resolve, 500));
   expect(server.seen.filter(({ http }) => http === "GET").length).toBeLessThan(10);
 });
 
-test("a server that forgot its session is subscribed again to what was subscribed, also before anybody asks", async () => {
+test("renews subscriptions when the server lost its session, also without a request", async () => {
   let session = 1;
   let standing: { end(): void } | null = null;
   const subscribed: string[] = [];
@@ -157,7 +157,7 @@ test("a server that forgot its session is subscribed again to what was subscribe
     reply.result({});
     return true;
   });
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   const order = { ...orderOf(mcp(server)), timeout_ms: 5_000 };
   const listener = { notify: () => undefined, ask: async () => null };
   await rig.runner.request!(

@@ -5,7 +5,7 @@ const asked = (status: number, header?: string) => signInError(status, header, u
 const nothing = { error: null, scope: null, resource_metadata: null, shown: null };
 
 test.each<[string, string | undefined, object]>([
-  ["none at all", undefined, {}],
+  ["none", undefined, {}],
   ["a bare scheme", "Bearer", {}],
   [
     "quoted and bare values",
@@ -13,7 +13,7 @@ test.each<[string, string | undefined, object]>([
     { error: "invalid_token", scope: "a b" },
   ],
   [
-    "any case and odd spaces",
+    "any case and irregular spaces",
     'bearer  SCOPE = "a" ,resource_metadata="https://x/y"',
     { scope: "a", resource_metadata: "https://x/y" },
   ],
@@ -22,11 +22,11 @@ test.each<[string, string | undefined, object]>([
   ["another scheme before it", 'Basic realm="Bearers", Bearer scope="a"', { scope: "a" }],
   ["only another scheme", 'Basic realm="x", scope="a"', {}],
   ["the first of two", 'Bearer scope="a", scope="b"', { scope: "a" }],
-])("a challenge is read: %s", (_, header, found) => {
+])("reads a challenge: %s", (_, header, found) => {
   expect(asked(401, header)).toEqual({ status: 401, ...nothing, ...found });
 });
 
-test("403 asks for a sign-in only where scope is missing", () => {
+test("asks for a sign-in after a 403 only if scope is missing", () => {
   expect(asked(403, 'Bearer error="insufficient_scope", scope="w"')).toMatchObject({
     status: 403,
     scope: "w",
@@ -36,7 +36,7 @@ test("403 asks for a sign-in only where scope is missing", () => {
   expect(asked(500, 'Bearer error="insufficient_scope"')).toBeUndefined();
 });
 
-test("which credential was shown is told without telling it", () => {
+test("identifies the rejected credential without revealing it", () => {
   const error = signInError(401, undefined, "Bearer hunter2-hunter2")!;
   expect(JSON.stringify(error.details)).not.toContain("hunter2");
   expect(error.details?.challenge).toMatchObject({ shown: expect.stringMatching(/^[0-9a-f]{64}$/) });

@@ -1,15 +1,15 @@
-/** mcp.http through the runner, over real sockets: both revisions, sessions, credentials, and where it may dial. */
+/** mcp.http through the runner over real sockets: both revisions, sessions, credentials, allowed destinations. */
 import type { JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { answers, mcp, rigFor, text } from "../../support/http-order.ts";
+import { answers, mcp, testRunnerFor, text } from "../../support/http-order.ts";
 import { mcpHttpServer } from "../../support/mcp-http-server.ts";
 import { orderOf } from "../../support/order.ts";
-import { makeRig, until } from "../../support/runner.ts";
+import { createTestRunner, until } from "../../support/runner.ts";
 
-test("2025-11-25: discovery falls back to initialize, the session and the revision are said with every request", async () => {
+test("2025-11-25: falls back to initialize and sends session and revision with each request", async () => {
   const server = await mcpHttpServer(() => false);
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   const outcome = await rig.run(mcp(server));
   expect(outcome).toMatchObject({ status: "succeeded", dispatched: true });
   expect(text(outcome.result)).toBe('{"text":"hi"}');
@@ -23,7 +23,7 @@ test("2025-11-25: discovery falls back to initialize, the session and the revisi
   await until(() => server.seen.some(({ http }) => http === "DELETE"));
 });
 
-test("2026-07-28: no session, the envelope in the body and again in the headers", async () => {
+test("2026-07-28: sends the metadata in the body and in headers, without a session", async () => {
   const server = await mcpHttpServer(
     answers("server/discover", (_seen, reply) =>
       reply.result({
@@ -33,7 +33,7 @@ test("2026-07-28: no session, the envelope in the body and again in the headers"
       }),
     ),
   );
-  const outcome = await rigFor(server).run(mcp(server, { native_name: "Größe" }));
+  const outcome = await testRunnerFor(server).run(mcp(server, { native_name: "Größe" }));
   expect(outcome.status).toBe("succeeded");
   expect(server.seen.map(({ message }) => message.method)).toEqual(["server/discover", "tools/call"]);
   const [call] = server.calls();
@@ -48,7 +48,7 @@ test("2026-07-28: no session, the envelope in the body and again in the headers"
   );
 });
 
-test("a server that forgot the session is greeted anew and the call is sent again", async () => {
+test("opens a new session and repeats the call when the server lost its session", async () => {
   let forgotten = false;
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.message.method !== "tools/call" || forgotten) return false;
@@ -56,15 +56,15 @@ test("a server that forgot the session is greeted anew and the call is sent agai
     reply.status(404, "session not found");
     return true;
   });
-  const outcome = await rigFor(server).run(mcp(server));
+  const outcome = await testRunnerFor(server).run(mcp(server));
   expect(outcome.status).toBe("succeeded");
   expect(server.seen.filter(({ message }) => message.method === "initialize")).toHaveLength(2);
   expect(server.calls()).toHaveLength(2);
 });
 
-test("the credential comes from a secret slot, and a rotated one is used by the next call", async () => {
+test("takes the credential from a secret slot and uses a rotated one for the next call", async () => {
   const server = await mcpHttpServer(() => false);
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   const config = { headers: { "X-Team": "blue", "X-Key": `k-$${"{"}api_key}` } };
   const secrets = { authorization: "token-1", api_key: "abc" };
   await rig.run(mcp(server, { context: { config, secrets } }));
@@ -80,41 +80,43 @@ test("the credential comes from a secret slot, and a rotated one is used by the 
 });
 
 test.each([
-  [401, "sign_in.needed", "asks for a sign-in"],
-  [403, "plugin_failed", "refuses this credential"],
+  [401, "sign_in.needed", "requires a sign-in"],
+  [403, "plugin_failed", "rejected this credential"],
   [302, "plugin_failed", "redirects are not followed"],
   [503, "plugin_retryable", "HTTP 503"],
-])("HTTP %i says what is the matter", async (status, code, words) => {
+])("explains HTTP %i", async (status, code, words) => {
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.message.method !== "tools/call") return false;
     reply.status(status, "", { location: "http://127.0.0.1:1/" });
     return true;
   });
-  const outcome = await rigFor(server).run(mcp(server));
+  const outcome = await testRunnerFor(server).run(mcp(server));
   expect(outcome.error).toMatchObject({ code, message: expect.stringContaining(words) });
 });
 
-test("a private address is refused unless the operator opens it, and the grant must allow it all the same", async () => {
+test("refuses a private address unless the operator allows it, and only with a grant", async () => {
   const server = await mcpHttpServer(() => false);
-  const refused = await rigFor(server, false).run(mcp(server));
+  const refused = await testRunnerFor(server, false).run(mcp(server));
   expect(refused).toMatchObject({ status: "failed", dispatched: false, error: { code: "launch_failed" } });
-  const rig = makeRig({ egress: { resolve: async () => ["127.0.0.1"] } });
+  const rig = createTestRunner({ egress: { resolve: async () => ["127.0.0.1"] } });
   const at = (host: string) => mcp({ ...server, url: server.url.replace("127.0.0.1", host) });
   const byName = await rig.run(at("intranet.example"));
   expect(byName.error?.message).toContain("127.0.0.1 (loopback)");
   expect((await rig.run(at("localhost"))).error?.message).toContain("not public. (loopback)");
-  const narrowed = await rigFor(server).run(mcp(server, { grant: { allowed_domains: ["example.com"] } }));
+  const narrowed = await testRunnerFor(server).run(
+    mcp(server, { grant: { allowed_domains: ["example.com"] } }),
+  );
   expect(narrowed.error?.message).toContain("does not allow");
-  const offline = await rigFor(server).run(mcp(server, { grant: { network: "none" } }));
-  expect(offline.error?.message).toContain("granted no network");
+  const offline = await testRunnerFor(server).run(mcp(server, { grant: { network: "none" } }));
+  expect(offline.error?.message).toContain("no network grant");
   expect(server.seen).toEqual([]);
 });
 
-test("a name that leads elsewhere at the second look gains nothing", async () => {
+test("dials the checked address when a name resolves to another one later", async () => {
   const server = await mcpHttpServer(() => false);
   let looks = 0;
-  // Public at first; what is dialled is what was looked at, so the loopback server is never reached.
-  const rig = makeRig({
+  // Public at first. The checked address is dialled, so the loopback server is never reached.
+  const rig = createTestRunner({
     egress: {
       resolve: async () => (++looks === 1 ? ["192.0.2.1"] : ["127.0.0.1"]),
       forbidden: (address) => (address === "127.0.0.1" ? "loopback" : null),
@@ -127,9 +129,9 @@ test("a name that leads elsewhere at the second look gains nothing", async () =>
   expect(server.seen).toEqual([]);
 });
 
-test("a cancelled call closes its request; an answer that never comes ends with the deadline", async () => {
+test("closes the request of a cancelled call, and ends an unanswered call at its deadline", async () => {
   const server = await mcpHttpServer((seen) => seen.message.method === "tools/call");
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   const started = rig.run(mcp(server, { invocation_id: "inv_c" }));
   await until(() => server.calls().length === 1);
   rig.runner.cancel("inv_c", "user");
@@ -138,7 +140,7 @@ test("a cancelled call closes its request; an answer that never comes ends with 
   expect(await rig.run(mcp(server, { timeout_ms: 200 }))).toMatchObject({ error: { code: "timeout" } });
 });
 
-test("an answer larger than the limit, or no JSON, ends the call and not the server", async () => {
+test("fails the call, not the server, after a response over the limit or without JSON", async () => {
   let how = 0;
   const server = await mcpHttpServer(
     answers("tools/call", (_seen, reply) => {
@@ -146,24 +148,27 @@ test("an answer larger than the limit, or no JSON, ends the call and not the ser
       else reply.status(200, "<html>", { "content-type": "text/html" });
     }),
   );
-  const rig = makeRig({ egress: { operator_allows: [server.place] }, limits: { message_bytes: 10_000 } });
+  const rig = createTestRunner({
+    egress: { operator_allows: [server.place] },
+    limits: { message_bytes: 10_000 },
+  });
   expect((await rig.run(mcp(server))).error?.code).toBe("frame_too_large");
   expect((await rig.run(mcp(server))).error?.code).toBe("frame_invalid");
 });
 
-test("a server that changes to another protocol gives no answer, and the call does not wait for one", async () => {
+test("fails the call immediately when the server switches to another protocol", async () => {
   const server = await mcpHttpServer(
     answers("tools/call", (_seen, reply) => reply.status(101, "", { connection: "upgrade", upgrade: "x" })),
   );
-  const outcome = await rigFor(server).run(mcp(server, { timeout_ms: 20_000 }));
+  const outcome = await testRunnerFor(server).run(mcp(server, { timeout_ms: 20_000 }));
   expect(outcome.error?.code).toBe("crashed");
 });
 
-test("a rotated secret is used by the next request that is no call, too", async () => {
+test("uses a rotated secret for the next request that is not a call", async () => {
   const server = await mcpHttpServer(
     answers("resources/read", (_seen, reply) => reply.result({ contents: [] })),
   );
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   const change = (authorization: string) => mcp(server, { context: { secrets: { authorization } } });
   await rig.run(change("first-token"));
   const order = orderOf(change("second-token"));
@@ -173,9 +178,9 @@ test("a rotated secret is used by the next request that is no call, too", async 
   expect(read?.headers.authorization).toBe("Bearer second-token");
 });
 
-test("no server there: said at once, and nothing is held back for it", async () => {
+test("fails immediately without a server and does not hold later calls back", async () => {
   const place = "127.0.0.1:9";
-  const rig = rigFor({ place });
+  const rig = testRunnerFor({ place });
   const server = { url: `http://${place}/mcp`, place };
   for (let tries = 0; tries < 5; tries++) {
     const outcome = await rig.run(mcp(server));
@@ -184,14 +189,14 @@ test("no server there: said at once, and nothing is held back for it", async () 
   }
 });
 
-test("a server that asks for a sign-in says so, also where its body is an error of the protocol", async () => {
+test("reports a required sign-in, also if the body is a JSON-RPC error", async () => {
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.headers.authorization === "Bearer good") return false;
     const body = JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32000, message: "no" } });
     reply.status(401, body, { "www-authenticate": 'Bearer scope="a", resource_metadata="https://x/m"' });
     return true;
   });
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   const refused = await rig.run(mcp(server));
   expect(refused).toMatchObject({
     status: "failed",
@@ -205,10 +210,10 @@ test("a server that asks for a sign-in says so, also where its body is an error 
   expect((await rig.run(mcp(server, { context }))).status).toBe("succeeded");
 });
 
-test("the end of a server that stays is told to whoever remembers something for it", async () => {
+test("sends a notification when a resident server is gone", async () => {
   const notices: RunnerNotice[] = [];
   const server = await mcpHttpServer(() => false);
-  const rig = rigFor(server);
+  const rig = testRunnerFor(server);
   rig.runner.onNotice!((notice) => notices.push(notice));
   const order = mcp(server);
   await rig.run(order);

@@ -1,9 +1,9 @@
-/** mcp.stdio through the runner, with real processes: both revisions, what a call becomes, and servers that misbehave. */
+/** mcp.stdio through the runner with real processes: both revisions, call results, and servers that misbehave. */
 import type { Json, JsonObject } from "@backplane/contract";
 import type { DescribeOrder, RequestListener, RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { type OrderChange, orderOf } from "../../support/order.ts";
-import { isAlive, makeRig, type Rig, until } from "../../support/runner.ts";
+import { createTestRunner, isAlive, type TestRunner, until } from "../../support/runner.ts";
 
 const NOBODY: RequestListener = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
 
@@ -18,7 +18,7 @@ function mcp(behaviour: string, tool: string, change: OrderChange = {}): OrderCh
   };
 }
 
-function question(rig: Rig, behaviour: string, change: OrderChange = {}): DescribeOrder {
+function question(rig: TestRunner, behaviour: string, change: OrderChange = {}): DescribeOrder {
   const env = { MARK: rig.mark, ...change.env };
   return orderOf({ ...mcp(behaviour, "echo", { timeout_ms: 20_000, ...change }), env });
 }
@@ -29,8 +29,8 @@ function text(result: Json | null): string {
 
 const REVISIONS = ["plain", "modern"];
 
-test.each(REVISIONS)("%s: a call comes back as a tool result", async (behaviour) => {
-  const outcome = await makeRig().run(mcp(behaviour, "echo", { input: { text: "hi" } }));
+test.each(REVISIONS)("%s: returns a call as a tool result", async (behaviour) => {
+  const outcome = await createTestRunner().run(mcp(behaviour, "echo", { input: { text: "hi" } }));
   expect(outcome).toMatchObject({
     status: "succeeded",
     dispatched: true,
@@ -39,35 +39,32 @@ test.each(REVISIONS)("%s: a call comes back as a tool result", async (behaviour)
   });
 });
 
-test.each(REVISIONS)(
-  "%s: the tools are described page by page, with their own names kept",
-  async (behaviour) => {
-    const rig = makeRig();
-    const found = await rig.runner.describe!(question(rig, behaviour));
-    expect(found.exports).toHaveLength(22);
-    expect(found.warnings).toEqual([]);
-    const [echo] = found.exports;
-    expect(echo).toMatchObject({
-      id: "mcp_fixture_echo",
-      display_name: "Echo",
-      description: "Says it back",
-      tool: { effect_class: "unknown", native_name: "echo", hints: { readOnlyHint: true } },
-    });
-    expect(found.schemas[echo!.tool.input_schema!]).toMatchObject({
-      properties: { text: { type: "string" } },
-    });
-    expect(found.exports.find(({ id }) => id === "mcp_fixture_typed")!.tool.output_schema).toMatch(
-      /^described\/[0-9a-f]{64}\.json$/,
-    );
-    expect(found.info).toMatchObject({
-      protocol_version: behaviour === "plain" ? "2025-11-25" : "2026-07-28",
-      server: { name: "fixture" },
-    });
-  },
-);
+test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own names", async (behaviour) => {
+  const rig = createTestRunner();
+  const found = await rig.runner.describe!(question(rig, behaviour));
+  expect(found.exports).toHaveLength(22);
+  expect(found.warnings).toEqual([]);
+  const [echo] = found.exports;
+  expect(echo).toMatchObject({
+    id: "mcp_fixture_echo",
+    display_name: "Echo",
+    description: "Says it back",
+    tool: { effect_class: "unknown", native_name: "echo", hints: { readOnlyHint: true } },
+  });
+  expect(found.schemas[echo!.tool.input_schema!]).toMatchObject({
+    properties: { text: { type: "string" } },
+  });
+  expect(found.exports.find(({ id }) => id === "mcp_fixture_typed")!.tool.output_schema).toMatch(
+    /^described\/[0-9a-f]{64}\.json$/,
+  );
+  expect(found.info).toMatchObject({
+    protocol_version: behaviour === "plain" ? "2025-11-25" : "2026-07-28",
+    server: { name: "fixture" },
+  });
+});
 
-test("progress and log messages of a call are its events", async () => {
-  const rig = makeRig();
+test("reports progress and log messages of a call as its events", async () => {
+  const rig = createTestRunner();
   await rig.run(mcp("plain", "progress"));
   expect(rig.events).toEqual(
     [1, 2, 3].map((n) => ({ type: "progress", message: `step ${n}`, data: { progress: n, total: 3 } })),
@@ -76,8 +73,8 @@ test("progress and log messages of a call are its events", async () => {
   expect(rig.events).toEqual([{ type: "log", level: "warning", logger: "fixture", data: "careful" }]);
 });
 
-test("images, audio and resources stay as they are; isError is a result that the model sees", async () => {
-  const rig = makeRig();
+test("keeps images, audio and resources unchanged, and returns isError as a result", async () => {
+  const rig = createTestRunner();
   const { result } = await rig.run(mcp("plain", "images"));
   expect(result).toMatchObject({
     content: [
@@ -98,8 +95,8 @@ test("images, audio and resources stay as they are; isError is a result that the
   });
 });
 
-test("an output beyond the limit is cut, and it is said what is missing", async () => {
-  const rig = makeRig({ limits: { output_bytes: 10_000 } });
+test("cuts output over the limit and says what is missing", async () => {
+  const rig = createTestRunner({ limits: { output_bytes: 10_000 } });
   const { result } = await rig.run(mcp("plain", "big", { input: { size: 50_000 } }));
   const { content } = result as { content: { type: string; text: string }[] };
   expect(content[0]!.text.length).toBeLessThan(10_000);
@@ -108,8 +105,8 @@ test("an output beyond the limit is cut, and it is said what is missing", async 
   expect(note).toContain("image/png");
 });
 
-test("one process serves all calls of a binding and stays when idle", async () => {
-  const rig = makeRig({ limits: { idle_ms: 50 } });
+test("serves all calls of a binding with one process, which stays when idle", async () => {
+  const rig = createTestRunner({ limits: { idle_ms: 50 } });
   const order = { timeout_ms: 20_000 };
   const pids = await Promise.all(
     Array.from({ length: 20 }, () => rig.run(mcp("plain", "pid", { ...order, input: { ms: 20 } }))),
@@ -119,8 +116,8 @@ test("one process serves all calls of a binding and stays when idle", async () =
   expect(new Set([...pids, later].map(({ result }) => text(result))).size).toBe(1);
 });
 
-test("arguments and plain variables are the binding's", async () => {
-  const rig = makeRig();
+test("passes the binding's arguments and variables", async () => {
+  const rig = createTestRunner();
   const config = { args: ["--level", "a b"], env: { GREETING: "hello" } };
   const run = (tool: string) => rig.run(mcp("plain", tool, { pool_key: "k", context: { config } }));
   expect(JSON.parse(text((await run("args")).result))).toEqual(["--level", "a b"]);
@@ -139,8 +136,8 @@ test("arguments and plain variables are the binding's", async () => {
   expect(bad.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("config.args") });
 });
 
-test("a cancelled call is over at once, the server is told and serves on", async () => {
-  const rig = makeRig();
+test("ends a cancelled call immediately, tells the server and keeps it", async () => {
+  const rig = createTestRunner();
   const started = rig.run(mcp("plain", "hangs", { invocation_id: "inv_hang" }));
   const pid = text((await rig.run(mcp("plain", "pid"))).result);
   expect(rig.runner.cancel("inv_hang", "user")).toBe(true);
@@ -150,8 +147,8 @@ test("a cancelled call is over at once, the server is told and serves on", async
   expect(text((await rig.run(mcp("plain", "pid"))).result)).toBe(pid);
 });
 
-test("a call that takes too long ends; a server that answers nothing any more is replaced", async () => {
-  const rig = makeRig({ timeouts: { alive_ms: 200 } });
+test("ends a call at its deadline and replaces a server that stopped answering", async () => {
+  const rig = createTestRunner({ timeouts: { alive_ms: 200 } });
   const pid = Number(text((await rig.run(mcp("plain", "pid"))).result));
   const slow = await rig.run(mcp("plain", "hangs", { timeout_ms: 200 }));
   expect(slow).toMatchObject({ status: "failed", error: { code: "timeout" } });
@@ -164,8 +161,8 @@ test("a call that takes too long ends; a server that answers nothing any more is
   expect(Number(text((await rig.run(mcp("plain", "pid"))).result))).not.toBe(pid);
 });
 
-test("a server that dies takes its calls along, with its last words, and comes back", async () => {
-  const rig = makeRig();
+test("fails the calls of a server that exits with the last line of stderr, and starts a new one", async () => {
+  const rig = createTestRunner();
   const hanging = rig.run(mcp("plain", "hangs"));
   const dead = await rig.run(mcp("plain", "dies"));
   expect(dead).toMatchObject({
@@ -178,16 +175,16 @@ test("a server that dies takes its calls along, with its last words, and comes b
   });
 });
 
-test("lines that are no messages are counted and skipped", async () => {
-  const outcome = await makeRig().run(mcp("plain", "junk"));
+test("counts and skips lines that are not messages", async () => {
+  const outcome = await createTestRunner().run(mcp("plain", "junk"));
   expect(outcome).toMatchObject({ status: "succeeded", violations: 3 });
-  // What was skipped is on the record, beside what it said on stderr.
+  // Skipped output is recorded beside stderr.
   expect(outcome.stderr_tail).toContain("[stdout] this is no JSON");
-  expect(await makeRig().run(mcp("banner", "echo"))).toMatchObject({ status: "succeeded" });
+  expect(await createTestRunner().run(mcp("banner", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
-test("a flood ends the server, a line without end too", async () => {
-  const rig = makeRig();
+test("stops a server that floods or never ends a line", async () => {
+  const rig = createTestRunner();
   const calls = Promise.all([rig.run(mcp("plain", "hangs")), rig.run(mcp("plain", "flood"))]);
   for (const outcome of await calls) expect(outcome.error).toMatchObject({ code: "crashed" });
   const long = await rig.run(mcp("plain", "long-line"));
@@ -199,16 +196,16 @@ test.each([
   ["prints-only", "crashed", "Usage: give me a folder"],
   ["refuses", "handshake_failed", "not today"],
   ["old-revision", "protocol_version_mismatch", "1999-01-01"],
-])("%s at its start: %s", async (behaviour, code, words) => {
-  const rig = makeRig({ timeouts: { initialize_ms: 400 } });
+])("%s at start: %s", async (behaviour, code, words) => {
+  const rig = createTestRunner({ timeouts: { initialize_ms: 400 } });
   const outcome = await rig.run(mcp(behaviour, "echo"));
   expect(outcome).toMatchObject({ status: "failed", dispatched: false });
   expect(outcome.error?.message).toContain(words);
   expect(outcome.error?.code).toBe(code);
 });
 
-test("one that does not survive server/discover is spared it at its next start", async () => {
-  const rig = makeRig();
+test("starts a server that exited on server/discover without it the next time", async () => {
+  const rig = createTestRunner();
   expect(await rig.run(mcp("dies-at-discover", "echo"))).toMatchObject({
     status: "failed",
     dispatched: false,
@@ -216,13 +213,13 @@ test("one that does not survive server/discover is spared it at its next start",
   expect(await rig.run(mcp("dies-at-discover", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
-test("one that does not answer server/discover is asked the older way", async () => {
-  const rig = makeRig({ timeouts: { discover_ms: 300 } });
+test("falls back to initialize if server/discover is not answered", async () => {
+  const rig = createTestRunner({ timeouts: { discover_ms: 300 } });
   expect(await rig.run(mcp("deaf-to-discover", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
-test.each(REVISIONS)("%s: what a server asks is put to the caller", async (behaviour) => {
-  const rig = makeRig();
+test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviour) => {
+  const rig = createTestRunner();
   const asked: string[] = [];
   const ask = async (method: string): Promise<Json> => {
     asked.push(method);
@@ -235,13 +232,13 @@ test.each(REVISIONS)("%s: what a server asks is put to the caller", async (behav
     return text((await rig.runner.run(order, { event: () => {}, ask })).result);
   };
   expect(await run("samples")).toContain('"42"');
-  // The default of a field that was left out is filled in.
+  // The default of a missing field is filled in.
   expect(await run("elicits")).toContain('{"name":"Ann","age":7}');
   expect(asked).toEqual(["sampling/createMessage", "elicitation/create"]);
 });
 
-test("where nobody can be asked, a server hears it in the protocol's words", async () => {
-  const rig = makeRig();
+test("declines server requests as the protocol specifies if no caller can answer", async () => {
+  const rig = createTestRunner();
   expect(text((await rig.run(mcp("plain", "samples"))).result)).toContain('"code":-1');
   expect(text((await rig.run(mcp("plain", "elicits"))).result)).toBe('{"action":"cancel"}');
   expect(await rig.run(mcp("modern", "samples"))).toMatchObject({
@@ -250,8 +247,8 @@ test("where nobody can be asked, a server hears it in the protocol's words", asy
   });
 });
 
-test("with calls of two sessions under way nobody is asked by guess", async () => {
-  const rig = makeRig();
+test("asks no caller if calls of two sessions are in flight", async () => {
+  const rig = createTestRunner();
   const asked: string[] = [];
   const run = (tool: string, session_id: string) =>
     rig.runner.run(
@@ -276,15 +273,15 @@ test("with calls of two sessions under way nobody is asked by guess", async () =
   await Promise.all([other, same]);
 });
 
-test("the folders of the binding are the server's roots", async () => {
-  const rig = makeRig();
+test("reports the mounted folders as roots", async () => {
+  const rig = createTestRunner();
   const mounts = [{ source: "/srv/docs", target: "/data/docs", writable: false }];
   const { result } = await rig.run(mcp("plain", "roots", { grant: { mounts } }));
   expect(JSON.parse(text(result))).toEqual({ roots: [{ uri: "file:///data/docs", name: "/data/docs" }] });
 });
 
-test.each(REVISIONS)("%s: requests beyond tools, and notices", async (behaviour) => {
-  const rig = makeRig();
+test.each(REVISIONS)("%s: supports other requests and notifications", async (behaviour) => {
+  const rig = createTestRunner();
   const notices: RunnerNotice[] = [];
   rig.runner.onNotice!((notice) => notices.push(notice));
   const order = { ...question(rig, behaviour), method: "resources/read", params: { uri: "a://x" } };
@@ -298,8 +295,8 @@ test.each(REVISIONS)("%s: requests beyond tools, and notices", async (behaviour)
   expect(notices).toEqual([{ ...whose, method: "notifications/tools/list_changed", params: {} }]);
 });
 
-test("a secret that a server tells of itself is taken out of descriptions and errors", async () => {
-  const rig = makeRig({ timeouts: { initialize_ms: 400 } });
+test("redacts a secret from descriptions and errors", async () => {
+  const rig = createTestRunner({ timeouts: { initialize_ms: 400 } });
   const secrets = { token: "hunter2-hunter2" };
   const env = { DESCRIBES: `my token is ${secrets.token}` };
   const context = { config: {}, secrets };
@@ -318,6 +315,6 @@ test("a secret that a server tells of itself is taken out of descriptions and er
     },
   });
   const error = await failed.catch((reason: unknown) => reason as Error);
-  expect((error as Error).message).toContain("exit code 1");
+  expect((error as Error).message).toContain("exited with code 1");
   expect((error as Error).message).not.toContain(secrets.token);
 });

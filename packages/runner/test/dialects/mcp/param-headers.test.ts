@@ -10,7 +10,7 @@ const schema = (properties: JsonObject, more: JsonObject = {}): JsonObject => ({
   ...more,
 });
 
-test("plain arguments with a name for it go as headers, also nested ones", () => {
+test("sends scalar arguments with a header name as headers, also nested ones", () => {
   const deep = schema({
     region: marked("string"),
     properties: schema({ n: marked("integer", "Count") }),
@@ -33,12 +33,12 @@ test("plain arguments with a name for it go as headers, also nested ones", () =>
 test.each<[string, JsonObject]>([
   ["an empty name", schema({ a: marked("string", "") })],
   ["a name with a line break", schema({ a: marked("string", "A\r\nX: y") })],
-  ["no text", schema({ a: marked("string", 7) })],
+  ["not a string", schema({ a: marked("string", 7) })],
   ["a number", schema({ a: marked("number") })],
   ["an object", schema({ a: marked("object") })],
   ["the same name twice", schema({ a: marked("string", "X"), b: marked("string", "x") })],
   ["inside a list", schema({ a: { type: "array", items: marked("string") } })],
   ["inside an alternative", schema({}, { anyOf: [schema({ a: marked("string") })] })],
-])("%s makes the tool unusable", (_, bad) => {
+])("rejects a tool with %s", (_, bad) => {
   expect(readParamHeaders(bad)).toEqual(expect.any(String));
 });

@@ -11,7 +11,7 @@ function reader(limit = 16 * 1024 * 1024) {
   return { heard, sse: new SseReader(limit, events) };
 }
 
-test("events are the same however the stream is cut", () => {
+test("reads the same events however the stream is split", () => {
   const stream = "\ufeffid: 7\r\ndata: one\rdata: two\n\nretry: 50\r\n\r\n: a remark\ndata: three\n\n";
   for (const cut of [1, 2, 3, 5, 1_000]) {
     const { heard, sse } = reader();
@@ -21,7 +21,7 @@ test("events are the same however the stream is cut", () => {
   }
 });
 
-test("a long line in small pieces costs no more than its length, and has an end", () => {
+test("reads a long line in small pieces in linear time, up to a limit", () => {
   const { heard, sse } = reader();
   const piece = Buffer.from("x".repeat(16));
   const began = performance.now();
@@ -33,5 +33,5 @@ test("a long line in small pieces costs no more than its length, and has an end"
   const small = reader(1_000).sse;
   expect(() => {
     for (let n = 0; n < 100; n++) small.push(piece);
-  }).toThrow(/larger than 1000 bytes/);
+  }).toThrow(/exceeds the limit of 1000 bytes/);
 });

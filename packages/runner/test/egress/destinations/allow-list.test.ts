@@ -13,7 +13,7 @@ const host = fc.oneof(
 const port = fc.constantFrom("", ":80", ":443", ":8443");
 const pattern = fc.tuple(host, port).map((parts) => parts.join(""));
 
-test("a list allows exactly what the kernel says that it covers", () => {
+test("allows exactly what the kernel says that a list covers", () => {
   fc.assert(
     fc.property(
       fc.array(pattern, { maxLength: 5 }),
@@ -29,7 +29,7 @@ test("a list allows exactly what the kernel says that it covers", () => {
   );
 });
 
-test("exact names are told with their ports", () => {
+test("lists exact names with their ports", () => {
   const list = allowList([
     "API.acme.test",
     "b.test:8443",
@@ -46,7 +46,7 @@ test("exact names are told with their ports", () => {
   ]);
 });
 
-test("names that only look alike", () => {
+test("refuses names that only look alike", () => {
   const list = allowList(["acme.test", "*.cdn.test"]);
   for (const host of [
     "evilacme.test",

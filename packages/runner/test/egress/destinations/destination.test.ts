@@ -1,12 +1,17 @@
 import { expect, test } from "vitest";
-import { kindOf, readAbsolute, readAuthority, spell } from "../../../src/egress/destinations/destination.ts";
+import {
+  formatDestination,
+  hostKind,
+  readAbsolute,
+  readAuthority,
+} from "../../../src/egress/destinations/destination.ts";
 
 test.each(["a.test", "xn--bcher-kva.test", "a_b.test", "1.a.test", "localhost", "0xabc.test", "a.123x"])(
-  "%s is a name",
-  (host) => expect(kindOf(host)).toBe("name"),
+  "classifies %s as a name",
+  (host) => expect(hostKind(host)).toBe("name"),
 );
 
-/** Everything that some resolver reads as an address. */
+/** Everything that some resolver parses as an address. */
 test.each([
   "127.0.0.1",
   "2130706433",
@@ -25,7 +30,7 @@ test.each([
   "::ffff:127.0.0.1",
   "256.1.1.1",
   "00000177.0.0.1",
-])("%s is an address", (host) => expect(kindOf(host)).toBe("address"));
+])("classifies %s as an address", (host) => expect(hostKind(host)).toBe("address"));
 
 test.each([
   "",
@@ -50,9 +55,9 @@ test.each([
   "a/b",
   "x".repeat(64),
   `${"a.".repeat(126)}test`,
-])("%j is neither", (host) => expect(kindOf(host)).toBe("invalid"));
+])("classifies %j as invalid", (host) => expect(hostKind(host)).toBe("invalid"));
 
-test("host and port", () => {
+test("parses host and port", () => {
   expect(readAuthority("API.acme.test:443", null)).toEqual({ host: "api.acme.test", port: 443 });
   expect(readAuthority("[::1]:80", null)).toEqual({ host: "::1", port: 80 });
   expect(readAuthority("a.test", 80)).toEqual({ host: "a.test", port: 80 });
@@ -79,7 +84,7 @@ test("host and port", () => {
   }
 });
 
-test("absolute URIs of http only, without credentials", () => {
+test("parses absolute http URIs only, without credentials", () => {
   expect(readAbsolute("http://A.test/x?y")).toEqual({ host: "a.test", port: 80, path: "/x?y" });
   expect(readAbsolute("HTTP://a.test:81?y")).toEqual({ host: "a.test", port: 81, path: "/?y" });
   for (const url of [
@@ -92,13 +97,13 @@ test("absolute URIs of http only, without credentials", () => {
     "http://u:p@a.test/",
   ]) {
     const read = readAbsolute(url);
-    expect(read === null || kindOf(read.host) === "invalid").toBe(true);
+    expect(read === null || hostKind(read.host) === "invalid").toBe(true);
   }
   expect(readAbsolute("http://a.test/#x")).toBeNull();
   expect(readAbsolute("http://a.test\\@evil.test/")).toBeNull();
 });
 
-test("one spelling back", () => {
-  expect(spell({ host: "::1", port: 80 })).toBe("[::1]:80");
-  expect(spell({ host: "a.test", port: 80 }, 80)).toBe("a.test");
+test("formats a destination in its canonical form", () => {
+  expect(formatDestination({ host: "::1", port: 80 })).toBe("[::1]:80");
+  expect(formatDestination({ host: "a.test", port: 80 }, 80)).toBe("a.test");
 });

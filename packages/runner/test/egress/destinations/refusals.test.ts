@@ -1,17 +1,17 @@
-/** What is refused: the client is told why, and the record says of whom, also when the client has left. */
+/** The client is told why it was refused, and the record names the host, also after the client has disconnected. */
 import { expect, test } from "vitest";
-import { connectLine, openRig, PUBLIC, socksConnect, Talk } from "../../support/egress.ts";
+import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 import { httpServer, through } from "../../support/web-server.ts";
 
-test("a refusal tells the client why and the record the name, without control characters", async () => {
+test("tells the client the reason and records the host without control characters", async () => {
   const told: object[] = [];
-  const rig = await openRig({ domains: ["a.test"], refused: (refusal) => told.push(refusal) });
+  const rig = await openTestEgress({ domains: ["a.test"], refused: (refusal) => told.push(refusal) });
   const refused = await through(rig.proxy, "http://Evil.test/");
   expect(refused).toMatchObject({ status: 403, headers: { "backplane-egress": "refused" } });
   expect(refused.body).toContain("allowed_domains");
-  const talk = new Talk(rig.proxy).say(socksConnect("a.test\0\n.evil.test", 443));
-  await talk.rest();
+  const client = new TestClient(rig.proxy).send(socksConnect("a.test\0\n.evil.test", 443));
+  await client.readToEnd();
   expect(rig.session.refusals()).toEqual([
     { host: "evil.test", port: 80, reason: "domain.not_allowed", at: expect.any(Number) },
     { host: "a.test\\u0000\\u000a.evil.test", port: 443, reason: "name.invalid", at: expect.any(Number) },
@@ -19,13 +19,13 @@ test("a refusal tells the client why and the record the name, without control ch
   expect(told).toEqual(rig.session.refusals());
 });
 
-test("requests on one connection at once: each refusal names what that one asked for", async () => {
+test("records the host of each refused request on one connection", async () => {
   const { port } = await httpServer();
-  const rig = await openRig({ domains: ["a.test"] });
+  const rig = await openTestEgress({ domains: ["a.test"] });
   const get = (host: string) => `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
-  const talk = new Talk(rig.proxy).say(get("evil.test") + get("worse.test") + get(`a.test:${port}`));
-  await talk.hear(/403/);
-  expect(talk.text).toContain("evil.test");
+  const client = new TestClient(rig.proxy).send(get("evil.test") + get("worse.test") + get(`a.test:${port}`));
+  await client.waitFor(/403/);
+  expect(client.text).toContain("evil.test");
   expect(rig.session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([
     "evil.test domain.not_allowed",
     "worse.test domain.not_allowed",
@@ -33,16 +33,16 @@ test("requests on one connection at once: each refusal names what that one asked
 });
 
 test.each(["http", "connect", "socks"])(
-  "%s: who leaves before the answer is recorded all the same",
+  "%s: records a refusal after the client has disconnected",
   async (way) => {
     const { promise: looked, resolve: look } = Promise.withResolvers<string[]>();
-    const rig = await openRig({ domains: ["a.test"], resolve: () => looked });
-    const talk = new Talk(rig.proxy);
-    if (way === "socks") talk.say(socksConnect("a.test", 443));
-    else if (way === "connect") talk.say(connectLine("a.test:443"));
-    else talk.say("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    const rig = await openTestEgress({ domains: ["a.test"], resolve: () => looked });
+    const client = new TestClient(rig.proxy);
+    if (way === "socks") client.send(socksConnect("a.test", 443));
+    else if (way === "connect") client.send(connectLine("a.test:443"));
+    else client.send("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n");
     while (rig.resolved.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
-    talk.socket.resetAndDestroy();
+    client.socket.resetAndDestroy();
     while (rig.session.counts().sockets > 0) await new Promise((resolve) => setTimeout(resolve, 2));
     look(["169.254.169.254"]);
     await new Promise(setImmediate);
@@ -50,16 +50,16 @@ test.each(["http", "connect", "socks"])(
   },
 );
 
-test("nobody answers, no such name: the client is told, nothing is a refusal", async () => {
+test("reports an unreachable host and an unknown name without recording a refusal", async () => {
   const { server, port } = await listen(() => {}, PUBLIC);
   await new Promise((resolve) => server.close(resolve));
-  const rig = await openRig({
+  const rig = await openTestEgress({
     domains: ["*"],
     resolve: async (name) => (name === "none.test" ? [] : [PUBLIC]),
   });
   expect((await through(rig.proxy, `http://a.test:${port}/`)).status).toBe(502);
   expect((await through(rig.proxy, "http://none.test/")).status).toBe(502);
-  const talk = new Talk(rig.proxy).say(connectLine(`a.test:${port}`));
-  expect(await talk.rest()).toContain("502");
+  const client = new TestClient(rig.proxy).send(connectLine(`a.test:${port}`));
+  expect(await client.readToEnd()).toContain("502");
   expect(rig.session.counts()).toMatchObject({ refused: 0 });
 });

@@ -34,7 +34,7 @@ const ask = (url: string, change: Partial<HostRequest> = {}): HostRequest => ({
   ...change,
 });
 
-test("what is allowed is asked as it was meant, and answered whole", async () => {
+test("sends an allowed request and returns the whole response", async () => {
   const port = await server(async (request, response) => {
     let body = "";
     for await (const chunk of request) body += chunk;
@@ -55,7 +55,7 @@ test("what is allowed is asked as it was meant, and answered whole", async () =>
   });
 });
 
-test("bytes that are no text come as base64; a redirect is told, not followed", async () => {
+test("returns binary data as base64 and does not follow redirects", async () => {
   const port = await server((request, response) => {
     if (request.url === "/away") response.writeHead(302, { location: "http://127.0.0.1/" });
     response.end(Buffer.from([0xff, 0, 0xfe]));
@@ -68,7 +68,7 @@ test("bytes that are no text come as base64; a redirect is told, not followed", 
   });
 });
 
-test("everything else is refused with the name, and nothing is dialled", async () => {
+test("refuses everything else by name and dials nothing", async () => {
   let reached = 0;
   const port = await server((_, response) => {
     reached++;
@@ -100,7 +100,7 @@ test("everything else is refused with the name, and nothing is dialled", async (
   expect(await opened.fetch(ask(`http://home.test:${port}/`))).toMatchObject({ status: 200 });
 });
 
-test("nobody there, no such name, no TLS, too long, too much: an error that may pass", async () => {
+test("fails with a retryable error: no server, unknown name, no TLS, timeout, too much data", async () => {
   const port = await server((request, response) => {
     if (request.url === "/much") response.end(Buffer.alloc(9 * 1024 * 1024));
   });
@@ -117,7 +117,7 @@ test("nobody there, no such name, no TLS, too long, too much: an error that may 
 });
 
 test.each(["GET", "CONNECT"])(
-  "%s: a server that would speak another protocol is no answer, and nobody waits for one",
+  "%s: fails immediately when the server switches to another protocol",
   async (method) => {
     const made = createServer();
     for (const event of ["upgrade", "connect", "request"]) made.on(event, () => {});

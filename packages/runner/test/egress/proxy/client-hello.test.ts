@@ -3,13 +3,13 @@ import { connect as connectTls } from "node:tls";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { readClientHello } from "../../../src/egress/proxy/client-hello.ts";
-import { readOpening } from "../../../src/egress/proxy/first-bytes.ts";
+import { classifyFirstBytes } from "../../../src/egress/proxy/first-bytes.ts";
 import { hello, nameEntry, record, serverName, vector } from "../../support/client-hello.ts";
 import { listen } from "../../support/loopback.ts";
 
 const NAMED = { state: "read", name: "api.acme.test", hidden: false };
 
-test("the hello of a real client", async () => {
+test("reads the hello of a real client", async () => {
   const first = await new Promise<Buffer>((resolve) => {
     void listen((socket) => socket.once("data", resolve)).then(({ port }) => {
       const raw = connect({ host: "127.0.0.1", port });
@@ -20,7 +20,7 @@ test("the hello of a real client", async () => {
   expect(readClientHello(first)).toEqual(NAMED);
 });
 
-test("in any number of records and segments: nothing before its end, then the same name", () => {
+test("reads the same name from any number of records and segments, and nothing before the end", () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 300 }), fc.nat({ max: 400 }), (record, cut) => {
       const bytes = hello({ name: "api.acme.test", record });
@@ -31,7 +31,7 @@ test("in any number of records and segments: nothing before its end, then the sa
   );
 });
 
-test("without a name, and with a hidden one", () => {
+test("reads a hello without a name and one with an encrypted name", () => {
   expect(readClientHello(hello({}))).toEqual({ state: "read", name: null, hidden: false });
   for (const type of [0xfe0d, 0xffce]) {
     const read = readClientHello(hello({ name: "front.test", more: [[type, Buffer.alloc(40)]] }));
@@ -42,7 +42,7 @@ test("without a name, and with a hidden one", () => {
 test.each<[string, Buffer]>([
   ["plain text", Buffer.from("GET / HTTP/1.1\r\n\r\n")],
   ["a record of application data", record(Buffer.alloc(50), 23)],
-  ["another version's record", Buffer.from([22, 2, 0, 0, 50])],
+  ["a record of another version", Buffer.from([22, 2, 0, 0, 50])],
   ["SSL 2", Buffer.from([0x80, 0x2e, 1, 3, 1, 0, 0x15])],
   ["an empty record", Buffer.from([22, 3, 1, 0, 0])],
   ["a record that is too large", Buffer.from([22, 3, 1, 0x40, 1])],
@@ -62,7 +62,7 @@ test.each<[string, Buffer]>([
   expect(readClientHello(bytes)).toEqual({ state: "malformed" });
 });
 
-test("no bytes whatever make it throw, and it never waits for more than a hello can be", () => {
+test("never throws and never waits for more than the maximum size of a hello", () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 600 }), fc.nat({ max: 200 }), (noise, at) => {
       const bytes = Buffer.from(hello({ name: "api.acme.test" }));
@@ -75,34 +75,34 @@ test("no bytes whatever make it throw, and it never waits for more than a hello 
   );
 });
 
-const ASKED = { host: "api.acme.test", port: 443 };
+const DESTINATION = { host: "api.acme.test", port: 443 };
 
-test("port 443 is TLS that names the host; where every name is allowed, none need be named", () => {
-  const opening = (bytes: Buffer, open = false) => readOpening(bytes, ASKED, open);
-  expect(opening(hello({ name: "API.acme.test" }))).toEqual({ kind: "tls" });
-  expect(opening(hello({ name: "evil.test" }))).toMatchObject({
+test("port 443: requires TLS with the host name, or any name where all are allowed", () => {
+  const first = (bytes: Buffer, open = false) => classifyFirstBytes(bytes, DESTINATION, open);
+  expect(first(hello({ name: "API.acme.test" }))).toEqual({ kind: "tls" });
+  expect(first(hello({ name: "evil.test" }))).toMatchObject({
     reason: "sni.mismatch",
     detail: "evil.test",
   });
-  expect(opening(hello({ name: "evil.test" }), true)).toMatchObject({ reason: "sni.mismatch" });
-  expect(opening(hello({}))).toMatchObject({ reason: "sni.missing" });
-  expect(opening(hello({}), true)).toEqual({ kind: "tls" });
+  expect(first(hello({ name: "evil.test" }), true)).toMatchObject({ reason: "sni.mismatch" });
+  expect(first(hello({}))).toMatchObject({ reason: "sni.missing" });
+  expect(first(hello({}), true)).toEqual({ kind: "tls" });
   const ech = hello({ name: "api.acme.test", more: [[0xfe0d, Buffer.alloc(9)]] });
-  expect(opening(ech)).toMatchObject({ reason: "sni.hidden" });
-  expect(opening(ech, true)).toEqual({ kind: "tls" });
-  expect(opening(Buffer.from("SSH-2.0-x\r\n"))).toMatchObject({ reason: "tls.malformed" });
-  expect(opening(Buffer.from([22, 3]))).toBeUndefined();
+  expect(first(ech)).toMatchObject({ reason: "sni.hidden" });
+  expect(first(ech, true)).toEqual({ kind: "tls" });
+  expect(first(Buffer.from("SSH-2.0-x\r\n"))).toMatchObject({ reason: "tls.malformed" });
+  expect(first(Buffer.from([22, 3]))).toBeUndefined();
 });
 
-test("elsewhere TLS and HTTP are recognised, and the rest passes", () => {
-  const opening = (bytes: Uint8Array | string) =>
-    readOpening(Buffer.from(bytes), { ...ASKED, port: 9000 }, false);
-  expect(opening(hello({ name: "evil.test" }))).toMatchObject({ reason: "sni.mismatch" });
-  expect(opening("\r\n\r\nPOST /x HTTP/1.1\r\n")).toEqual({ kind: "http" });
-  expect(opening("get /x http/1.0\n")).toEqual({ kind: "http" });
-  expect(opening("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")).toMatchObject({ reason: "protocol.refused" });
-  expect(opening("GET /x HT")).toBeUndefined();
-  expect(opening("EHLO acme.test\r\n")).toEqual({ kind: "other" });
-  expect(opening(Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]))).toEqual({ kind: "other" });
-  expect(readOpening(Buffer.from([0]), { ...ASKED, port: 80 }, false)).toEqual({ kind: "http" });
+test("other ports: recognises TLS and HTTP and passes the rest", () => {
+  const first = (bytes: Uint8Array | string) =>
+    classifyFirstBytes(Buffer.from(bytes), { ...DESTINATION, port: 9000 }, false);
+  expect(first(hello({ name: "evil.test" }))).toMatchObject({ reason: "sni.mismatch" });
+  expect(first("\r\n\r\nPOST /x HTTP/1.1\r\n")).toEqual({ kind: "http" });
+  expect(first("get /x http/1.0\n")).toEqual({ kind: "http" });
+  expect(first("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")).toMatchObject({ reason: "protocol.refused" });
+  expect(first("GET /x HT")).toBeUndefined();
+  expect(first("EHLO acme.test\r\n")).toEqual({ kind: "other" });
+  expect(first(Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]))).toEqual({ kind: "other" });
+  expect(classifyFirstBytes(Buffer.from([0]), { ...DESTINATION, port: 80 }, false)).toEqual({ kind: "http" });
 });

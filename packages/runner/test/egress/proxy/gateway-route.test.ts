@@ -4,10 +4,10 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openRig, Talk } from "../../support/egress.ts";
+import { openTestEgress, TestClient } from "../../support/egress.ts";
 import { emptyFolder } from "../../support/sandbox.ts";
 
-/** A key pair that no authority knows, for a name that is not the address. */
+/** A self-signed certificate for a name that is not the address. */
 function selfSigned() {
   const folder = emptyFolder();
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
@@ -30,21 +30,21 @@ async function secureGateway(pair: { key: string; cert: string }) {
 
 async function ask(base_url: string, certificate?: string): Promise<string> {
   const gateway = { base_url, ...(certificate === undefined ? {} : { certificate }) };
-  const rig = await openRig({ network: "none", scopes: ["sessions:read"], gateway });
+  const rig = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway });
   expect(rig.session.gateway_url).toBe("http://127.0.0.1:7420");
-  const talk = new Talk(await rig.behind("gateway"));
-  talk.say(
+  const client = new TestClient(await rig.behind("gateway"));
+  client.send(
     "GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:7420\r\nAuthorization: Bearer vai_dlg_x\r\nConnection: close\r\n\r\n",
   );
-  return (await talk.rest()).split("\r\n", 1)[0]!;
+  return (await client.readToEnd()).split("\r\n", 1)[0]!;
 }
 
-test("a gateway with TLS is known by its own certificate, and by nothing less", async () => {
+test("accepts a TLS gateway only with its own certificate", async () => {
   const own = selfSigned();
   const { asked, base_url } = await secureGateway(own);
   expect(await ask(base_url, own.cert)).toBe("HTTP/1.1 200 OK");
   expect(asked).toEqual(["GET /v1/x"]);
-  // Somebody else's answer at that address, or one that nobody vouches for, does not get the token.
+  // Another server at this address, or one with an untrusted certificate, does not get the token.
   expect(await ask(base_url, selfSigned().cert)).toMatch(/502/);
   expect(await ask(base_url)).toMatch(/502/);
   expect(asked).toEqual(["GET /v1/x"]);

@@ -1,6 +1,6 @@
-/** The way out between calls: nothing is decided, no byte moves, and nothing is lost. */
+/** Egress between calls: nothing is decided, no byte is forwarded, and nothing is lost. */
 import { expect, test } from "vitest";
-import { connectLine, openRig, PUBLIC, socksConnect, Talk } from "../../support/egress.ts";
+import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -8,97 +8,97 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const A_WHILE = 150;
 
 async function echo() {
-  const heard: string[] = [];
+  const received: string[] = [];
   const { port } = await listen((socket) => {
     socket.on("data", (data) => {
-      heard.push(String(data));
+      received.push(String(data));
       socket.write(data);
     });
   }, PUBLIC);
-  return { port, heard };
+  return { port, received };
 }
 
-test("a tunnel rests while no call is in flight, both ways, and goes on with the next", async () => {
-  const { port, heard } = await echo();
-  const { session, proxy } = await openRig({ domains: [`a.test:${port}`] });
-  const talk = new Talk(proxy).say(connectLine(`a.test:${port}`));
-  await talk.hear("200 Connection established");
-  // A byte that is neither text nor TLS: it passes as it is.
-  await talk.say("\0one ").hear("one");
+test("pauses a tunnel in both directions while no call is in flight, and resumes it with the next", async () => {
+  const { port, received } = await echo();
+  const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
+  const client = new TestClient(proxy).send(connectLine(`a.test:${port}`));
+  await client.waitFor("200 Connection established");
+  // A byte that is neither text nor TLS passes unchanged.
+  await client.send("\0one ").waitFor("one");
   session.hold(true);
-  talk.say("two ");
+  client.send("two ");
   await pause(A_WHILE);
-  expect(heard.join("")).toBe("\0one ");
+  expect(received.join("")).toBe("\0one ");
   session.hold(false);
-  await talk.hear("two");
-  expect(heard.join("")).toBe("\0one two ");
+  await client.waitFor("two");
+  expect(received.join("")).toBe("\0one two ");
 });
 
-test("what the world says meanwhile waits too", async () => {
+test("holds back what the server sends in the meantime", async () => {
   const world = { speak: () => {} };
   const { port } = await listen((socket) => {
     world.speak = () => void socket.write("news");
     socket.write("hello");
   }, PUBLIC);
-  const { session, proxy } = await openRig({ domains: [`a.test:${port}`] });
-  const talk = new Talk(proxy).say(connectLine(`a.test:${port}`));
-  await talk.hear("hello");
+  const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
+  const client = new TestClient(proxy).send(connectLine(`a.test:${port}`));
+  await client.waitFor("hello");
   session.hold(true);
   world.speak();
   await pause(A_WHILE);
-  expect(talk.text).not.toContain("news");
+  expect(client.text).not.toContain("news");
   session.hold(false);
-  await talk.hear("news");
+  await client.waitFor("news");
 });
 
-test("whoever asks meanwhile is decided with the next call, and not before", async () => {
-  const { port, heard } = await echo();
-  const rig = await openRig({ domains: [`a.test:${port}`] });
+test("decides a request made in the meantime when the next call starts", async () => {
+  const { port, received } = await echo();
+  const rig = await openTestEgress({ domains: [`a.test:${port}`] });
   rig.session.hold(true);
   const asks = [
-    new Talk(rig.proxy).say(connectLine(`a.test:${port}`)),
-    new Talk(rig.proxy).say(socksConnect("a.test", port)),
-    new Talk(rig.proxy).say(`GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n`),
-    new Talk(await rig.behind("named", port)).say("\0"),
+    new TestClient(rig.proxy).send(connectLine(`a.test:${port}`)),
+    new TestClient(rig.proxy).send(socksConnect("a.test", port)),
+    new TestClient(rig.proxy).send(`GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n`),
+    new TestClient(await rig.behind("named", port)).send("\0"),
   ];
   await pause(A_WHILE);
-  expect({ heard, resolved: rig.resolved, refusals: rig.session.refusals() }).toEqual({
-    heard: [],
+  expect({ received, resolved: rig.resolved, refusals: rig.session.refusals() }).toEqual({
+    received: [],
     resolved: [],
     refusals: [],
   });
   rig.session.hold(false);
-  await asks[0]!.hear("200 Connection established");
-  await asks[1]!.hear("\u0005\u0000\u0005\u0000");
-  await asks[2]!.hear("403 Forbidden");
+  await asks[0]!.waitFor("200 Connection established");
+  await asks[1]!.waitFor("\u0005\u0000\u0005\u0000");
+  await asks[2]!.waitFor("403 Forbidden");
   expect(rig.resolved).toContain("a.test");
 });
 
-test("closing ends those who wait", async () => {
-  const { session, proxy } = await openRig({ domains: ["a.test"] });
+test("ends held connections on close", async () => {
+  const { session, proxy } = await openTestEgress({ domains: ["a.test"] });
   session.hold(true);
-  const talk = new Talk(proxy).say(connectLine("a.test:443"));
+  const client = new TestClient(proxy).send(connectLine("a.test:443"));
   await pause(50);
   await session.close();
-  expect(await talk.rest()).toBe("");
+  expect(await client.readToEnd()).toBe("");
 });
 
-test("who asks on and on without an answer is ended, held or not; a few at once are served", async () => {
+test("ends a client with too many unanswered requests, held or not, and serves a few at once", async () => {
   const { port } = await listen((socket) => {
     socket.on("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"));
   }, PUBLIC);
-  const { session, proxy } = await openRig({ domains: [`a.test:${port}`] });
+  const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
   const request = `GET http://a.test:${port}/ HTTP/1.1\r\nHost: a.test:${port}\r\n\r\n`;
   session.hold(true);
-  const patient = new Talk(proxy).say(request.repeat(8));
-  const greedy = new Talk(proxy).say(request.repeat(1_000));
-  expect(await greedy.rest()).toBe("");
+  const patient = new TestClient(proxy).send(request.repeat(8));
+  const greedy = new TestClient(proxy).send(request.repeat(1_000));
+  expect(await greedy.readToEnd()).toBe("");
   expect(session.refusals()).toMatchObject([{ reason: "limit.connections" }]);
   session.hold(false);
-  await patient.hear("hi");
+  await patient.waitFor("hi");
   await until(() => patient.text.split("200 OK").length === 9);
-  // Answered ones do not count.
-  patient.say(request.repeat(10));
+  // Answered requests do not count.
+  patient.send(request.repeat(10));
   await until(() => patient.text.split("200 OK").length === 19);
 });
 

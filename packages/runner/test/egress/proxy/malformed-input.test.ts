@@ -1,15 +1,18 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { hello } from "../../support/client-hello.ts";
-import { connectLine, openRig, PUBLIC, socksConnect, Talk } from "../../support/egress.ts";
+import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 
-/** Whatever is said to it, the proxy lets go of that connection, and serves the next. */
-test("noise in place of a request, or in the middle of one", async () => {
+/** Whatever a client sends, the proxy closes only its connection and serves the next. */
+test("closes a connection with random bytes instead of a request or inside of one", async () => {
   const { port } = await listen((socket) => {
     socket.on("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
   }, PUBLIC);
-  const { proxy, session } = await openRig({ domains: ["a.test"], limits: { total_connections: 1e6 } });
+  const { proxy, session } = await openTestEgress({
+    domains: ["a.test"],
+    limits: { total_connections: 1e6 },
+  });
   const url = `http://a.test:${port}/`;
   const valid = [
     Buffer.from(`GET ${url} HTTP/1.1\r\nHost: a.test:${port}\r\nX: y\r\n\r\n`),
@@ -25,22 +28,22 @@ test("noise in place of a request, or in the middle of one", async () => {
       const said = whole
         ? Buffer.from(noise)
         : Buffer.concat([bytes.subarray(0, at), noise, bytes.subarray(at + (noise.length >> 1))]);
-      const talk = new Talk(proxy).say(said);
-      talk.socket.end();
-      await talk.rest();
+      const client = new TestClient(proxy).send(said);
+      client.socket.end();
+      await client.readToEnd();
     }),
     { numRuns: 400 },
   );
-  const talk = new Talk(proxy).say(valid[0]!);
-  expect(await talk.hear(/ok$/)).toContain("200 OK");
-  talk.socket.destroy();
+  const client = new TestClient(proxy).send(valid[0]!);
+  expect(await client.waitFor(/ok$/)).toContain("200 OK");
+  client.socket.destroy();
   await expect.poll(() => session.counts().sockets).toBe(0);
 });
 
-test("what one parser takes and the other would not write ends that connection alone", async () => {
+test("closes only the connection whose request cannot be serialised again", async () => {
   const { port } = await listen((socket) => socket.resume(), PUBLIC);
-  const { proxy, session } = await openRig({ domains: ["a.test"] });
-  const talk = new Talk(proxy).say(`GET http://a.test:${port}/ HTTP/1.1\r\nX: a\x7fb\r\n\r\n`);
-  await talk.rest();
+  const { proxy, session } = await openTestEgress({ domains: ["a.test"] });
+  const client = new TestClient(proxy).send(`GET http://a.test:${port}/ HTTP/1.1\r\nX: a\x7fb\r\n\r\n`);
+  await client.readToEnd();
   expect(session.refusals()).toMatchObject([{ host: "a.test", port, reason: "request.malformed" }]);
 });

@@ -1,27 +1,33 @@
 /** The gateway as a plugin reaches it: with a scope and its token, the delegated routes, and nothing else. */
 import { expect, test } from "vitest";
-import { connectLine, openRig, SOCKS_GRANTED, socksConnect, Talk } from "../../support/egress.ts";
+import {
+  connectLine,
+  openTestEgress,
+  SOCKS_GRANTED,
+  socksConnect,
+  TestClient,
+} from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 import { httpServer, through } from "../../support/web-server.ts";
 
 const TOKEN = "Bearer vai_dlg_abc";
 
-test("the gateway: with a scope also without a network, its delegated routes with the token, nothing else", async () => {
+test("reaches delegated routes with a scope and the token, also without a network, and nothing else", async () => {
   const web = await httpServer("127.0.0.1");
   const base_url = `http://127.0.0.1:${web.port}`;
-  const rig = await openRig({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
+  const rig = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
   expect(rig.session.gateway_url).toBe(base_url);
   expect(rig.session.listeners).toEqual([{ role: "gateway", address: "127.0.0.1", port: web.port }]);
-  const door = await rig.behind("gateway");
+  const route = await rig.behind("gateway");
   const get = (path: string, headers: object = {}) =>
-    through(door, base_url, { headers: { authorization: TOKEN, ...headers } }).then(() =>
+    through(route, base_url, { headers: { authorization: TOKEN, ...headers } }).then(() =>
       ask1(path, headers),
     );
   const ask1 = async (path: string, headers: object) => {
     const fields = Object.entries({ host: `127.0.0.1:${web.port}`, authorization: TOKEN, ...headers });
     const lines = fields.map(([name, value]) => `${name}: ${String(value)}\r\n`).join("");
-    const talk = new Talk(door).say(`GET ${path} HTTP/1.1\r\n${lines}Connection: close\r\n\r\n`);
-    return Number((await talk.rest()).split(" ")[1]);
+    const client = new TestClient(route).send(`GET ${path} HTTP/1.1\r\n${lines}Connection: close\r\n\r\n`);
+    return Number((await client.readToEnd()).split(" ")[1]);
   };
   expect(await ask1("/v1/sessions?limit=1", {})).toBe(200);
   expect(web.seen).toEqual([`GET /v1/sessions?limit=1 127.0.0.1:${web.port}`]);
@@ -47,68 +53,68 @@ test("the gateway: with a scope also without a network, its delegated routes wit
   expect(reasons.filter((reason) => reason === "host.mismatch")).toHaveLength(1);
 });
 
-test("what a client calls the connection's own affair does not take the token or the length out of a message", async () => {
-  const heard: string[] = [];
+test("forwards the token and the length even if Connection lists them", async () => {
+  const received: string[] = [];
   const { port } = await listen((socket) => {
     socket.on("data", (chunk: Buffer) => {
-      heard.push(chunk.toString("latin1"));
+      received.push(chunk.toString("latin1"));
       socket.end("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
     });
   });
   const base_url = `http://127.0.0.1:${port}`;
-  const rig = await openRig({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
-  const door = await rig.behind("gateway");
+  const rig = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
+  const route = await rig.behind("gateway");
   const smuggled = `GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`;
-  const talk = new Talk(door).say(
+  const client = new TestClient(route).send(
     `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
     `Connection: authorization, content-length\r\nContent-Length: ${smuggled.length}\r\n\r\n${smuggled}`,
   );
-  await talk.hear(/204/);
-  const [head] = heard.join("").split("\r\n\r\n", 1) as [string];
+  await client.waitFor(/204/);
+  const [head] = received.join("").split("\r\n\r\n", 1) as [string];
   expect(head).toContain(`Authorization: ${TOKEN}`);
   expect(head).toContain(`Content-Length: ${smuggled.length}`);
 });
 
-test("requests to the gateway carry the proof of their own listeners, whatever the plugin claims", async () => {
-  const heard: string[] = [];
+test("adds the proof of its own listeners to requests, whatever the plugin sends", async () => {
+  const received: string[] = [];
   const { port } = await listen((socket) => {
     socket.on("data", (chunk: Buffer) => {
-      heard.push(chunk.toString("latin1"));
+      received.push(chunk.toString("latin1"));
       socket.end("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
     });
   });
   const gateway = { base_url: `http://127.0.0.1:${port}` };
   const rigs = [];
   for (let n = 0; n < 2; n++)
-    rigs.push(await openRig({ network: "none", scopes: ["sessions:read"], gateway }));
+    rigs.push(await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway }));
   expect(rigs[0]!.session.proof).not.toBe(rigs[1]!.session.proof);
   for (const rig of rigs) {
-    const talk = new Talk(await rig.behind("gateway")).say(
+    const client = new TestClient(await rig.behind("gateway")).send(
       `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
       `backplane-listener: ${rigs[0]!.session.proof}\r\nConnection: close\r\n\r\n`,
     );
-    expect(await talk.rest()).not.toContain(rig.session.proof);
-    const fields = heard.pop()!.match(/^backplane-listener: .*$/gim);
+    expect(await client.readToEnd()).not.toContain(rig.session.proof);
+    const fields = received.pop()!.match(/^backplane-listener: .*$/gim);
     expect(fields).toEqual([`Backplane-Listener: ${rig.session.proof}`]);
   }
 });
 
-test("the gateway through the proxy: only with a scope, by any of the three ways", async () => {
+test("reaches the gateway through the proxy only with a scope, in all three ways", async () => {
   const web = await httpServer("127.0.0.1");
   const gateway = { base_url: `http://127.0.0.1:${web.port}` };
   const url = `${gateway.base_url}/v1/sessions`;
-  const without = await openRig({ domains: ["*"], gateway });
+  const without = await openTestEgress({ domains: ["*"], gateway });
   expect((await through(without.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(403);
   expect(without.session.refusals()).toMatchObject([{ host: "127.0.0.1", reason: "gateway.no_scope" }]);
-  const rig = await openRig({ domains: [], gateway, scopes: ["sessions:read"] });
+  const rig = await openTestEgress({ domains: [], gateway, scopes: ["sessions:read"] });
   expect((await through(rig.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(200);
   const inner = `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${web.port}\r\nAuthorization: ${TOKEN}\r\nConnection: close\r\n\r\n`;
-  const tunnel = new Talk(rig.proxy).say(connectLine(`127.0.0.1:${web.port}`));
-  await tunnel.hear(/established\r\n\r\n/);
-  expect(await tunnel.say(inner).rest()).toContain("200 OK");
-  const socks = new Talk(rig.proxy).say(socksConnect("127.0.0.1", web.port));
-  await socks.hear(SOCKS_GRANTED);
-  expect(await socks.say(inner).rest()).toContain("200 OK");
+  const tunnel = new TestClient(rig.proxy).send(connectLine(`127.0.0.1:${web.port}`));
+  await tunnel.waitFor(/established\r\n\r\n/);
+  expect(await tunnel.send(inner).readToEnd()).toContain("200 OK");
+  const socks = new TestClient(rig.proxy).send(socksConnect("127.0.0.1", web.port));
+  await socks.waitFor(SOCKS_GRANTED);
+  expect(await socks.send(inner).readToEnd()).toContain("200 OK");
   expect((await through(rig.proxy, `${gateway.base_url}/metrics`)).status).toBe(403);
   expect((await through(rig.proxy, `${gateway.base_url}/mcp/x`)).status).toBe(403);
 });

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import { wayIn } from "../../../src/egress/proxy/sandbox-network.ts";
+import { sandboxNetwork } from "../../../src/egress/proxy/sandbox-network.ts";
 
 const GATEWAY = { base_url: "http://127.0.0.1:7420" };
 const none = { network: "none" as const, allowed_domains: [], gateway_api_scopes: [] };
 
-test("no network and no scope: nothing to listen on, nothing to know", () => {
-  expect(wayIn(none, GATEWAY)).toEqual({ listeners: [], hosts: [], env: {}, gateway_url: null });
+test("has no listeners, hosts or variables without a network and a scope", () => {
+  expect(sandboxNetwork(none, GATEWAY)).toEqual({ listeners: [], hosts: [], env: {}, gateway_url: null });
 });
 
-test("no network but a scope: the gateway and nothing else", () => {
-  expect(wayIn({ ...none, gateway_api_scopes: ["sessions:read"] }, GATEWAY)).toEqual({
+test("has only the gateway listener with a scope and without a network", () => {
+  expect(sandboxNetwork({ ...none, gateway_api_scopes: ["sessions:read"] }, GATEWAY)).toEqual({
     listeners: [{ role: "gateway", address: "127.0.0.1", port: 7420 }],
     hosts: [],
     env: {},
@@ -17,8 +17,8 @@ test("no network but a scope: the gateway and nothing else", () => {
   });
 });
 
-test("egress: the proxy, exact names at addresses of their own, one listener per port", () => {
-  const way = wayIn({
+test("egress: has the proxy, an address for each exact name, and one listener per port", () => {
+  const way = sandboxNetwork({
     ...none,
     network: "egress",
     allowed_domains: [
@@ -46,9 +46,9 @@ test("egress: the proxy, exact names at addresses of their own, one listener per
   expect(way.gateway_url).toBeNull();
 });
 
-test("this machine's own names stand for themselves: clients ask no proxy for them", () => {
+test("keeps loopback names at their own addresses, for which clients use no proxy", () => {
   const allowed_domains = ["localhost:11434", "127.0.0.1:8000", "a.test:9"];
-  const { hosts, listeners } = wayIn({ ...none, network: "egress", allowed_domains });
+  const { hosts, listeners } = sandboxNetwork({ ...none, network: "egress", allowed_domains });
   expect(hosts).toEqual([
     { address: "127.0.0.1", name: "localhost" },
     { address: "127.0.0.1", name: "127.0.0.1" },
@@ -57,14 +57,14 @@ test("this machine's own names stand for themselves: clients ask no proxy for th
   expect(listeners.map(({ port }) => port)).toEqual([3128, 9, 8000, 11434]);
 });
 
-test("more ports than there is room for are left to the proxy", () => {
+test("leaves further ports to the proxy when there are too many", () => {
   const allowed_domains = Array.from({ length: 300 }, (_, at) => `a.test:${at + 5_000}`);
-  expect(wayIn({ ...none, network: "egress", allowed_domains }).listeners).toHaveLength(129);
+  expect(sandboxNetwork({ ...none, network: "egress", allowed_domains }).listeners).toHaveLength(129);
 });
 
-test("many names have many addresses", () => {
+test("gives many names distinct addresses", () => {
   const allowed_domains = Array.from({ length: 300 }, (_, at) => `n${at}.test`);
-  const { hosts } = wayIn({ ...none, network: "egress", allowed_domains });
+  const { hosts } = sandboxNetwork({ ...none, network: "egress", allowed_domains });
   expect(new Set(hosts.map(({ address }) => address)).size).toBe(300);
   expect(hosts[299]).toEqual({ address: "127.64.1.44", name: "n299.test" });
 });
@@ -75,8 +75,8 @@ test.each([
   ["https://gw.acme.test", "127.0.0.1", 7420, "http://127.0.0.1:7420"],
   ["http://10.0.0.5:8080/base", "127.0.0.1", 7420, "http://127.0.0.1:7420/base"],
   ["http://127.0.0.1:3128", "127.0.0.1", 7420, "http://127.0.0.1:7420"],
-])("a gateway at %s", (base_url, address, port, url) => {
-  const way = wayIn({ ...none, gateway_api_scopes: ["llm:invoke"] }, { base_url });
+])("maps a gateway at %s", (base_url, address, port, url) => {
+  const way = sandboxNetwork({ ...none, gateway_api_scopes: ["llm:invoke"] }, { base_url });
   expect(way.listeners).toEqual([{ role: "gateway", address, port }]);
   expect(way.gateway_url).toBe(url);
 });

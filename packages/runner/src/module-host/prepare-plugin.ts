@@ -1,7 +1,7 @@
 /**
- * Where one hosted plugin runs and what it finds there: in the sandbox, as everything of a third party, with its own
- * packages and the host program to read, its state to write and only the names that the operator lists to reach; a
- * plain process only where the operator has switched the sandbox off. Never a downgrade.
+ * Prepares the launch of one hosted plugin. In the sandbox it can read its packages and the host program, write its
+ * state, and reach the domains that the operator lists. It is a plain process only if the operator disabled the
+ * sandbox; there is no silent fallback.
  */
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
@@ -9,54 +9,54 @@ import { BackplaneError, type Grant, type PluginEntry, type Runtime } from "@bac
 import type { PluginReach } from "@backplane/ports";
 import type { Egress } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
-import type { Scratch } from "../plugin-folders/scratch-folders.ts";
+import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import type { LaunchPlan } from "../processes/launch.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
 import type { Sandbox } from "../sandbox/open-sandbox.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 import type { HostProgram } from "./host-program.ts";
 import { type PluginTree, pluginTree } from "./plugin-tree.ts";
-import { openCopy } from "./readable-copy.ts";
+import { copyReadable } from "./readable-copy.ts";
 
-/** The runner's own: one sandbox and one way out for everybody. */
-export interface Boundary {
+/** The sandbox, egress and scratch of the runner, shared by all plugins. */
+export interface HostBoundary {
   confinement: Confinement;
   egress: Egress;
-  scratch: Scratch;
+  scratch: ScratchFolders;
 }
 
-export interface PlaceParts {
-  boundary: Boundary | null;
-  /** The host program by its path on the host, and as the sandbox shows it. */
+export interface PrepareOptions {
+  boundary: HostBoundary | null;
+  /** The host program: its path on the host, and its mounts in the sandbox. */
   host_module: string;
   host_program: () => HostProgram;
   node_args: readonly string[];
   frame_bytes: number;
   env: Record<string, string>;
   state: (name: string) => string | null;
-  /** Folders that no plugin sees, even when they lie within its own. */
-  secluded: readonly string[];
+  /** Folders that are hidden from every plugin, even within its own folder. */
+  hidden_folders: readonly string[];
 }
 
-export interface PluginPlace {
+export interface PreparedPlugin {
   plan: LaunchPlan;
-  /** As the process knows them. */
+  /** Paths as the process sees them. */
   module: string;
   state_dir: string | null;
-  /** What the process says, with its paths as they are on this machine. */
-  outside(text: string): string;
-  /** After the process is gone. Never throws. */
-  leave(): Promise<void>;
+  /** Replaces sandbox paths in a text with paths on this machine. */
+  toHostPaths(text: string): string;
+  /** Called after the process has exited. Never throws. */
+  cleanUp(): Promise<void>;
 }
 
 const COPY = "copy";
 
-export async function placePlugin(
-  parts: PlaceParts,
+export async function preparePlugin(
+  parts: PrepareOptions,
   entry: PluginEntry,
   reach: PluginReach,
   refused: (refusal: Refusal) => void,
-): Promise<PluginPlace> {
+): Promise<PreparedPlugin> {
   const sandbox = await sandboxFor(parts.boundary, entry);
   if (sandbox !== null) return await placeConfined(parts, sandbox, entry, reach, refused);
   const plan = {
@@ -64,17 +64,23 @@ export async function placePlugin(
     folder: entry.dir,
     home: parts.state(entry.name),
   };
-  return { plan, module: entry.module, state_dir: null, outside: (text) => text, leave: async () => {} };
+  return {
+    plan,
+    module: entry.module,
+    state_dir: null,
+    toHostPaths: (text) => text,
+    cleanUp: async () => {},
+  };
 }
 
-async function sandboxFor(boundary: Boundary | null, { name }: PluginEntry): Promise<Sandbox | null> {
+async function sandboxFor(boundary: HostBoundary | null, { name }: PluginEntry): Promise<Sandbox | null> {
   if (boundary === null) return null;
   await boundary.confinement.opening;
   const { sandbox, refusal } = boundary.confinement.of({ class: "worker", grant: {} });
   if (refusal === null) return sandbox;
   const { fix, message } = refusal;
-  // Whoever reads why the plugin has failed sees only the words.
-  const words = `${name} runs in the sandbox or not at all (sandbox.unavailable). ${message}`;
+  // The status of a failed plugin shows the message only, not the code.
+  const words = `${name} can only run in the sandbox (sandbox.unavailable). ${message}`;
   throw new BackplaneError("sandbox.unavailable", words, {
     ...(fix === undefined ? {} : { fix }),
     cause: refusal,
@@ -82,14 +88,14 @@ async function sandboxFor(boundary: Boundary | null, { name }: PluginEntry): Pro
 }
 
 async function placeConfined(
-  parts: PlaceParts,
+  parts: PrepareOptions,
   sandbox: Sandbox,
   entry: PluginEntry,
   reach: PluginReach,
   refused: (refusal: Refusal) => void,
-): Promise<PluginPlace> {
+): Promise<PreparedPlugin> {
   const { egress, scratch } = parts.boundary!;
-  const tree = await pluginTree(entry, parts.secluded);
+  const tree = await pluginTree(entry, parts.hidden_folders);
   const copy = tree.closed ? await copyOf(scratch, tree) : null;
   const program = parts.host_program();
   const grant = grantOf(reach);
@@ -97,8 +103,8 @@ async function placeConfined(
   return {
     module: tree.module,
     state_dir: state === null ? null : INSIDE.state,
-    outside: (text) => tree.outside(text),
-    leave: async () => {
+    toHostPaths: (text) => tree.toHostPaths(text),
+    cleanUp: async () => {
       if (copy !== null) await scratch.remove(copy);
     },
     plan: {
@@ -116,16 +122,16 @@ async function placeConfined(
           links: program.links,
           ...(state === null ? {} : { state }),
         },
-        way_out: () => egress.open({ grant, refused }),
+        openEgress: () => egress.open({ grant, refused }),
       },
     },
   };
 }
 
-async function copyOf(scratch: Scratch, tree: PluginTree): Promise<string> {
+async function copyOf(scratch: ScratchFolders, tree: PluginTree): Promise<string> {
   const place = await scratch.make(`proc_plugin_${randomUUID()}`);
   try {
-    await openCopy(tree.folder, join(place, COPY), tree.own);
+    await copyReadable(tree.folder, join(place, COPY), tree.own);
     return place;
   } catch (error) {
     await scratch.remove(place);
@@ -133,7 +139,7 @@ async function copyOf(scratch: Scratch, tree: PluginTree): Promise<string> {
   }
 }
 
-/** Scratch is its TMPDIR, in memory and gone with the process. */
+/** ScratchFolders serves as TMPDIR. It is in memory and removed with the process. */
 function grantOf({ allowed_domains }: PluginReach): Grant {
   return {
     class: "isolated",
@@ -148,7 +154,7 @@ function grantOf({ allowed_domains }: PluginReach): Grant {
   };
 }
 
-function runtimeOf({ env, frame_bytes, node_args }: PlaceParts, host: string): Runtime {
+function runtimeOf({ env, frame_bytes, node_args }: PrepareOptions, host: string): Runtime {
   return {
     protocol: "module.kernel",
     transport: "stdio",

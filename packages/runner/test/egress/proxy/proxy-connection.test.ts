@@ -4,14 +4,14 @@ import { systemClock } from "../../../../../test/support/system-clock.ts";
 import { publicOnly } from "../../../src/egress/destinations/address.ts";
 import { allowList } from "../../../src/egress/destinations/allow-list.ts";
 import { RefusalRecord } from "../../../src/egress/destinations/refusals.ts";
-import { Border } from "../../../src/egress/proxy/egress-state.ts";
+import { EgressState } from "../../../src/egress/proxy/egress-state.ts";
 import { DEFAULT_EGRESS_LIMITS } from "../../../src/egress/proxy/limits.ts";
-import { openRig, Talk } from "../../support/egress.ts";
+import { openTestEgress, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 
 const MUCH = 24 * 1024 * 1024;
 
-function openBorder(): Border {
+function openState(): EgressState {
   const policy = {
     allowed: allowList([]),
     operator_allows: new Set<string>(),
@@ -20,12 +20,12 @@ function openBorder(): Border {
     forbidden: publicOnly,
   };
   const record = new RefusalRecord(10, systemClock, () => {});
-  const border = new Border(policy, DEFAULT_EGRESS_LIMITS, systemClock, record, false);
-  onTestFinished(() => border.close());
-  return border;
+  const state = new EgressState(policy, DEFAULT_EGRESS_LIMITS, systemClock, record, false);
+  onTestFinished(() => state.close());
+  return state;
 }
 
-/** Both ends of a connection; the near one reads only when told to. */
+/** Both ends of a connection. The near end only reads when told to. */
 async function pair(): Promise<{ near: Socket; far: Socket }> {
   const accepted = Promise.withResolvers<Socket>();
   const { port } = await listen((socket) => accepted.resolve(socket));
@@ -44,38 +44,40 @@ function readAll(socket: Socket): Promise<number> {
   return new Promise((resolve) => socket.once("close", () => resolve(bytes)).once("end", () => socket.end()));
 }
 
-test("a client is given all that came before the other side left", async () => {
+test("delivers everything to the client that the server sent before it closed", async () => {
   const client = await pair();
-  const outside = await pair();
-  const passage = openBorder().enter(client.far)!;
-  passage.bring(outside.far);
-  passage.follow(outside.far);
+  const upstream = await pair();
+  const connection = openState().accept(client.far)!;
+  connection.addUpstream(upstream.far);
+  connection.closeWith(upstream.far);
   client.far.write(Buffer.alloc(MUCH));
-  outside.far.destroy();
-  await new Promise((resolve) => outside.far.once("close", resolve));
+  upstream.far.destroy();
+  await new Promise((resolve) => upstream.far.once("close", resolve));
   expect(await readAll(client.near)).toBe(MUCH);
 });
 
-test("the other side is told all that a client said before it left", async () => {
+test("delivers everything to the server that the client sent before it closed", async () => {
   const client = await pair();
-  const outside = await pair();
-  const passage = openBorder().enter(client.far)!;
-  passage.bring(outside.far);
-  outside.far.write(Buffer.alloc(MUCH));
+  const upstream = await pair();
+  const connection = openState().accept(client.far)!;
+  connection.addUpstream(upstream.far);
+  upstream.far.write(Buffer.alloc(MUCH));
   client.far.destroy();
   await new Promise((resolve) => client.far.once("close", resolve));
-  expect(await readAll(outside.near)).toBe(MUCH);
-  expect(passage.ended).toBe(true);
+  expect(await readAll(upstream.near)).toBe(MUCH);
+  expect(connection.ended).toBe(true);
 });
 
-test("a fault on the way ends that connection alone", async () => {
+test("ends only its own connection after an unexpected error", async () => {
   let faults = 0;
   const refused = () => {
-    if (faults++ === 0) throw new Error("no room for it");
+    if (faults++ === 0) throw new Error("unexpected failure");
   };
-  const { proxy, session } = await openRig({ domains: [], refused });
-  expect(await new Talk(proxy).say("GET http://a.test/ HTTP/1.1\r\n\r\n").rest()).toBe("");
-  expect(await new Talk(proxy).say("GET http://b.test/ HTTP/1.1\r\n\r\n").rest()).toContain("403");
+  const { proxy, session } = await openTestEgress({ domains: [], refused });
+  expect(await new TestClient(proxy).send("GET http://a.test/ HTTP/1.1\r\n\r\n").readToEnd()).toBe("");
+  expect(await new TestClient(proxy).send("GET http://b.test/ HTTP/1.1\r\n\r\n").readToEnd()).toContain(
+    "403",
+  );
   expect(session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([
     "a.test domain.not_allowed",
     "a.test request.malformed",

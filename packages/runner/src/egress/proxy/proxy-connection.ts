@@ -1,0 +1,153 @@
+/**
+ * One client connection with the sockets that were dialled for it. The client first names a destination (the head),
+ * then exchanges bytes with it. An HTTP client may name another destination after that.
+ */
+import type { Socket } from "node:net";
+import type { Destination } from "../destinations/destination.ts";
+import type { RefusalReason } from "../destinations/refusals.ts";
+import type { EgressState } from "./egress-state.ts";
+
+export class ProxyConnection {
+  readonly state: EgressState;
+  readonly client: Socket;
+  /** The last requested destination, which refusals are recorded with. */
+  destination: Destination = { host: "", port: 0 };
+  ended = false;
+  readonly #upstreams = new Set<Socket>();
+  readonly #openedAt: number;
+  /** Start of the head, or of the current silence. */
+  #idleSince: number;
+  #hadTraffic = false;
+  #slots = 0;
+  #bytesAtRelease = 0;
+  #closesWith: Socket | null = null;
+  #finished = false;
+  readonly #onEnd: () => void;
+
+  /** `onEnd` is called once, when all sockets are closed. */
+  constructor(state: EgressState, client: Socket, onEnd: () => void) {
+    this.state = state;
+    this.client = client;
+    this.#onEnd = onEnd;
+    client.once("close", (broken) => {
+      if (broken) return this.end();
+      // Bytes that the client sent before it closed are still delivered.
+      for (const socket of this.#upstreams) socket.destroySoon();
+      this.#endIfClosed();
+    });
+    this.#openedAt = this.#idleSince = state.clock.monotonic();
+  }
+
+  /** Records a refusal. Answering the client depends on its protocol. */
+  refuse(reason: RefusalReason, detail?: string, destination: Destination = this.destination): void {
+    if (!this.state.closed) this.state.refusals.add(destination, reason, detail);
+  }
+
+  /** An unexpected error ends this connection only. */
+  endOnError(work: Promise<void>): void {
+    work.catch((error: Error) => {
+      this.refuse("request.malformed", error.message);
+      this.end();
+    });
+  }
+
+  /** Counts a connection to a destination. False, with a recorded refusal, when the limit is reached. */
+  acquireSlot(): boolean {
+    const { state } = this;
+    if (state.active >= state.limits.connections || state.total >= state.limits.total_connections) {
+      this.refuse("limit.connections");
+      return false;
+    }
+    state.active++;
+    state.total++;
+    this.#slots++;
+    this.#hadTraffic = true;
+    return true;
+  }
+
+  /** Called when a response is complete and the client may name another destination. */
+  releaseSlot(): void {
+    if (this.#slots === 0) return;
+    this.#slots--;
+    this.state.active--;
+    this.#idleSince = this.state.clock.monotonic();
+    this.#bytesAtRelease = this.client.bytesRead;
+  }
+
+  addUpstream(socket: Socket): void {
+    socket.on("error", () => {});
+    this.#upstreams.add(socket);
+    socket.once("close", () => {
+      this.#upstreams.delete(socket);
+      this.#endIfClosed();
+    });
+    if (this.ended) socket.destroy();
+  }
+
+  /** Closes the client when this socket closes, after all received bytes were delivered. */
+  closeWith(socket: Socket): void {
+    this.#closesWith = socket;
+    socket.once("close", (broken) => {
+      if (this.#closesWith !== socket) return;
+      if (broken) this.end();
+      else this.client.destroySoon();
+    });
+  }
+
+  /** Closes a socket that is not needed any more. */
+  discardUpstream(socket: Socket): void {
+    this.#closesWith = null;
+    socket.destroy();
+  }
+
+  /** Ends the connection after the client got its answer. */
+  finish(): void {
+    this.#finished = true;
+    this.client.resume();
+    this.client.end();
+  }
+
+  countOut = (bytes: number): boolean => this.#allow(this.state.meter.countOut(bytes));
+
+  countIn = (bytes: number): boolean => this.#allow(this.state.meter.countIn(bytes));
+
+  #allow(taken: boolean): boolean {
+    this.#hadTraffic = true;
+    if (!taken && !this.ended) {
+      this.refuse("limit.bytes");
+      this.end();
+    }
+    return taken;
+  }
+
+  /**
+   * Ends connections with a slow head, without traffic, or over the maximum age. A connection that is merely idle
+   * is not recorded as refused.
+   */
+  checkDeadlines(now: number): void {
+    const { head_ms, idle_ms, total_ms } = this.state.limits;
+    // A held connection cannot make progress.
+    if (this.#hadTraffic || this.state.held) {
+      this.#hadTraffic = false;
+      this.#idleSince = now;
+    }
+    const old = now - this.#openedAt > total_ms;
+    if (!old && now - this.#idleSince <= (this.#slots > 0 ? idle_ms : head_ms)) return;
+    const begun = this.#slots === 0 && this.client.bytesRead > this.#bytesAtRelease;
+    if (!this.#finished && (old || begun)) this.refuse("limit.time");
+    this.end();
+  }
+
+  end(): void {
+    if (this.ended) return;
+    this.ended = true;
+    while (this.#slots > 0) this.releaseSlot();
+    this.client.destroy();
+    for (const socket of this.#upstreams) socket.destroy();
+    this.#onEnd();
+  }
+
+  #endIfClosed(): void {
+    if (this.client.destroyed && this.#upstreams.size === 0) this.end();
+  }
+}

@@ -1,0 +1,70 @@
+/** Determines why a sandboxed process exited, from the kernel's counters and the report of PID 1. Pure. */
+import { constants } from "node:os";
+import type { CgroupCounters } from "../cgroup/cgroup.ts";
+import type { EndReport } from "./control-channel.ts";
+import type { SandboxLimits } from "./limits.ts";
+
+type Cause = "oom" | "pids" | "cpu" | "disk" | "timeout" | "signal" | "exit";
+
+export interface ExitCause {
+  cause: Cause;
+  /** One sentence with the limit that was exceeded. */
+  message: string;
+  code: number | null;
+  signal: string | null;
+}
+
+export interface Evidence {
+  report: EndReport | null;
+  /** The exit status of the outer process. */
+  exit: { code: number | null; signal: string | null };
+  /** Since the start of the process; null without cgroups. */
+  counted: CgroupCounters | null;
+  /** CPU time was limited, as for a one-call process. */
+  cpu_bounded: boolean;
+  /** The gateway killed it at its deadline. */
+  timed_out: boolean;
+}
+
+const MIB = 1024 * 1024;
+
+export function exitCauseOf(evidence: Evidence, limits: SandboxLimits): ExitCause {
+  const { report, exit, counted } = evidence;
+  const signal = report === null ? exit.signal : nameOf(report.signal);
+  const code = report === null ? exit.code : report.code;
+  const exitCause = (cause: Cause, message: string): ExitCause => ({ cause, message, code, signal });
+  if ((counted?.oom ?? 0) > 0) {
+    return exitCause("oom", `It exceeded its memory limit of ${Math.floor(limits.memory_bytes / MIB)} MiB.`);
+  }
+  const spent = (report?.cpu_ms ?? 0) >= limits.cpu_seconds * 1000;
+  if (signal === "SIGXCPU" || (evidence.cpu_bounded && signal === "SIGKILL" && spent)) {
+    return exitCause("cpu", `It exceeded its limit of ${limits.cpu_seconds} s of CPU time.`);
+  }
+  if (report?.kept_full) return exitCause("disk", keptFolderFull(limits));
+  const broken = signal !== null || code !== 0;
+  if (signal === "SIGXFSZ" || (broken && report?.scratch_full)) {
+    const room = `${Math.floor(limits.scratch_bytes / MIB)} MiB and ${limits.scratch_files} files`;
+    return exitCause("disk", `It filled its scratch folder (${room}).`);
+  }
+  if (broken && (counted?.pids ?? 0) > 0) {
+    return exitCause("pids", `It exceeded its limit of ${limits.processes} processes and threads.`);
+  }
+  if (evidence.timed_out) return exitCause("timeout", "Its deadline passed.");
+  if (signal !== null) return exitCause("signal", `It was killed by ${signal}.`);
+  return exitCause("exit", `It exited with code ${code ?? "unknown"}.`);
+}
+
+export function keptFolderFull({ kept_bytes, kept_files }: SandboxLimits): string {
+  return `Its persistent folder exceeds the limit of ${Math.floor(kept_bytes / MIB)} MiB and ${kept_files} files.`;
+}
+
+/** The exit cause, if it is one of the plugin's resource limits. */
+export function exceededLimit(exitCause: ExitCause | null): ExitCause | null {
+  return exitCause !== null && ["oom", "pids", "cpu", "disk"].includes(exitCause.cause) ? exitCause : null;
+}
+
+function nameOf(number: number): string | null {
+  if (number === 0) return null;
+  const known = Object.entries(constants.signals).find(([, value]) => value === number);
+  return known?.[0] ?? `signal ${number}`;
+}
