@@ -10,8 +10,8 @@ import {
   type PluginEntry,
 } from "@backplane/contract";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../../gateway/src/host/clock.ts";

@@ -2,8 +2,8 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { expect, onTestFinished, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
+import { expect, onTestFinished, test } from "vitest";
 import { createDialects } from "../../src/dialects/create-dialects.ts";
 import { ScratchFolders } from "../../src/plugin-folders/scratch-folders.ts";
 import {

@@ -1,5 +1,5 @@
-import { expect, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
+import { expect, test } from "vitest";
 import { CallRefusals } from "../../src/calls/call-record.ts";
 import type { Refusal } from "../../src/egress/destinations/refusals.ts";
 import type { ActiveCall } from "../../src/pool/worker.ts";

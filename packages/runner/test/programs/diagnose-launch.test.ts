@@ -3,8 +3,8 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, wri
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { BackplaneError } from "@backplane/contract";
-import { expect, onTestFinished, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
+import { expect, onTestFinished, test } from "vitest";
 import { PLUGIN_PATH } from "../../src/ports/settings.ts";
 import { launch } from "../../src/processes/launch.ts";
 import {
