@@ -45,7 +45,7 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   {
     defence: "integrity: a file added to the store is damage",
     file: `${SUPPLY}/images/package-images.ts`,
-    from: "if (misnamed !== null) throw",
+    from: "if (name_difference !== null) throw",
     to: "if (misnamed === undefined) throw",
     tests: IMAGES,
   },

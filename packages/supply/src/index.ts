@@ -1,4 +1,4 @@
-/** Where packages come from: manifest files, packing, safe unpacking, the content store, plugin-supplied schemas. */
+/** Brings packages in: manifests, packing, safe unpacking, the content store, importing, plugin-supplied schemas. */
 export { UNPACK_LIMITS, type UnpackLimits } from "./archive/limits.ts";
 export { unpackArchive } from "./archive/unpack-archive.ts";
 export { openArtifactStore } from "./content/artifact-store.ts";

@@ -1,4 +1,4 @@
-/** Plain tar bytes from tar or tar.gz, told apart by the first bytes, with an eye on decompression bombs. */
+/** Decompresses a tar.gz, recognized by its first bytes, and refuses decompression bombs. A plain tar passes unchanged. */
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
 import type { UnpackLimits } from "./limits.ts";
@@ -22,7 +22,7 @@ export async function* inflate(
   }
 }
 
-/** Enough bytes to see the magic, even when they come one by one. */
+/** Reads at least `bytes` bytes, if there are as many, however small the chunks are. */
 export async function readHead(iterator: AsyncIterator<Uint8Array>, bytes: number): Promise<Uint8Array> {
   let head: Uint8Array = new Uint8Array();
   while (head.length < bytes) {
@@ -33,7 +33,7 @@ export async function readHead(iterator: AsyncIterator<Uint8Array>, bytes: numbe
   return head;
 }
 
-/** All of it again, head first. */
+/** The whole stream again: the head, then the rest. */
 export async function* after(
   head: Uint8Array,
   iterator: AsyncIterator<Uint8Array>,
@@ -71,7 +71,7 @@ async function* gunzip(
   } catch (error) {
     const code = String((error as { code?: unknown }).code);
     if (!/^(Z_|ERR_TRAILING_JUNK|ERR__ZLIB)/.test(code)) throw error;
-    throw unsafe("garbage", "its gzip data is damaged or cut short", undefined, error);
+    throw unsafe("garbage", "its gzip data is damaged or truncated", undefined, error);
   } finally {
     stream.destroy();
   }

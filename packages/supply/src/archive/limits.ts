@@ -3,10 +3,10 @@ const MIB = 1024 * 1024;
 export interface UnpackLimits {
   /** Files and folders together. */
   entries: number;
-  /** The whole tar stream after decompression. */
+  /** Of the whole tar stream after decompression. */
   unpacked_bytes: number;
   file_bytes: number;
-  /** Unpacked to packed, looked at once the unpacked side has passed `ratio_from_bytes`. */
+  /** Maximum of unpacked to packed size, checked from `ratio_from_bytes` of unpacked bytes on. */
   ratio: number;
   ratio_from_bytes: number;
 }

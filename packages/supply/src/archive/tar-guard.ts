@@ -1,7 +1,7 @@
 /**
- * Reads the tar stream beside the parser and refuses what a package never needs, before the parser sees the
- * bytes: links, devices, global or oversized extended headers, sparse files, sizes told twice, hidden data after
- * the end. It also says which entries must come, so that two readers of the same bytes have to agree.
+ * Reads the tar stream before the parser does and refuses what a package never needs: links, devices, global or oversized
+ * extended headers, sparse files, sizes stated twice, hidden data after the end. It also announces each entry, so that two
+ * independent readers of the same bytes have to agree.
  *
  * States: header → (extended → header) | body → header … → tail (zeros only).
  */
@@ -19,9 +19,9 @@ export interface GuardedEntry {
 }
 
 export interface TarGuard {
-  /** Looks at the next bytes; throws `package.unsafe`. */
+  /** Checks the next bytes. Throws `package.unsafe`. */
   push(chunk: Uint8Array): void;
-  /** No more bytes will come. */
+  /** Ends the stream. */
   end(): void;
 }
 
@@ -30,7 +30,7 @@ const REFUSED_TYPES: Record<string, [rule: string, message: string]> = {
   "2": ["symlink", "it is a symbolic link"],
   "3": ["device", "it is a character device"],
   "4": ["device", "it is a block device"],
-  "6": ["fifo", "it is a pipe"],
+  "6": ["fifo", "it is a named pipe"],
   g: ["global-header", "it is a global extended header"],
   K: ["hard-link", "it is a link with a long target"],
   S: ["sparse", "it is a sparse file"],
@@ -41,7 +41,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
   let pending: Buffer = Buffer.alloc(0);
   let missing = 0;
   let extended: { type: "x" | "L"; size: number } | null = null;
-  /** An extended header came and its entry has not yet. */
+  /** An extended header was read and its entry was not yet. */
   let described = false;
   let longName: string | null = null;
   let entries = 0;
@@ -76,10 +76,10 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
     described = false;
     if (++entries > limits.entries)
       throw unsafe("too-many-entries", `it has more than ${limits.entries} entries`);
-    const entry = admit(header, name, limits);
+    const entry = checkEntry(header, name, limits);
     fileBytes += entry.size;
     if (fileBytes > limits.unpacked_bytes) {
-      throw unsafe("too-large", `its files are larger than ${limits.unpacked_bytes} bytes together`, name);
+      throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes together`, name);
     }
     announce(entry);
     missing = padded(entry.size);
@@ -133,13 +133,13 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
     end() {
       if (total === 0) throw unsafe("empty", "it is empty");
       if (state !== "tail" || zeroBytes < 2 * BLOCK || total % BLOCK !== 0) {
-        throw unsafe("truncated", "it ends in the middle");
+        throw unsafe("truncated", "it is truncated");
       }
     },
   };
 }
 
-function admit(header: TarHeader, name: string, limits: UnpackLimits): GuardedEntry {
+function checkEntry(header: TarHeader, name: string, limits: UnpackLimits): GuardedEntry {
   const refused = REFUSED_TYPES[header.type];
   if (refused !== undefined) throw unsafe(refused[0], refused[1], name);
   if (header.type !== "0" && header.type !== "5") {

@@ -1,4 +1,4 @@
-/** Reads the blocks of a tar archive strictly: what another reader might take differently is refused. */
+/** Parses the header blocks of a tar archive strictly, and refuses whatever another parser might read differently. */
 import { unsafe } from "./unsafe.ts";
 
 export const BLOCK = 512;
@@ -30,7 +30,7 @@ export function readHeader(block: Buffer): TarHeader {
 
 function readOctal(block: Buffer, start: number, length: number, name?: string): number {
   const match = /^ *([0-7]*)[ \0]*$/.exec(block.toString("latin1", start, start + length));
-  if (match === null) throw unsafe("garbage", "a number of its header is not octal", name);
+  if (match === null) throw unsafe("garbage", "a number in its header is not octal", name);
   return match[1] === "" ? 0 : Number.parseInt(match[1] as string, 8);
 }
 
@@ -44,12 +44,12 @@ export function readLongName(content: Buffer): string {
   const end = content.indexOf(0);
   const name = decode(end === -1 ? content : content.subarray(0, end));
   if (end !== -1 && !isZero(content.subarray(end)))
-    throw unsafe("extended-header", "it hides text after a NUL", name);
+    throw unsafe("extended-header", "it hides text after a NUL character", name);
   if (name === "") throw unsafe("extended-header", "an extended header has an empty name");
   return name;
 }
 
-/** `LENGTH KEY=VALUE\n`, repeated. Only `path` has a meaning here; what would change the reading is refused. */
+/** Records `LENGTH KEY=VALUE\n`. Only `path` is used; a key that would change how the archive is read is refused. */
 export function readPax(content: Buffer): string | null {
   const values = new Map<string, string>();
   let at = 0;
@@ -65,7 +65,7 @@ export function readPax(content: Buffer): string | null {
     const key = record.slice(0, equals);
     if (equals < 1) throw unsafe("extended-header", "an extended header is malformed");
     if (values.has(key))
-      throw unsafe("extended-header", `an extended header says ${JSON.stringify(key)} twice`);
+      throw unsafe("extended-header", `an extended header has ${JSON.stringify(key)} twice`);
     if (/^(size|linkpath|hdrcharset|GNU\.|SCHILY\.(realsize|filetype|dev))/.test(key)) {
       const rule =
         key.startsWith("GNU.sparse") || key.startsWith("SCHILY.real") ? "sparse" : "extended-header";
@@ -76,7 +76,7 @@ export function readPax(content: Buffer): string | null {
   }
   const path = values.get("path");
   if (path === "") throw unsafe("extended-header", "an extended header has an empty path");
-  if (path?.includes("\0")) throw unsafe("control-character", "its name holds a control character", path);
+  if (path?.includes("\0")) throw unsafe("control-character", "its name contains a control character", path);
   return path ?? null;
 }
 

@@ -1,4 +1,4 @@
-/** Writes the plain files of an archive below a folder of our own: never over something, never through a link. */
+/** Writes the files of an archive below a new folder. It never overwrites a file and never follows a link. */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
 import { mkdir, open } from "node:fs/promises";
@@ -14,7 +14,7 @@ interface FileToWrite {
 }
 
 export interface TreeWriter {
-  /** A folder exists only for its files: an empty one is no part of a package. */
+  /** Creates the folder of a file. Empty folders are not part of a package. */
   makeFolderOf(path: string): Promise<void>;
   write(bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, file: FileToWrite): Promise<TreeFile>;
 }

@@ -1,7 +1,8 @@
 /**
- * The table at the end of a zip or jar, read with no benefit of the doubt: two readers of an archive that passes see
- * the same files. The entries lie one after the other from the first byte to the table, the table ends where the
- * archive's last record begins, and nothing is encrypted, split, linked or in zip64 (pkg.unpack-safe).
+ * Parses the central directory of a zip or jar strictly, so that every reader of an accepted archive sees the same files.
+ * The entries must follow one another from the first byte to the directory, the directory must end where the end record
+ * begins, and nothing may be encrypted, split, linked or zip64 (pkg.unpack-safe,
+ * docs/decisions/0020-own-archive-guards.md).
  */
 import type { UnpackLimits } from "./limits.ts";
 import { unsafe } from "./unsafe.ts";
@@ -20,10 +21,10 @@ export interface ZipEntry {
   offset: number;
 }
 
-/** Reads `length` bytes at `offset`; the caller has checked that they are there. */
+/** Reads `length` bytes at `offset`. The caller has checked that they exist. */
 export type ReadAt = (offset: number, length: number) => Promise<Buffer>;
 
-/** Begins an entry's own header. */
+/** The signature of a local header. */
 export const ZIP_MAGIC = 0x04034b50;
 const TABLE_MAGIC = 0x02014b50;
 const END_MAGIC = 0x06054b50;
@@ -35,7 +36,7 @@ const FULL16 = 0xffff;
 const FULL32 = 0xffffffff;
 
 const ENCRYPTED = 0x0001 | 0x0040 | 0x2000;
-/** Deflate's level, sizes after the data, UTF-8. */
+/** Level of deflate, data descriptor, UTF-8. */
 const KNOWN_FLAGS = 0x0002 | 0x0004 | 0x0008 | 0x0800;
 const UTF8 = 0x0800;
 export const SIZES_FOLLOW = 0x0008;
@@ -58,13 +59,13 @@ export async function readZipDirectory(
   let at = 0;
   while (entries.length < end.count) {
     if (at + RECORD_BYTES > table.length || table.readUInt32LE(at) !== TABLE_MAGIC) {
-      throw unsafe("garbage", "its table does not hold as many entries as it says");
+      throw unsafe("garbage", "its central directory has fewer entries than announced");
     }
     const [entry, length] = readRecord(table, at, limits);
     entries.push(entry);
     at += length;
   }
-  if (at !== table.length) throw unsafe("ambiguous", "its table holds more entries than it says");
+  if (at !== table.length) throw unsafe("ambiguous", "its central directory has more entries than announced");
   checkSizes(entries, bytes, limits);
   return { entries, table: end.offset };
 }
@@ -73,7 +74,7 @@ async function findEnd(
   bytes: number,
   readAt: ReadAt,
 ): Promise<{ count: number; size: number; offset: number }> {
-  if (bytes < END_BYTES) throw unsafe("truncated", "it ends in the middle");
+  if (bytes < END_BYTES) throw unsafe("truncated", "it is truncated");
   const length = Math.min(bytes, END_BYTES + MAX_COMMENT);
   const tail = await readAt(bytes - length, length);
   const found: number[] = [];
@@ -81,8 +82,8 @@ async function findEnd(
     if (tail.readUInt32LE(at) !== END_MAGIC) continue;
     if (at + END_BYTES + tail.readUInt16LE(at + 20) === tail.length) found.push(at);
   }
-  if (found.length === 0) throw unsafe("truncated", "its last record is missing, or data follows it");
-  if (found.length > 1) throw unsafe("ambiguous", "its comment can be read as another end of the archive");
+  if (found.length === 0) throw unsafe("truncated", "its end record is missing, or data follows it");
+  if (found.length > 1) throw unsafe("ambiguous", "its comment can be read as another end record");
   const at = found[0] as number;
   const end = bytes - length + at;
   if (at >= 20 && tail.readUInt32LE(at - 20) === LOCATOR64_MAGIC) throw zip64();
@@ -95,11 +96,11 @@ async function findEnd(
   const size = tail.readUInt32LE(at + 12);
   const offset = tail.readUInt32LE(at + 16);
   if (count === FULL16 || size === FULL32 || offset === FULL32) throw zip64();
-  if (disk !== 0 || first !== 0 || here !== count) throw unsafe("split", "it is one part of several");
+  if (disk !== 0 || first !== 0 || here !== count) throw unsafe("split", "it is one part of a split archive");
   if (offset + size !== end) {
     throw unsafe(
       "ambiguous",
-      "its table is not where its last record says; remove what was put before or between",
+      "its central directory is not where the end record says; remove data before or between its parts",
     );
   }
   if (count === 0) throw unsafe("empty", "it is empty");
@@ -110,7 +111,7 @@ function readRecord(table: Buffer, at: number, limits: UnpackLimits): [entry: Zi
   const nameLength = table.readUInt16LE(at + 28);
   const extraLength = table.readUInt16LE(at + 30);
   const length = RECORD_BYTES + nameLength + extraLength + table.readUInt16LE(at + 32);
-  if (at + length > table.length) throw unsafe("truncated", "its table ends in the middle");
+  if (at + length > table.length) throw unsafe("truncated", "its central directory is truncated");
   const raw_name = table.subarray(at + RECORD_BYTES, at + RECORD_BYTES + nameLength);
   const flags = table.readUInt16LE(at + 8);
   const name = decodeName(raw_name, flags);
@@ -120,18 +121,19 @@ function readRecord(table: Buffer, at: number, limits: UnpackLimits): [entry: Zi
   );
   if ((flags & ENCRYPTED) !== 0) throw unsafe("encrypted", "it is encrypted", name);
   if ((flags & ~KNOWN_FLAGS) !== 0)
-    throw unsafe("entry-type", "it uses a feature that is not read here", name);
+    throw unsafe("entry-type", "it uses a feature that is not supported", name);
   const method = table.readUInt16LE(at + 10);
   if (method !== 0 && method !== 8) {
-    throw unsafe("compression", `it is packed with method ${method}; use deflate or none`, name);
+    throw unsafe("compression", `it is compressed with method ${method}; use deflate or none`, name);
   }
   if (table.readUInt16LE(at + 34) !== 0)
-    throw unsafe("split", "it lies in another part of a split archive", name);
+    throw unsafe("split", "it is in another part of a split archive", name);
   const packed = table.readUInt32LE(at + 20);
   const size = table.readUInt32LE(at + 24);
   const offset = table.readUInt32LE(at + 42);
   if (packed === FULL32 || size === FULL32 || offset === FULL32) throw zip64(name);
-  if (method === 0 && packed !== size) throw unsafe("ambiguous", "its two sizes differ", name);
+  if (method === 0 && packed !== size)
+    throw unsafe("ambiguous", "it is stored uncompressed, but its two sizes differ", name);
   const { kind, executable } = modeOf(table.readUInt16LE(at + 4) >> 8, table.readUInt32LE(at + 38), name);
   if (kind === "folder" && size !== 0) throw unsafe("folder-with-data", "it is a folder with data", name);
   if (size > limits.file_bytes) {
@@ -141,7 +143,7 @@ function readRecord(table: Buffer, at: number, limits: UnpackLimits): [entry: Zi
   return [{ name, raw_name, kind, executable, flags, method, crc, packed, size, offset }, length];
 }
 
-/** Without the UTF-8 flag a name is of an old code page, which readers guess; plain ASCII is the same in all. */
+/** Without the UTF-8 flag readers guess the code page of a name. ASCII is the same in all of them. */
 function decodeName(raw: Buffer, flags: number): string {
   const latin = raw.toString("latin1");
   if ((flags & UTF8) === 0 && /[\u0080-\u00ff]/.test(latin)) {
@@ -154,7 +156,7 @@ function decodeName(raw: Buffer, flags: number): string {
   }
 }
 
-/** Only what would change the reading is refused: another size, another name. */
+/** Refuses extra fields that would change how the entry is read: another size, another name. */
 export function checkExtra(extra: Buffer, name: string): void {
   let at = 0;
   while (at < extra.length) {
@@ -182,7 +184,7 @@ function modeOf(
   }
   if ((mode & 0o7000) !== 0) throw unsafe("special-mode", "it has a setuid, setgid or sticky bit", name);
   if (type !== 0 && (type === 0o040000) !== (byName === "folder")) {
-    throw unsafe("ambiguous", "its name and its mode disagree whether it is a folder", name);
+    throw unsafe("ambiguous", "its name and its mode disagree about whether it is a folder", name);
   }
   return { kind: byName, executable: byName === "file" && (mode & 0o111) !== 0 };
 }
@@ -192,7 +194,7 @@ function checkSizes(entries: readonly ZipEntry[], bytes: number, limits: UnpackL
   for (const { name, size } of entries) {
     total += size;
     if (total > limits.unpacked_bytes) {
-      throw unsafe("too-large", `its files are larger than ${limits.unpacked_bytes} bytes together`, name);
+      throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes together`, name);
     }
   }
   if (total > limits.ratio_from_bytes && total > bytes * limits.ratio) {

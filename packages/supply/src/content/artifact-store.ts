@@ -1,7 +1,7 @@
 /**
- * Files that calls handed over, each under the hash of its bytes: artifacts/HEX, 0600, and artifacts/tmp for those on
- * their way in. A file comes in by one rename after it is on the disk. Its age is the time it was last kept, and age
- * alone decides when it goes: nothing here knows of calls.
+ * Stores artifacts of calls as files named by the hash of their content: artifacts/HEX with mode 0600, and artifacts/tmp
+ * for files that are being written. A file is renamed into place after it is on disk. It is removed by age alone, counted
+ * from the last time it was stored.
  */
 import { createHash } from "node:crypto";
 import { mkdirSync } from "node:fs";
@@ -12,7 +12,7 @@ import type { ArtifactFiles } from "@backplane/ports";
 import { syncFolder } from "../files/sync.ts";
 import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
 
-/** Hashing is synchronous: a piece must not hold the event loop for long. */
+/** Hashing is synchronous, so a piece must not block the event loop for long. */
 const PIECE_BYTES = 256 * 1024;
 const HEX = /^[0-9a-f]{64}$/;
 
@@ -33,7 +33,7 @@ export function openArtifactStore(dir: string): ArtifactFiles {
 
   return {
     async keep(sha256, bytes) {
-      if (!HEX.test(sha256)) throw new BackplaneError("internal", "an artifact has no usable hash");
+      if (!HEX.test(sha256)) throw new BackplaneError("internal", "an artifact has no valid hash");
       const target = join(folder, sha256);
       if (await touch(target)) return;
       const draft = join(temporary, temporaryName(""));
@@ -50,8 +50,8 @@ export function openArtifactStore(dir: string): ArtifactFiles {
       if (!HEX.test(sha256)) return null;
       const file = await open(join(folder, sha256), "r").catch(() => null);
       if (file === null) return null;
-      // Before the first byte goes out: an answer that turns out wrong at its end cannot be taken back.
-      const bytes = await sizeIf(file, sha256);
+      // Verified before the first byte is sent, because a response cannot be withdrawn.
+      const bytes = await sizeIfIntact(file, sha256);
       if (bytes === null) {
         await file.close();
         return null;
@@ -83,8 +83,8 @@ async function write(draft: string, bytes: Uint8Array): Promise<void> {
   }
 }
 
-/** Null: these are not the bytes that were kept. */
-async function sizeIf(file: FileHandle, sha256: string): Promise<number | null> {
+/** Null: the content does not match its hash. */
+async function sizeIfIntact(file: FileHandle, sha256: string): Promise<number | null> {
   const hash = createHash("sha256");
   const piece = Buffer.allocUnsafe(PIECE_BYTES);
   for (let at = 0; ; ) {

@@ -1,12 +1,12 @@
 /**
- * Installed bytes, each tree under its digest and never changed (pkg.immutable):
+ * Installed packages, each tree stored by its digest and never changed (pkg.immutable):
  *
- *   sha256/HEX/tree/…    the package's files, read-only
- *   sha256/HEX/listing   what the digest was taken over
- *   tmp/…                trees on their way in or out
+ *   sha256/HEX/tree/…    the files of the package, read-only
+ *   sha256/HEX/listing   the text that the digest was computed from
+ *   tmp/…                trees that are being installed or removed
  *
- * A tree comes in by one rename after everything is on the disk, and leaves by one rename: whoever is killed when,
- * a digest is complete or absent. Every folder above a tree is 0700.
+ * A tree is installed by one rename after everything is on disk, and removed by one rename, so a digest is complete or
+ * absent even after a crash. Every folder above a tree has mode 0700.
  */
 import { mkdirSync } from "node:fs";
 import { chmod, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
@@ -14,7 +14,7 @@ import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import { syncFile, syncFolder } from "../files/sync.ts";
 import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
-import { inTurns } from "../tree/read-tree.ts";
+import { mapConcurrently } from "../tree/read-tree.ts";
 import {
   digestOf,
   formatListing,
@@ -25,31 +25,31 @@ import {
 import { type Difference, differenceOf } from "../tree/verify-tree.ts";
 
 export interface Staging {
-  /** Where to unpack: a path that does not exist yet, on the store's own file system. */
+  /** Where to unpack: a path that does not exist yet, on the file system of the store. */
   tree: string;
   /**
-   * Makes the staged tree the one of this digest. Idempotent; heals a damaged one. The tree is held until `release`,
-   * so that nobody removes it before it has a package row.
+   * Installs the staged tree. Idempotent; replaces a damaged tree. The tree cannot be removed before `release` is called,
+   * so that it stays until its package row exists.
    */
   install(listing: TreeListing): Promise<void>;
-  /** Removes what is left of the staging, installed or not. */
+  /** Removes the staging folder, whether it was installed or not. */
   end(): Promise<void>;
 }
 
 export interface ContentStore {
-  /** The folder of these bytes, after every byte was compared with the digest. Throws `package.corrupt`. */
+  /** The folder of the digest, after every byte was verified. Throws `package.corrupt`. */
   verified(digest: string): Promise<string>;
-  /** Where the files of this digest are, if they are there. Nothing is run from it: see package-images.ts. */
+  /** The folder of the digest, which may be missing. Nothing runs from it, see package-images.ts. */
   treeOf(digest: string): string;
   stage(): Promise<Staging>;
   has(digest: string): Promise<boolean>;
-  /** What is in the tree of this digest. Throws `package.corrupt` when it is not there. */
+  /** The files of the digest. Throws `package.corrupt` when it is missing. */
   listing(digest: string): Promise<TreeFile[]>;
-  /** Ends the hold of one `install`: the package row exists, or there will be none. */
+  /** Ends the protection by one `install`: the package row exists, or there will be none. */
   release(digest: string): void;
-  /** Removes a tree that nobody holds and that `used` does not know. Unknown digests are fine. */
+  /** Removes a tree that is neither held nor used. An unknown digest is not an error. */
   discard(digest: string, used?: () => Promise<boolean>): Promise<void>;
-  /** Removes the trees that nothing uses and that nobody brought in within `min_age_ms`; answers how many. */
+  /** Removes the unused trees that were installed at least `min_age_ms` ago, and returns how many. */
   sweep(used: (digest: string) => Promise<boolean>, min_age_ms: number): Promise<number>;
 }
 
@@ -59,7 +59,7 @@ export function openContentStore(dir: string): ContentStore {
   mkdirSync(temporary, { recursive: true, mode: 0o700 });
   mkdirSync(join(dir, "sha256"), { recursive: true, mode: 0o700 });
   sweepStale(temporary, "");
-  // The home belongs to this process alone, so memory is enough to keep removals and imports of the same bytes apart.
+  // The home belongs to this process alone, so locks in memory separate removals and imports of the same digest.
   const locks = new DigestLocks();
   const held = new Map<string, number>();
   const imported = new Map<string, number>();
@@ -76,13 +76,13 @@ export function openContentStore(dir: string): ContentStore {
     else held.delete(digest);
   };
 
-  /** An import that began while `unused` was asked may have written its row after the answer. */
+  /** An import that began during `unused` may have written its row after the result. */
   const discard = async (digest: string, unused: () => Promise<boolean>): Promise<boolean> => {
     const last = imported.get(digest);
     if (held.has(digest) || !(await unused())) return false;
     return await locks.run(digest, async () => {
       if (held.has(digest) || imported.get(digest) !== last) return false;
-      await takeAway(digest);
+      await removeTree(digest);
       imported.delete(digest);
       return true;
     });
@@ -95,16 +95,16 @@ export function openContentStore(dir: string): ContentStore {
     return join(dir, "sha256", match[1] as string);
   };
 
-  const takeAway = async (digest: string): Promise<void> => {
-    const away = join(temporary, temporaryName(""));
+  const removeTree = async (digest: string): Promise<void> => {
+    const removed = join(temporary, temporaryName(""));
     try {
-      await rename(folderOf(digest), away);
+      await rename(folderOf(digest), removed);
     } catch (error) {
       if ((error as { code?: string }).code === "ENOENT") return;
       throw error;
     }
     await syncFolder(join(dir, "sha256"));
-    await rm(away, { recursive: true, force: true });
+    await rm(removed, { recursive: true, force: true });
   };
 
   const verified = async (digest: string): Promise<string> => {
@@ -157,12 +157,12 @@ export function openContentStore(dir: string): ContentStore {
           hold(digest);
           try {
             await locks.run(digest, async () => {
-              // A tree that is there already stays if it is intact: someone may be starting it right now.
+              // An existing tree stays if it is intact, since a process may be starting from it.
               if (!(await moveIn(staged, target)) && (await checkFolder(target, digest)) !== null) {
-                await takeAway(digest);
+                await removeTree(digest);
                 await moveIn(staged, target);
               }
-              // Its age tells a sweep that someone is about to use it.
+              // A sweep must not remove a tree that is about to be used.
               await utimes(target, new Date(), new Date());
               await syncFolder(dirname(target));
             });
@@ -177,7 +177,7 @@ export function openContentStore(dir: string): ContentStore {
   };
 }
 
-/** False when there is a tree of this digest, be it from before or from another import that came in first. */
+/** False when a tree of this digest already exists. */
 async function moveIn(staged: string, target: string): Promise<boolean> {
   try {
     await rename(staged, target);
@@ -208,7 +208,7 @@ function isThere(folder: string): Promise<boolean> {
   );
 }
 
-/** A gateway that shares its database with others has only what was installed at itself. */
+/** A gateway that shares its database with others has only the packages that were installed on itself. */
 function absent(digest: string): BackplaneError {
   return new BackplaneError("package.corrupt", `The files of ${digest} are not in this gateway's home.`, {
     details: { digest, what: "missing" },
@@ -217,15 +217,15 @@ function absent(digest: string): BackplaneError {
 
 export function corrupt(digest: string, difference: Difference): BackplaneError {
   const { file, what } = difference;
-  const told = what === "extra" ? "was added" : what === "missing" ? "is missing" : "was changed";
+  const change = what === "extra" ? "was added" : what === "missing" ? "is missing" : "was changed";
   return new BackplaneError(
     "package.corrupt",
-    `The installed files of ${digest} are not what was installed: ${JSON.stringify(file)} ${told}.`,
+    `The installed files of ${digest} have changed: ${JSON.stringify(file)} ${change}.`,
     { details: { digest, ...difference } },
   );
 }
 
-/** Read-only and on the disk, folders included; the rename that follows is then all that can be lost. */
+/** Makes files and folders read-only and flushes them, so that only the following rename can be lost. */
 async function makeDurable(staged: string, files: readonly TreeFile[]): Promise<void> {
   const tree = join(staged, "tree");
   const folders = new Set<string>([tree]);
@@ -233,13 +233,13 @@ async function makeDurable(staged: string, files: readonly TreeFile[]): Promise<
     for (let folder = dirname(path); folder !== "."; folder = dirname(folder))
       folders.add(join(tree, folder));
   }
-  await inTurns(files, async ({ path, mode }) => {
+  await mapConcurrently(files, async ({ path, mode }) => {
     const file = join(tree, path);
     await chmod(file, mode === "0755" ? 0o555 : 0o444);
     await syncFile(file);
   });
   await syncFile(join(staged, "listing"));
-  await inTurns([...folders], async (folder) => {
+  await mapConcurrently([...folders], async (folder) => {
     await chmod(folder, 0o755);
     await syncFolder(folder);
   });

@@ -1,4 +1,4 @@
-/** For `doctor`: every installed tree compared with its digest, one after the other, as fast as the reader asks. */
+/** Verifies every installed tree against its digest, one after the other, for `doctor`. */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Difference } from "../tree/verify-tree.ts";
@@ -7,12 +7,12 @@ import { checkFolder } from "./content-store.ts";
 export interface InspectedTree {
   digest: string;
   difference: Difference | null;
-  /** Of this many; `index` counts from one. */
+  /** The number of trees; `index` begins at 1. */
   count: number;
   index: number;
 }
 
-/** `dir` is the home's `blobs` folder. Reads only; a tree that is removed meanwhile is left out. */
+/** `dir` is the home's `blobs` folder. Changes nothing. A tree that is removed meanwhile is skipped. */
 export async function* inspectContent(dir: string): AsyncGenerator<InspectedTree, void> {
   const read = async () =>
     (await readdir(join(dir, "sha256")).catch(() => [])).filter((name) => TREE.test(name));

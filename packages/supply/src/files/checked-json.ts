@@ -1,8 +1,8 @@
-/** A small file of the home, whole or as it was: written beside, on disk before it takes the old one's place. */
+/** Small JSON files of the home. A file is replaced atomically: the new content is on disk before the rename. */
 import { open, rename } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 
-export async function keepJson(file: string, value: unknown): Promise<void> {
+export async function writeJson(file: string, value: unknown): Promise<void> {
   const draft = `${file}.new`;
   const handle = await open(draft, "w", 0o600);
   try {
@@ -14,15 +14,15 @@ export async function keepJson(file: string, value: unknown): Promise<void> {
   await rename(draft, file);
 }
 
-/** With a checksum, so that a changed byte is not taken for another path. */
-export async function keepSummedJson(file: string, value: Record<string, unknown>): Promise<void> {
-  await keepJson(file, { ...value, sum: sumOf(value) });
+/** Adds a checksum, so that a changed byte is detected instead of being read as another path. */
+export async function writeCheckedJson(file: string, value: Record<string, unknown>): Promise<void> {
+  await writeJson(file, { ...value, sum: checksumOf(value) });
 }
 
-/** A file without a checksum was written by hand, or before there was one. Throws for one that does not match. */
-export function parseSummedJson(text: string): Record<string, unknown> {
+/** Throws when the checksum does not match. A file without one was written by hand or by an earlier version. */
+export function parseCheckedJson(text: string): Record<string, unknown> {
   const { sum, ...value } = JSON.parse(text) as Record<string, unknown>;
-  if (sum !== undefined && sum !== sumOf(value)) {
+  if (sum !== undefined && sum !== checksumOf(value)) {
     throw new Error(
       'its content does not match its checksum; if you changed it yourself, remove the field "sum"',
     );
@@ -30,6 +30,6 @@ export function parseSummedJson(text: string): Record<string, unknown> {
   return value;
 }
 
-function sumOf(value: Record<string, unknown>): number {
+function checksumOf(value: Record<string, unknown>): number {
   return crc32(JSON.stringify(value));
 }

@@ -1,7 +1,7 @@
 /**
- * Temporary folders carry who made them: process id and start of that process. A folder whose maker is gone is
- * stale; one whose maker may live is left alone for an hour. So a killed gateway leaves nothing for good, and two
- * processes beside each other do not remove each other's work.
+ * The name of a temporary folder contains the id and the start time of the process that created it. The folder is stale
+ * once that process has ended; when this is uncertain, it is kept for an hour. A killed gateway therefore leaves nothing
+ * for good, and concurrent processes do not remove each other's folders.
  */
 import { randomBytes } from "node:crypto";
 import { readdirSync, rmSync, statSync } from "node:fs";
@@ -11,7 +11,7 @@ import { performance } from "node:perf_hooks";
 const STALE_MS = 3_600_000;
 
 export function temporaryName(prefix: string): string {
-  return `${prefix}${process.pid}-${startOfProcess()}-${randomBytes(6).toString("hex")}`;
+  return `${prefix}${process.pid}-${processStart()}-${randomBytes(6).toString("hex")}`;
 }
 
 export function sweepStale(folder: string, prefix: string): void {
@@ -30,16 +30,16 @@ export function sweepStale(folder: string, prefix: string): void {
 }
 
 function isStale(pid: number, start: string, path: string): boolean {
-  if (pid === process.pid) return start !== startOfProcess();
+  if (pid === process.pid) return start !== processStart();
   try {
     process.kill(pid, 0);
   } catch (error) {
     if ((error as { code?: string }).code === "ESRCH") return true;
   }
-  const changed = statSync(path, { throwIfNoEntry: false })?.mtimeMs;
-  return changed !== undefined && Date.now() - changed > STALE_MS;
+  const changed_at = statSync(path, { throwIfNoEntry: false })?.mtimeMs;
+  return changed_at !== undefined && Date.now() - changed_at > STALE_MS;
 }
 
-function startOfProcess(): string {
+function processStart(): string {
   return Math.round(performance.timeOrigin * 1000).toString(36);
 }

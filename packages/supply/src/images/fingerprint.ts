@@ -1,24 +1,24 @@
 /**
- * What the kernel says of each file and folder of a tree. Whoever changes content, mode or names changes the times of a
- * file or of its folder, so an equal fingerprint means an unchanged tree, for one lstat each instead of reading every
- * byte. A time can be set back by utimes, but the time of the last inode change (ctime) cannot.
+ * The inode data of each file and folder of a tree. A change of content, mode or names changes the times of a file or of
+ * its folder, so an equal fingerprint means an unchanged tree, at the cost of one lstat per path instead of reading every
+ * byte. The modification time can be set back with utimes; the time of the last inode change (ctime) cannot.
  */
 import { type BigIntStats, lstatSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { TreeFile } from "../tree/tree-listing.ts";
 
 const FIELDS = 6;
-/** lstat is synchronous, a few microseconds each: a slice must not hold the event loop for a millisecond. */
+/** lstat is synchronous and takes a few microseconds; a slice must not block the event loop for a millisecond. */
 const SLICE = 128;
 
 export interface Fingerprint {
-  /** How many paths it holds. */
+  /** The number of paths. */
   readonly size: number;
-  /** The first path that is not what it was; null: all are. */
+  /** The first path that has changed; null when none has. */
   changed(): Promise<string | null>;
 }
 
-/** Of the listed files, their folders and `dir` itself. A path that is missing stays missing, or it has changed. */
+/** Covers the listed files, their folders and `dir` itself. A missing path that appears later counts as changed. */
 export async function takeFingerprint(dir: string, files: readonly TreeFile[]): Promise<Fingerprint> {
   const paths = pathsOf(files);
   const known = new BigInt64Array(paths.length * FIELDS);
@@ -42,7 +42,7 @@ export async function takeFingerprint(dir: string, files: readonly TreeFile[]): 
   };
 }
 
-/** Files first: whoever looks for the cause is told a file and not the folder that holds it. */
+/** Files first, so that a change is reported for the file and not for its folder. */
 function pathsOf(files: readonly TreeFile[]): string[] {
   const folders = new Set<string>([""]);
   for (const { path } of files) {
@@ -58,7 +58,7 @@ function stat(dir: string, path: string): BigIntStats | undefined {
   try {
     return lstatSync(join(dir, path), { bigint: true, throwIfNoEntry: false });
   } catch {
-    // A folder above it is a file now, or cannot be entered.
+    // A parent is a file now, or cannot be entered.
     return undefined;
   }
 }
@@ -74,7 +74,7 @@ function write(into: BigInt64Array, index: number, info: BigIntStats | undefined
   into[at + 5] = ctimeNs;
 }
 
-/** Stops at the first index for which `holds` is false and answers it. */
+/** Returns the first index for which `holds` is false; null when there is none. */
 async function inSlices(count: number, holds: (index: number) => boolean): Promise<number | null> {
   for (let index = 0; index < count; index++) {
     if (index > 0 && index % SLICE === 0) await new Promise((resolve) => setImmediate(resolve));

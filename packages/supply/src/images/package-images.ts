@@ -1,14 +1,13 @@
 /**
- * What plugins are started from: one verified private copy of each package, its image, instead of the content store.
- * The store lies under known paths for years, on a disk that others may write to (a stray process, a restored backup, a
- * shared disk), and comparing its bytes before a start says nothing about the bytes that the start reads a moment
- * later. An image is made once per digest and gateway, below a folder with a random name that only the gateway's user
- * may enter, verified after it was copied, and given up when a file of it changed
- * (docs/decisions/0013-packages-run-from-verified-images.md).
+ * Plugins are started from images: verified private copies of packages. The content store has the same paths for years, on
+ * a disk that others may write to (a stray process, a restored backup, a shared disk), and verifying it before a start
+ * says nothing about the bytes that the process reads a moment later. An image is created once per digest and gateway, in
+ * a folder with a random name that only the gateway's user may enter. It is verified after it was copied, and abandoned
+ * when one of its files changes (docs/decisions/0013-packages-run-from-verified-images.md).
  *
- *   DIR/NAME/…   one folder per gateway; those of gateways that were killed are removed at the next start
+ *   DIR/NAME/…   one folder per gateway; those of killed gateways are removed at the next start
  *
- * The number and size of images that nothing runs from are bounded, oldest first.
+ * The number and total size of unused images are limited; the least recently used is removed first.
  */
 import { randomBytes } from "node:crypto";
 import { mkdirSync, readdirSync } from "node:fs";
@@ -24,37 +23,37 @@ import { type Fingerprint, takeFingerprint } from "./fingerprint.ts";
 
 export interface PackageImagesOptions {
   store: ContentStore;
-  /** A folder of this gateway alone; whatever is in it is removed. */
+  /** A folder of this gateway alone. Everything in it is removed. */
   dir: string;
-  /** Of all images together. Those that processes run from stay, whatever they take. */
+  /** Of all images together. Images in use stay, whatever their size. */
   max_bytes?: number;
   log: Logger;
 }
 
 export interface PackageImages extends PackageFiles {
-  /** Removes every image. Nothing may run from one any more. */
+  /** Removes every image. None may be in use any more. */
   close(): Promise<void>;
 }
 
 const MAX_BYTES = 1024 * 1024 * 1024;
 const MAX_IMAGES = 256;
-/** Files and folders from which on the store is looked at less often. */
+/** From this number of files and folders on, the store is checked less often. */
 const LARGE = 512;
-const LARGE_EVERY_MS = 5_000;
-/** New images for one start, should somebody keep changing them. */
-const TRIES = 3;
+const LARGE_CHECK_MS = 5_000;
+/** How many images one start creates when they keep being changed. */
+const MAX_TRIES = 3;
 
 interface Image {
   digest: string;
   folder: string;
   bytes: number;
-  /** Of the copy, and of the store's own files when they were copied. */
+  /** Fingerprints of the copy, and of the files in the store when they were copied. */
   own: Fingerprint;
   store: Fingerprint;
   store_checked_at: number;
   users: number;
   used_at: number;
-  /** It is nobody's next image any more, and goes with its last user. */
+  /** No start uses the image any more; it is removed after its last user. */
   dropped: boolean;
 }
 
@@ -84,7 +83,7 @@ class Images implements PackageImages {
   }
 
   async open(digest: string): Promise<PackageImage> {
-    for (let left = TRIES - 1; ; left--) {
+    for (let left = MAX_TRIES - 1; ; left--) {
       const image = await this.#find(digest);
       image.users++;
       image.used_at = ++this.#uses;
@@ -136,11 +135,11 @@ class Images implements PackageImages {
   async #make(digest: string): Promise<Image> {
     const files = await this.#options.store.listing(digest);
     const tree = this.#options.store.treeOf(digest);
-    // Taken before the copy: the store is known to be intact from here on, as long as it stays the same.
+    // Taken before the copy, so that an unchanged fingerprint means that the store is still intact.
     const store = await takeFingerprint(tree, files);
-    // What was added beside the listed files would be no part of the image, but the store is damaged all the same.
-    const misnamed = await nameDifferenceOf(tree, files);
-    if (misnamed !== null) throw corrupt(digest, misnamed);
+    // An added file would not be part of the image, but the store is damaged nevertheless.
+    const name_difference = await nameDifferenceOf(tree, files);
+    if (name_difference !== null) throw corrupt(digest, name_difference);
     const bytes = files.reduce((sum, { size }) => sum + size, 0);
     await this.#trim(bytes);
     const folder = join(this.#run, randomBytes(16).toString("hex"));
@@ -176,18 +175,18 @@ class Images implements PackageImages {
         await this.#removeFolder(folder);
         const { code } = error as NodeJS.ErrnoException;
         if (code !== "ENOSPC" && code !== "EDQUOT") throw error;
-        if (!again) throw noRoom(digest, bytes, this.#options.dir, error);
-        // The next try has the room of every image that nothing runs from.
+        if (!again) throw diskFull(digest, bytes, this.#options.dir, error);
+        // Every unused image is removed before the second try.
         await this.#trim(Number.POSITIVE_INFINITY);
       }
     }
   }
 
-  /** A damaged store is refused although the image is good: whoever runs it should know of the damage. */
+  /** A damaged store is an error although the image is intact, so that the operator learns of the damage. */
   async #confirmStore(image: Image): Promise<void> {
     const now = performance.now();
-    // This look only tells of damage. A large package need not pay for it with each of many starts in a row.
-    if (image.store.size > LARGE && now - image.store_checked_at < LARGE_EVERY_MS) return;
+    // The check only reports damage, so a large package does not pay for it with each of many starts in a row.
+    if (image.store.size > LARGE && now - image.store_checked_at < LARGE_CHECK_MS) return;
     if ((await image.store.changed()) !== null) {
       const { store } = this.#options;
       const files = await store.listing(image.digest);
@@ -198,7 +197,7 @@ class Images implements PackageImages {
     image.store_checked_at = now;
   }
 
-  /** The file of the image that is not what was verified; the next start has a new image then. */
+  /** The first changed file of the image, which is then abandoned; null when none has changed. */
   async #changed(image: Image): Promise<string | null> {
     const file = await image.own.changed();
     if (file !== null) this.#drop(image, file);
@@ -212,18 +211,18 @@ class Images implements PackageImages {
     const { digest, folder } = image;
     this.#options.log.error(
       { digest, file: join(folder, file) },
-      "the verified image of a package was changed by another process; it is not used any more",
+      "the verified image of a package was changed by another process and is not used any more",
     );
-    this.#rest(image);
+    this.#removeIfUnused(image);
   }
 
   #release(image: Image): void {
     image.users--;
-    this.#rest(image);
+    this.#removeIfUnused(image);
     if (this.#isFull(0)) void this.#trim(0);
   }
 
-  #rest(image: Image): void {
+  #removeIfUnused(image: Image): void {
     if (image.dropped && image.users === 0) this.#remove(() => this.#removeFolder(image.folder));
   }
 
@@ -233,7 +232,7 @@ class Images implements PackageImages {
     return bytes > this.#max_bytes || this.#images.size > MAX_IMAGES;
   }
 
-  /** Makes room for `more` bytes as far as unused images can. */
+  /** Removes unused images until `more` bytes fit, if possible. */
   async #trim(more: number): Promise<void> {
     while (this.#isFull(more)) {
       let oldest: Image | undefined;
@@ -251,7 +250,7 @@ class Images implements PackageImages {
     await rm(folder, { recursive: true, force: true });
   }
 
-  /** In the background; `close` waits for it. */
+  /** Runs a removal in the background; `close` waits for it. */
   #remove(work: () => Promise<void>): void {
     const removal = work().catch((error: unknown) => {
       this.#options.log.warn(
@@ -267,19 +266,19 @@ class Images implements PackageImages {
 function changedInUse(digest: string, file: string): BackplaneError {
   return new BackplaneError(
     "package.corrupt",
-    `The verified image of ${digest} was changed by another process: ${JSON.stringify(file)}. Its process was ended.`,
+    `The verified image of ${digest} was changed by another process: ${JSON.stringify(file)}. The process was stopped.`,
     {
       details: { digest, file, what: "changed" },
-      fix: "Call again: the next process gets a new image. Find out what writes into the gateway's home.",
+      fix: "Call again: the next process gets a new image. Find the program that writes to the gateway's home.",
     },
   );
 }
 
-function noRoom(digest: string, bytes: number, dir: string, cause: unknown): BackplaneError {
+function diskFull(digest: string, bytes: number, dir: string, cause: unknown): BackplaneError {
   const mib = Math.ceil(bytes / 1024 / 1024);
   return new BackplaneError(
     "store.unavailable",
-    `There is no room for the verified image of ${digest}: it takes ${mib} MiB in ${dir}.`,
+    `The disk is too full for the verified image of ${digest}, which needs ${mib} MiB in ${dir}.`,
     { fix: `Free ${mib} MiB on the disk of ${dir}, then call again.`, cause },
   );
 }

@@ -1,20 +1,20 @@
-/** Every schema that the manifest names is in the package, is JSON, and is a usable JSON Schema (pkg.schema-files). */
+/** Every schema that the manifest names must be in the package and be a valid JSON Schema (pkg.schema-files). */
 import { readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
 import { BackplaneError, codeOf, type Json, type Manifest } from "@backplane/contract";
 import type { Schemas } from "@backplane/ports";
 import type { TreeListing } from "../tree/tree-listing.ts";
 
-/** The schema itself may have a quarter of it (schema-caps.ts); the rest is room for white space. */
+/** Four times the limit of a schema without white space (schema-caps.ts). */
 const MAX_SCHEMA_FILE_BYTES = 1024 * 1024;
 
 interface NamedSchema {
-  /** As the manifest writes it. */
+  /** As written in the manifest. */
   path: string;
   where: string;
 }
 
-/** The parsed schemas by the path that the manifest uses. Throws `package.schema`. */
+/** Returns the parsed schemas by their path in the manifest. Throws `package.schema`. */
 export async function checkSchemaFiles(
   tree: string,
   listing: TreeListing,
@@ -47,9 +47,12 @@ async function readSchema(tree: string, listing: TreeListing, named: NamedSchema
   const path = posix.normalize(named.path);
   const file = listing.files.find((candidate) => candidate.path === path);
   if (file === undefined) {
-    throw failed(named, "the package does not hold this file; add it, or remove the line from the manifest");
+    throw failed(
+      named,
+      "the package does not contain this file; add it, or remove the line from the manifest",
+    );
   }
-  // Before it is read: a hundred megabytes of JSON would hold the event loop for as long as parsing takes.
+  // Checked before reading, because parsing a hundred megabytes of JSON would block the event loop.
   if (file.size > MAX_SCHEMA_FILE_BYTES) {
     throw failed(named, `it is larger than ${MAX_SCHEMA_FILE_BYTES / 1024} KiB`);
   }

@@ -1,7 +1,7 @@
 /**
- * From an archive or a folder to an installed tree. One path for both: what a folder gives is packed and unpacked
- * like a stranger's archive. Order: unpack safely, digest, manifest, platform, schemas, entrypoint, install; whatever
- * fails leaves nothing behind.
+ * Imports an archive or a folder as an installed tree. A folder is packed first and then unpacked like an untrusted
+ * archive, so there is one path for both. Order: unpack safely, digest, manifest, platform, schemas, entrypoint, install.
+ * A failure leaves nothing behind.
  */
 import { posix } from "node:path";
 import type { ImportedPackage, PackageImporter, PackageSource, Schemas } from "@backplane/ports";
@@ -19,7 +19,7 @@ import { formatOf } from "./formats/formats.ts";
 import { toolFiles } from "./formats/tool-files.ts";
 import { type OpenedSource, openSource } from "./open-source.ts";
 
-/** A folder that may be one. */
+/** Recognizes a folder that may be an Agent Plugin. */
 const AGENT_PLUGIN = { marker: (names: readonly string[]) => names.includes(AGENT_PLUGIN_FILE) };
 
 export interface ImporterParts {
@@ -37,8 +37,8 @@ export function createPackageImporter({
   limits = UNPACK_LIMITS,
   npm = createNpm(),
 }: ImporterParts): PackageImporter {
-  async function take(
-    { bytes, told, born_at }: OpenedSource,
+  async function importTree(
+    { bytes, hints, created_at }: OpenedSource,
     origin: ImportedPackage["origin"],
     known: PackageFormat | null,
   ): Promise<ImportedPackage> {
@@ -46,7 +46,7 @@ export function createPackageImporter({
     try {
       const listing = await unpackArchive(bytes, staging.tree, limits);
       const format = known ?? formatOf(listing);
-      const { manifest, text, born_at: stated } = await format.read(staging.tree, listing, told);
+      const { manifest, text, installed_at } = await format.read(staging.tree, listing, hints);
       checkPlatform(manifest, host);
       const parsed = await checkSchemaFiles(staging.tree, listing, manifest, schemas);
       if (!format.own_entrypoint) checkEntrypoint(manifest, listing, text);
@@ -58,7 +58,7 @@ export function createPackageImporter({
         manifest,
         schemas: parsed,
         origin,
-        first_installed_at: stated ?? born_at,
+        first_installed_at: installed_at ?? created_at,
       };
     } finally {
       await staging.end();
@@ -77,11 +77,11 @@ export function createPackageImporter({
         .map(({ path }) => path.slice(start.length))
         .sort();
     },
-    async read(digest, path, most) {
-      // A stranger names the path: what is not listed is not part of the package.
+    async read(digest, path, max_bytes) {
+      // The path is untrusted: only listed files are part of the package.
       const wanted = posix.normalize(path);
       const listed = (await store.listing(digest)).find((file) => file.path === wanted);
-      if (listed === undefined || listed.size > most) return null;
+      if (listed === undefined || listed.size > max_bytes) return null;
       const bytes = await readListed(store.treeOf(digest), listed);
       if (bytes === null) throw corrupt(digest, { file: wanted, what: "changed" });
       return bytes;
@@ -89,15 +89,16 @@ export function createPackageImporter({
     sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
     import: async (source) => {
       const opened = await openSource(source, store, npm);
-      return await take(opened, originOf(source), source.kind === "workspace" ? toolFiles : null);
+      return await importTree(opened, originOf(source), source.kind === "workspace" ? toolFiles : null);
     },
     async openAgentPlugin(source) {
       const { bytes } = await openSource(source, store, npm, [AGENT_PLUGIN]);
       const npmSource = (spec: string, secret_slots: readonly string[]) =>
         ({ kind: "npm", spec, secret_slots }) as const;
       return await openAgentPlugin(bytes, store, limits, {
-        npm: async (spec, slots) => take(await openSource(npmSource(spec, slots), store, npm), "npm", null),
-        bytes: (part) => take({ bytes: part, told: {}, born_at: null }, originOf(source), null),
+        npm: async (spec, slots) =>
+          importTree(await openSource(npmSource(spec, slots), store, npm), "npm", null),
+        bytes: (part) => importTree({ bytes: part, hints: {}, created_at: null }, originOf(source), null),
       });
     },
   };

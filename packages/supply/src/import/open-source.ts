@@ -1,4 +1,4 @@
-/** From a source to the bytes of an archive, and to what is known of it besides: a folder is packed like a stranger's. */
+/** Opens a source as an archive, with what else is known about it. A folder is packed first. */
 import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, isAbsolute } from "node:path";
@@ -9,21 +9,21 @@ import type { Npm } from "../npm/npm-command.ts";
 import { tarOf } from "../pack/pack-folder.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
-import type { PackageFormat, Told } from "./formats/format.ts";
+import type { PackageFormat, SourceHints } from "./formats/format.ts";
 import { FORMATS } from "./formats/formats.ts";
-import { noManifest, noSource } from "./formats/no-source.ts";
+import { invalidSource, missingManifest } from "./formats/no-source.ts";
 import { npmServer } from "./mcp/npm-server.ts";
 
 export interface OpenedSource {
   bytes: AsyncIterable<Uint8Array>;
-  told: Told;
-  born_at: string | null;
+  hints: SourceHints;
+  created_at: string | null;
 }
 
 const ARCHIVE = /\.(jar|zip|tar|tgz|tar\.gz)$/;
 
-/** Which folder of a workspace holds its tools. */
-export const WORKSPACE_PART = "tools";
+/** The folder of a workspace that contains its tools. */
+export const TOOLS_FOLDER = "tools";
 
 export async function openSource(
   source: PackageSource,
@@ -33,40 +33,41 @@ export async function openSource(
 ): Promise<OpenedSource> {
   if (source.kind === "archive") {
     const { bytes, name, born_at = null } = source;
-    return { bytes, told: name === undefined ? {} : { name }, born_at };
+    return { bytes, hints: name === undefined ? {} : { name }, created_at: born_at };
   }
   if (source.kind === "npm") {
-    return { bytes: npmServer(npm, source.spec, source.secret_slots), told: {}, born_at: null };
+    return { bytes: npmServer(npm, source.spec, source.secret_slots), hints: {}, created_at: null };
   }
   const { path } = source;
-  if (!isAbsolute(path)) throw noSource(`${path} is not an absolute path`);
+  if (!isAbsolute(path)) throw invalidSource(`${path} is not an absolute path`);
   const found = await stat(path).catch(() => null);
-  if (found === null) throw noSource(`There is no folder or archive ${path}`);
-  // Some file systems keep no birth time and answer the epoch.
-  const born_at = found.birthtimeMs > 0 ? found.birthtime.toISOString() : null;
+  if (found === null) throw invalidSource(`There is no folder or archive ${path}`);
+  // Some file systems store no creation time and return the epoch.
+  const created_at = found.birthtimeMs > 0 ? found.birthtime.toISOString() : null;
   const name = basename(path);
   if (source.kind === "folder" && found.isFile() && ARCHIVE.test(path)) {
-    return { bytes: createReadStream(path), told: {}, born_at };
+    return { bytes: createReadStream(path), hints: {}, created_at };
   }
-  if (!found.isDirectory()) throw noSource(`${path} is neither a folder nor a jar, zip, tar or tgz`);
+  if (!found.isDirectory()) throw invalidSource(`${path} is neither a folder nor a jar, zip, tar or tgz`);
   if (source.kind === "workspace") {
     const bytes = await workspaceBytes(source, store);
     const { package_id } = source;
-    return { bytes, told: { name, changing: true, ...(package_id === null ? {} : { package_id }) }, born_at };
+    const hints = { name, changing: true, ...(package_id === null ? {} : { package_id }) };
+    return { bytes, hints, created_at };
   }
   const names = await readdir(path);
   if (!formats.some((format) => format.marker(names))) {
-    throw noManifest(path, names);
+    throw missingManifest(path, names);
   }
-  return { bytes: tarOf(() => path, await surveyFolder(path)), told: { name }, born_at };
+  return { bytes: tarOf(() => path, await surveyFolder(path)), hints: { name }, created_at };
 }
 
 async function workspaceBytes(
   { path, whole, keep, digest }: WorkspaceSource,
   store: ContentStore,
 ): Promise<AsyncIterable<Uint8Array>> {
-  const found = await surveyFolder(path, whole ? "" : WORKSPACE_PART);
-  // Nothing is loaded that nobody has looked at.
+  const found = await surveyFolder(path, whole ? "" : TOOLS_FOLDER);
+  // Only the reviewed content may be loaded.
   if (found.digest !== digest) throw new BackplaneError("workspace.changed");
   if (keep === null) return tarOf(() => path, found);
   const kept = (await store.listing(keep.digest)).filter((file) => keep.files.includes(file.path));

@@ -1,6 +1,6 @@
 /**
- * Copies a plugin's folder as it stands, its node_modules included. Self-contained or refused: a link that leads out
- * of it, a device or a socket would make the copy depend on what is not there.
+ * Copies the folder of a plugin with its node_modules. The folder must be self-contained: links to the outside, devices
+ * and sockets are refused.
  */
 import { constants } from "node:fs";
 import { chmod, copyFile, lstat, mkdir, readdir, realpath, symlink } from "node:fs/promises";
@@ -14,18 +14,18 @@ interface FolderLimits {
 
 const FOLDER_LIMITS: FolderLimits = { files: 50_000, bytes: 512 * 1024 * 1024 };
 
-const LEFT_OUT = new Set([".git", ".hg", ".svn"]);
+const EXCLUDED = new Set([".git", ".hg", ".svn"]);
 
-/** `into` must not be there yet. */
+/** `into` must not exist. */
 export async function copyFolder(from: string, into: string, limits = FOLDER_LIMITS): Promise<void> {
   const root = await realpath(from);
   const left = { ...limits };
   const walk = async (path: string): Promise<void> => {
     await mkdir(join(into, path));
-    // Whatever the umask and the original: where the gateway is root, the plugin is another user, who only reads.
+    // Independent of the umask and the original: with a gateway that runs as root, the plugin is another user.
     await chmod(join(into, path), 0o755);
     for (const name of await readdir(join(root, path))) {
-      if (LEFT_OUT.has(name)) continue;
+      if (EXCLUDED.has(name)) continue;
       const inner = join(path, name);
       const source = join(root, inner);
       const info = await lstat(source);
@@ -44,15 +44,15 @@ export async function copyFolder(from: string, into: string, limits = FOLDER_LIM
   await walk("");
 }
 
-/** Written anew from where it really leads, so that it leads to the copy and not back to the original. */
+/** The link is rewritten from its real target, so that it points into the copy and not to the original. */
 async function copyLink(root: string, path: string, into: string): Promise<void> {
   let target: string;
   try {
     target = await realpath(join(root, path));
   } catch {
-    throw refused(`the link ${path} leads nowhere`);
+    throw refused(`the link ${path} is broken`);
   }
-  if (!target.startsWith(root + sep)) throw refused(`the link ${path} leads out of the folder`);
+  if (!target.startsWith(root + sep)) throw refused(`the link ${path} points outside the folder`);
   await symlink(relative(dirname(join(root, path)), target), join(into, path));
 }
 

@@ -1,6 +1,6 @@
 /**
- * Where kernel plugins come from and go to. Nothing of a package is executed here, neither to find it nor to install
- * it (plug.trust). Changes take turns.
+ * Finds, installs and removes kernel plugins. No code of a package is executed for that (plug.trust). Changes are
+ * serialized.
  */
 import { mkdir } from "node:fs/promises";
 import { BackplaneError, type PluginEntry } from "@backplane/contract";
@@ -10,17 +10,17 @@ import { createNpm, type Npm } from "../npm/npm-command.ts";
 import { discoverPlugins } from "./discover.ts";
 import { inspectSource } from "./inspect.ts";
 import { type InstallParts, installSource, removeEntry, sweepCopies } from "./install.ts";
-import { forgetInstalled, noteInstalled, withDates } from "./install-meta.ts";
+import { recordInstalled, removeInstalled, withDates } from "./install-meta.ts";
 import { NpmTree } from "./npm-tree.ts";
 import { conditionsOf } from "./resolve-module.ts";
 
 export interface PluginSourcesOptions {
   /** `<home>/plugins`. */
   home_plugins_dir: string;
-  /** Folders of packages that come with the gateway, in the order in which they were named. */
+  /** Folders of the packages that are bundled with the gateway, in order. */
   bundled_roots: readonly string[];
   npm?: Npm;
-  /** Conditions for `exports`; those that this process runs with if left out. */
+  /** Conditions for `exports`; default: those of this process. */
   conditions?: readonly string[];
 }
 
@@ -43,18 +43,18 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
     tree,
     present: async () => (await discover()).entries,
   };
-  let last: Promise<unknown> = Promise.resolve();
-  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
-    const result = last.then(work, work);
-    last = result.catch(() => {});
+  let previous: Promise<unknown> = Promise.resolve();
+  const serialize = <T>(work: () => Promise<T>): Promise<T> => {
+    const result = previous.then(work, work);
+    previous = result.catch(() => {});
     return result;
   };
   let swept: Promise<void> | null = null;
 
   return {
     async discover() {
-      // The first look is at the start, when no plugin runs yet. Later ones wait for no install: it shows whole or not.
-      swept ??= inTurn(async () => {
+      // The first call is at the start, when no plugin is running. Later calls need not wait for an install, which is atomic.
+      swept ??= serialize(async () => {
         await tree.sweep();
         await sweepCopies(plugins_dir);
       });
@@ -65,19 +65,19 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
     inspect: async (source) => (await inspectSource(validateInstallSource(source), parts)).entries,
     async install(source, { editable }) {
       const valid = validateInstallSource(source);
-      return await inTurn(async () => {
+      return await serialize(async () => {
         await mkdir(plugins_dir, { recursive: true, mode: 0o700 });
         const entries = await installSource(valid, editable, parts);
-        for (const entry of entries) await noteInstalled(plugins_dir, entry.source, new Date());
+        for (const entry of entries) await recordInstalled(plugins_dir, entry.source, new Date());
         return entries;
       });
     },
     remove: (name) =>
-      inTurn(async () => {
+      serialize(async () => {
         const entry = (await discover()).entries.find((one) => one.name === name);
         if (entry === undefined) throw new BackplaneError("plugin.not_found", `There is no plugin ${name}.`);
         await removeEntry(entry, parts);
-        await forgetInstalled(plugins_dir, entry.source);
+        await removeInstalled(plugins_dir, entry.source);
       }),
   };
 }

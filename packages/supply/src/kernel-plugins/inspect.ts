@@ -1,4 +1,4 @@
-/** What a source holds, read in a temporary folder; nothing of it is executed. */
+/** Reads the plugins of a source, if necessary in a temporary folder. Nothing of it is executed. */
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, posix } from "node:path";
@@ -26,7 +26,7 @@ export async function inspectSource(source: InstallSource, parts: InspectParts):
     return await inTemporary(async (dir) => {
       await parts.npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", source.spec], dir);
       const [archive] = (await readdir(dir)).filter((name) => name.endsWith(".tgz"));
-      if (archive === undefined) throw failed(`npm packed nothing for ${source.spec}.`);
+      if (archive === undefined) throw failed(`npm created no archive for ${source.spec}.`);
       return await inspectArchive(join(dir, archive), parts);
     });
   }
@@ -35,7 +35,7 @@ export async function inspectSource(source: InstallSource, parts: InspectParts):
   }
   const { conditions } = parts;
   const reading = await readPackage(source.path, { origin: "local", source: source.path, conditions });
-  return mustHoldPlugins(source.path, reading);
+  return requirePlugins(source.path, reading);
 }
 
 export async function pathKind(path: string): Promise<PathKind> {
@@ -47,7 +47,7 @@ export async function pathKind(path: string): Promise<PathKind> {
 }
 
 /** Throws `plugin.invalid` with the first reason. */
-export function mustHoldPlugins(what: string, reading: PackageReading | null): Inspected {
+export function requirePlugins(what: string, reading: PackageReading | null): Inspected {
   const problem =
     reading === null
       ? "it has no package.json"
@@ -65,7 +65,7 @@ async function inspectArchive(
   { conditions, plugins_dir }: InspectParts,
 ): Promise<Inspected> {
   const { files, manifest } = await readArchive(archive);
-  if (manifest === null) return mustHoldPlugins("The package", null);
+  if (manifest === null) return requirePlugins("The package", null);
   const name = nameOf(manifest);
   if (name === null) throw new BackplaneError("plugin.invalid", "The package has no name.");
   const dir = join(plugins_dir, "node_modules", name);
@@ -74,13 +74,13 @@ async function inspectArchive(
     if (files.has(inside)) return { file: join(dir, inside) };
     return { problem: `its module ${path} is not in the archive` };
   };
-  return mustHoldPlugins(
+  return requirePlugins(
     "The package",
     await readManifest(manifest, dir, locate, { origin: "installed", conditions }),
   );
 }
 
-/** Also what npm would refuse: the name becomes a path. */
+/** Null also for names that npm would refuse, because the name becomes a path. */
 function nameOf(manifest: string): string | null {
   try {
     const { name } = JSON.parse(manifest) as { name?: unknown };

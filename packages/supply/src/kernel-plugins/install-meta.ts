@@ -1,27 +1,27 @@
 /**
- * `install-meta.json`: when each source was first installed. An upgrade keeps the date, because of two plugins with one
- * tool name the older has it (tools.precedence). Where nothing was noted, the folder's own birth is the best guess.
+ * `install-meta.json`: when each source was first installed. An upgrade keeps the date, because of two plugins with the
+ * same tool name the older one wins (tools.precedence). Without a recorded date, the creation time of the folder is used.
  */
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { PluginEntry } from "@backplane/contract";
-import { keepJson } from "../files/checked-json.ts";
+import { writeJson } from "../files/checked-json.ts";
 
 type Dates = Record<string, string>;
 
 const FILE = "install-meta.json";
 
-export async function noteInstalled(plugins_dir: string, source: string, now: Date): Promise<void> {
+export async function recordInstalled(plugins_dir: string, source: string, now: Date): Promise<void> {
   const dates = await readDates(plugins_dir);
   if (!Object.hasOwn(dates, source)) await writeDates(plugins_dir, { ...dates, [source]: now.toISOString() });
 }
 
-export async function forgetInstalled(plugins_dir: string, source: string): Promise<void> {
+export async function removeInstalled(plugins_dir: string, source: string): Promise<void> {
   const { [source]: date, ...others } = await readDates(plugins_dir);
   if (date !== undefined) await writeDates(plugins_dir, others);
 }
 
-/** The same entries; what was installed says since when, as far as that is known. */
+/** Adds the date of installation to entries that are not bundled, if it is known. */
 export async function withDates(
   plugins_dir: string,
   entries: readonly PluginEntry[],
@@ -32,14 +32,14 @@ export async function withDates(
       if (entry.origin === "bundled") return entry;
       const installed_at = Object.hasOwn(dates, entry.source)
         ? dates[entry.source]
-        : await birthOf(entry.dir);
+        : await createdAt(entry.dir);
       return installed_at === undefined ? entry : { ...entry, installed_at };
     }),
   );
 }
 
-/** Not every file system keeps one. */
-async function birthOf(dir: string): Promise<string | undefined> {
+/** Not every file system stores the creation time. */
+async function createdAt(dir: string): Promise<string | undefined> {
   try {
     const { birthtimeMs, birthtime } = await stat(dir);
     return birthtimeMs > 0 ? birthtime.toISOString() : undefined;
@@ -48,7 +48,7 @@ async function birthOf(dir: string): Promise<string | undefined> {
   }
 }
 
-/** A file that cannot be used costs the dates and nothing else. */
+/** With an unreadable file only the dates are lost. */
 async function readDates(plugins_dir: string): Promise<Dates> {
   try {
     const value = JSON.parse(await readFile(join(plugins_dir, FILE), "utf8")) as unknown;
@@ -62,5 +62,5 @@ async function readDates(plugins_dir: string): Promise<Dates> {
 }
 
 async function writeDates(plugins_dir: string, dates: Dates): Promise<void> {
-  await keepJson(join(plugins_dir, FILE), dates);
+  await writeJson(join(plugins_dir, FILE), dates);
 }

@@ -1,4 +1,4 @@
-/** Puts a source where `discover` finds it, and takes it away again. Each function happens whole or not at all. */
+/** Installs a source where `discover` finds it, and removes it again. Each operation is atomic. */
 import { createHash, randomBytes } from "node:crypto";
 import { copyFile, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import type { InstallSource } from "../npm/install-source.ts";
 import { NPM_FLAGS } from "../npm/npm-command.ts";
 import { npmInstall } from "../npm/npm-install.ts";
 import { copyFolder } from "./copy-folder.ts";
-import { type InspectParts, inspectSource, mustHoldPlugins, pathKind } from "./inspect.ts";
+import { type InspectParts, inspectSource, pathKind, requirePlugins } from "./inspect.ts";
 import { folderPath, readLocalList, writeLocalList } from "./local-list.ts";
 import type { NpmTree } from "./npm-tree.ts";
 import { readArchive } from "./read-archive.ts";
@@ -15,11 +15,11 @@ import { readPackage } from "./read-package.ts";
 
 export interface InstallParts extends InspectParts {
   tree: NpmTree;
-  /** What is there already, of these two origins. */
+  /** The plugins that are already installed. */
   present(): Promise<PluginEntry[]>;
 }
 
-/** The copies of archives, as the root names them. */
+/** The spec of an archive copy in the root package.json. */
 const OWN_ARCHIVE = /^file:(?:\.\/)?archives\/[0-9a-f]+\.tgz$/;
 const COPIES = "local";
 
@@ -38,7 +38,7 @@ export async function installSource(
 }
 
 async function installPackage(source: InstallSource, parts: InstallParts): Promise<PluginEntry[]> {
-  // An archive says its name only inside.
+  // The name of an archive is in its package.json.
   const name = source.kind === "npm" ? source.name : (await inspectSource(source, parts)).package_name;
   const read = async (dir: string) => {
     const reading = await readPackage(dir, {
@@ -46,19 +46,19 @@ async function installPackage(source: InstallSource, parts: InstallParts): Promi
       source: name,
       conditions: parts.conditions,
     });
-    return mustHoldPlugins(name, reading).entries;
+    return requirePlugins(name, reading).entries;
   };
   await parts.tree.change(async (staging) => {
     const spec = source.kind === "npm" ? source.spec : await keepArchive(source.path, staging);
     const own = (from: string) => OWN_ARCHIVE.test(from);
     const manifest = source.kind === "npm" ? null : (await readArchive(source.path)).manifest;
     await npmInstall(parts.npm, staging, { name, spec, own, manifest });
-    await mustBeFree(await read(join(staging, "node_modules", name)), parts);
+    await requireUnusedNames(await read(join(staging, "node_modules", name)), parts);
   });
   return await read(join(parts.plugins_dir, "node_modules", name));
 }
 
-/** A copy beside node_modules, so that a later install does not miss the original. */
+/** Copies the archive beside node_modules, because later installs need it again. */
 async function keepArchive(path: string, staging: string): Promise<string> {
   const digest = createHash("sha256")
     .update(await readFile(path))
@@ -72,7 +72,7 @@ async function keepArchive(path: string, staging: string): Promise<string> {
 async function installFolder(path: string, editable: boolean, parts: InstallParts): Promise<PluginEntry[]> {
   const { conditions, plugins_dir } = parts;
   const { entries, package_name } = await inspectSource({ kind: "path", path }, parts);
-  await mustBeFree(entries, parts);
+  await requireUnusedNames(entries, parts);
   const { folders, problem } = await readLocalList(plugins_dir);
   if (problem !== null) throw new BackplaneError("plugin.install_failed", `local.json: ${problem}.`);
   const others = folders.filter((folder) => (folder.from ?? folderPath(plugins_dir, folder)) !== path);
@@ -88,7 +88,7 @@ async function installFolder(path: string, editable: boolean, parts: InstallPart
     await copyFolder(path, draft);
     await rename(draft, dir);
     const reading = await readPackage(dir, { origin: "local", source: path, conditions });
-    const copied = mustHoldPlugins(package_name || path, reading).entries;
+    const copied = requirePlugins(package_name || path, reading).entries;
     await writeLocalList(plugins_dir, [...others, { path: copy, editable: false, from: path }]);
     return copied;
   } catch (error) {
@@ -97,19 +97,19 @@ async function installFolder(path: string, editable: boolean, parts: InstallPart
   }
 }
 
-/** Two packages with the same plugin would leave it to chance which one runs. */
-async function mustBeFree(entries: readonly PluginEntry[], parts: InstallParts): Promise<void> {
+/** With two packages for one plugin it would be undefined which one runs. */
+async function requireUnusedNames(entries: readonly PluginEntry[], parts: InstallParts): Promise<void> {
   const present = await parts.present();
   for (const { name, origin, source } of entries) {
     const other = present.find((one) => one.name === name && one.origin === origin && one.source !== source);
     if (other === undefined) continue;
-    throw new BackplaneError("plugin.install_failed", `${name} is a plugin of ${other.source} already.`, {
+    throw new BackplaneError("plugin.install_failed", `${name} is already a plugin of ${other.source}.`, {
       fix: `Remove it first: backplane plugin remove ${name}`,
     });
   }
 }
 
-/** All plugins of its package go with it; what they stored stays. */
+/** Removes all plugins of the package. Their data stays. */
 export async function removeEntry(entry: PluginEntry, parts: InstallParts): Promise<void> {
   const { npm, plugins_dir, tree } = parts;
   if (entry.origin === "bundled") {
@@ -124,15 +124,15 @@ export async function removeEntry(entry: PluginEntry, parts: InstallParts): Prom
     return;
   }
   const { folders } = await readLocalList(plugins_dir);
-  const gone = folders.filter((folder) => folderPath(plugins_dir, folder) === entry.dir);
+  const removed = folders.filter((folder) => folderPath(plugins_dir, folder) === entry.dir);
   await writeLocalList(
     plugins_dir,
-    folders.filter((folder) => !gone.includes(folder)),
+    folders.filter((folder) => !removed.includes(folder)),
   );
-  for (const folder of gone) if (!folder.editable) await rm(entry.dir, { recursive: true, force: true });
+  for (const folder of removed) if (!folder.editable) await rm(entry.dir, { recursive: true, force: true });
 }
 
-/** Copies that a later one has replaced. Only while no plugin runs. */
+/** Removes copies that were replaced by later ones. Call it only while no plugin is running. */
 export async function sweepCopies(plugins_dir: string): Promise<void> {
   const { folders, problem } = await readLocalList(plugins_dir);
   if (problem !== null) return;

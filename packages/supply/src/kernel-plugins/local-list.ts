@@ -1,7 +1,7 @@
-/** `local.json`: folders that the operator named, linked (editable) or copied. Written whole, or not at all. */
+/** `local.json`: the folders that the operator installed, linked (editable) or copied. */
 import { readFile } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
-import { keepSummedJson, parseSummedJson } from "../files/checked-json.ts";
+import { parseCheckedJson, writeCheckedJson } from "../files/checked-json.ts";
 
 export interface LocalFolder {
   /** Absolute when it is linked, else relative to the plugins folder. */
@@ -13,7 +13,7 @@ export interface LocalFolder {
 
 export interface LocalList {
   folders: LocalFolder[];
-  /** Why the file could not be read, if it could not. */
+  /** Why the file could not be read; null when it could. */
   problem: string | null;
 }
 
@@ -28,7 +28,7 @@ export async function readLocalList(plugins_dir: string): Promise<LocalList> {
     return { folders: [], problem: missing ? null : `it cannot be read (${(error as Error).message})` };
   }
   try {
-    const { folders } = parseSummedJson(text);
+    const { folders } = parseCheckedJson(text);
     if (Array.isArray(folders) && folders.every(isFolder)) return { folders, problem: null };
   } catch (error) {
     if (!(error instanceof SyntaxError)) return { folders: [], problem: (error as Error).message };
@@ -38,7 +38,7 @@ export async function readLocalList(plugins_dir: string): Promise<LocalList> {
 
 export async function writeLocalList(plugins_dir: string, folders: readonly LocalFolder[]): Promise<void> {
   const file = join(plugins_dir, FILE);
-  await keepSummedJson(file, { folders });
+  await writeCheckedJson(file, { folders });
 }
 
 export function folderPath(plugins_dir: string, { path }: LocalFolder): string {

@@ -1,7 +1,7 @@
 /**
- * The installed packages. `node_modules` is a link to the newest generation under `npm/`; a change works on a copy of
- * it and moves the link as its last step, so it happens whole or not at all, even when the machine stops in between.
- * Old generations stay until the next start: plugins that run from them go on running.
+ * The installed npm packages. `node_modules` is a link to the newest generation under `npm/`. A change works on a copy of
+ * the generation and moves the link as its last step, so it is atomic even after a crash. Old generations stay until the
+ * next start, because running plugins use them.
  */
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
@@ -23,12 +23,12 @@ import { basename, dirname, join } from "node:path";
 export interface InstalledPackage {
   name: string;
   dir: string;
-  /** False: it is only here because another package needs it. */
+  /** False: it is installed only as a dependency of another package. */
   direct: boolean;
 }
 
 const GENERATIONS = "npm";
-const CARRIED = ["node_modules", "package.json", "package-lock.json", "archives"];
+const COPIED = ["node_modules", "package.json", "package-lock.json", "archives"];
 
 export class NpmTree {
   readonly #dir: string;
@@ -49,17 +49,17 @@ export class NpmTree {
     }));
   }
 
-  /** `work` changes the copy that it is given; when it throws, nothing has happened. */
+  /** `work` changes the given copy. When it throws, the tree stays as it was. */
   async change<T>(work: (staging: string) => Promise<T>): Promise<T> {
     const generations = join(this.#dir, GENERATIONS);
     await mkdir(generations, { recursive: true, mode: 0o700 });
     const staging = join(generations, `${Date.now().toString(36)}-${randomBytes(4).toString("hex")}`);
     await mkdir(staging, { mode: 0o700 });
     try {
-      await this.#fill(staging);
+      await this.#copyCurrent(staging);
       const result = await work(staging);
       await mkdir(join(staging, "node_modules"), { recursive: true });
-      await openToOthers(join(staging, "node_modules"));
+      await makeReadable(join(staging, "node_modules"));
       await this.#publish(staging);
       return result;
     } catch (error) {
@@ -68,7 +68,7 @@ export class NpmTree {
     }
   }
 
-  /** Generations that nothing leads to. Only while no plugin runs. */
+  /** Removes unused generations. Call it only while no plugin is running. */
   async sweep(): Promise<void> {
     const generations = join(this.#dir, GENERATIONS);
     const current = await this.#root();
@@ -79,7 +79,7 @@ export class NpmTree {
     }
   }
 
-  /** The folder whose node_modules is in use; null when there is none. */
+  /** The folder of the current node_modules; null without one. */
   async #root(): Promise<string | null> {
     try {
       return dirname(await realpath(join(this.#dir, "node_modules")));
@@ -88,10 +88,10 @@ export class NpmTree {
     }
   }
 
-  async #fill(staging: string): Promise<void> {
+  async #copyCurrent(staging: string): Promise<void> {
     const root = await this.#root();
     if (root !== null) {
-      for (const name of CARRIED) {
+      for (const name of COPIED) {
         await cp(join(root, name), join(staging, name), {
           recursive: true,
           verbatimSymlinks: true,
@@ -100,7 +100,7 @@ export class NpmTree {
       }
       if ((await dependenciesOf(root)) !== null) return;
     }
-    // Packages that somebody put there by hand must not be pruned as nobody's.
+    // Packages that were added by hand must be dependencies, or npm would prune them.
     const dependencies: Record<string, string> = {};
     for (const { dir, name } of await this.packages()) dependencies[name] = await versionOf(dir);
     const manifest = { name: "backplane-plugins", private: true, dependencies };
@@ -111,9 +111,9 @@ export class NpmTree {
     const link = join(this.#dir, "node_modules");
     const draft = join(generation, ".link");
     await symlink(join(GENERATIONS, basename(generation), "node_modules"), draft);
-    const there = await lstat(link).catch(() => null);
-    if (there === null || there.isSymbolicLink()) return await rename(draft, link);
-    // A folder that was made by hand cannot be replaced in one step; it goes aside and back again on failure.
+    const existing = await lstat(link).catch(() => null);
+    if (existing === null || existing.isSymbolicLink()) return await rename(draft, link);
+    // A real folder cannot be replaced in one step, so it is moved aside, and back after a failure.
     const aside = join(generation, ".before");
     await rename(link, aside);
     try {
@@ -126,14 +126,14 @@ export class NpmTree {
   }
 }
 
-/** npm obeys the umask, and where the gateway is root, a plugin is another user, who only reads. */
-async function openToOthers(path: string): Promise<void> {
+/** npm applies the umask, but with a gateway that runs as root the plugin is another user and must be able to read. */
+async function makeReadable(path: string): Promise<void> {
   const info = await lstat(path);
   if (!info.isDirectory() && !info.isFile()) return;
   const mode = info.isDirectory() || (info.mode & 0o100) !== 0 ? 0o755 : 0o644;
   if ((info.mode & 0o7777) !== mode) await chmod(path, mode);
   if (!info.isDirectory()) return;
-  for (const name of await readdir(path)) await openToOthers(join(path, name));
+  for (const name of await readdir(path)) await makeReadable(join(path, name));
 }
 
 async function packageNames(node_modules: string): Promise<string[]> {
@@ -150,7 +150,7 @@ async function listed(dir: string): Promise<string[]> {
   return await readdir(dir).catch((): string[] => []);
 }
 
-/** null: there is no package.json that says. */
+/** Null: there is no readable package.json. */
 async function dependenciesOf(root: string): Promise<Record<string, unknown> | null> {
   try {
     const { dependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8")) as {

@@ -1,6 +1,6 @@
 /**
- * package.json and the file names of a packed npm package, without unpacking it. As npm does, the first folder of
- * every path is left out. Nothing is written; what is read is bounded.
+ * Reads package.json and the file names of a packed npm package without unpacking it. As in npm, the first folder of every
+ * path is dropped. Nothing is written, and the amount of data is limited.
  */
 import { createReadStream } from "node:fs";
 import { posix } from "node:path";
@@ -38,8 +38,8 @@ export async function readArchive(file: string): Promise<ArchiveReading> {
     bounded,
     entries as unknown as NodeJS.WritableStream,
   );
-  const [fedWell, readWell] = await Promise.allSettled([fed, reading]);
-  for (const side of [readWell, fedWell]) {
+  const [feeding_result, reading_result] = await Promise.allSettled([fed, reading]);
+  for (const side of [reading_result, feeding_result]) {
     if (side.status === "rejected") throw asUnreadable(side.reason);
   }
   return { manifest, files };

@@ -1,4 +1,4 @@
-/** The plugins of one package as its package.json describes them, read without executing anything (plug.trust). */
+/** Reads the plugins of a package from its package.json, without executing anything (plug.trust). */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import {
@@ -13,28 +13,28 @@ import {
 import { entryOf, fileInside, type PackageJson } from "./resolve-module.ts";
 
 export interface PackageReading {
-  /** Its own name, where it has one. */
+  /** The name of the package; null without one. */
   package_name: string | null;
   entries: PluginEntry[];
   problems: string[];
-  /** False: it does not even say that it holds plugins. */
+  /** False: its package.json does not declare plugins. */
   declares: boolean;
 }
 
 export interface ReadOptions {
   origin: PluginOrigin;
-  /** Left out: the package's own name. */
+  /** Default: the name of the package. */
   source?: string;
   conditions: readonly string[];
 }
 
-/** Where a path of the package lies on disk, or why it does not. */
+/** The file of a path of the package, or why there is none. */
 export type Locate = (path: string) => Promise<{ file: string } | { problem: string }>;
 
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 const MAX_PLUGINS = 64;
 
-/** null when there is no package.json. */
+/** Null: there is no package.json. */
 export async function readPackage(dir: string, options: ReadOptions): Promise<PackageReading | null> {
   let text: string;
   try {
@@ -53,15 +53,15 @@ export async function readManifest(
 ): Promise<PackageReading> {
   const reading: PackageReading = { package_name: null, entries: [], problems: [], declares: true };
   const manifest = parse(text);
-  if (manifest === null) return { ...reading, problems: ["its package.json is no JSON object"] };
+  if (manifest === null) return { ...reading, problems: ["its package.json is not a JSON object"] };
   if (typeof manifest.name === "string") reading.package_name = manifest.name;
   const group = manifest[PLUGIN_ENTRY_GROUP];
   if (group === undefined) return { ...reading, declares: false };
   if (!isObject(group) || Object.keys(group).length === 0) {
-    return { ...reading, problems: [`${PLUGIN_ENTRY_GROUP} in its package.json names no plugin`] };
+    return { ...reading, problems: [`${PLUGIN_ENTRY_GROUP} in its package.json has no plugins`] };
   }
   if (Object.keys(group).length > MAX_PLUGINS) {
-    return { ...reading, problems: [`its package.json names more than ${MAX_PLUGINS} plugins`] };
+    return { ...reading, problems: [`its package.json has more than ${MAX_PLUGINS} plugins`] };
   }
   for (const [name, about] of Object.entries(group)) {
     const found = await readEntry({ dir, locate, manifest, ...options }, name, about);
@@ -80,14 +80,14 @@ async function readEntry(
   if (!isPluginName(name)) {
     return `the plugin name ${JSON.stringify(name.slice(0, 80))} is not kebab-case of at most 64 characters`;
   }
-  if (!isObject(about)) return `${name} is described by no object; write {"category": "…"}`;
+  if (!isObject(about)) return `the entry of ${name} is not an object; write {"category": "…"}`;
   const { category, module } = about;
   if (!(PLUGIN_CATEGORIES as readonly unknown[]).includes(category)) {
-    return `the category of ${name} is none of ${PLUGIN_CATEGORIES.join(", ")}`;
+    return `the category of ${name} is not one of ${PLUGIN_CATEGORIES.join(", ")}`;
   }
   if (typeof manifest.version !== "string" || manifest.version === "")
     return "its package.json has no version";
-  if (module !== undefined && typeof module !== "string") return `the module of ${name} is no path`;
+  if (module !== undefined && typeof module !== "string") return `the module of ${name} is not a path`;
   const path = module ?? entryOf(manifest, conditions);
   if (path === null) return `its package.json exports nothing as "."`;
   const found = await locate(path);

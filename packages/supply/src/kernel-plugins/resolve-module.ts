@@ -1,9 +1,10 @@
 /**
- * Which file a package means by itself: the `.` of its `exports` under the conditions that this process runs with,
- * else its `main`. The file exists and its real path is inside the package; nothing is executed to find it.
+ * Resolves the entry file of a package: the `.` of its `exports` under the conditions of this process, else its `main`. The
+ * file must exist, and its real path must be inside the package. Nothing is executed.
  */
 import { realpath, stat } from "node:fs/promises";
 import { join, relative, resolve, sep } from "node:path";
+import { isObject } from "@backplane/contract";
 
 export interface PackageJson {
   name?: unknown;
@@ -13,7 +14,7 @@ export interface PackageJson {
   [key: string]: unknown;
 }
 
-/** `--conditions` and `-C` of this process, in either spelling. */
+/** The values of `--conditions` and `-C`. */
 export function conditionsOf(execArgv: readonly string[]): string[] {
   const found: string[] = [];
   for (let i = 0; i < execArgv.length; i++) {
@@ -25,7 +26,7 @@ export function conditionsOf(execArgv: readonly string[]): string[] {
   return found;
 }
 
-/** A path relative to the package, or null when it names none. */
+/** A path relative to the package; null when there is no entry. */
 export function entryOf(manifest: PackageJson, conditions: readonly string[]): string | null {
   if (manifest.exports === undefined || manifest.exports === null) {
     return typeof manifest.main === "string" ? manifest.main : "index.js";
@@ -34,28 +35,28 @@ export function entryOf(manifest: PackageJson, conditions: readonly string[]): s
   return target(rootOf(manifest.exports), active);
 }
 
-/** Below `dir` as it was given, even where that is a link that will lead elsewhere; or why there is none. */
+/** The path stays below `dir` as given, even if that is a link which may later point elsewhere. */
 export async function fileInside(dir: string, path: string): Promise<{ file: string } | { problem: string }> {
   const root = await realpath(dir);
   let file: string;
   try {
     file = await realpath(resolve(root, path));
   } catch {
-    return { problem: `its module ${path} is not there; build the package first` };
+    return { problem: `its module ${path} is missing; build the package first` };
   }
-  if (!file.startsWith(root + sep)) return { problem: `its module ${path} lies outside the package` };
-  if (!(await stat(file)).isFile()) return { problem: `its module ${path} is no file` };
+  if (!file.startsWith(root + sep)) return { problem: `its module ${path} is outside the package` };
+  if (!(await stat(file)).isFile()) return { problem: `its module ${path} is not a file` };
   return { file: join(dir, relative(root, file)) };
 }
 
-/** The value of `.`; an object without paths as keys is the value itself. */
+/** The value of `.`. An object whose keys are not paths is itself that value. */
 function rootOf(exports: unknown): unknown {
-  if (typeof exports !== "object" || exports === null || Array.isArray(exports)) return exports;
+  if (!isObject(exports)) return exports;
   const keys = Object.keys(exports);
-  return keys.some((key) => key.startsWith(".")) ? (exports as Record<string, unknown>)["."] : exports;
+  return keys.some((key) => key.startsWith(".")) ? exports["."] : exports;
 }
 
-/** As Node reads it: the first key that is active decides, unless it leads nowhere. */
+/** As in Node: the first active condition that resolves to a path. */
 function target(value: unknown, active: ReadonlySet<string>): string | null {
   if (typeof value === "string") return value.startsWith("./") ? value : null;
   if (Array.isArray(value)) {

@@ -1,7 +1,7 @@
-/** A schema issue as sentences of the form "WHERE is WHAT; write THIS". */
-import { EXPORT_KINDS } from "@backplane/contract";
+/** Turns a schema issue into sentences of the form "WHERE is WHAT; write THIS". */
+import { EXPORT_KINDS, isObject } from "@backplane/contract";
 import type { ManifestSchema } from "@backplane/contract/schema";
-import { fieldsAt, nearest, tableKnowing } from "./known-fields.ts";
+import { fieldsAt, mostSimilar, tableDefining } from "./known-fields.ts";
 import { pathText, type TomlPath } from "./toml-lines.ts";
 
 type SchemaIssue = NonNullable<ReturnType<typeof ManifestSchema.safeParse>["error"]>["issues"][number];
@@ -11,12 +11,12 @@ export interface Finding {
   message: string;
 }
 
-/** What to write where nothing is written. */
+/** What to write for a missing field. */
 const WHEN_MISSING: Record<string, string> = {
   api_version: 'write api_version = "vai.plugin.v1"',
   package_id: 'write package_id = "publisher/name", such as "acme/devkit"',
   version: 'write version = "0.1.0"',
-  name: 'write name = "…", the name that people see',
+  name: 'write name = "…", the display name',
   runtime: "write a [runtime] table with protocol and entrypoint",
   entrypoint: 'write entrypoint = ["./bin/plugin"]',
   exports: "write at least one [[exports]] table",
@@ -28,8 +28,8 @@ const WHEN_MISSING: Record<string, string> = {
   harness: "write an [exports.harness] table",
 };
 
-const TYPE_WORDS: Record<string, string> = {
-  string: 'a text in quotes, such as "…"',
+const TYPE_DESCRIPTIONS: Record<string, string> = {
+  string: 'a string in quotes, such as "…"',
   boolean: "true or false",
   number: "a number",
   int: "a whole number",
@@ -63,7 +63,7 @@ function remedy(issue: SchemaIssue, path: TomlPath, manifest: unknown): string {
   if (valueAt(path, manifest) === undefined) {
     return WHEN_MISSING[String(path.at(-1))] ?? "write it";
   }
-  if (issue.code === "invalid_type") return `write ${TYPE_WORDS[issue.expected] ?? issue.expected}`;
+  if (issue.code === "invalid_type") return `write ${TYPE_DESCRIPTIONS[issue.expected] ?? issue.expected}`;
   if (issue.code === "invalid_key") return issue.issues[0]?.message ?? "write another name";
   if (issue.code === "too_big") return `write at most ${String(issue.maximum)}${unit(issue.origin)}`;
   if (issue.code === "too_small" && /^(Too small|Invalid)/.test(issue.message)) {
@@ -85,14 +85,14 @@ function explainUnknown(path: TomlPath, key: string, manifest: unknown): string 
   const fields = fieldsAt(path, manifest);
   const known = Object.keys(fields);
   const where = pathText([...path, key]);
-  const table = tableKnowing(key, fields);
+  const table = tableDefining(key, fields);
   if (table !== undefined) {
     const header = [...path.filter((part) => typeof part === "string"), table].join(".");
     return `${where} is not a field here; write it in the table [${header}]`;
   }
-  const near = nearest(key, known);
+  const near = mostSimilar(key, known);
   if (near !== undefined) return `${where} is not a known field; write ${near}`;
-  return `${where} is not a known field; remove it, known are ${known.join(", ")}`;
+  return `${where} is not a known field; remove it; known fields are ${known.join(", ")}`;
 }
 
 function repeatedIds(manifest: unknown): Finding[] {
@@ -119,7 +119,7 @@ function valueAt(path: TomlPath, manifest: unknown): unknown {
 
 function shown(value: unknown): string {
   if (value instanceof Date) return "a date";
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return "a table";
+  if (isObject(value)) return "a table";
   const text = JSON.stringify(value) ?? String(value);
   return text.length > 60 ? `${text.slice(0, 57)}…` : text;
 }

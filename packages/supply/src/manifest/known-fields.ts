@@ -1,4 +1,4 @@
-/** Which fields the manifest schema knows at a path, for "did you mean". Reads the schema itself, so it cannot drift. */
+/** The fields that the manifest schema defines at a path, for suggestions. They are read from the schema itself. */
 import { ManifestSchema } from "@backplane/contract/schema";
 import type { TomlPath } from "./toml-lines.ts";
 
@@ -28,16 +28,16 @@ export function fieldsAt(path: TomlPath, manifest: unknown): Record<string, Sche
   return node?.def.shape ?? {};
 }
 
-/** The table inside these fields that knows `key`: `effect_class` belongs into `tool`. */
-export function tableKnowing(key: string, fields: Record<string, SchemaNode>): string | undefined {
+/** The table among these fields that defines `key`: `effect_class` belongs to `tool`. */
+export function tableDefining(key: string, fields: Record<string, SchemaNode>): string | undefined {
   return Object.keys(fields).find((name) => {
     const shape = concrete(fields[name] as SchemaNode, {})?.def.shape;
     return shape !== undefined && Object.hasOwn(shape, key);
   });
 }
 
-/** The known name nearest to what was written, if it is near at all. */
-export function nearest(word: string, known: readonly string[]): string | undefined {
+/** The known name that is most similar to `word`; undefined when none is similar. */
+export function mostSimilar(word: string, known: readonly string[]): string | undefined {
   let best: string | undefined;
   let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
   for (const candidate of known) {

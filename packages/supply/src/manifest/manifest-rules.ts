@@ -1,4 +1,4 @@
-/** What a manifest must fulfil beyond its shape. Each rule looks at a manifest that the schema has accepted. */
+/** Rules for a manifest beyond its schema. Each rule checks a manifest that the schema has accepted. */
 import { isDescribed, type Manifest, runsElsewhere } from "@backplane/contract";
 import { type Finding, subject } from "./explain-issue.ts";
 
@@ -10,22 +10,22 @@ const RULES: readonly Rule[] = [
   timeoutsInOrder,
   sideProcessTools,
   sideProcessNames,
-  importersOwn,
-  describedOnly,
+  noImporterFields,
+  describedPackages,
 ];
 
-export function breachesOf(manifest: Manifest): Finding[] {
+export function violationsOf(manifest: Manifest): Finding[] {
   return RULES.flatMap((rule) => rule(manifest));
 }
 
-/** A bare name is looked up on the documented PATH; anything with a slash is a file of the package. */
+/** A bare name is looked up on the documented PATH; a name with a slash is a file of the package. */
 export function isBareName(program: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9._+-]*$/.test(program);
 }
 
 function entrypointInside(manifest: Manifest): Finding[] {
   const program = manifest.runtime.entrypoint[0] as string;
-  if (runsElsewhere(manifest.runtime.protocol)) return addressOnly(manifest, program);
+  if (runsElsewhere(manifest.runtime.protocol)) return validServerUrl(manifest, program);
   const isInside =
     /^(\.\/)?[^/\\\p{Cc}]+(\/[^/\\\p{Cc}]+)*$/u.test(program) && !program.split("/").includes("..");
   if (isBareName(program) || (program.includes("/") && isInside)) return [];
@@ -38,7 +38,7 @@ function entrypointInside(manifest: Manifest): Finding[] {
   ];
 }
 
-function addressOnly(manifest: Manifest, program: string): Finding[] {
+function validServerUrl(manifest: Manifest, program: string): Finding[] {
   const url = URL.canParse(program) ? new URL(program) : null;
   const usable = url !== null && /^https?:$/.test(url.protocol) && url.username === "";
   if (usable && manifest.runtime.entrypoint.length === 1) return [];
@@ -46,7 +46,7 @@ function addressOnly(manifest: Manifest, program: string): Finding[] {
   return [
     {
       path,
-      message: `${subject(path, manifest)}; write the address of the server, such as https://host/mcp`,
+      message: `${subject(path, manifest)}; write the URL of the server, such as https://host/mcp`,
     },
   ];
 }
@@ -90,7 +90,7 @@ function sideProcessTools(manifest: Manifest): Finding[] {
   });
 }
 
-/** The other dialects either have exports named by their authors or tools that describe themselves. */
+/** In the other dialects authors name the exports, or the tools describe themselves. */
 function sideProcessNames(manifest: Manifest): Finding[] {
   const { protocol, plugin_id } = manifest.runtime;
   if (protocol === "rterm.plugin.v1") return [];
@@ -102,29 +102,29 @@ function sideProcessNames(manifest: Manifest): Finding[] {
   }
   return paths.map((path) => ({
     path,
-    message: `${subject(path, manifest)}, but protocol is "${protocol}" and only "rterm.plugin.v1" has such a name; remove it`,
+    message: `${subject(path, manifest)}, but protocol is "${protocol}" and only "rterm.plugin.v1" uses this field; remove it`,
   }));
 }
 
-/** What importers and descriptions note for themselves is not an author's to write. */
-function importersOwn(manifest: Manifest): Finding[] {
+/** Fields that only importers and descriptions may set. */
+function noImporterFields(manifest: Manifest): Finding[] {
   return manifest.exports.flatMap((item, index) => {
     if (item.kind !== "tool") return [];
-    const noted = (["hints", "rules", "native_name", "param_headers", "load_error"] as const).filter(
+    const found = (["hints", "rules", "native_name", "param_headers", "load_error"] as const).filter(
       (field) => item.tool[field] !== undefined,
     );
-    return noted.map((field) => {
+    return found.map((field) => {
       const path = ["exports", index, "tool", field];
-      return { path, message: `${subject(path, manifest)}, which the gateway notes itself; remove it` };
+      return { path, message: `${subject(path, manifest)}, which only the gateway sets; remove it` };
     });
   });
 }
 
-function describedOnly({ runtime, exports }: Manifest): Finding[] {
+function describedPackages({ runtime, exports }: Manifest): Finding[] {
   const described = isDescribed(runtime.protocol);
   const findings: Finding[] = [];
   if (!described && runtime.permissions !== undefined) {
-    const message = `permissions stand with each export of a ${runtime.protocol} package; move them there`;
+    const message = `permissions belong to each export of a ${runtime.protocol} package; move them there`;
     findings.push({ path: ["runtime", "permissions"], message });
   }
   if (described && exports.length > 0) {

@@ -1,14 +1,14 @@
-/** Reads `vai-plugin.toml`. What is wrong is refused with file, line and what to write instead (pkg.manifest). */
-import { BackplaneError, type Manifest, SIDE_TIMEOUTS } from "@backplane/contract";
+/** Reads `vai-plugin.toml`. Errors name the file, the line and what to write instead (pkg.manifest). */
+import { BackplaneError, isObject, type Manifest, SIDE_TIMEOUTS } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
 import { parse } from "smol-toml";
 import { explainIssue, type Finding } from "./explain-issue.ts";
-import { breachesOf } from "./manifest-rules.ts";
+import { violationsOf } from "./manifest-rules.ts";
 import { findLines, pathText } from "./toml-lines.ts";
 
 export const MANIFEST_FILE = "vai-plugin.toml";
 
-/** What an answer holds of a manifest that is wrong everywhere; lengths too, since the text is a stranger's. */
+/** Limits of an error for a manifest with many problems. The text is untrusted, so lengths are limited too. */
 const MAX_ISSUES = 50;
 const MAX_PATH = 120;
 const MAX_MESSAGE = 400;
@@ -23,7 +23,7 @@ export function readManifest(toml: string, file: string = MANIFEST_FILE): Manife
   const raw = parseToml(toml, file);
   const parsed = ManifestSchema.safeParse(withSideDefaults(raw));
   const findings: Finding[] = parsed.success
-    ? breachesOf(parsed.data)
+    ? violationsOf(parsed.data)
     : parsed.error.issues.flatMap((issue) => explainIssue(issue, raw));
   if (parsed.success && findings.length === 0) return parsed.data;
   const lines = findLines(toml);
@@ -37,7 +37,7 @@ export function readManifest(toml: string, file: string = MANIFEST_FILE): Manife
   throw invalid(file, issues);
 }
 
-/** side.wire: a call of a side process has 5 s where its author says nothing else. */
+/** The default timeout of a call to a side process is 5 s (side.wire). */
 function withSideDefaults(raw: unknown): unknown {
   const { exports, runtime } = raw as { exports?: unknown; runtime?: { protocol?: unknown } };
   if (runtime?.protocol !== "rterm.plugin.v1" || !Array.isArray(exports)) return raw;
@@ -45,10 +45,10 @@ function withSideDefaults(raw: unknown): unknown {
 }
 
 function withSideTimeout(item: unknown): unknown {
-  if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
-  const { max_timeout_ms = SIDE_TIMEOUTS.invoke_ms } = item as { max_timeout_ms?: unknown };
-  const longest = typeof max_timeout_ms === "number" ? max_timeout_ms : SIDE_TIMEOUTS.invoke_ms;
-  return { default_timeout_ms: Math.min(SIDE_TIMEOUTS.invoke_ms, longest), ...item };
+  if (!isObject(item)) return item;
+  const { max_timeout_ms } = item;
+  const max = typeof max_timeout_ms === "number" ? max_timeout_ms : SIDE_TIMEOUTS.invoke_ms;
+  return { default_timeout_ms: Math.min(SIDE_TIMEOUTS.invoke_ms, max), ...item };
 }
 
 function parseToml(toml: string, file: string): unknown {

@@ -1,6 +1,6 @@
 /**
- * The host's record of a side-process plugin: all that the protocol binds the plugin to, taken from the manifest
- * and the binding's policy alone. What the plugin says about itself later is compared with this, never added.
+ * The host's record of a side-process plugin: what the protocol allows the plugin, taken from the manifest and the policy
+ * of the binding alone. What the plugin later declares about itself is compared with this record and never added to it.
  */
 import type { BindingPolicy, Json, Manifest } from "@backplane/contract";
 
@@ -9,9 +9,9 @@ export interface SideSpec {
   command: string;
   args: string[];
   env: Record<string, string>;
-  /** The binding's allow-list; empty grants nothing. */
+  /** The allow-list of the binding; empty allows nothing. */
   capabilities: string[];
-  /** Under the plugin's own names, each with the time that a call has. */
+  /** By the plugin's own names, each with the timeout of a call. */
   tools: { name: string; timeout_ms: number; description: string; schema: Json | null }[];
 }
 

@@ -1,15 +1,15 @@
 /**
- * Where each value of a TOML text stands. The parser gives values without positions, and a manifest error
- * without a line is half an error. Reads only text that the parser has accepted, so it need not judge syntax:
- * it follows tables, array tables, dotted keys, inline tables and values over several lines.
+ * Finds the line of each value in a TOML text, for error messages; the parser returns values without positions. The text
+ * was accepted by the parser, so its syntax is not checked again. Supports tables, array tables, dotted keys, inline
+ * tables and values over several lines.
  */
 export type TomlPath = readonly (string | number)[];
 
-/** No manifest goes deeper. What does is a stranger's joke: noting every path of it would cost its square. */
+/** No valid manifest is deeper. Recording every path of a deeper text would take quadratic time. */
 const MAX_DEPTH = 16;
 
 export interface TomlLines {
-  /** The line of this value; when it is not written, the line of the nearest table around it. */
+  /** The line of the value; for a missing value, the line of the nearest enclosing table. */
   of(path: TomlPath): number;
 }
 
@@ -41,13 +41,13 @@ export function findLines(toml: string): TomlLines {
 
 function scan(toml: string): Map<string, number> {
   const lines = new Map<string, number>();
-  /** How many `[[name]]` there were, by path. */
+  /** The number of `[[name]]` headers so far, by path. */
   const counts = new Map<string, number>();
   let at = 0;
   let line = 1;
   let table: TomlPath = [];
 
-  /** The path one step on, noted; beyond the depth it stays where it is. */
+  /** Extends a path and records its line. Beyond the maximum depth the path stays the same. */
   const extend = (path: TomlPath, part: string | number): TomlPath => {
     if (path.length >= MAX_DEPTH) return path;
     const longer = [...path, part];
@@ -79,7 +79,7 @@ function scan(toml: string): Map<string, number> {
     while (at < toml.length && !toml.startsWith(end, at)) step(quote === '"' && toml[at] === "\\" ? 2 : 1);
     const text = toml.slice(start, at);
     step(end.length);
-    // A multi-line string may end in up to two quotes of its own.
+    // The content of a multi-line string may end with up to two quotes.
     if (triple) while (toml[at] === quote) at++;
     return text;
   };
@@ -143,7 +143,7 @@ function scan(toml: string): Map<string, number> {
     else while (at < toml.length && !/[,\]}#\n]/.test(toml[at] as string)) at++;
   };
 
-  /** A header names the latest element of every array table on its way. */
+  /** A header refers to the last element of every array table in its path. */
   const enter = (keys: string[], isList: boolean): TomlPath => {
     let path: TomlPath = [];
     keys.forEach((key, index) => {

@@ -1,6 +1,6 @@
 /**
- * Where in the tree a dependency stands that npm could not resolve. npm names the address alone, so the path is looked up
- * in the package metadata that npm has read into a cache of this run.
+ * Finds the path in the dependency tree to a dependency that npm could not resolve. The message of npm contains only the
+ * address, so the path is looked up in the package metadata that npm has cached during this run.
  */
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,8 +12,8 @@ type Versions = Record<string, Dependencies>;
 const MAX_BYTES = 64 * 1024 * 1024;
 
 /**
- * The first dependency outside of the registry that `blamed` recognises, with its path from `root`, whose manifest is
- * given where it does not come from the registry. Null: there is none.
+ * The first dependency from outside the registry that `blamed` accepts, with its path from `root`. The manifest of `root`
+ * is given when it does not come from the registry. Null: there is none.
  */
 export async function findUnresolved(
   cache: string,
@@ -53,7 +53,7 @@ async function readMetadata(folder: string): Promise<Map<string, Versions>> {
       if (typeof name === "string" && typeof versions === "object" && versions !== null)
         seen.set(name, versions as Versions);
     } catch {
-      // Archives are kept there too.
+      // The cache contains archives too.
     }
   }
   return seen;

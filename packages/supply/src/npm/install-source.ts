@@ -1,6 +1,6 @@
 /**
- * What may be installed: a package of the npm registry by name, or a path on this machine. Everything that npm would
- * also understand (URLs, git, aliases, options) is refused here, before npm sees it (plug.install).
+ * Accepts what may be installed: a package of the npm registry by name, or a path on this machine. Everything else that
+ * npm would accept (URLs, git, aliases, options) is refused before npm is called (plug.install).
  */
 import { homedir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
@@ -11,20 +11,20 @@ export type InstallSource =
   /** A folder, or a packed archive (.tgz); absolute. */
   | { kind: "path"; path: string };
 
-const LONGEST = 1_024;
-const LONGEST_NAME = 214;
+const MAX_LENGTH = 1_024;
+const MAX_NAME_LENGTH = 214;
 const NAME = /^(?:@[a-z0-9][a-z0-9._~-]*\/)?[a-z0-9][a-z0-9._~-]*$/;
 const VERSION = /^[A-Za-z0-9][A-Za-z0-9.+_-]{0,127}$/;
 
 export function validateInstallSource(source: string): InstallSource {
   if (typeof source !== "string" || source.trim() === "") throw refused("The source is empty.");
-  if (source.length > LONGEST) throw refused(`The source is longer than ${LONGEST} characters.`);
-  if (hasControl(source)) throw refused("The source has a line break or another control character in it.");
+  if (source.length > MAX_LENGTH) throw refused(`The source is longer than ${MAX_LENGTH} characters.`);
+  if (hasControl(source)) throw refused("The source contains a line break or another control character.");
   if (source !== source.trim()) throw refused("The source begins or ends with a space.");
   if (source.startsWith("-")) throw refused(`${show(source)} is an option, not a source.`);
   if (isPath(source)) return { kind: "path", path: absolute(source) };
   const scheme = /^[A-Za-z][A-Za-z0-9+.-]*:/.exec(source)?.[0];
-  if (scheme !== undefined) throw refused(`Plugins are not installed from ${show(scheme)} sources.`);
+  if (scheme !== undefined) throw refused(`Plugins cannot be installed from ${show(scheme)} sources.`);
   return npmSource(source);
 }
 
@@ -33,19 +33,19 @@ function npmSource(source: string): InstallSource {
   const name = at > 0 ? source.slice(0, at) : source;
   const version = at > 0 ? source.slice(at + 1) : undefined;
   if (!isPackageName(name)) {
-    throw refused(`${show(source)} is no package name of the npm registry.`);
+    throw refused(`${show(source)} is not a package name of the npm registry.`);
   }
-  // Said out loud: without a version npm keeps an older one that is installed already.
+  // Explicit, because without a version npm keeps an older version that is already installed.
   if (version === undefined) return { kind: "npm", name, spec: `${name}@latest` };
-  if (!VERSION.test(version)) throw refused(`${show(version)} is no version or tag of ${name}.`);
+  if (!VERSION.test(version)) throw refused(`${show(version)} is not a version or tag of ${name}.`);
   return { kind: "npm", name, spec: `${name}@${version}` };
 }
 
 export function isPackageName(name: string): boolean {
-  return NAME.test(name) && name.length <= LONGEST_NAME && name !== "node_modules";
+  return NAME.test(name) && name.length <= MAX_NAME_LENGTH && name !== "node_modules";
 }
 
-/** Only what looks like a path is one: `owner/name` would be a repository to npm, and is refused as a name. */
+/** A path must begin like one: npm would read `owner/name` as a repository, and it is refused as a name. */
 function isPath(source: string): boolean {
   return isAbsolute(source) || /^(?:\.{1,2}|~)(?:[/\\]|$)/.test(source);
 }
@@ -54,7 +54,7 @@ function absolute(source: string): string {
   return source.startsWith("~") ? join(homedir(), source.slice(1)) : resolve(source);
 }
 
-/** Line and paragraph separators and bidirectional marks included: they would fool whoever reads the confirmation. */
+/** Includes line and paragraph separators and bidirectional marks, which could deceive the reader of a confirmation. */
 function hasControl(text: string): boolean {
   return /[\p{Cc}\p{Cf}\u2028\u2029]/u.test(text);
 }

@@ -1,6 +1,6 @@
 /**
- * Runs npm: the one that belongs to this Node, else the one on PATH. No shell, no scripts of packages, no git, of our
- * environment only what npm needs to reach its registry, and no address but those of the configured registries.
+ * Runs npm: the one that belongs to this Node, else the one on the PATH. Without a shell, package scripts or git, with only
+ * the environment variables that npm needs for its registry, and without access to any other host.
  */
 import { spawn } from "node:child_process";
 import { access, realpath } from "node:fs/promises";
@@ -10,15 +10,15 @@ import { type NpmSettings, readSettings } from "./npm-settings.ts";
 import { startRegistryProxy } from "./registry-proxy.ts";
 
 export interface Npm {
-  /** Its stdout; throws `NpmFailure` with npm's own words. */
+  /** Returns the standard output. Throws `NpmFailure` with npm's message. */
   run(args: readonly string[], cwd: string): Promise<string>;
   settings(cwd: string): Promise<NpmSettings>;
 }
 
 export class NpmFailure extends BackplaneError {
-  /** All that npm printed, as far as it was kept. */
+  /** The output of npm, truncated. */
   readonly output: string;
-  /** What npm was to fetch from elsewhere than the registries. */
+  /** What npm tried to fetch from other hosts than the registries. */
   readonly refused: readonly string[];
 
   constructor(code: ErrorCode, message: string, output = "", refused: readonly string[] = []) {
@@ -36,12 +36,12 @@ export interface NpmOptions {
 
 const TIMEOUT_MS = 300_000;
 const MAX_OUTPUT = 1024 * 1024;
-/** How long a change of the operator's npm configuration may go unseen. */
+/** How long a change of the operator's npm configuration may go unnoticed. */
 const SETTINGS_MS = 60_000;
 const KEPT_ENV =
   /^(?:HOME|USERPROFILE|APPDATA|LANG|TMPDIR|XDG_[A-Z_]+|(?:HTTPS?|NO)_PROXY|NODE_EXTRA_CA_CERTS|SSL_CERT_(?:FILE|DIR)|NPM_CONFIG_.+|NPM_TOKEN)$/i;
 
-/** After the subcommand: what no user's configuration may change. */
+/** Follow the subcommand. A user's configuration cannot override them. */
 export const NPM_FLAGS = [
   "--ignore-scripts",
   "--no-audit",
@@ -49,7 +49,7 @@ export const NPM_FLAGS = [
   "--no-update-notifier",
   "--no-progress",
   "--allow-git=none",
-  // Versions of npm that do not know the flag above find no git to start.
+  // For versions of npm without the flag above: there is no git with this name.
   "--git=git-is-disabled",
   "--global=false",
   "--loglevel=error",
@@ -84,7 +84,7 @@ export function createNpm(options: NpmOptions = {}): Npm {
       } catch (error) {
         const [first] = proxy.refused;
         if (!(error instanceof NpmFailure) || first === undefined) throw error;
-        const message = `npm was to fetch ${first.slice(0, 200)}, which is not on a configured registry.`;
+        const message = `npm tried to fetch ${first.slice(0, 200)}, which is not on a configured registry.`;
         throw new NpmFailure("package.dependency_refused", message, error.output, proxy.refused);
       } finally {
         await proxy.close();
@@ -134,9 +134,9 @@ function runOnce(
     });
     const out = collect(child.stdout);
     const err = collect(child.stderr);
-    let late = false;
+    let timed_out = false;
     const timer = setTimeout(() => {
-      late = true;
+      timed_out = true;
       if (child.pid !== undefined) killGroup(child.pid);
     }, timeout_ms);
     child.once("error", (error) => {
@@ -146,10 +146,10 @@ function runOnce(
     child.once("close", (code) => {
       clearTimeout(timer);
       if (code === 0) return resolve(out());
-      const words = late
+      const message = timed_out
         ? `npm did not finish within ${timeout_ms} ms.`
-        : `npm failed: ${wordsOf(err() || out())}`;
-      reject(new NpmFailure("plugin.install_failed", words, err() || out()));
+        : `npm failed: ${messageOf(err() || out())}`;
+      reject(new NpmFailure("plugin.install_failed", message, err() || out()));
     });
   });
 }
@@ -166,18 +166,18 @@ function killGroup(pid: number): void {
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // It ended by itself.
+    // The process has already ended.
   }
 }
 
-/** npm's error lines without its prefix, its codes and the place of its log file. */
-function wordsOf(text: string): string {
+/** The error lines of npm without prefix, codes and the path of its log file. */
+function messageOf(text: string): string {
   const lines = text
     .split("\n")
     .map((line) => line.replace(/^npm (?:error|ERR!) ?/, "").trim())
     .filter(
       (line) => line !== "" && !/^(?:code|errno|syscall|path|A complete log of this run|\d{4}-)/.test(line),
     );
-  const words = lines.slice(0, 4).join(" ");
-  return words === "" ? "it gave no reason" : words.slice(0, 500);
+  const message = lines.slice(0, 4).join(" ");
+  return message === "" ? "it gave no reason" : message.slice(0, 500);
 }

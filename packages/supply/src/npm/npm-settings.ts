@@ -1,11 +1,11 @@
-/** Which registries the operator's npm configuration names, and which proxy leads to them. */
+/** The registries of the operator's npm configuration, and the proxy for each of them. */
 export interface NpmSettings {
-  /** Of the default registry and those of scopes. */
+  /** Of the default registry and of the registries of scopes. */
   origins: ReadonlySet<string>;
   upstream: (origin: string) => URL | null;
 }
 
-/** `json` is what `npm config list --json` prints. */
+/** `json` is the output of `npm config list --json`. */
 export function readSettings(json: string): NpmSettings {
   const all = JSON.parse(json) as Record<string, unknown>;
   const registries = Object.entries(all).filter(([key]) => key === "registry" || /^@.+:registry$/.test(key));

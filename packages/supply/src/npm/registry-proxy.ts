@@ -1,6 +1,6 @@
 /**
- * An HTTP proxy for one run of npm that reaches the configured registries and nothing else. A package names what it
- * depends on, so without it a package could have the gateway fetch any address, private ones included.
+ * An HTTP proxy for one run of npm that allows only the configured registries. Without it, a package could name
+ * dependencies at any address, private ones included, and the gateway would fetch them.
  */
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
@@ -8,15 +8,15 @@ import type { Duplex } from "node:stream";
 import { connect as connectTls } from "node:tls";
 
 export interface RegistryProxyOptions {
-  /** As `https://registry.npmjs.org`. */
+  /** Such as `https://registry.npmjs.org`. */
   origins: ReadonlySet<string>;
-  /** The operator's own proxy on the way to an origin; null: none. */
+  /** The operator's own proxy for an origin; null: none. */
   upstream: (origin: string) => URL | null;
 }
 
 export interface RegistryProxy {
   url: string;
-  /** What was asked for elsewhere: a URL, or the origin of an encrypted one. */
+  /** Refused requests: a URL, or the origin of an encrypted connection. */
   refused: readonly string[];
   close(): Promise<void>;
 }
@@ -114,7 +114,7 @@ function tunnel(client: Duplex, head: Buffer, url: URL, via: URL | null): void {
 
 const MAX_ANSWER = 16_384;
 
-/** Node wants an IPv6 address without its brackets. */
+/** Node expects an IPv6 address without brackets. */
 function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, "");
 }

@@ -1,6 +1,6 @@
 /**
- * Refuses a dependency tree in which anything comes from elsewhere than the registry: by URL, from git, from a file or a
- * link. Works on the lock alone, before any file of a package is fetched.
+ * Refuses a dependency tree with packages from outside the registry: by URL, from git, from a file or a link. It needs only
+ * the lock, before any file of a package is fetched.
  */
 import { BackplaneError } from "@backplane/contract";
 import { isPackageName } from "./install-source.ts";
@@ -18,7 +18,7 @@ interface LockEntry {
   peerDependencies?: Record<string, string>;
 }
 
-/** Mirrors leave this host in the addresses that they give, and npm asks the mirror instead. */
+/** Mirrors return URLs with this host, and npm contacts the mirror instead. */
 const PUBLIC_REGISTRY = "https://registry.npmjs.org";
 
 /** A name, a version, a range, a tag, or an alias of one of these. */
@@ -33,8 +33,8 @@ function isRange(spec: string): boolean {
 }
 
 /**
- * `own` are archives beside the root that the operator installed from, as the root's package.json names them.
- * Throws `package.dependency_refused` with the path of the first offender.
+ * `own` accepts the specs of archives beside the root that the operator installed. Throws `package.dependency_refused` with
+ * the path of the first refused dependency.
  */
 export function vetLock(
   { packages = {} }: Lock,
@@ -42,7 +42,7 @@ export function vetLock(
   own: (spec: string) => boolean = () => false,
 ): void {
   const paths = pathsOf(packages);
-  // What a package asks for comes first: it tells more than the place that npm made of it.
+  // Specs first, because they are more informative than the URLs that npm resolved them to.
   for (const [location, entry] of Object.entries(packages)) {
     for (const [name, spec] of Object.entries(specsOf(entry))) {
       if (isRegistrySpec(spec) || (location === "" && own(spec))) continue;
@@ -79,7 +79,7 @@ export function specsOf({
   return { ...peerDependencies, ...optionalDependencies, ...dependencies };
 }
 
-/** How each package is reached from the root, by the shortest way, as Node looks for it. */
+/** The shortest path from the root to each package, with the lookup rules of Node. */
 function pathsOf(packages: Record<string, LockEntry>): Map<string, string[]> {
   const paths = new Map<string, string[]>([["", []]]);
   const queue = [""];

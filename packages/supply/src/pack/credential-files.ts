@@ -1,16 +1,16 @@
 /**
- * Files that look like a credential must not get into a package (pkg.no-secrets). Names first, then well-known
- * token shapes in the content. A false alarm costs one line in .vaiignore, a miss costs a key.
+ * Detects files that look like a credential, which must not be packed (pkg.no-secrets): by name, then by well-known token
+ * formats in the content. A false positive costs one line in .vaiignore, a false negative a leaked key.
  */
 interface NameRule {
   name: RegExp;
   why: string;
-  /** When given, the name alone is not enough. */
+  /** With it, both name and content must match. */
   content?: RegExp;
 }
 
 const NAMES: readonly NameRule[] = [
-  { name: /^\.env(\..+)?$/, why: "environment files hold secrets" },
+  { name: /^\.env(\..+)?$/, why: "environment files contain secrets" },
   { name: /^id_(rsa|dsa|ecdsa|ed25519)(_sk)?$/, why: "it is named like a private SSH key" },
   { name: /\.(p12|pfx|jks|keystore|kdbx|ppk)$/i, why: "it is a key store" },
   { name: /^(admin\.token|secret\.key)$/, why: "it is a key of a Backplane home" },
@@ -18,32 +18,35 @@ const NAMES: readonly NameRule[] = [
     name: /^(credentials|client_secret.*|service[-_]account.*)\.json$/i,
     why: "it is named like stored credentials",
   },
-  { name: /^credentials$/, why: "it holds cloud credentials", content: /aws_|\bkey\b|token/i },
-  { name: /^\.(netrc|pgpass|git-credentials|pypirc|htpasswd)$/, why: "it holds passwords" },
-  { name: /^\.npmrc$/, why: "it holds a registry token", content: /_authToken|_auth\s*=|_password/ },
-  { name: /^config\.json$/, why: "it holds registry logins", content: /"auths"\s*:\s*\{[^}]*"auth"/ },
+  { name: /^credentials$/, why: "it contains cloud credentials", content: /aws_|\bkey\b|token/i },
+  { name: /^\.(netrc|pgpass|git-credentials|pypirc|htpasswd)$/, why: "it contains passwords" },
+  { name: /^\.npmrc$/, why: "it contains a registry token", content: /_authToken|_auth\s*=|_password/ },
+  { name: /^config\.json$/, why: "it contains registry logins", content: /"auths"\s*:\s*\{[^}]*"auth"/ },
 ];
 
 const CONTENTS: readonly { pattern: RegExp; why: string }[] = [
   {
     pattern: /-----BEGIN [A-Z ]{0,32}PRIVATE KEY( BLOCK)?-----\s+[A-Za-z0-9+/=\s:,-]{40}/,
-    why: "it holds a private key",
+    why: "it contains a private key",
   },
-  { pattern: /\b(AKIA|ASIA)(?![A-Z0-9]{9}EXAMPLE)[A-Z0-9]{16}\b/, why: "it holds an AWS access key" },
-  { pattern: /\bgh[pousr]_[A-Za-z0-9]{36}/, why: "it holds a GitHub token" },
-  { pattern: /\bgithub_pat_[A-Za-z0-9_]{50}/, why: "it holds a GitHub token" },
-  { pattern: /\bglpat-[A-Za-z0-9_-]{20}/, why: "it holds a GitLab token" },
-  { pattern: /\bxox[abeprs]-[A-Za-z0-9-]{20}/, why: "it holds a Slack token" },
+  { pattern: /\b(AKIA|ASIA)(?![A-Z0-9]{9}EXAMPLE)[A-Z0-9]{16}\b/, why: "it contains an AWS access key" },
+  { pattern: /\bgh[pousr]_[A-Za-z0-9]{36}/, why: "it contains a GitHub token" },
+  { pattern: /\bgithub_pat_[A-Za-z0-9_]{50}/, why: "it contains a GitHub token" },
+  { pattern: /\bglpat-[A-Za-z0-9_-]{20}/, why: "it contains a GitLab token" },
+  { pattern: /\bxox[abeprs]-[A-Za-z0-9-]{20}/, why: "it contains a Slack token" },
   {
     pattern: /hooks\.slack\.com\/services\/T[A-Z0-9]{6,}\/B[A-Z0-9]{6,}\/[A-Za-z0-9]{20}/,
-    why: "it holds a Slack webhook",
+    why: "it contains a Slack webhook",
   },
-  { pattern: /\bsk-(ant-|proj-|svcacct-)[A-Za-z0-9_-]{32}/, why: "it holds an API key of a model provider" },
-  { pattern: /\b[rs]k_live_[A-Za-z0-9]{20}/, why: "it holds a payment key" },
-  { pattern: /\bnpm_[A-Za-z0-9]{36}\b/, why: "it holds an npm token" },
-  { pattern: /\bpypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{20}/, why: "it holds a PyPI token" },
-  { pattern: /\bhf_[A-Za-z]{34}\b/, why: "it holds a Hugging Face token" },
-  { pattern: /\bAIza[A-Za-z0-9_-]{35}\b/, why: "it holds a Google API key" },
+  {
+    pattern: /\bsk-(ant-|proj-|svcacct-)[A-Za-z0-9_-]{32}/,
+    why: "it contains an API key of a model provider",
+  },
+  { pattern: /\b[rs]k_live_[A-Za-z0-9]{20}/, why: "it contains a payment key" },
+  { pattern: /\bnpm_[A-Za-z0-9]{36}\b/, why: "it contains an npm token" },
+  { pattern: /\bpypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{20}/, why: "it contains a PyPI token" },
+  { pattern: /\bhf_[A-Za-z]{34}\b/, why: "it contains a Hugging Face token" },
+  { pattern: /\bAIza[A-Za-z0-9_-]{35}\b/, why: "it contains a Google API key" },
 ];
 
 export interface CredentialScan {
@@ -53,10 +56,10 @@ export interface CredentialScan {
   verdict(): string | null;
 }
 
-/** Longer than any pattern above: what a cut between two pieces could hide. */
+/** Longer than any pattern above, so that a token at the border of two chunks is found. */
 const OVERLAP = 256;
 
-/** Looks at a file piece by piece, so that a large one neither fills memory nor holds the event loop. */
+/** Scans a file in chunks, so that a large file neither fills the memory nor blocks the event loop. */
 export function scanForCredentials(path: string): CredentialScan {
   const name = path.slice(path.lastIndexOf("/") + 1);
   const isSample = /\.(example|sample|template)$/.test(name);

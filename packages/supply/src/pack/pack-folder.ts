@@ -1,4 +1,4 @@
-/** Packs a folder so that the same files give the same bytes: sorted, no times, no owners, two modes. */
+/** Packs a folder reproducibly: sorted, without times and owners, with two modes. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
@@ -18,7 +18,7 @@ export interface PackedFolder {
   files: string[];
 }
 
-/** Without `out` nothing is written: the answer says what would be. */
+/** Without `out` nothing is written; the result is what would be packed. */
 export async function packFolder(dir: string, out?: Writable): Promise<PackedFolder> {
   const listing = await surveyFolder(dir);
   if (out !== undefined)
@@ -35,7 +35,7 @@ export async function packFolder(dir: string, out?: Writable): Promise<PackedFol
   };
 }
 
-/** The tar of surveyed files; `dirOf` says below which folder one lies. A file that has changed since fails it. */
+/** The tar of the listed files. `dirOf` is the folder that contains a file. Throws when a file has changed since. */
 export async function* tarOf(
   dirOf: (path: string) => string,
   listing: TreeListing,
@@ -68,7 +68,7 @@ async function addFile(pack: Pack, dir: string, file: TreeFile): Promise<void> {
   const written = Promise.withResolvers<void>();
   const done = (error?: Error | null) => (error ? written.reject(error) : written.resolve());
   const entry = pack.entry(header, done) as unknown as Writable;
-  // Both report the same end; the callback is the one that is waited for.
+  // The stream and the callback report the same error; only the callback is used.
   entry.on("error", () => {});
   written.promise.catch(() => {});
   const sum = createHash("sha256");
@@ -84,7 +84,7 @@ async function addFile(pack: Pack, dir: string, file: TreeFile): Promise<void> {
   await written.promise;
 }
 
-/** Until there is room again, or the reader went away. */
+/** Resolves when the stream accepts data again, or when its reader has ended. */
 async function drained(entry: Writable, ended: Promise<void>): Promise<void> {
   const stop = new AbortController();
   try {
@@ -101,7 +101,7 @@ function changed(path: string): BackplaneError {
   );
 }
 
-/** Byte 9 of a gzip header names the operating system; 255 says nothing. */
+/** Byte 9 of a gzip header is the operating system; 255 means unknown. */
 function withoutPlatform(): Transform {
   let at = 0;
   return new Transform({

@@ -1,4 +1,4 @@
-/** What of a folder belongs into a package: every file but the ignored ones, each looked at before a byte is packed. */
+/** Lists the files of a folder that belong to a package: all but the ignored ones, each checked before packing. */
 import { createHash } from "node:crypto";
 import { lstat, open, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ interface Credential {
   why: string;
 }
 
-/** `part` names the one folder of it that counts. */
+/** With `part`, only this folder below `dir` is listed. */
 export async function surveyFolder(dir: string, part = ""): Promise<TreeListing> {
   const ignores = readIgnores(await ignoreText(dir));
   const paths = await walk(dir, part, ignores);
@@ -27,11 +27,11 @@ export async function surveyFolder(dir: string, part = ""): Promise<TreeListing>
   let total = 0;
   for (const path of paths) {
     ledger.add(safePath(path, false), "file");
-    const { file, why } = await look(dir, path);
+    const { file, why } = await readFileInfo(dir, path);
     files.push(file);
     total += file.size;
     if (total > UNPACK_LIMITS.unpacked_bytes) {
-      throw unsafe("too-large", `the folder holds more than ${UNPACK_LIMITS.unpacked_bytes} bytes`, path);
+      throw unsafe("too-large", `the folder has more than ${UNPACK_LIMITS.unpacked_bytes} bytes`, path);
     }
     if (why !== null) credentials.push({ file: path, why });
   }
@@ -39,13 +39,17 @@ export async function surveyFolder(dir: string, part = ""): Promise<TreeListing>
   return listTree(files);
 }
 
-/** A plain file of a sane size, or nothing: a pipe or an endless device in its place would never be read to the end. */
+/** Only a regular file of limited size is read, because a pipe or a device might never end. */
 async function ignoreText(dir: string): Promise<string> {
   const file = join(dir, IGNORE_FILE);
   const found = await lstat(file).catch(() => null);
   if (found === null) return "";
   if (!found.isFile() || found.size > MAX_IGNORE_BYTES) {
-    throw unsafe("special-file", `it is no plain file of at most ${MAX_IGNORE_BYTES} bytes`, IGNORE_FILE);
+    throw unsafe(
+      "special-file",
+      `it is not a regular file of at most ${MAX_IGNORE_BYTES} bytes`,
+      IGNORE_FILE,
+    );
   }
   return await readFile(file, "utf8");
 }
@@ -67,14 +71,14 @@ async function walk(dir: string, below: string, ignores: Ignores): Promise<strin
     if (paths.length > UNPACK_LIMITS.entries) {
       throw unsafe(
         "too-many-entries",
-        `the folder holds more than ${UNPACK_LIMITS.entries} files; list some in ${IGNORE_FILE}`,
+        `the folder has more than ${UNPACK_LIMITS.entries} files; list some in ${IGNORE_FILE}`,
       );
     }
   }
   return paths;
 }
 
-async function look(dir: string, path: string): Promise<{ file: TreeFile; why: string | null }> {
+async function readFileInfo(dir: string, path: string): Promise<{ file: TreeFile; why: string | null }> {
   const handle = await open(join(dir, path), "r");
   try {
     const { mode, size } = await handle.stat();
@@ -104,7 +108,11 @@ async function look(dir: string, path: string): Promise<{ file: TreeFile; why: s
 function refuseCredentials(found: Credential[]): BackplaneError {
   const first = found[0] as Credential;
   const more = found.length > 1 ? ` (and ${found.length - 1} more, see details.files)` : "";
-  return new BackplaneError("package.credential_file", `${first.file} is not packed: ${first.why}${more}.`, {
-    details: { files: found.map((item) => ({ ...item })) },
-  });
+  return new BackplaneError(
+    "package.credential_file",
+    `${first.file} cannot be packed: ${first.why}${more}.`,
+    {
+      details: { files: found.map((item) => ({ ...item })) },
+    },
+  );
 }

@@ -1,18 +1,17 @@
 /**
- * How much work a schema can make. `weight` is the number of checks that one value can meet at worst, with every
- * reference written out; weight × values bounds an evaluation. A recursive schema has no such bound (two
- * references in an anyOf double the work at each level), so it never runs on the gateway's own thread. Runs in the
- * worker: no import from another room.
+ * Estimates the cost of a schema. `weight` is the maximum number of checks for one value, with every reference expanded;
+ * weight × values bounds an evaluation. A recursive schema has no such bound (two references in an anyOf double the work at
+ * each level), so it never runs on the gateway's own thread. Runs in the worker: no import of another module.
  */
 export interface SchemaShape {
   weight: number;
   recursive: boolean;
-  /** Compares items with one another: values × values. */
+  /** Compares items with one another, which takes values × values. */
   quadratic: boolean;
   formats: boolean;
-  /** Every pattern with the number of times it can meet one string. */
+  /** Every pattern, with the number of times it can be tested against one string. */
   patterns: Map<string, number>;
-  /** Property names, for the inputs that the schema is tried with. */
+  /** Property names, for the inputs of a trial. */
   names: Set<string>;
 }
 
@@ -51,7 +50,7 @@ export function analyseSchema(root: unknown): SchemaShape {
     }
     open.add(schema);
     const node = schema as Record<string, unknown>;
-    look(node, root, shape, cost);
+    inspectNode(node, root, shape, cost);
     for (const inner of subschemas(node)) add(cost, costOf(inner));
     for (const target of referenced(node, root, shape)) add(cost, costOf(target));
     open.delete(schema);
@@ -60,20 +59,20 @@ export function analyseSchema(root: unknown): SchemaShape {
   };
 
   const { weight, patterns } = costOf(root);
-  // Definitions that nothing refers to cost nothing, but they may not point outside either.
+  // Unused definitions cost nothing, but they must not refer to other documents either.
   for (const inner of definitions(root)) costOf(inner);
   return { ...shape, weight, patterns };
 }
 
-function look(node: Record<string, unknown>, root: unknown, shape: SchemaShape, cost: Cost): void {
+function inspectNode(node: Record<string, unknown>, root: unknown, shape: SchemaShape, cost: Cost): void {
   if (node.uniqueItems === true) shape.quadratic = true;
   if (typeof node.format === "string") shape.formats = true;
   if (typeof node.pattern === "string") count(cost.patterns, node.pattern, 1);
-  // A nested $id moves the base of the references below it; not worth following, so not trusted.
+  // A nested $id changes the base of the references below it. These are not followed, so the schema is not trusted.
   if (node !== root && typeof node.$id === "string") shape.recursive = true;
   for (const list of [node.enum, node.required]) if (Array.isArray(list)) cost.weight += list.length;
   for (const table of [node.dependentRequired, node.dependencies]) {
-    // Each missing name is an issue, and each issue spells out the whole list.
+    // Each missing name is an issue, and each issue contains the whole list.
     for (const list of Object.values(Object(table) as object)) {
       if (Array.isArray(list)) cost.weight = Math.min(WEIGHT_CAP, cost.weight + list.length ** 2);
     }
@@ -120,7 +119,7 @@ function referenced(node: Record<string, unknown>, root: unknown, shape: SchemaS
   return found;
 }
 
-/** Only inside the document. What names another document is refused: nothing is ever fetched. */
+/** Resolves references within the document. References to other documents are refused, because nothing is fetched. */
 function resolve(ref: string, root: unknown): unknown {
   const { $id = "" } = Object(root) as { $id?: unknown };
   const own = typeof $id === "string" ? $id.replace(/#.*$/, "") : "";

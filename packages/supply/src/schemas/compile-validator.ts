@@ -1,6 +1,6 @@
 /**
- * Ajv with a linear-time regular expression engine. Loaded on first use only: an idle gateway does not pay for it.
- * Runs in the worker and, for vetted schemas, in the gateway: no import from another room.
+ * Ajv with a linear-time regular expression engine. Loaded on first use, so that an idle gateway does not need it (bench row
+ * boot.rss). Runs in the worker and, for vetted schemas, in the gateway: no import of another module.
  */
 import type { AnySchema, ErrorObject, Options } from "ajv";
 
@@ -9,11 +9,11 @@ export interface SchemaIssue {
   message: string;
 }
 
-/** No issues: the value is valid. `all` collects every issue, otherwise the first decides. */
+/** No issues: the value is valid. `all` collects every issue instead of stopping at the first. */
 export type Validator = (value: unknown, all: boolean) => SchemaIssue[];
 
 export interface Compiler {
-  /** `checked`: the schema was compared with its meta-schema before. Throws what Ajv throws. */
+  /** `checked`: the schema was already validated against its meta-schema. Throws the errors of Ajv. */
   compile(schema: AnySchema, checked: boolean): Validator;
   /** Compiles one pattern; look-around and back-references are refused. */
   pattern(source: string): { test(text: string): boolean };
@@ -54,7 +54,7 @@ export async function loadCompiler(): Promise<Compiler> {
     };
     const ajv = isDraft07(schema) ? new Ajv(options) : new Ajv2020(options);
     formats.default.default(ajv);
-    // The library's own expression for this one backtracks.
+    // The expression of the library for this format backtracks.
     ajv.addFormat("url", (text: string) => /^(https?|ftp):\/\//i.test(text) && URL.canParse(text));
     return ajv.compile(checked ? withoutDialect(schema) : schema);
   };
@@ -74,12 +74,12 @@ export async function loadCompiler(): Promise<Compiler> {
   };
 }
 
-/** Draft-07 or 2020-12, told by `$schema`; without one it is 2020-12. */
+/** `$schema` selects draft-07 or 2020-12; the default is 2020-12. */
 function isDraft07(schema: AnySchema): boolean {
   return typeof schema === "object" && String(schema.$schema).includes("draft-07");
 }
 
-/** Without loaded meta-schemas Ajv would look for the one that `$schema` names. */
+/** Without loaded meta-schemas Ajv would fail to find the one of `$schema`. */
 function withoutDialect(schema: AnySchema): AnySchema {
   if (typeof schema !== "object") return schema;
   const { $schema: _dialect, ...rest } = schema;
@@ -89,7 +89,7 @@ function withoutDialect(schema: AnySchema): AnySchema {
 function toIssues(errors: readonly ErrorObject[]): SchemaIssue[] {
   const issues: SchemaIssue[] = [];
   for (const error of errors) {
-    // The branches' own issues say more than "a branch must match".
+    // The issues of the branches are more specific than "a branch must match".
     if (error.keyword === "if") continue;
     const issue = { path: error.instancePath.slice(0, 256), message: explain(error) };
     if (!issues.some((other) => other.path === issue.path && other.message === issue.message))
@@ -99,7 +99,7 @@ function toIssues(errors: readonly ErrorObject[]): SchemaIssue[] {
   return issues.length > 0 ? issues : [{ path: "", message: "does not match the schema" }];
 }
 
-/** Says what the schema wants. The input's own values never appear: they may be secrets. */
+/** Describes what the schema requires. Values of the input never appear, because they may be secrets. */
 function explain(error: ErrorObject): string {
   const params = error.params as Record<string, unknown>;
   const short = (value: unknown) => {

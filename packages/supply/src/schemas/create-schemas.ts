@@ -1,6 +1,7 @@
 /**
- * Plugin-supplied JSON Schemas (pkg.schema-files). A schema is bounded, then compiled and tried in a worker, and only
- * then used. Small inputs of harmless schemas are checked on the spot; everything else in a worker under a time limit.
+ * Plugin-supplied JSON Schemas (pkg.schema-files). The size of a schema is checked, then it is compiled and tried in a
+ * worker, and only then used. Small inputs of cheap schemas are validated in the gateway (bench row http.invoke), everything
+ * else in a worker with a time limit.
  */
 import type { SchemaCheck, SchemaIssue, Schemas } from "@backplane/ports";
 import { type Compiler, loadCompiler, type Validator } from "./compile-validator.ts";
@@ -10,11 +11,11 @@ import { createSchemaThread, type SchemaThread, type ThreadReply } from "./schem
 import type { Vetted } from "./vet-schema.ts";
 
 export interface SchemasOptions {
-  /** Where schema-worker is, when the code was bundled elsewhere. */
+  /** The location of schema-worker, when the code was bundled elsewhere. */
   worker?: URL;
   vet_ms?: number;
   check_ms?: number;
-  /** A worker without work ends after this time. */
+  /** An idle worker ends after this time. */
   idle_ms?: number;
 }
 
@@ -22,16 +23,16 @@ export interface ClosableSchemas extends Schemas {
   close(): Promise<void>;
 }
 
-const KEPT = 512;
+const MAX_COMPILED = 512;
 const IN_PROCESS_BYTES = 64 * 1024;
 const FORMAT_BYTES = 8 * 1024;
-/** Checks that take about ten milliseconds. */
+/** A number of checks that takes about ten milliseconds. */
 const IN_PROCESS_CHECKS = 1_000_000;
-/** Collecting every issue costs memory for each; only small inputs get that. */
+/** Collecting every issue costs memory, so it is limited to small inputs. */
 const ALL_ISSUES_CHECKS = 20_000;
 const PATTERN_MS = 10;
-/** A schema that keeps running out of time holds up others; after this many it is not tried for a while. */
-const STRIKES = 3;
+/** A schema that repeatedly exceeds the time limit delays others. After this many times it is not evaluated for a while. */
+const MAX_TIMEOUTS = 3;
 const PAUSE_MS = 30_000;
 
 export function createSchemas(options: SchemasOptions = {}): ClosableSchemas {
@@ -45,13 +46,15 @@ export function createSchemas(options: SchemasOptions = {}): ClosableSchemas {
   const build = async (key: string, schema: unknown): Promise<SchemaCheck> => {
     const text = withinCaps(schema);
     const vetted = vettedOf(await vetting.run({ kind: "vet", text }, vet_ms), vet_ms);
-    const there = checkInWorker(checking, key, text, check_ms);
-    if (vetted.worker_only) return there;
+    const validateInWorker = checkInWorker(checking, key, text, check_ms);
+    if (vetted.worker_only) return validateInWorker;
     compiler ??= loadCompiler();
     const validate = (await compiler).compile(JSON.parse(text), true);
     return (value) => {
       const size = measureSize(value, IN_PROCESS_BYTES);
-      return isSmallWork(vetted, size) ? checkHere(validate, value, vetted, size) : there(value);
+      return isSmallWork(vetted, size)
+        ? checkInProcess(validate, value, vetted, size)
+        : validateInWorker(value);
     };
   };
 
@@ -62,9 +65,9 @@ export function createSchemas(options: SchemasOptions = {}): ClosableSchemas {
         check = build(key, schema);
         check.catch(() => compiled.delete(key));
       } else compiled.delete(key);
-      // The one used last stands last; the first is the one to forget.
+      // The map is ordered by last use; the first entry is evicted.
       compiled.set(key, check);
-      if (compiled.size > KEPT) compiled.delete(compiled.keys().next().value as string);
+      if (compiled.size > MAX_COMPILED) compiled.delete(compiled.keys().next().value as string);
       return check;
     },
     async close() {
@@ -94,7 +97,7 @@ function checksOf({ weight, quadratic }: Vetted, { values }: ValueSize): number 
   return weight * values * (quadratic ? values : 1);
 }
 
-function checkHere(validate: Validator, value: unknown, vetted: Vetted, size: ValueSize): SchemaIssue[] {
+function checkInProcess(validate: Validator, value: unknown, vetted: Vetted, size: ValueSize): SchemaIssue[] {
   try {
     return validate(value, checksOf(vetted, size) <= ALL_ISSUES_CHECKS);
   } catch {
@@ -104,7 +107,7 @@ function checkHere(validate: Validator, value: unknown, vetted: Vetted, size: Va
 
 function checkInWorker(thread: SchemaThread, key: string, text: string, check_ms: number): SchemaCheck {
   const tooLong = [{ path: "", message: `comparing it with the schema takes longer than ${check_ms} ms` }];
-  let strikes = 0;
+  let timeouts = 0;
   let pausedUntil = 0;
   return async (value) => {
     if (performance.now() < pausedUntil) return tooLong;
@@ -115,11 +118,11 @@ function checkInWorker(thread: SchemaThread, key: string, text: string, check_ms
       return [{ path: "", message: "is not a JSON value" }];
     }
     if (reply.kind === "checked") {
-      strikes = 0;
+      timeouts = 0;
       return reply.issues;
     }
-    if (reply.kind === "too_slow" && ++strikes >= STRIKES) {
-      strikes = 0;
+    if (reply.kind === "too_slow" && ++timeouts >= MAX_TIMEOUTS) {
+      timeouts = 0;
       pausedUntil = performance.now() + PAUSE_MS;
     }
     if (reply.kind === "too_slow") return tooLong;
@@ -127,7 +130,7 @@ function checkInWorker(thread: SchemaThread, key: string, text: string, check_ms
   };
 }
 
-/** Beside this file, whether it runs from source or built. */
+/** In the same folder, in the sources and in the build. */
 function workerFile(): URL {
   const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
   return new URL(`./schema-worker.${extension}`, import.meta.url);

@@ -1,8 +1,8 @@
-/** About how large a JSON value is, without writing it out; stops as soon as it is clear that it is large. */
+/** Estimates the size of a JSON value without serializing it, and stops once it exceeds the limit. */
 export interface ValueSize {
   bytes: number;
   values: number;
-  /** True when the walk stopped early: the figures are lower bounds. */
+  /** The estimate stopped early, and the figures are lower bounds. */
   large: boolean;
 }
 

@@ -1,18 +1,15 @@
-/** Cheap bounds that a schema must keep before any compiler sees it. */
-import { BackplaneError } from "@backplane/contract";
+/** Limits of a schema that are checked before it is compiled. */
+import { BackplaneError, isObject } from "@backplane/contract";
 
 const MAX_BYTES = 256 * 1024;
 const MAX_DEPTH = 64;
 const MAX_REFS = 500;
 const MAX_NODES = 50_000;
 
-/** The schema as text. Throws `package.schema`. */
+/** Returns the schema as text. Throws `package.schema`. */
 export function withinCaps(schema: unknown): string {
-  if (
-    typeof schema !== "boolean" &&
-    (typeof schema !== "object" || schema === null || Array.isArray(schema))
-  ) {
-    throw refused("a schema is an object, true or false");
+  if (typeof schema !== "boolean" && !isObject(schema)) {
+    throw refused("a schema must be an object, true or false");
   }
   const count = { nodes: 0, refs: 0 };
   walk(schema, 1, count);

@@ -1,6 +1,6 @@
 /**
- * One worker thread, started when there is work and ended when there is none for a while. Tasks run one after the
- * other, so the one that takes too long is known; its clock starts when the thread takes it up.
+ * A worker thread that is started on demand and ended when it has been idle for a while. Tasks run one after the other, so
+ * the task that exceeds its time limit is known; the limit counts from the start of the task.
  */
 import { Worker } from "node:worker_threads";
 import type { WorkerReply, WorkerTask } from "./schema-worker.ts";
@@ -17,7 +17,7 @@ const HEAP = { maxOldGenerationSizeMb: 96, maxYoungGenerationSizeMb: 16, stackSi
 
 export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
   let worker: Worker | null = null;
-  let turn: Promise<unknown> = Promise.resolve();
+  let previous: Promise<unknown> = Promise.resolve();
   let idle: NodeJS.Timeout | undefined;
   let waiting = 0;
 
@@ -31,7 +31,7 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
   const start = async (): Promise<Worker | ThreadReply> => {
     if (worker !== null) return worker;
     const started = new Worker(file, { resourceLimits: HEAP, execArgv: [], env: {}, name: "schemas" });
-    // A late error of a thread that is being ended must not become an uncaught one.
+    // A late error of a thread that is being ended must not be uncaught.
     started.on("error", () => {});
     worker = started;
     const first = await answerOf(started, START_MS);
@@ -60,8 +60,8 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
   return {
     run(task, limit_ms) {
       waiting++;
-      const run = turn.then(() => runNow(task, limit_ms));
-      turn = run
+      const run = previous.then(() => runNow(task, limit_ms));
+      previous = run
         .catch(() => end())
         .then(() => {
           if (--waiting > 0) return;
@@ -78,7 +78,7 @@ type Answer = WorkerReply | "ready" | "too_slow" | Error;
 
 function asFailure(answer: Answer): ThreadReply {
   if (answer === "too_slow") return { kind: "too_slow" };
-  return { kind: "died", why: answer instanceof Error ? answer.message : "it answered out of turn" };
+  return { kind: "died", why: answer instanceof Error ? answer.message : "it sent an unexpected message" };
 }
 
 function answerOf(worker: Worker, limit_ms: number): Promise<Answer> {

@@ -1,6 +1,6 @@
 /**
- * The thread where strangers' schemas are met first. It may run out of time or memory: then it is ended and a new
- * one started, and the gateway has lost nothing. Imports nothing from other rooms, so it starts on its own.
+ * The thread that compiles and evaluates untrusted schemas. When it runs out of time or memory, it is ended and replaced
+ * without affecting the gateway. It imports nothing from other modules, so that it can start by itself.
  */
 import { parentPort } from "node:worker_threads";
 import { type Compiler, loadCompiler, type SchemaIssue, type Validator } from "./compile-validator.ts";
@@ -15,11 +15,11 @@ export type WorkerReply =
   | { kind: "checked"; issues: SchemaIssue[] }
   | { kind: "failed"; why: string };
 
-const KEPT = 32;
+const MAX_VALIDATORS = 32;
 
 async function serve(port: NonNullable<typeof parentPort>): Promise<void> {
   const compiler = await loadCompiler();
-  // Loading the meta-schemas takes longer than most schemas do; it must not count against them.
+  // Loading the meta-schemas takes longer than compiling most schemas, and must not count against their time limit.
   compiler.compile({}, false);
   const validators = new Map<string, Validator>();
   port.on("message", (task: WorkerTask) => port.postMessage(answer(task, compiler, validators)));
@@ -32,7 +32,7 @@ function answer(task: WorkerTask, compiler: Compiler, validators: Map<string, Va
     let validate = validators.get(task.key);
     if (validate === undefined) {
       validate = compiler.compile(JSON.parse(task.text), true);
-      if (validators.size >= KEPT) validators.delete(validators.keys().next().value as string);
+      if (validators.size >= MAX_VALIDATORS) validators.delete(validators.keys().next().value as string);
       validators.set(task.key, validate);
     }
     return { kind: "checked", issues: validate(task.value, false) };

@@ -1,16 +1,16 @@
-/** Compiles a stranger's schema and tries it with unkind inputs, to learn where it may run. Runs in the worker. */
+/** Compiles an untrusted schema and tries it with expensive inputs, to decide where it may run. Runs in the worker. */
 import type { AnySchema } from "ajv";
 import { analyseSchema, type SchemaShape } from "./analyse-schema.ts";
 import type { Compiler } from "./compile-validator.ts";
 
 export interface Vetted {
-  /** Only ever evaluated in the worker, under a time limit. */
+  /** Evaluate only in the worker, with a time limit. */
   worker_only: boolean;
-  /** Checks per value at worst; see analyse-schema.ts. */
+  /** Maximum of checks per value; see analyse-schema.ts. */
   weight: number;
   quadratic: boolean;
   formats: boolean;
-  /** What the patterns cost together on 64 kB of text. */
+  /** Time of all patterns together for 64 kB of text. */
   pattern_ms: number;
 }
 
@@ -38,7 +38,7 @@ export function vetSchema(compiler: Compiler, text: string): Vetted {
   };
 }
 
-/** Per 64 kB, each pattern as often as it can meet a string. Stops counting when it is too much anyway. */
+/** Per 64 kB of text, each pattern as often as it can be tested. Stops when the limit is clearly exceeded. */
 function timePatterns(compiler: Compiler, shape: SchemaShape): number {
   let total = 0;
   for (const [source, times] of shape.patterns) {
@@ -56,7 +56,7 @@ function timePatterns(compiler: Compiler, shape: SchemaShape): number {
   return total;
 }
 
-/** Long runs of what the pattern itself talks about, ending in what it does not. */
+/** Long repetitions of characters from the pattern, with an end that does not match. */
 function textsFor(pattern: string): string[] {
   const letters = [...new Set(pattern.replace(/[^A-Za-z0-9 @._/-]/g, ""))].join("").slice(0, 32) || "a";
   const long = (unit: string) => unit.repeat(Math.ceil(SAMPLE_BYTES / unit.length)).slice(0, SAMPLE_BYTES);
@@ -64,13 +64,13 @@ function textsFor(pattern: string): string[] {
 }
 
 function isSlow(validate: (value: unknown, all: boolean) => unknown, shape: SchemaShape): boolean {
-  for (const input of unkindInputs([...shape.names])) {
+  for (const input of expensiveInputs([...shape.names])) {
     if (cpuTime(() => validate(input, false)) > TRIAL_MS) return true;
   }
   return false;
 }
 
-/** In milliseconds of this thread: what else the machine does must not count against the schema. */
+/** CPU milliseconds of this thread, so that other load on the machine does not count. */
 function cpuTime(work: () => unknown): number {
   const before = process.threadCpuUsage();
   work();
@@ -78,8 +78,8 @@ function cpuTime(work: () => unknown): number {
   return (user + system) / 1_000;
 }
 
-/** Wide, deep, long and repetitive values made of the schema's own property names. */
-function* unkindInputs(names: string[]): Generator<unknown> {
+/** Wide, deep, long and repetitive values with the property names of the schema. */
+function* expensiveInputs(names: string[]): Generator<unknown> {
   const keys = names.length > 0 ? names : ["a"];
   const flat = (leaf: unknown) => Object.fromEntries(keys.map((key) => [key, leaf]));
   yield Array.from({ length: 1_000 }, (_, index) => index % 7);

@@ -1,19 +1,19 @@
-/** Walks a folder and hashes every byte of it: a few files at a time, large ones in pieces, never through a link. */
+/** Hashes all files below a folder: a few at a time, large ones in pieces, without following links. */
 import { createHash, hash } from "node:crypto";
 import { constants } from "node:fs";
 import { type FileHandle, open, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { listTree, type TreeFile, type TreeListing } from "./tree-listing.ts";
 
-const AT_ONCE = 8;
-/** Hashing is synchronous: a piece must not hold the event loop for more than about a millisecond. */
+const MAX_CONCURRENT = 8;
+/** Hashing is synchronous, so a piece must not block the event loop for more than about a millisecond. */
 const PIECE_BYTES = 256 * 1024;
 const READ = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0);
 
 export interface FoundTree {
   files: string[];
-  /** Links, devices and the like, and folders without anything in them. */
-  oddities: string[];
+  /** Links, devices and other special files, and empty folders. */
+  irregular: string[];
 }
 
 /** `sha256:…` of the files below `dir`, as `unpackArchive` and the content store compute it. */
@@ -23,21 +23,21 @@ export async function treeDigest(dir: string): Promise<string> {
 
 async function readTree(dir: string): Promise<TreeListing> {
   const { files } = await findFiles(dir);
-  return listTree(await inTurns(files, (path) => readTreeFile(dir, path)));
+  return listTree(await mapConcurrently(files, (path) => readTreeFile(dir, path)));
 }
 
 export async function findFiles(dir: string, below = ""): Promise<FoundTree> {
-  const found: FoundTree = { files: [], oddities: [] };
+  const found: FoundTree = { files: [], irregular: [] };
   const entries = await readdir(join(dir, below), { withFileTypes: true });
-  if (entries.length === 0 && below !== "") found.oddities.push(below);
+  if (entries.length === 0 && below !== "") found.irregular.push(below);
   for (const entry of entries) {
     const path = below === "" ? entry.name : `${below}/${entry.name}`;
     if (entry.isFile()) found.files.push(path);
     else if (entry.isDirectory()) {
       const inner = await findFiles(dir, path);
       found.files.push(...inner.files);
-      found.oddities.push(...inner.oddities);
-    } else found.oddities.push(path);
+      found.irregular.push(...inner.irregular);
+    } else found.irregular.push(path);
   }
   return found;
 }
@@ -53,7 +53,7 @@ export async function readTreeFile(dir: string, path: string): Promise<TreeFile>
   }
 }
 
-/** The bytes of one listed file, hashed as they were read; null: they are not those that were listed. */
+/** The content of one listed file; null when it does not match the listing. */
 export async function readListed(dir: string, { path, size, sha256 }: TreeFile): Promise<Buffer | null> {
   const handle = await open(join(dir, path), READ | (constants.O_NONBLOCK ?? 0)).catch(() => null);
   if (handle === null) return null;
@@ -68,21 +68,24 @@ export async function readListed(dir: string, { path, size, sha256 }: TreeFile):
   }
 }
 
-export async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+export async function mapConcurrently<T, R>(
+  items: readonly T[],
+  work: (item: T) => Promise<R>,
+): Promise<R[]> {
   const results = Array.from<R>({ length: items.length });
   let next = 0;
-  const lane = async () => {
+  const worker = async () => {
     while (next < items.length) {
       const index = next++;
       results[index] = await work(items[index] as T);
     }
   };
-  await Promise.all(Array.from({ length: Math.min(AT_ONCE, items.length) }, lane));
+  await Promise.all(Array.from({ length: Math.min(MAX_CONCURRENT, items.length) }, worker));
   return results;
 }
 
 async function hashSmall(handle: FileHandle, size: number): Promise<string> {
-  // One byte more than expected, so that a file that grew does not pass as its old self.
+  // One byte more than expected, so that a file that grew is detected.
   const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(size + 1), 0, size + 1, 0);
   return hash("sha256", buffer.subarray(0, bytesRead), "hex");
 }

@@ -1,7 +1,7 @@
 /**
- * The canonical listing of a tree and its digest, which is the digest of the package: sha256 over one line a
- * file, `MODE PATH SIZE SHA256`, sorted by the bytes of the path. It depends on neither tar nor gzip and can be
- * computed again from the disk (docs/decisions/0003-package-digest.md).
+ * The canonical listing of a tree and its digest, which is the digest of the package: sha256 over one line per file,
+ * `MODE PATH SIZE SHA256`, sorted by the bytes of the path. It does not depend on tar or gzip and can be computed again
+ * from the disk (docs/decisions/0003-package-digest.md).
  */
 import { hash } from "node:crypto";
 
@@ -36,7 +36,7 @@ export function digestOf(listing: string): string {
   return `sha256:${hash("sha256", listing, "hex")}`;
 }
 
-/** A path may hold spaces: the line is read from both ends. */
+/** A path may contain spaces, so the pattern is anchored at both ends. */
 export function parseListing(text: string): TreeFile[] {
   return text
     .split("\n")

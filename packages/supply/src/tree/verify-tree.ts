@@ -1,24 +1,24 @@
-/** Compares a tree with its listing, byte by byte, and names the first difference. */
+/** Compares a tree with its listing and returns the first difference. */
 import { codeOf } from "@backplane/contract";
-import { findFiles, inTurns, readTreeFile } from "./read-tree.ts";
+import { findFiles, mapConcurrently, readTreeFile } from "./read-tree.ts";
 import type { TreeFile } from "./tree-listing.ts";
 
 export interface Difference {
   file: string;
   what: "changed" | "missing" | "extra";
-  /** Of a file that was changed and can be read: mode and digest, as listed and as they are. */
+  /** Mode and digest of a changed file that can be read, as listed and as found. */
   expected?: string;
   actual?: string;
 }
 
 export async function differenceOf(dir: string, listing: readonly TreeFile[]): Promise<Difference | null> {
-  const misnamed = await nameDifferenceOf(dir, listing);
-  if (misnamed !== null) return misnamed;
-  const compared = await inTurns(listing, (file) => compare(dir, file));
+  const name_difference = await nameDifferenceOf(dir, listing);
+  if (name_difference !== null) return name_difference;
+  const compared = await mapConcurrently(listing, (file) => compare(dir, file));
   return compared.find((difference) => difference !== null) ?? null;
 }
 
-/** Of names and kinds alone: what is missing, what was added, what is not a file any more. */
+/** Compares names and kinds only: files that are missing, were added, or are not files any more. */
 export async function nameDifferenceOf(
   dir: string,
   listing: readonly TreeFile[],
@@ -26,13 +26,13 @@ export async function nameDifferenceOf(
   const found = await findFiles(dir).catch(() => null);
   if (found === null) return { file: ".", what: "missing" };
   const listed = new Map(listing.map((file) => [file.path, file]));
-  const there = new Set(found.files);
-  const missing = listing.find((file) => !there.has(file.path));
-  // A listed path that is now a link or a folder is there, but it is not the file.
+  const existing = new Set(found.files);
+  const missing = listing.find((file) => !existing.has(file.path));
+  // A listed path that is now a link or a folder counts as changed, not as missing.
   if (missing !== undefined) {
-    return { file: missing.path, what: found.oddities.includes(missing.path) ? "changed" : "missing" };
+    return { file: missing.path, what: found.irregular.includes(missing.path) ? "changed" : "missing" };
   }
-  const extra = [...found.files, ...found.oddities].find((path) => !listed.has(path));
+  const extra = [...found.files, ...found.irregular].find((path) => !listed.has(path));
   return extra === undefined ? null : { file: extra, what: "extra" };
 }
 
@@ -40,16 +40,16 @@ async function compare(dir: string, expected: TreeFile): Promise<Difference | nu
   const file = expected.path;
   try {
     const actual = await readTreeFile(dir, file);
-    const [was, is] = [markOf(expected), markOf(actual)];
+    const [was, is] = [describe(expected), describe(actual)];
     return was === is ? null : { file, what: "changed", expected: was, actual: is };
   } catch (error) {
     if (codeOf(error) !== undefined) throw error;
-    // It vanished or cannot be read: either way these are not the installed bytes.
+    // The file vanished or cannot be read, so it is not what was installed.
     return { file, what: "changed" };
   }
 }
 
-/** The size goes without saying: other sizes have other digests. */
-function markOf({ mode, sha256 }: TreeFile): string {
+/** Without the size, because another size means another digest. */
+function describe({ mode, sha256 }: TreeFile): string {
   return `${mode} sha256:${sha256}`;
 }

@@ -1,10 +1,10 @@
-/** Trusted folders as they lie on the disk: what is in them, when it changes, and the list of them. */
+/** Trusted folders on the disk: their content, their changes, and the list of them. */
 import { hash } from "node:crypto";
 import { lstat, readFile, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
 import { BackplaneError, isToolFile, type WorkspaceFolder } from "@backplane/contract";
 import type { WorkspaceFolders } from "@backplane/ports";
-import { WORKSPACE_PART } from "../import/open-source.ts";
+import { TOOLS_FOLDER } from "../import/open-source.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
 import { readFolderList, writeFolderList } from "./folder-list.ts";
 import { watchFolder } from "./watch-folder.ts";
@@ -20,33 +20,33 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
       return real;
     },
     async survey(path, kind) {
-      const { digest, files } = await surveyed(path, kind);
+      const { digest, files } = await survey(path, kind);
       if (files.some((file) => file.path.startsWith("tools/") && isToolFile(file.path.slice(6)))) {
         return { digest, files: files.map(({ path: name, size, sha256 }) => ({ path: name, size, sha256 })) };
       }
-      throw notFound(`${path} holds no tools/*.ts or .js`);
+      throw notFound(`${path} contains no tools/*.ts or .js`);
     },
     async text(path, file, sha256) {
       const found = await lstat(join(path, file)).catch(() => null);
       if (found === null || !found.isFile() || found.size > MAX_TEXT_BYTES) return null;
       const bytes = await readFile(join(path, file));
-      // What is shown is what will be trusted.
+      // The text that is reviewed must be the text that will be trusted.
       if (sha256 !== undefined && hash("sha256", bytes, "hex") !== sha256)
         throw new BackplaneError("workspace.changed");
       return bytes.includes(0) ? null : bytes.toString("utf8");
     },
-    watch: (path, kind, changed) =>
-      watchFolder(path, kind === "workspace" ? [WORKSPACE_PART] : null, changed),
+    watch: (path, kind, changed) => watchFolder(path, kind === "workspace" ? [TOOLS_FOLDER] : null, changed),
     read: () => readFolderList(list_file),
     write: (folders) => writeFolderList(list_file, folders),
   };
 }
 
-async function surveyed(path: string, kind: WorkspaceFolder["kind"]) {
+async function survey(path: string, kind: WorkspaceFolder["kind"]) {
   try {
-    return await surveyFolder(path, kind === "workspace" ? WORKSPACE_PART : "");
+    return await surveyFolder(path, kind === "workspace" ? TOOLS_FOLDER : "");
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") throw notFound(`${path} holds no folder tools`);
+    if ((error as NodeJS.ErrnoException).code === "ENOENT")
+      throw notFound(`${path} contains no folder tools`);
     throw error;
   }
 }

@@ -1,8 +1,8 @@
-/** `workspaces.json` in the home: the folders that the operator trusts. Written whole, or not at all. */
+/** `workspaces.json` in the home: the folders that the operator trusts. */
 import { readFile } from "node:fs/promises";
 import { BackplaneError, type TrustedFolder } from "@backplane/contract";
 import { TrustedFoldersSchema } from "@backplane/contract/schema";
-import { keepSummedJson, parseSummedJson } from "../files/checked-json.ts";
+import { parseCheckedJson, writeCheckedJson } from "../files/checked-json.ts";
 
 export async function readFolderList(file: string): Promise<TrustedFolder[]> {
   let text: string;
@@ -10,21 +10,21 @@ export async function readFolderList(file: string): Promise<TrustedFolder[]> {
     text = await readFile(file, "utf8");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
-    throw broken(file, (error as Error).message);
+    throw unreadable(file, (error as Error).message);
   }
   try {
-    return TrustedFoldersSchema.parse(parseSummedJson(text)).folders;
+    return TrustedFoldersSchema.parse(parseCheckedJson(text)).folders;
   } catch (error) {
-    throw broken(file, (error as Error).message.split("\n")[0] ?? "");
+    throw unreadable(file, (error as Error).message.split("\n")[0] ?? "");
   }
 }
 
 export async function writeFolderList(file: string, folders: readonly TrustedFolder[]): Promise<void> {
-  await keepSummedJson(file, { folders });
+  await writeCheckedJson(file, { folders });
 }
 
-/** What somebody trusted must not be forgotten because one byte of the list is wrong. */
-function broken(file: string, why: string): BackplaneError {
+/** An unreadable list is an error and not an empty list, so that no trusted folder is lost. */
+function unreadable(file: string, why: string): BackplaneError {
   return new BackplaneError(
     "config.invalid",
     `The list of trusted folders, ${file}, cannot be read: ${why}.`,

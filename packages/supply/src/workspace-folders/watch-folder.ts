@@ -1,55 +1,55 @@
 /**
- * Tells when something below a folder was saved. Editors save in many ways (in place, by rename, twice), so several
- * events close together are one. A part that appears or goes is picked up; a watch that breaks is set up again.
+ * Watches a folder for changes. Editors save in several ways (in place, by rename, twice), so events in quick succession
+ * are reported once. Subfolders that appear or disappear are noticed, and a failed watch is restored.
  */
 import { type FSWatcher, readdirSync, statSync, watch as watchPath } from "node:fs";
 import { join } from "node:path";
 
 const QUIET_MS = 60;
-/** After a watch broke, and for file systems that tell nothing. */
-const LOOK_AGAIN_MS = 2_000;
+/** After a watch has failed, and for file systems without events. */
+const RESCAN_MS = 2_000;
 
-/** `parts` are the folders below `path` that are watched with all that is in them; null: all but what is hidden. */
+/** `parts` are the subfolders that are watched recursively; null: all that are not hidden. */
 export function watchFolder(path: string, parts: readonly string[] | null, changed: () => void): () => void {
   const watchers = new Map<string, { watcher: FSWatcher; inode: number }>();
   let quiet: NodeJS.Timeout | undefined;
-  const tell = () => {
+  const report = () => {
     clearTimeout(quiet);
     quiet = setTimeout(() => {
-      lookForParts();
+      rescan();
       changed();
     }, QUIET_MS);
   };
   const add = (target: string, recursive: boolean) => {
     try {
       const inode = statSync(target).ino;
-      // A folder that was replaced has the same name and is another one.
+      // A replaced folder has the same name but another inode.
       if (watchers.get(target)?.inode === inode) return;
       drop(target);
-      const watcher = watchPath(target, { recursive, persistent: false }, tell);
+      const watcher = watchPath(target, { recursive, persistent: false }, report);
       watcher.on("error", () => drop(target));
       watchers.set(target, { watcher, inode });
     } catch {
-      // Not there, or not readable: the next look may find it.
+      // Missing or unreadable; the next scan tries again.
     }
   };
   const drop = (target: string) => {
     watchers.get(target)?.watcher.close();
     watchers.delete(target);
   };
-  const lookForParts = () => {
+  const rescan = () => {
     add(path, false);
-    const there = new Set(partsOf(path, parts).map((part) => join(path, part)));
-    for (const target of watchers.keys()) if (target !== path && !there.has(target)) drop(target);
-    for (const target of there) add(target, true);
+    const existing = new Set(partsOf(path, parts).map((part) => join(path, part)));
+    for (const target of watchers.keys()) if (target !== path && !existing.has(target)) drop(target);
+    for (const target of existing) add(target, true);
   };
   const seen = () => [...watchers].map(([target, { inode }]) => `${inode} ${target}`).join("\n");
-  lookForParts();
+  rescan();
   const again = setInterval(() => {
     const before = seen();
-    lookForParts();
-    if (seen() !== before) tell();
-  }, LOOK_AGAIN_MS);
+    rescan();
+    if (seen() !== before) report();
+  }, RESCAN_MS);
   again.unref();
   return () => {
     clearTimeout(quiet);
@@ -61,13 +61,13 @@ export function watchFolder(path: string, parts: readonly string[] | null, chang
 function partsOf(path: string, parts: readonly string[] | null): string[] {
   try {
     return readdirSync(path, { withFileTypes: true })
-      .filter((entry) => entry.isDirectory() && (parts?.includes(entry.name) ?? isOwn(entry.name)))
+      .filter((entry) => entry.isDirectory() && (parts?.includes(entry.name) ?? isVisible(entry.name)))
       .map(({ name }) => name);
   } catch {
     return [];
   }
 }
 
-function isOwn(name: string): boolean {
+function isVisible(name: string): boolean {
   return !name.startsWith(".") && name !== "node_modules";
 }

@@ -1,7 +1,7 @@
 /**
- * An Agent Plugins folder or archive on its way in: unpacked like a stranger's, read, and then imported part by part. Each
- * server is a package of its own and all skills are one; a server of npm comes from the registry, the others get a manifest
- * and the plugin's files.
+ * Imports an Agent Plugins folder or archive part by part, after unpacking it like any untrusted archive. Each server
+ * becomes a package of its own, and all skills together become one. A server from npm is installed from the registry; the
+ * others get a manifest and the files of the plugin.
  */
 import { lstat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ import { serverBinding } from "../mcp/server-binding.ts";
 import { packageIdOf, type ServerDraft, serverManifest } from "../mcp/server-manifest.ts";
 import { AGENT_PLUGIN_SCHEMA, type AgentPlugin, readAgentPlugin } from "./read-agent-plugin.ts";
 
-/** How the parts come in: what the importer does with any other package. */
+/** Imports a part like any other package. */
 export interface PartImport {
   npm(spec: string, secret_slots: readonly string[]): Promise<ImportedPackage>;
   bytes(bytes: AsyncIterable<Uint8Array>): Promise<ImportedPackage>;
@@ -37,20 +37,22 @@ export async function openAgentPlugin(
     await unpackArchive(bytes, staging.tree, limits);
     const plugin = await read(staging.tree);
     const { name, version, servers, skills, left_out, notes } = plugin;
-    const parts: (AgentPluginPart & { take: () => Promise<ImportedPackage> })[] = servers.map((server) => ({
-      kind: "server",
-      name: server.name,
-      registry: server.from.kind === "npm",
-      binding: serverBinding(server),
-      take: () => takeServer(plugin, server, staging.tree, into),
-    }));
+    const parts: (AgentPluginPart & { importPart: () => Promise<ImportedPackage> })[] = servers.map(
+      (server) => ({
+        kind: "server",
+        name: server.name,
+        registry: server.from.kind === "npm",
+        binding: serverBinding(server),
+        importPart: () => importServer(plugin, server, staging.tree, into),
+      }),
+    );
     if (skills.length > 0)
       parts.push({
         kind: "skill",
         name: "skills",
         registry: false,
         binding: {},
-        take: () => takeSkills(plugin, staging.tree, into),
+        importPart: () => importSkills(plugin, staging.tree, into),
       });
     return {
       name,
@@ -58,7 +60,7 @@ export async function openAgentPlugin(
       left_out,
       notes,
       parts,
-      import: (part) => parts.find((one) => one === part)!.take(),
+      import: (part) => parts.find((one) => one === part)!.importPart(),
       end: () => staging.end(),
     };
   } catch (error) {
@@ -68,24 +70,24 @@ export async function openAgentPlugin(
 }
 
 async function read(tree: string): Promise<AgentPlugin> {
-  // A package of ours says itself what it is, and the manifests of the parts would stand in its place.
+  // A package with its own manifest is installed as it is; the manifests of the parts would replace that manifest.
   if ((await lstat(join(tree, MANIFEST_FILE)).catch(() => null)) !== null)
     throw new BackplaneError(
       "package.invalid",
-      `It holds a ${MANIFEST_FILE}, so it is a package by itself.`,
+      `It contains a ${MANIFEST_FILE}, so it is already a package.`,
       {
         fix: "Install it as a package: backplane plugin install, or POST /v1/plugin-packages",
       },
     );
   const plugin = await readAgentPlugin(tree);
   if (plugin === null)
-    throw new BackplaneError("package.invalid", "Its plugin.json is not one of Agent Plugins 1.x.", {
+    throw new BackplaneError("package.invalid", "Its plugin.json is not an Agent Plugins 1.x manifest.", {
       fix: `Write "$schema": "${AGENT_PLUGIN_SCHEMA}" into it.`,
     });
   return plugin;
 }
 
-async function takeServer(
+async function importServer(
   { name: publisher, version }: AgentPlugin,
   { name, from, secret_slots }: McpServerEntry,
   tree: string,
@@ -98,21 +100,21 @@ async function takeServer(
       : { protocol: "mcp.stdio", entrypoint: [from.command] };
   const package_id = packageIdOf(publisher, name);
   const manifest = serverManifest({ package_id, version, name, runtime, secret_slots });
-  return await into.bytes(await packed(tree, manifest, from.kind === "files"));
+  return await into.bytes(await packPart(tree, manifest, from.kind === "files"));
 }
 
-async function takeSkills(
+async function importSkills(
   { name, version, description, license, skills }: AgentPlugin,
   tree: string,
   into: PartImport,
 ): Promise<ImportedPackage> {
   const package_id = packageIdOf(name, "skills");
   const manifest = skillsManifest({ package_id, version, name, description, license, skills });
-  return await into.bytes(await packed(tree, manifest, true));
+  return await into.bytes(await packPart(tree, manifest, true));
 }
 
-/** The manifest alone, or with all that the plugin holds. One part after the other: they share the place. */
-async function packed(tree: string, manifest: string, files: boolean): Promise<AsyncIterable<Uint8Array>> {
+/** The manifest alone, or with all files of the plugin. Parts must be packed one after the other: they share the file. */
+async function packPart(tree: string, manifest: string, files: boolean): Promise<AsyncIterable<Uint8Array>> {
   await writeFile(join(tree, MANIFEST_FILE), manifest);
   const found = await surveyFolder(tree);
   return tarOf(

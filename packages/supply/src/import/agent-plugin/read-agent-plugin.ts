@@ -1,7 +1,7 @@
 /**
- * An Agent Plugins 1.0 folder: `plugin.json`, and if it likes an `mcp.json` and `skills/`. What goes wrong goes only as
- * far as the format says: a bad manifest refuses the plugin, a bad `mcp.json` leaves its servers out, a bad server or
- * skill leaves itself out. Everything left out is named.
+ * Reads an Agent Plugins 1.0 folder: `plugin.json`, and optionally `mcp.json` and `skills/`. As the format requires, an
+ * invalid manifest refuses the plugin, an invalid `mcp.json` leaves out all servers, and an invalid server or skill leaves
+ * out only itself. Everything that is left out is reported.
  */
 import { lstat, readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
@@ -10,7 +10,7 @@ import { type McpServerEntry, readMcpServer, readServers } from "../mcp/mcp-json
 import { readFrontMatter } from "./front-matter.ts";
 
 export const AGENT_PLUGIN_FILE = "plugin.json";
-/** What a new one writes; every 1.x is taken. */
+/** The schema that new plugins name; every 1.x is accepted. */
 export const AGENT_PLUGIN_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
 
 export interface AgentPlugin {
@@ -22,7 +22,7 @@ export interface AgentPlugin {
   skills: Skill[];
   /** Servers and skills that cannot be used. */
   left_out: LeftOut[];
-  /** What was ignored besides. */
+  /** What else was ignored. */
   notes: string[];
 }
 
@@ -31,15 +31,25 @@ type Fields = Record<string, unknown>;
 const SCHEMA = /^https:\/\/agent-plugins\.org\/schemas\/1\.\d+\.\d+\/plugin\.schema\.json$/;
 const NAME = /^(?!.*(?:--|\.\.))[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?$/;
 const SEMVER = /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/;
-const KNOWN = ["$schema", "name", "version", "description", "author", "homepage", "repository", "license"];
-const KNOWN_TOO = ["keywords", "extensions"];
-const HERE = /^(?:\$\{PLUGIN_ROOT\}|\.)\/?$/;
+const KNOWN = [
+  "$schema",
+  "name",
+  "version",
+  "description",
+  "author",
+  "homepage",
+  "repository",
+  "license",
+  "keywords",
+  "extensions",
+];
+const PLUGIN_ROOT_CWD = /^(?:\$\{PLUGIN_ROOT\}|\.)\/?$/;
 const FILE_BYTES = 1024 * 1024;
-/** Where a sandboxed process has the package, and the one folder that it may write to. */
+/** What the placeholders mean in the sandbox: the folder of the package, and the only writable folder. */
 const ROOT = ".";
 const DATA = "/sandbox/scratch";
 
-/** Null: its `plugin.json` is not one of Agent Plugins. Throws package.invalid. */
+/** Null: its `plugin.json` is not an Agent Plugins manifest. Throws package.invalid. */
 export async function readAgentPlugin(folder: string): Promise<AgentPlugin | null> {
   const about = parse(await text(join(folder, AGENT_PLUGIN_FILE)), AGENT_PLUGIN_FILE);
   if (typeof about.$schema !== "string" || !SCHEMA.test(about.$schema)) return null;
@@ -47,12 +57,12 @@ export async function readAgentPlugin(folder: string): Promise<AgentPlugin | nul
   if (typeof name !== "string" || !NAME.test(name))
     throw invalid(`name of ${AGENT_PLUGIN_FILE} must be 1 to 64 of a-z, 0-9, - and .`);
   for (const [field, value] of Object.entries({ version, description, license }))
-    if (value !== undefined && typeof value !== "string") throw invalid(`${field} must be a text`);
+    if (value !== undefined && typeof value !== "string") throw invalid(`${field} must be a string`);
   const notes = Object.keys(about)
-    .filter((field) => !KNOWN.includes(field) && !KNOWN_TOO.includes(field))
+    .filter((field) => !KNOWN.includes(field))
     .map(
       (field) =>
-        `${AGENT_PLUGIN_FILE} has a field ${field.slice(0, 64)} that 1.0 does not know; it is ignored.`,
+        `${AGENT_PLUGIN_FILE} has the field ${field.slice(0, 64)}, which 1.0 does not define; it is ignored.`,
     );
   const left_out: LeftOut[] = [];
   return {
@@ -72,7 +82,7 @@ async function serversOf(folder: string, left_out: LeftOut[]): Promise<McpServer
   if (found === null) return [];
   let servers: unknown;
   try {
-    if (!found.isFile()) throw invalid("mcp.json is no file");
+    if (!found.isFile()) throw invalid("mcp.json is not a file");
     servers = parse(await text(join(folder, "mcp.json")), "mcp.json").mcpServers;
     if (!isObject(servers)) throw invalid('mcp.json has no "mcpServers"');
   } catch (error) {
@@ -85,25 +95,25 @@ async function serversOf(folder: string, left_out: LeftOut[]): Promise<McpServer
 }
 
 function serverOf(name: string, about: unknown, folder: string): McpServerEntry {
-  if (!isObject(about)) throw invalid("it is described by no object");
-  if (about.type === "sse") throw invalid("the old SSE transport is not spoken here");
+  if (!isObject(about)) throw invalid("its entry is not an object");
+  if (about.type === "sse") throw invalid("the SSE transport is not supported");
   const { cwd = ".", command } = about;
   if (typeof command !== "string") return readMcpServer(name, about);
-  if (!HERE.test(String(cwd)))
-    throw invalid("it wants to start in another folder than the plugin's own, which is not supported");
+  if (!PLUGIN_ROOT_CWD.test(String(cwd)))
+    throw invalid("it starts in another folder than the plugin's, which is not supported");
   const here = expanded(about) as { command: string; args?: string[] };
   const program = posix.normalize(here.command);
-  // Its own program needs an entry that the reader of editors' files takes; what it is comes back below.
+  // A program of the plugin would be refused as a file of this machine, so it is read as `node` and set again below.
   const shown = { ...here, command: here.command.includes("/") ? "node" : here.command };
   const entry = readMcpServer(name, shown);
   if (entry.from.kind !== "command") return entry;
   if (here.command.includes("/") && (program.startsWith("../") || posix.isAbsolute(program)))
-    throw invalid("its command is outside of the plugin");
+    throw invalid("its command is outside the plugin");
   const file = here.command.includes("/") ? `./${program}` : here.command;
   return { ...entry, from: { kind: "files", folder, command: file } };
 }
 
-/** Once, and not again in what came of it. */
+/** Expands placeholders once; an expansion is not expanded again. */
 function expanded(value: unknown): unknown {
   if (typeof value === "string")
     return value.replace(/\$\{PLUGIN_(ROOT|DATA)\}/g, (_whole, which) => (which === "ROOT" ? ROOT : DATA));
@@ -133,7 +143,7 @@ async function skillOf(folder: string, name: string): Promise<Skill> {
   const description = fields.get("description") ?? "";
   if (fields.get("name") !== name) throw invalid(`the name in its SKILL.md is not ${name}`);
   if (name.length > 64 || !/^[a-z0-9]+(-[a-z0-9]+)*$/.test(name))
-    throw invalid("its name must be of a-z, 0-9 and single dashes");
+    throw invalid("its name must consist of a-z, 0-9 and single dashes");
   if (description === "" || description.length > 1_024)
     throw invalid("its description must have 1 to 1024 characters");
   return { name, description, path };
@@ -141,7 +151,7 @@ async function skillOf(folder: string, name: string): Promise<Skill> {
 
 async function text(file: string): Promise<string> {
   const found = await lstat(file).catch(() => null);
-  if (found?.isFile() !== true) throw invalid(`${file.split("/").at(-1)} is not there`);
+  if (found?.isFile() !== true) throw invalid(`${file.split("/").at(-1)} is missing`);
   if (found.size > FILE_BYTES) throw invalid(`${file.split("/").at(-1)} is larger than ${FILE_BYTES} bytes`);
   return await readFile(file, "utf8");
 }
@@ -151,9 +161,9 @@ function parse(json: string, file: string): Fields {
     const value: unknown = JSON.parse(json);
     if (isObject(value)) return value;
   } catch (error) {
-    throw invalid(`${file} is no JSON: ${(error as Error).message.split("\n")[0]}`);
+    throw invalid(`${file} is not valid JSON: ${(error as Error).message.split("\n")[0]}`);
   }
-  throw invalid(`${file} holds no object`);
+  throw invalid(`${file} is not a JSON object`);
 }
 
 function invalid(problem: string): BackplaneError {

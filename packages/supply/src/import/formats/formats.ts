@@ -1,22 +1,22 @@
-/** In the order in which they are tried: a package of ours may hold anything else besides. */
+/** In the order in which they are tried: a folder with a vai-plugin.toml may contain files of the other formats too. */
 
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import type { TreeListing } from "../../tree/tree-listing.ts";
 import type { PackageFormat } from "./format.ts";
 import { hefty } from "./hefty.ts";
-import { noManifest, noSource } from "./no-source.ts";
+import { invalidSource, missingManifest } from "./no-source.ts";
 import { toolFiles } from "./tool-files.ts";
 import { vaiPlugin } from "./vai-plugin.ts";
 
 export const FORMATS: readonly PackageFormat[] = [vaiPlugin, hefty, toolFiles];
 
 export function formatOf(listing: TreeListing): PackageFormat {
-  const found = FORMATS.find((format) => format.recognises(listing));
+  const found = FORMATS.find((format) => format.recognizes(listing));
   if (found !== undefined) return found;
   const nested = listing.files.find(({ path }) => path.split("/")[1] === MANIFEST_FILE);
   const paths = [...new Set(listing.files.map(({ path }) => path.split("/")[0] as string))];
-  if (nested === undefined) throw noManifest("It", paths);
-  throw noSource(
-    `It holds ${nested.path} instead of ${MANIFEST_FILE}; pack the content of the folder, not the folder`,
+  if (nested === undefined) throw missingManifest("It", paths);
+  throw invalidSource(
+    `It contains ${nested.path} instead of ${MANIFEST_FILE}; pack the content of the folder, not the folder`,
   );
 }

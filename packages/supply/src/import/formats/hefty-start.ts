@@ -1,7 +1,7 @@
 /**
- * How an instrument plugin is started, from `providerClass` and `isolationMode`: a module's export (in the gateway, or
- * for External with the ready host), a Java class of the archive (with a main of its own, or a provider for the ready
- * host), or a command. There is never a shell.
+ * Derives how an instrument plugin is started from `providerClass` and `isolationMode`: an export of a module (in the
+ * gateway, or for External in the ready-made host), a Java class of the archive (with its own main, or a provider for the
+ * ready-made host), or a command. No shell is involved.
  */
 import { readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
@@ -16,9 +16,9 @@ export interface Start {
 
 const MODULE = /^(?:\.\/)?([^#\s]+\.(?:js|mjs|cjs|ts|mts|cts))(?:#([A-Za-z_$][\w$]*))?$/;
 const JAVA_CLASS = /^[A-Za-z_][\w]*(?:\.[A-Za-z_$][\w$]*)+$/;
-const FOR_A_SHELL = /["'`$|&;<>()*?\\]/;
+const SHELL_CHARACTERS = /["'`$|&;<>()*?\\]/;
 
-/** Or what is wrong, with its remedy. */
+/** A string is the problem and its fix. */
 export async function startOf(
   providerClass: string,
   mode: IsolationMode,
@@ -31,7 +31,7 @@ export async function startOf(
   if (mode !== "External") {
     const what = JAVA_CLASS.test(text)
       ? "a Java class cannot be loaded into this host"
-      : "it names no module";
+      : "it does not name a module";
     return `providerClass is ${JSON.stringify(text)} and isolationMode is ${mode}: ${what}; write a module's export such as "./provider.js#HelloProvider", or set isolationMode to External and name a program that speaks the protocol`;
   }
   if (JAVA_CLASS.test(text)) return await javaStart(text, listing, tree);
@@ -49,21 +49,21 @@ function moduleStart(match: RegExpExecArray, mode: IsolationMode, listing: TreeL
     : { protocol: "module.instrument", entrypoint: ["node", reference] };
 }
 
-/** The archive is unpacked, so its root is the class path; `lib` is where a plugin brings its libraries. */
+/** The archive is unpacked, so its root is the class path; `lib` contains the libraries of a plugin. */
 async function javaStart(name: string, listing: TreeListing, tree: string): Promise<Start | string> {
   const file = `${name.replaceAll(".", "/")}.class`;
   if (!listing.files.some(({ path }) => path === file)) {
-    return `providerClass names the class ${name}, but the archive holds no ${file}`;
+    return `providerClass names the class ${name}, but the archive does not contain ${file}`;
   }
   const main = hasMain(await readFile(join(tree, file)));
-  if (main === null) return `providerClass names the class ${name}, but ${file} is no Java class file`;
+  if (main === null) return `providerClass names the class ${name}, but ${file} is not a Java class file`;
   const entrypoint = main ? ["java", "-cp", ".:lib/*", name] : [JAVA_HOST, name];
   return { protocol: "hefty.jsonrpc", entrypoint };
 }
 
 function commandStart(text: string, listing: TreeListing): Start | string {
-  if (FOR_A_SHELL.test(text)) {
-    return `providerClass is ${JSON.stringify(text)}; write a program and its arguments separated by spaces, since no shell reads it`;
+  if (SHELL_CHARACTERS.test(text)) {
+    return `providerClass is ${JSON.stringify(text)}; write a program and its arguments separated by spaces, since there is no shell`;
   }
   const entrypoint = text.split(/\s+/);
   const program = entrypoint[0] as string;

@@ -1,6 +1,6 @@
 /**
- * An instrument plugin: a folder, zip or jar with `META-INF/hefty-plugin.json`. All that is wrong is told at once, with
- * what to write instead. What the plugin offers is not in there; it is asked for when it runs.
+ * Reads an instrument plugin: a folder, zip or jar with `META-INF/hefty-plugin.json`. All problems are reported at once,
+ * with what to write instead. The file does not list the instruments; the running plugin is asked for them.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ import {
   type Manifest,
 } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
-import { nearest } from "../../manifest/known-fields.ts";
+import { mostSimilar } from "../../manifest/known-fields.ts";
 import type { TreeListing } from "../../tree/tree-listing.ts";
 import type { PackageFormat } from "./format.ts";
 import { startOf } from "./hefty-start.ts";
@@ -37,7 +37,7 @@ const FIELDS = [
 const ID = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/;
 const VERSION = /^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/;
 const MAX_BYTES = 64 * 1024;
-/** Hefty's ids have no publisher. */
+/** Ids of Hefty have no publisher. */
 const PUBLISHER = "hefty";
 const SYSTEMS = { Linux: "linux", MacOS: "darwin", Windows: "windows" } as const;
 
@@ -52,7 +52,7 @@ interface HeftyManifest {
   dependencies: string[];
   platforms: InstrumentPlatform[];
   minHeftyVersion: string | null;
-  /** Ours: what its process may ask for. Hefty does not read it. */
+  /** Our extension, which Hefty ignores: the permissions that its process may request. */
   permissions: unknown;
 }
 
@@ -60,7 +60,7 @@ export const hefty: PackageFormat = {
   name: INSTRUMENT_MANIFEST_FILE,
   own_entrypoint: true,
   marker: (names) => names.includes("META-INF"),
-  recognises: ({ files }) => files.some(({ path }) => path === INSTRUMENT_MANIFEST_FILE),
+  recognizes: ({ files }) => files.some(({ path }) => path === INSTRUMENT_MANIFEST_FILE),
   async read(tree, listing) {
     const size = listing.files.find(({ path }) => path === INSTRUMENT_MANIFEST_FILE)?.size ?? 0;
     if (size > MAX_BYTES) throw invalid([["", `it is larger than ${MAX_BYTES} bytes`]]);
@@ -107,7 +107,7 @@ async function toManifest(
     exports: [],
   });
   if (made.success) return made.data;
-  // Only what is ours can still be wrong here.
+  // Only our extension can still be invalid here.
   throw invalid(
     made.error.issues.map(({ message, path }) => ["x-backplane", `${path.slice(1).join(".")}: ${message}`]),
   );
@@ -132,17 +132,17 @@ function check(raw: Record<string, unknown>): HeftyManifest {
   const text = (field: string, what: string, fits: (value: string) => boolean): string => {
     const value = raw[field];
     if (typeof value === "string" && fits(value)) return value;
-    const said = value === undefined ? "is missing" : `is ${JSON.stringify(value).slice(0, 120)}`;
-    issues.push([field, `${field} ${said}; write ${what}`]);
+    const found = value === undefined ? "is missing" : `is ${JSON.stringify(value).slice(0, 120)}`;
+    issues.push([field, `${field} ${found}; write ${what}`]);
     return "";
   };
   const list = <T extends string>(field: string, what: string, fits: (value: string) => boolean): T[] => {
     const value = raw[field] ?? [];
-    const good =
+    const valid =
       Array.isArray(value) &&
       value.length <= 64 &&
       value.every((one) => typeof one === "string" && fits(one));
-    if (good && new Set(value).size === value.length) return value as T[];
+    if (valid && new Set(value).size === value.length) return value as T[];
     issues.push([
       field,
       `${field} is ${JSON.stringify(value).slice(0, 120)}; write a list of ${what}, each once`,
@@ -151,16 +151,16 @@ function check(raw: Record<string, unknown>): HeftyManifest {
   };
   for (const key of Object.keys(raw)) {
     if (FIELDS.includes(key)) continue;
-    const meant = nearest(key, FIELDS);
+    const meant = mostSimilar(key, FIELDS);
     issues.push([
       key,
-      `${key} is no field of this file${meant === undefined ? "" : `; did you mean ${meant}?`}`,
+      `${key} is not a field of this file${meant === undefined ? "" : `; did you mean ${meant}?`}`,
     ]);
   }
   const short = (value: string) => value.length > 0 && value.length <= 120;
   const isPlatform = (value: string) => (INSTRUMENT_PLATFORMS as readonly string[]).includes(value);
-  const ours = raw["x-backplane"] ?? {};
-  if (!isObject(ours) || Object.keys(ours).some((key) => key !== "permissions")) {
+  const extension = raw["x-backplane"] ?? {};
+  if (!isObject(extension) || Object.keys(extension).some((key) => key !== "permissions")) {
     issues.push(["x-backplane", "x-backplane must be an object with permissions and nothing else"]);
   }
   const manifest: HeftyManifest = {
@@ -169,7 +169,7 @@ function check(raw: Record<string, unknown>): HeftyManifest {
       "lower case with hyphens, such as jira-integration",
       (value) => value.length <= 64 && ID.test(value),
     ),
-    name: text("name", "the name that people see, at most 120 characters", short),
+    name: text("name", "the display name, at most 120 characters", short),
     version: text(
       "version",
       "a semantic version, such as 1.0.0",
@@ -198,7 +198,7 @@ function check(raw: Record<string, unknown>): HeftyManifest {
       raw.minHeftyVersion === undefined || raw.minHeftyVersion === null
         ? null
         : text("minHeftyVersion", "a semantic version, such as 0.22.0", (value) => VERSION.test(value)),
-    permissions: isObject(ours) ? ours.permissions : undefined,
+    permissions: isObject(extension) ? extension.permissions : undefined,
   };
   if (manifest.dependencies.includes(manifest.id)) {
     issues.push(["dependencies", `dependencies names ${manifest.id} itself; remove it`]);
@@ -207,7 +207,7 @@ function check(raw: Record<string, unknown>): HeftyManifest {
   return manifest;
 }
 
-/** By number; a pre-release comes before its release, and among those text decides. */
+/** Compares numbers; a pre-release precedes its release, and pre-releases are compared as text. */
 function isNewer(left: string, right: string): boolean {
   const parts = (version: string) => (version.split(/[-+]/)[0] as string).split(".").map(Number);
   const [a, b] = [parts(left), parts(right)];

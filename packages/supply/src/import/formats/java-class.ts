@@ -1,13 +1,13 @@
 /**
- * What of a Java class file tells how to start it: whether it has a `main` of its own. Only the tables up to the methods
- * are walked (JVMS chapter 4), nothing is loaded, and a file that ends early is no class.
+ * Finds out whether a Java class file has a `main` method. Only the tables up to the methods are parsed (JVMS chapter 4),
+ * nothing is loaded, and a truncated file is not a class file.
  */
 
 const MAGIC = 0xcafebabe;
 const PUBLIC_STATIC = 0x0009;
 const MAIN = { name: "main", descriptor: "([Ljava/lang/String;)V" };
 const UTF8 = 1;
-/** Bytes after the tag of each constant that is no text. */
+/** Number of bytes after the tag, for each kind of constant other than text. */
 const SIZES: Record<number, number> = {
   3: 4,
   4: 4,
@@ -26,10 +26,10 @@ const SIZES: Record<number, number> = {
   19: 2,
   20: 2,
 };
-/** A long and a double take two places. */
+/** A long and a double take two entries. */
 const WIDE: readonly number[] = [5, 6];
 
-/** Null: it is no class file. */
+/** Null: the bytes are not a class file. */
 export function hasMain(bytes: Uint8Array): boolean | null {
   try {
     return readMain(bytes);
@@ -39,7 +39,7 @@ export function hasMain(bytes: Uint8Array): boolean | null {
   }
 }
 
-/** Throws RangeError beyond the end. */
+/** Throws RangeError when the file is truncated. */
 function readMain(bytes: Uint8Array): boolean | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (view.getUint32(0) !== MAGIC) return null;
@@ -59,7 +59,7 @@ function readMain(bytes: Uint8Array): boolean | null {
     at += size;
     if (WIDE.includes(tag)) index++;
   }
-  // Access, this class, its parent, then the interfaces.
+  // Access flags, this class, its superclass, then the interfaces.
   at += 6;
   at += 2 + 2 * view.getUint16(at);
   let found = false;
@@ -71,15 +71,15 @@ function readMain(bytes: Uint8Array): boolean | null {
   return found;
 }
 
-/** Fields and methods are laid out alike. Answers where they end. */
+/** Fields and methods have the same layout. Returns the offset after them. */
 function eachMember(
   view: DataView,
   from: number,
-  see: (access: number, name: number, descriptor: number) => void,
+  visit: (access: number, name: number, descriptor: number) => void,
 ): number {
   let at = from + 2;
   for (let left = view.getUint16(from); left > 0; left--) {
-    see(view.getUint16(at), view.getUint16(at + 2), view.getUint16(at + 4));
+    visit(view.getUint16(at), view.getUint16(at + 2), view.getUint16(at + 4));
     const attributes = view.getUint16(at + 6);
     at += 8;
     for (let each = 0; each < attributes; each++) at += 6 + view.getUint32(at + 2);

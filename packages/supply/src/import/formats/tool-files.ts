@@ -1,11 +1,11 @@
 /**
- * A folder with `tools/*.ts` or `.js`: each file is a tool, found by asking when it is bound. What the folder says of
- * itself is in install-meta.json or package.json; both are optional. Without a version, the content is the version,
- * so that a changed folder never meets an older one of the same name.
+ * Reads a folder with `tools/*.ts` or `.js`. Each file is a tool, which is described by loading it when it is bound. Name,
+ * version and the like come from install-meta.json or package.json, both optional. Without a version, the version is
+ * derived from the content, so that a changed folder never conflicts with an older one of the same name.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { BackplaneError, isToolFile, type Permissions } from "@backplane/contract";
+import { BackplaneError, isObject, isToolFile, type Permissions } from "@backplane/contract";
 import {
   ManifestSchema,
   PackageIdSchema,
@@ -24,25 +24,25 @@ export const toolFiles: PackageFormat = {
   name: "tool files",
   own_entrypoint: true,
   marker: (names) => names.includes("tools"),
-  recognises: ({ files }) => files.some(({ path }) => path.startsWith("tools/") && isToolFile(path.slice(6))),
-  async read(tree, listing, told = {}) {
+  recognizes: ({ files }) => files.some(({ path }) => path.startsWith("tools/") && isToolFile(path.slice(6))),
+  async read(tree, listing, hints = {}) {
     const stated = { ...(await readJson(tree, listing, PACKAGE)), ...(await readJson(tree, listing, META)) };
-    const name = textOf(stated.name) ?? told.name ?? `tools-${shortDigest(listing)}`;
+    const name = textOf(stated.name) ?? hints.name ?? `tools-${shortDigest(listing)}`;
     const manifest = ManifestSchema.parse({
       api_version: "vai.plugin.v1",
-      package_id: told.package_id ?? packageId(name),
-      version: versionOf(stated.version, listing, told.changing === true),
+      package_id: hints.package_id ?? packageId(name),
+      version: versionOf(stated.version, listing, hints.changing === true),
       name: name.slice(0, 120),
       description: (textOf(stated.description) ?? "").slice(0, 4_000),
       license: (textOf(stated.license) ?? "").slice(0, 120),
       runtime: { protocol: "module.tools", entrypoint: ["node"], ...permissionsOf(stated.backplane) },
       exports: [],
     });
-    return { manifest, text: "", born_at: await installedAt(tree, listing) };
+    return { manifest, text: "", installed_at: await installedAt(tree, listing) };
   },
 };
 
-/** When the plugin was first installed, wherever that was (tools.precedence): its own word, or nothing. */
+/** When the plugin was first installed on any machine, according to its own install-meta.json (tools.precedence). */
 async function installedAt(tree: string, listing: TreeListing): Promise<string | null> {
   const stamp = textOf((await readJson(tree, listing, META)).installedAt);
   const time = stamp === undefined ? Number.NaN : Date.parse(stamp);
@@ -56,10 +56,10 @@ export function packageId(name: string): string {
   const id = [...(clean.length > 1 ? [] : [PUBLISHER]), ...clean.map((part) => part || "tools")].join("/");
   const parsed = PackageIdSchema.safeParse(id);
   if (parsed.success) return parsed.data;
-  throw invalid(PACKAGE, `name ${JSON.stringify(name.slice(0, 80))} cannot be made a package id`);
+  throw invalid(PACKAGE, `name ${JSON.stringify(name.slice(0, 80))} cannot be converted to a package id`);
 }
 
-/** What the files need beyond the sandbox: `"backplane": {"permissions": {…}}` in package.json, as in a manifest. */
+/** `"backplane": {"permissions": {…}}` in package.json has the format of `permissions` in a manifest. */
 function permissionsOf(own: unknown): { permissions?: Permissions } {
   const asked = (own as { permissions?: unknown } | null | undefined)?.permissions;
   if (asked === undefined) return {};
@@ -80,7 +80,7 @@ function versionOf(given: unknown, listing: TreeListing, changing: boolean): str
   throw invalid(PACKAGE, "version must be a semantic version, such as 0.1.0");
 }
 
-/** With a letter in front: digits alone could be no part of a version. */
+/** Begins with a letter, because a numeric part of a version must not begin with 0. */
 function shortDigest({ digest }: TreeListing): string {
   return `d${digest.slice("sha256:".length, "sha256:".length + 12)}`;
 }
@@ -99,7 +99,7 @@ async function readJson(
   } catch (error) {
     throw invalid(name, `it is not valid JSON: ${(error as Error).message.split("\n")[0]?.slice(0, 160)}`);
   }
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return { ...value };
+  if (isObject(value)) return { ...value };
   throw invalid(name, "it is not a JSON object");
 }
 

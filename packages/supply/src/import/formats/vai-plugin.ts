@@ -1,9 +1,9 @@
-/** Our own: `vai-plugin.toml`. */
+/** The native format: a folder with `vai-plugin.toml`. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MANIFEST_FILE, readManifest } from "../../manifest/read-manifest.ts";
 import type { PackageFormat } from "./format.ts";
-import { noSource } from "./no-source.ts";
+import { invalidSource } from "./no-source.ts";
 
 const MAX_MANIFEST_BYTES = 64 * 1024;
 
@@ -11,11 +11,11 @@ export const vaiPlugin: PackageFormat = {
   name: MANIFEST_FILE,
   own_entrypoint: false,
   marker: (names) => names.includes(MANIFEST_FILE),
-  recognises: ({ files }) => files.some(({ path }) => path === MANIFEST_FILE),
+  recognizes: ({ files }) => files.some(({ path }) => path === MANIFEST_FILE),
   async read(tree, { files }) {
     const file = files.find(({ path }) => path === MANIFEST_FILE)!;
     if (file.size > MAX_MANIFEST_BYTES) {
-      throw noSource(`${MANIFEST_FILE} is larger than ${MAX_MANIFEST_BYTES} bytes`);
+      throw invalidSource(`${MANIFEST_FILE} is larger than ${MAX_MANIFEST_BYTES} bytes`);
     }
     const text = await readFile(join(tree, MANIFEST_FILE), "utf8");
     return { manifest: readManifest(text), text };

@@ -1,23 +1,23 @@
 /**
- * `mcp.json` as editors and agents write it: a map of servers, each a command or an address. What is secret in it by
- * name or by shape is never taken over: it becomes a slot, to which the operator binds a stored secret.
+ * Reads `mcp.json` as editors and agents write it: a map of servers, each with a command or a URL. Values that are secret by
+ * name or by form are never imported. They become slots, to which the operator binds stored secrets.
  */
 import { BackplaneError, isObject, type LeftOut, leftOut } from "@backplane/contract";
 import { isPackageName } from "../../npm/install-source.ts";
 
 export interface McpServerEntry {
   name: string;
-  /** How it is installed. */
+  /** Where the server is installed from. */
   from:
     | { kind: "npm"; spec: string }
     | { kind: "http"; url: string; headers: Record<string, string> }
     | { kind: "command"; command: string }
-    /** A program of this folder, or one that is given files of it. */
+    /** A program in this folder, or one that gets files of the folder as arguments. */
     | { kind: "files"; folder: string; command: string };
   args: string[];
   /** Plain variables. */
   env: Record<string, string>;
-  /** Slots whose secret the server expects in a variable, by slot. */
+  /** The variable that receives the secret, by slot. */
   secret_env: Record<string, string>;
   secret_slots: string[];
 }
@@ -28,27 +28,27 @@ const SECRET_NAME =
 
 export interface McpServers {
   servers: McpServerEntry[];
-  /** One that cannot be used leaves itself out, and no other. */
+  /** An invalid server is left out; the others are not affected. */
   left_out: LeftOut[];
 }
 
-/** Throws package.invalid where the file itself cannot be read. */
+/** Throws package.invalid when the file as a whole is invalid. */
 export function readMcpJson(text: string, file = "mcp.json"): McpServers {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw invalid(`${file} is no JSON: ${(error as Error).message.split("\n")[0]}`);
+    throw invalid(`${file} is not valid JSON: ${(error as Error).message.split("\n")[0]}`);
   }
   const servers = isObject(value) ? (value.mcpServers ?? value.servers) : undefined;
   if (!isObject(servers)) throw invalid(`${file} has no "mcpServers"`);
   const entries = Object.entries(servers);
-  if (entries.length === 0) throw invalid(`"mcpServers" of ${file} names no server`);
+  if (entries.length === 0) throw invalid(`"mcpServers" in ${file} has no servers`);
   if (entries.length > MAX_SERVERS) throw invalid(`${file} names more than ${MAX_SERVERS} servers`);
   return readServers(servers, readMcpServer);
 }
 
-/** Each by itself. */
+/** Reads each server independently of the others. */
 export function readServers(
   given: Record<string, unknown>,
   read: (name: string, about: unknown) => McpServerEntry,
@@ -65,19 +65,19 @@ export function readServers(
   return { servers, left_out };
 }
 
-/** Throws package.invalid with the server's name. */
+/** Throws package.invalid with the name of the server. */
 export function readMcpServer(name: string, about: unknown): McpServerEntry {
-  if (!isObject(about)) throw invalid(`${name} is described by no object`);
+  if (!isObject(about)) throw invalid(`the entry of ${name} is not an object`);
   const { command, args, env, url, headers, type } = about;
   if (type === "sse")
-    throw invalid(`${name} uses the old SSE transport; only streamable HTTP and stdio are spoken`);
-  if (typeof url === "string") return readRemote(name, url, texts(name, "headers", headers));
+    throw invalid(`${name} uses the SSE transport; only streamable HTTP and stdio are supported`);
+  if (typeof url === "string") return readRemote(name, url, stringMap(name, "headers", headers));
   if (typeof command !== "string" || command === "") throw invalid(`${name} has neither a command nor a url`);
   const given = args ?? [];
   if (!Array.isArray(given) || !given.every((one) => typeof one === "string")) {
-    throw invalid(`the args of ${name} are no list of texts`);
+    throw invalid(`the args of ${name} are not a list of strings`);
   }
-  const variables = splitSecrets(texts(name, "env", env));
+  const variables = splitSecrets(stringMap(name, "env", env));
   return { name, ...readCommand(name, command, given as string[]), ...variables };
 }
 
@@ -110,8 +110,8 @@ function readCommand(name: string, command: string, args: string[]): Pick<McpSer
   if (!/^(?:npx|bunx)(?:\.cmd)?$/.test(command)) {
     if (command.includes("/") || command.includes("\\")) {
       throw invalid(
-        `${name} starts ${command}, a file of this machine, which the sandbox does not show`,
-        "Put the program into a package of its own with a vai-plugin.toml, or on the PATH in /usr/local/bin.",
+        `${name} starts ${command}, a file on this machine that is not visible in the sandbox`,
+        "Put the program into its own package with a vai-plugin.toml, or into /usr/local/bin on the PATH.",
       );
     }
     return { from: { kind: "command", command }, args };
@@ -123,20 +123,20 @@ function readCommand(name: string, command: string, args: string[]): Pick<McpSer
     if (flag === "-p" || flag === "--package") spec = rest.shift();
     else if (flag.startsWith("--package=")) spec = flag.slice("--package=".length);
     else if (flag !== "-y" && flag !== "--yes" && flag !== "-q" && flag !== "--quiet") {
-      throw invalid(`${name} calls npx with ${flag}, which is not understood here`);
+      throw invalid(`${name} calls npx with ${flag}, which is not supported`);
     }
   }
-  // With --package the next word is the program in it; its only one is started either way.
+  // With --package the next argument is the program of the package; its only program is started in any case.
   const next = rest.shift();
   spec ??= next;
   const at = spec?.lastIndexOf("@") ?? -1;
   if (spec === undefined || !isPackageName(at > 0 ? spec.slice(0, at) : spec)) {
-    throw invalid(`${name} calls npx without the name of a package`);
+    throw invalid(`${name} calls npx without a package name`);
   }
   return { from: { kind: "npm", spec }, args: rest };
 }
 
-/** `${TOKEN}`, `${env:TOKEN}` and `${input:token}` are places for secrets; so is a variable that is named like one. */
+/** `${TOKEN}`, `${env:TOKEN}` and `${input:token}` stand for secrets, and so does a variable that is named like one. */
 function splitSecrets(
   env: Record<string, string>,
 ): Pick<McpServerEntry, "env" | "secret_env" | "secret_slots"> {
@@ -167,12 +167,12 @@ function slotOf(name: string): string {
   return slot === "" ? "secret" : slot.slice(0, 64);
 }
 
-function texts(name: string, field: string, value: unknown): Record<string, string> {
+function stringMap(name: string, field: string, value: unknown): Record<string, string> {
   if (value === undefined) return {};
-  if (!isObject(value)) throw invalid(`the ${field} of ${name} are no object`);
+  if (!isObject(value)) throw invalid(`${field} of ${name} is not an object`);
   const map: Record<string, string> = {};
   for (const [key, one] of Object.entries(value)) {
-    if (typeof one !== "string") throw invalid(`${field}.${key} of ${name} is no text`);
+    if (typeof one !== "string") throw invalid(`${field}.${key} of ${name} is not a string`);
     map[key] = one;
   }
   return map;

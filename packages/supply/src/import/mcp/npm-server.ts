@@ -1,6 +1,6 @@
 /**
- * An MCP server of the npm registry as one package: the whole dependency tree is resolved, locked and laid out first,
- * without running a line of it, and what is started later are these very bytes. The lock is part of them.
+ * Makes a package of an MCP server from the npm registry. The whole dependency tree is resolved, locked and installed
+ * without running any of its code, and the package contains exactly these files, including the lock.
  */
 import { lstat, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,14 +11,14 @@ import { validateInstallSource } from "../../npm/install-source.ts";
 import type { Npm } from "../../npm/npm-command.ts";
 import { npmInstall } from "../../npm/npm-install.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
-import { type FoundTree, findFiles, inTurns, readTreeFile } from "../../tree/read-tree.ts";
+import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree } from "../../tree/tree-listing.ts";
 import { packageIdOf, serverManifest } from "./server-manifest.ts";
 
-/** npm's own notes, with times in them: the same tree must have the same digest. */
-const LEFT_OUT = /(?:^|\/)node_modules\/(?:\.package-lock\.json|\.cache\/.*)$/;
+/** Files of npm that contain times; the same tree must have the same digest. */
+const EXCLUDED = /(?:^|\/)node_modules\/(?:\.package-lock\.json|\.cache\/.*)$/;
 
-/** The tar of the package; the folder it was made from is gone when it has been read. */
+/** Yields the tar of the package, and removes the folder that it was made from afterwards. */
 export async function* npmServer(
   npm: Npm,
   spec: string,
@@ -26,7 +26,7 @@ export async function* npmServer(
 ): AsyncGenerator<Uint8Array, void> {
   const source = validateInstallSource(spec);
   if (source.kind !== "npm") {
-    throw new BackplaneError("plugin.source_invalid", `${spec} is no package name of the npm registry.`);
+    throw new BackplaneError("plugin.source_invalid", `${spec} is not a package name of the npm registry.`);
   }
   const made = await mkdtemp(join(tmpdir(), "backplane-npm-"));
   try {
@@ -35,9 +35,9 @@ export async function* npmServer(
     await writeFile(join(dir, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
     await npmInstall(npm, dir, source);
     await writeFile(join(dir, MANIFEST_FILE), await manifestOf(dir, source.name, secret_slots));
-    const all = await selfContained(dir, await findFiles(dir));
-    const files = all.filter((path) => !LEFT_OUT.test(path));
-    const listing = listTree(await inTurns(files, (path) => readTreeFile(dir, path)));
+    const all = await requireRegularFiles(dir, await findFiles(dir));
+    const files = all.filter((path) => !EXCLUDED.test(path));
+    const listing = listTree(await mapConcurrently(files, (path) => readTreeFile(dir, path)));
     yield* tarOf(() => dir, listing);
   } finally {
     await rm(made, { recursive: true, force: true });
@@ -75,9 +75,10 @@ async function manifestOf(dir: string, name: string, secret_slots: readonly stri
   });
 }
 
-const OTHER = "Name the package that the server's own instructions start with npx; a library is none.";
+const USE_SERVER_PACKAGE =
+  "Name the package that the instructions of the server start with npx, not a library.";
 
-/** npx's rule: the only program, or the one that is named like the package. */
+/** As npx: the program that is named like the package, or the only program. */
 async function programOf(dir: string, home: string, name: string, bin: unknown): Promise<string> {
   const programs: [string, unknown][] =
     typeof bin === "string" ? [[name, bin]] : Object.entries((bin ?? {}) as Record<string, unknown>);
@@ -88,7 +89,7 @@ async function programOf(dir: string, home: string, name: string, bin: unknown):
     throw unusable(
       name,
       which === "" ? "it has no program to start" : `it has several programs: ${which}`,
-      OTHER,
+      USE_SERVER_PACKAGE,
     );
   }
   const file = await realpath(join(home, path)).catch(() => null);
@@ -97,9 +98,9 @@ async function programOf(dir: string, home: string, name: string, bin: unknown):
   return `./${posix.join(...relative(root, file).split(sep))}`;
 }
 
-/** A link or a device would make the package depend on what is not in it. An empty folder is nothing. */
-async function selfContained(dir: string, { files, oddities }: FoundTree): Promise<string[]> {
-  for (const path of oddities) {
+/** Refuses links and devices, because the package must not depend on files outside it. Empty folders are ignored. */
+async function requireRegularFiles(dir: string, { files, irregular }: FoundTree): Promise<string[]> {
+  for (const path of irregular) {
     if ((await lstat(join(dir, path))).isDirectory()) continue;
     throw unusable(path, "it is neither a file nor a folder");
   }

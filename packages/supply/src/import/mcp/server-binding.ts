@@ -1,4 +1,4 @@
-/** What a server is bound with: the part of its entry that is no package but a setting. */
+/** The settings of a server that belong to its binding instead of its package. */
 import type { BindingPolicy, JsonObject } from "@backplane/contract";
 import type { McpServerEntry } from "./mcp-json.ts";
 
@@ -7,7 +7,7 @@ export interface ServerBinding {
   policy?: Pick<BindingPolicy, "secret_env">;
 }
 
-/** A server on stdio has no other way to be given a secret than a variable. */
+/** A server on stdio can receive a secret only in an environment variable. */
 export function serverBinding({ from, args, env, secret_env }: McpServerEntry): ServerBinding {
   const headers = from.kind === "http" ? from.headers : {};
   const config: JsonObject = {

@@ -1,6 +1,6 @@
 /**
- * An MCP server as a package of ours: a `vai-plugin.toml` that a person can read before it is installed. It says how the
- * server is reached and the most that an operator may grant it; arguments, variables and folders are the binding's.
+ * Writes the `vai-plugin.toml` of an MCP server, which a person can read before the installation. It says how the server is
+ * reached and the maximum that an operator may grant; arguments, variables and folders belong to the binding.
  */
 import { BackplaneError, type Manifest } from "@backplane/contract";
 import { PackageIdSchema, SlotSchema, VersionSchema } from "@backplane/contract/schema";
@@ -17,19 +17,22 @@ export interface ServerDraft {
   secret_slots: readonly string[];
 }
 
-/** Throws package.invalid where a part cannot be what it should be. */
+/** Throws package.invalid for invalid values. */
 export function serverManifest(draft: ServerDraft): string {
-  check(PackageIdSchema.safeParse(draft.package_id).success, `${draft.package_id} is no package id`);
-  check(VersionSchema.safeParse(draft.version).success, `${draft.version} is no semantic version`);
+  check(PackageIdSchema.safeParse(draft.package_id).success, `${draft.package_id} is not a package id`);
+  check(VersionSchema.safeParse(draft.version).success, `${draft.version} is not a semantic version`);
   for (const slot of draft.secret_slots) {
-    check(SlotSchema.safeParse(slot).success, `${slot} is no name of a secret slot; write it like api_key`);
+    check(
+      SlotSchema.safeParse(slot).success,
+      `${slot} is not a name of a secret slot; write a name such as api_key`,
+    );
   }
   const { runtime } = draft;
   const http = runtime.protocol === "mcp.http" ? readUrl(runtime.url) : null;
   const entrypoint = runtime.protocol === "mcp.http" ? [http!.href] : runtime.entrypoint;
   const permissions: Record<string, unknown> = {
     network: "egress" satisfies Manifest["exports"][number]["permissions"]["network"],
-    ...(http === null ? { filesystem: "scratch" } : { allowed_domains: [placeOf(http)] }),
+    ...(http === null ? { filesystem: "scratch" } : { allowed_domains: [hostAndPort(http)] }),
     ...(draft.secret_slots.length === 0 ? {} : { secret_slots: draft.secret_slots }),
   };
   return [
@@ -46,34 +49,34 @@ export function serverManifest(draft: ServerDraft): string {
     "[runtime]",
     ...tomlLines({ protocol: runtime.protocol, transport: http === null ? "stdio" : "http", entrypoint }),
     "",
-    "# The most that a binding may be granted; without domains in its policy it reaches nothing.",
+    "# The maximum that a binding may be granted; without domains in its policy it has no network access.",
     "[runtime.permissions]",
     ...tomlLines(permissions),
     "",
   ].join("\n");
 }
 
-/** The last part becomes the server's name in `mcp_<server>_<tool>`. */
+/** The last part becomes the name of the server in `mcp_<server>_<tool>`. */
 export function packageIdOf(publisher: string, name: string): string {
-  const plain = (text: string) =>
+  const clean = (text: string) =>
     text
       .toLowerCase()
       .replace(/[^a-z0-9._-]+/g, "-")
       .replace(/^[^a-z0-9]+/, "");
-  return `${plain(publisher) || "local"}/${plain(name) || "server"}`.slice(0, 128);
+  return `${clean(publisher) || "local"}/${clean(name) || "server"}`.slice(0, 128);
 }
 
 function readUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
   check(
     url !== null && (url.protocol === "https:" || url.protocol === "http:") && url.username === "",
-    `${text.slice(0, 200)} is no address of an MCP server; write https://host/mcp, without a password in it`,
+    `${text.slice(0, 200)} is not a URL of an MCP server; write https://host/mcp, without a password`,
   );
   return url!;
 }
 
-/** What a grant calls it: an address literal is spelled as such, a name with its port. */
-function placeOf(url: URL): string {
+/** The host and port as a grant names them. */
+function hostAndPort(url: URL): string {
   const port = url.port === "" ? (url.protocol === "https:" ? "443" : "80") : url.port;
   return `${url.hostname}:${port}`;
 }
