@@ -142,7 +142,7 @@ test("an mcp.json installs each of its servers; a secret in it is never taken ov
   writeFileSync(file, JSON.stringify({ mcpServers: { own: { command: "/opt/own/server" } } }));
   const refused = await gateway.cli("plugin", "install", file);
   expect(refused.code).toBe(1);
-  expect(refused.stderr).toContain("which the sandbox does not show");
+  expect(refused.stderr).toContain("that is not visible in the sandbox");
 });
 
 test("a bad server of an mcp.json leaves itself out and is named; --strict installs none", async () => {
@@ -167,7 +167,7 @@ test("a bad server of an mcp.json leaves itself out and is named; --strict insta
   const done = await gateway.cli("plugin", "install", file, "--json");
   expect(done.code, done.stderr).toBe(8);
   expect(done.stderr).toContain("The server own is left out: own starts /opt/own/server");
-  expect(done.stderr).toContain("fix: Put the program into a package of its own");
+  expect(done.stderr).toContain("fix: Put the program into its own package");
   expect(JSON.parse(done.stdout)).toMatchObject({
     servers: [{ package: { package_id: "mcp/good" } }],
     left_out: [{ name: "own" }, { name: "gone" }],

@@ -7,16 +7,16 @@ test.each([
   ["required", { required: names(100) }, 100],
   ["properties", { properties: Object.fromEntries(names(100).map((name) => [name, true])) }, 100],
   ["enum", { enum: names(100) }, 100],
-  // An issue for each missing name, and every issue spells out all of them.
+  // Each missing name is an issue, and every issue contains all names.
   ["dependentRequired", { dependentRequired: { a: names(100) } }, 10_000],
   ["dependencies of draft-07", { dependencies: { a: names(100) } }, 10_000],
-])("the weight counts %s", (_, schema, least) => {
-  expect(analyseSchema(schema).weight).toBeGreaterThanOrEqual(least);
-  expect(analyseSchema({ items: schema }).weight).toBeGreaterThanOrEqual(least);
+])("counts %s in the weight of a schema", (_, schema, min) => {
+  expect(analyseSchema(schema).weight).toBeGreaterThanOrEqual(min);
+  expect(analyseSchema({ items: schema }).weight).toBeGreaterThanOrEqual(min);
   expect(analyseSchema({ type: "object" }).weight).toBeLessThan(10);
 });
 
-test("a schema inside itself is recursive, one used twice is not", () => {
+test("reports a schema that refers to itself as recursive, and one that is used twice as not", () => {
   expect(analyseSchema({ properties: { x: { $ref: "#" } } }).recursive).toBe(true);
   const shape = analyseSchema(twice({ required: names(100) }));
   expect(shape.recursive).toBe(false);

@@ -27,7 +27,7 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 artifactContract(() => subject);
 
-test("a file is for nobody else on this machine to read, and no draft stays", async () => {
+test("stores a file with mode 0600 and leaves no temporary file", async () => {
   const { bytes, sha256 } = freshBytes();
   await subject.files.keep(sha256, bytes);
   expect(statSync(file(sha256)).mode & 0o777).toBe(0o600);

@@ -14,7 +14,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 const edit = (file: string, from: string, to: string) =>
   writeFileSync(file, readFileSync(file, "utf8").replace(from, to));
 
-test("a changed byte in the list of trusted folders is refused, not taken for another folder", async () => {
+test("refuses a list of trusted folders with a changed byte", async () => {
   const file = join(dir, "workspaces.json");
   await writeFolderList(file, []);
   expect(await readFolderList(file)).toEqual([]);
@@ -27,7 +27,7 @@ test("a changed byte in the list of trusted folders is refused, not taken for an
   expect(await readFolderList(file)).toEqual([]);
 });
 
-test("a changed byte in the list of linked plugins is a problem that is named", async () => {
+test("reports a list of local plugins with a changed byte", async () => {
   await writeLocalList(dir, [{ path: "/srv/plugin", editable: true }]);
   expect(await readLocalList(dir)).toEqual({
     folders: [{ path: "/srv/plugin", editable: true }],

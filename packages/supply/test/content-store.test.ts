@@ -49,7 +49,7 @@ async function install(files = FILES): Promise<string> {
 
 const treeOf = (digest: string) => join(dir, "sha256", digest.slice(7), "tree");
 
-test("only the tree of a package is open to other users, and only to read, whatever the umask", async () => {
+test("lets other users read the tree of a package and nothing else, with any umask", async () => {
   const before = dir;
   for (const mask of [0o000, 0o077]) {
     const usual = process.umask(mask);
@@ -76,7 +76,7 @@ test("only the tree of a package is open to other users, and only to read, whate
   }
 });
 
-test("installed files are read-only, readable by everyone, and under their digest", async () => {
+test("stores installed files read-only and readable by everyone, by their digest", async () => {
   const digest = await install();
   const tree = await store.verified(digest);
   expect(tree).toBe(treeOf(digest));
@@ -92,7 +92,7 @@ test("installed files are read-only, readable by everyone, and under their diges
   expect(readdirSync(join(dir, "tmp"))).toEqual([]);
 });
 
-test("installing twice is the same as once; two at the same time too", async () => {
+test("installs the same package several times, also concurrently, with the result of one install", async () => {
   const digest = await install();
   const before = statSync(treeOf(digest)).ino;
   expect(await install()).toBe(digest);
@@ -103,7 +103,7 @@ test("installing twice is the same as once; two at the same time too", async () 
   expect(readdirSync(join(dir, "tmp"))).toEqual([]);
 });
 
-describe("every byte is compared before every launch", () => {
+describe("verifying a tree", () => {
   const CHANGES: [name: string, file: string, what: string, change: (tree: string) => void][] = [
     ["a changed byte", "bin/run", "changed", (tree) => overwrite(join(tree, "bin/run"), "#!/bin/sX\n")],
     [
@@ -140,7 +140,7 @@ describe("every byte is compared before every launch", () => {
     ["no files at all", ".", "missing", (tree) => rmSync(tree, { recursive: true })],
   ];
   for (const [name, file, what, change] of CHANGES) {
-    verifies("pkg.immutable", `${name} is found and named`, async () => {
+    verifies("pkg.immutable", `reports ${name}`, async () => {
       const digest = await install();
       expect(await store.verified(digest)).toBe(treeOf(digest));
       change(treeOf(digest));
@@ -151,7 +151,7 @@ describe("every byte is compared before every launch", () => {
     });
   }
 
-  test("installing the same bytes again heals a damaged tree", async () => {
+  test("replaces a damaged tree when the same package is installed again", async () => {
     const digest = await install();
     overwrite(join(treeOf(digest), "bin/run"), "bad");
     await install();
@@ -159,7 +159,7 @@ describe("every byte is compared before every launch", () => {
   });
 });
 
-test("discarded bytes are gone, and discarding again is fine", async () => {
+test("removes a discarded tree, and ignores a second discard", async () => {
   const digest = await install();
   await store.discard(digest);
   await store.discard(digest);
@@ -174,11 +174,11 @@ test("discarded bytes are gone, and discarding again is fine", async () => {
   });
 });
 
-test.each(["../../etc", "sha256:../../../etc", "sha256:AB", ""])("%j is no digest", async (digest) => {
+test.each(["../../etc", "sha256:../../../etc", "sha256:AB", ""])("refuses %j as a digest", async (digest) => {
   await expect(store.verified(digest)).rejects.toMatchObject({ code: "package.not_found" });
 });
 
-test("opening the store sweeps what dead processes left, and nothing of the living", async () => {
+test("removes temporary folders of ended processes when the store is opened, and no others", async () => {
   const staging = await store.stage();
   mkdirSync(join(dir, "tmp", "999999999-abc-1", "tree"), { recursive: true });
   mkdirSync(join(dir, "tmp", `${process.pid}-otherstart-1`), { recursive: true });
@@ -189,15 +189,15 @@ test("opening the store sweeps what dead processes left, and nothing of the livi
   await staging.end();
 });
 
-// test/slow/package-write-points.test.ts dies at every point; here where something becomes visible.
+// test/slow/package-write-points.test.ts kills the process at every point; here only where something becomes visible.
 verifies(
   "fault.write-points",
-  "killed around its renames and its row, a package is out or whole",
+  "leaves a package absent or complete when killed around its renames and its row",
   async () => {
     const { install: change } = await changesIn(mkdtempSync(join(base, "points-")));
     const points = await pointsOf(change);
     const [, moved = 0] = points.flatMap((name, index) => (name === "rename" ? [index] : []));
-    // The first statement of the row's transaction.
+    // The first statement of the transaction that inserts the row.
     const begun = points.indexOf("run");
     expect(moved).toBeGreaterThan(0);
     expect(begun).toBeGreaterThan(moved);
@@ -220,7 +220,7 @@ describe("removing a tree that is being imported", () => {
     return { digest: listing.digest, install: () => staging.install(listing), end: () => staging.end() };
   };
 
-  test("leaves it until every import has ended", async () => {
+  test("does nothing until every import has ended", async () => {
     const [one, two] = [await stage(), await stage()];
     await Promise.all([one.install(), two.install()]);
     await store.discard(one.digest);
@@ -233,7 +233,7 @@ describe("removing a tree that is being imported", () => {
     await Promise.all([one.end(), two.end()]);
   });
 
-  test("leaves it when an import began and ended while its use was looked up", async () => {
+  test("does nothing when an import ran while the use of the tree was checked", async () => {
     const digest = await install();
     await store.discard(digest, async () => {
       await install();
@@ -242,7 +242,7 @@ describe("removing a tree that is being imported", () => {
     expect(await store.verified(digest)).toBe(treeOf(digest));
   });
 
-  test("never takes it away between an import's check and its last step", async () => {
+  test("does not remove the tree between the check and the last step of an import", async () => {
     const digest = await install();
     const { utimes } = fs;
     let removal: Promise<void> | undefined;
@@ -269,7 +269,7 @@ describe("a sweep", () => {
     const then = new Date(Date.now() - ms);
     utimesSync(join(dir, "sha256", digest.slice(7)), then, then);
   };
-  const nobody = async () => false;
+  const unused = async () => false;
 
   test("removes old trees that nothing uses, and no others", async () => {
     const [orphan, used] = [await install(), await install(OTHER)];
@@ -281,12 +281,12 @@ describe("a sweep", () => {
     expect(readdirSync(join(dir, "tmp"))).toEqual([]);
   });
 
-  test("leaves a tree that is installed again, whose row is still on its way", async () => {
+  test("keeps a tree that is installed again before its row exists", async () => {
     const digest = await install();
     age(digest, 2 * DAY);
     await install();
-    expect(await store.sweep(nobody, DAY)).toBe(0);
-    // Also when it comes in while the sweep asks.
+    expect(await store.sweep(unused, DAY)).toBe(0);
+    // Also when it is installed while the sweep checks its use.
     age(digest, 2 * DAY);
     const swept = await store.sweep(async () => {
       await install();
@@ -296,7 +296,7 @@ describe("a sweep", () => {
     await store.verified(digest);
   });
 
-  test("is over before an import of the same bytes comes in", async () => {
+  test("finishes before an import of the same digest continues", async () => {
     const digest = await install();
     age(digest, 2 * DAY);
     const { rename } = fs;
@@ -304,14 +304,14 @@ describe("a sweep", () => {
     fs.rename = async (from, to) => {
       if (again === undefined && String(from).endsWith(digest.slice(7))) {
         again = install();
-        // An import that did not wait would be done by then.
+        // An import that did not wait would have finished by then.
         await Promise.race([again, new Promise((resolve) => setTimeout(resolve, 300))]);
       }
       return await rename(from, to);
     };
     syncBuiltinESMExports();
     try {
-      expect(await store.sweep(nobody, DAY)).toBe(1);
+      expect(await store.sweep(unused, DAY)).toBe(1);
       await again;
     } finally {
       fs.rename = rename;
@@ -320,13 +320,13 @@ describe("a sweep", () => {
     expect(await store.verified(digest)).toBe(treeOf(digest));
   });
 
-  test("leaves a tree that an import has just found whole", async () => {
+  test("keeps a tree that an import has just verified", async () => {
     const digest = await install();
     age(digest, 2 * DAY);
     const { utimes } = fs;
     let swept = -1;
     fs.utimes = async (...args) => {
-      swept = await store.sweep(nobody, DAY);
+      swept = await store.sweep(unused, DAY);
       return await utimes(...args);
     };
     syncBuiltinESMExports();

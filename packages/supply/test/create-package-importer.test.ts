@@ -49,14 +49,14 @@ async function refused(
     () => ({}),
     (reason: object) => reason,
   );
-  expect([readdirSync(join(dir, "sha256")), readdirSync(join(dir, "tmp"))], "nothing is left").toEqual([
+  expect([readdirSync(join(dir, "sha256")), readdirSync(join(dir, "tmp"))], "no files are left").toEqual([
     [],
     [],
   ]);
   return error;
 }
 
-test("a folder and its archive are the same package", async () => {
+test("imports a folder and its archive as the same package", async () => {
   const imported = await fromFolder(HELLO);
   expect(imported).toMatchObject({
     origin: "folder",
@@ -70,18 +70,18 @@ test("a folder and its archive are the same package", async () => {
   expect([again.first_installed_at, Date.parse(first_installed_at!) > 0]).toEqual([null, true]);
   expect(again.origin).toBe("upload");
   expect(await store.verified(imported.digest)).toContain(imported.digest.slice(7));
-  // As often as it was imported.
+  // Once for each import.
   importer.release(imported.digest);
   importer.release(imported.digest);
   await importer.discard(imported.digest, async () => false);
   expect(await store.has(imported.digest)).toBe(false);
 });
 
-describe("what is no package", () => {
+describe("refuses a source that is not a package:", () => {
   test("a folder without a manifest, with what was found instead", async () => {
     const error = await refused(fromFolder({ "package.json": "{}", "src/a.ts": "" }));
     expect(error.code).toBe("package.source_invalid");
-    expect(error.message).toBe(`${folder} holds no vai-plugin.toml; found instead: package.json, src.`);
+    expect(error.message).toBe(`${folder} contains no vai-plugin.toml; found instead: package.json, src.`);
   });
 
   test("an archive of the folder instead of its content", async () => {
@@ -93,7 +93,7 @@ describe("what is no package", () => {
   });
 
   test("an empty archive", async () => {
-    expect((await refused(fromArchive())).message).toBe("It holds no vai-plugin.toml; it is empty.");
+    expect((await refused(fromArchive())).message).toBe("It contains no vai-plugin.toml; it is empty.");
   });
 
   test.each([["relative/path"], ["/does/not/exist"]])("the folder %s", async (path) => {
@@ -127,29 +127,33 @@ describe("what is no package", () => {
   });
 });
 
-describe("the platform", () => {
+describe("the platform of a package", () => {
   const on = (lines: string) => ({
     ...HELLO,
     "vai-plugin.toml": MANIFEST.replace("[runtime]", `[runtime]\n${lines}`),
   });
 
-  verifies("pkg.platform", "another os or arch is refused with the supported list", async () => {
-    const cases: [lines: string, supported: string[]][] = [
-      ['os = ["darwin", "windows"]', ["darwin/any", "windows/any"]],
-      ['arch = ["arm64"]', ["any/arm64"]],
-      ['os = ["linux", "darwin"]\narch = ["arm64"]', ["linux/arm64", "darwin/arm64"]],
-    ];
-    for (const [lines, supported] of cases) {
-      const error = await refused(fromFolder(on(lines)));
-      expect(error.code).toBe("package.platform");
-      expect(error.details).toEqual({ host: "linux/amd64", supported });
-      expect(error.message).toBe(
-        `The package does not run on linux/amd64; it supports ${supported.join(", ")}.`,
-      );
-    }
-  });
+  verifies(
+    "pkg.platform",
+    "refuses another operating system or architecture and lists the supported ones",
+    async () => {
+      const cases: [lines: string, supported: string[]][] = [
+        ['os = ["darwin", "windows"]', ["darwin/any", "windows/any"]],
+        ['arch = ["arm64"]', ["any/arm64"]],
+        ['os = ["linux", "darwin"]\narch = ["arm64"]', ["linux/arm64", "darwin/arm64"]],
+      ];
+      for (const [lines, supported] of cases) {
+        const error = await refused(fromFolder(on(lines)));
+        expect(error.code).toBe("package.platform");
+        expect(error.details).toEqual({ host: "linux/amd64", supported });
+        expect(error.message).toBe(
+          `The package does not run on linux/amd64; it supports ${supported.join(", ")}.`,
+        );
+      }
+    },
+  );
 
-  test("this one, or none named, is fine", async () => {
+  test("accepts this platform, and a package without platforms", async () => {
     await fromFolder(HELLO);
     expect((await fromFolder(on('os = ["linux"]\narch = ["amd64", "arm64"]'))).manifest.runtime.os).toEqual([
       "linux",
@@ -157,11 +161,11 @@ describe("the platform", () => {
   });
 });
 
-describe("schema files", () => {
+describe("schema files of a package", () => {
   const CASES: [name: string, schema: string | null, message: RegExp][] = [
-    ["that are missing", null, /the package does not hold this file/],
+    ["that are missing", null, /the package does not contain this file/],
     ["that are not JSON", "{nope", /it is not valid JSON/],
-    ["that are no schema", "[1]", /a schema is an object, true or false/],
+    ["that are not a schema", "[1]", /a schema must be an object, true or false/],
     ["with a type that does not exist", '{"type":"strin"}', /schema is invalid/],
     [
       "with a remote reference",
@@ -179,10 +183,10 @@ describe("schema files", () => {
       '{"$schema":"http://json-schema.org/draft-04/schema#"}',
       /\$schema is "http:\/\/json-schema\.org\/draft-04\/schema#"; write/,
     ],
-    ["with a pattern that looks back", '{"pattern":"(a)\\\\1"}', /pattern "\(a\)\\\\1" cannot be used/],
+    ["with a back-reference in a pattern", '{"pattern":"(a)\\\\1"}', /pattern "\(a\)\\\\1" cannot be used/],
   ];
   for (const [name, schema, message] of CASES) {
-    verifies("pkg.schema-files", `${name} are refused, with file and field`, async () => {
+    verifies("pkg.schema-files", `refuses schema files ${name}, naming file and field`, async () => {
       const { "schemas/greet.json": _, ...rest } = HELLO;
       const error = await refused(
         fromFolder(schema === null ? rest : { ...rest, "schemas/greet.json": schema }),
@@ -198,10 +202,10 @@ describe("schema files", () => {
   }
 });
 
-describe("the entrypoint", () => {
+describe("an entrypoint", () => {
   const starting = (program: string) => MANIFEST.replace("./bin/plugin", program);
 
-  test("that is not in the package", async () => {
+  test("must be in the package", async () => {
     const error = await refused(fromFolder({ ...HELLO, "vai-plugin.toml": starting("./bin/other") }));
     expect(error).toMatchObject({
       code: "package.invalid",
@@ -210,7 +214,7 @@ describe("the entrypoint", () => {
     });
   });
 
-  test("that is not executable, with the fix", async () => {
+  test("must be executable, or the error names the fix", async () => {
     writeFolder(folder, HELLO);
     chmodSync(join(folder, "bin/plugin"), 0o644);
     const error = await refused(importer.import({ kind: "folder", path: folder }));
@@ -219,14 +223,14 @@ describe("the entrypoint", () => {
     );
   });
 
-  test("that names its own file as if it were on the PATH", async () => {
+  test("must not name a file of the package like a program on the PATH", async () => {
     const error = await refused(
       fromFolder({ ...HELLO, "run.sh": "x", "vai-plugin.toml": starting("run.sh") }),
     );
     expect(error.message).toContain('is a file of the package; write "./run.sh"');
   });
 
-  test("that is an interpreter needs no file", async () => {
+  test("may be an interpreter on the PATH", async () => {
     expect(
       (await fromFolder({ ...HELLO, "vai-plugin.toml": starting("python3") })).manifest.runtime.entrypoint,
     ).toEqual(["python3"]);

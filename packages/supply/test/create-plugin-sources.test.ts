@@ -37,7 +37,7 @@ beforeEach(() => {
   root = realpathSync(mkdtempSync(join(tmpdir(), "backplane-sources-")));
   mark = join(root, "a-script-ran");
   plugins = join(root, "home/plugins");
-  // What a user may have set: none of it lets a script run.
+  // Settings that a user may have; they must not allow scripts to run.
   npm = createNpm({
     env: {
       PATH: process.env.PATH,
@@ -68,7 +68,7 @@ interface Package {
   files?: Record<string, string>;
 }
 
-/** A package whose every script leaves a mark, and whose module does too. */
+/** A package whose scripts and module create the file `mark` when they run. */
 function makePackage({ name, version = "1.0.0", plugins: group, more, files = {} }: Package): string {
   const dir = mkdtempSync(join(root, "package-"));
   const script = `node -e "require('node:fs').appendFileSync('${mark}', process.env.npm_lifecycle_event)"`;
@@ -90,7 +90,7 @@ function makePackage({ name, version = "1.0.0", plugins: group, more, files = {}
   return dir;
 }
 
-/** As `npm pack` does it, which takes a second; one test uses the real one. */
+/** Like `npm pack`, which takes a second; one test uses the real command. */
 async function pack(dir: string): Promise<string> {
   const archive = createPack();
   for (const name of readdirSync(dir)) {
@@ -119,14 +119,14 @@ const TOOL = { category: "tool" };
 
 verifies(
   ["plug.install", "plug.trust"],
-  "from the registry by name: looked at, installed, upgraded and removed without a line of it being run",
+  "inspects, installs, upgrades and removes a package of the registry without running its code",
   async () => {
     await publish({ name: "helper-lib" });
     const more = { dependencies: { "helper-lib": "1.0.0" } };
     await publish({ name: "@acme/bash", plugins: { bash: TOOL }, more });
     await publish({ name: "@acme/bash", version: "1.1.0", plugins: { bash: TOOL }, more });
     const sources = open();
-    // The confirmation: name, category and version of what would come, and nothing has changed.
+    // Inspecting returns name, category and version, and changes nothing.
     const about = { name: "bash", category: "tool", origin: "installed", source: "@acme/bash" };
     expect(await sources.inspect("@acme/bash@1.0.0")).toMatchObject([{ ...about, version: "1.0.0" }]);
     expect(existsSync(plugins)).toBe(false);
@@ -139,7 +139,7 @@ verifies(
 
     await sources.install("@acme/bash", { editable: false });
     expect(await found(sources)).toEqual(["installed bash 1.1.0"]);
-    // The module is at the same path, whichever version is there.
+    // The path of the module does not depend on the version.
     expect((await sources.discover()).entries[0]!.module).toBe(entry!.module);
 
     await sources.remove("bash");
@@ -150,7 +150,7 @@ verifies(
   120_000,
 );
 
-test("the scripts of the fixtures do run when npm is allowed to", async () => {
+test("runs the scripts of the test packages when npm is allowed to", async () => {
   const dir = makePackage({ name: "marks", plugins: { marks: TOOL } });
   await npm.run(["install", "--offline", "--no-audit", "--no-fund"], dir);
   expect(readFileSync(mark, "utf8")).toContain("postinstall");
@@ -158,7 +158,7 @@ test("the scripts of the fixtures do run when npm is allowed to", async () => {
 
 verifies(
   "plug.install",
-  "from an archive and from a folder, copied or linked; a bundled plugin is not removed",
+  "installs from an archive and from a folder, copied or linked, and refuses to remove a bundled plugin",
   async () => {
     const archive = await npmPack(makePackage({ name: "packed", plugins: { packed: TOOL } }));
     const folder = makePackage({ name: "copied", plugins: { copied: { category: "skill" } } });
@@ -184,13 +184,13 @@ verifies(
       "local copied 1.0.0",
       "local linked 1.0.0",
     ]);
-    // The copy stands by itself; the link shows what is there now.
+    // The copy does not need the original; the link shows its current state.
     rmSync(archive);
     rmSync(folder, { recursive: true });
     const manifest = readFileSync(join(linked, "package.json"), "utf8");
     writeFileSync(join(linked, "package.json"), manifest.replace("1.0.0", "2.0.0"));
     expect(await found()).toEqual(["installed packed 1.0.0", "local copied 1.0.0", "local linked 2.0.0"]);
-    // A second package beside the first, whose archive is gone.
+    // A second install, after the archive of the first was removed.
     const second = await pack(makePackage({ name: "second", plugins: { second: TOOL } }));
     await sources.install(second, { editable: false });
     for (const name of ["packed", "copied", "linked", "second"]) await sources.remove(name);
@@ -204,7 +204,7 @@ verifies(
   120_000,
 );
 
-test("what is no plugin is refused, and what was there before stays", async () => {
+test("refuses packages that are not plugins and keeps the installed ones", async () => {
   await publish({ name: "hidden", plugins: { hidden: TOOL } });
   await publish({ name: "kept", plugins: { kept: TOOL }, more: { dependencies: { hidden: "1.0.0" } } });
   await publish({ name: "no-plugin" });
@@ -235,14 +235,17 @@ test("what is no plugin is refused, and what was there before stays", async () =
   expect(realpathSync(join(plugins, "node_modules"))).toBe(before);
   expect(readdirSync(join(plugins, "npm"))).toHaveLength(1);
   expect(await found(sources)).toEqual(["installed kept 1.0.0"]);
-  // What only came along with another package is named and not used: nobody agreed to it.
+  // A plugin that is only a dependency is reported and not used.
   expect((await sources.discover()).problems).toEqual([
-    { source: "hidden", error: "it is only here for another package; install it by its name" },
+    {
+      source: "hidden",
+      error: "it is installed only as a dependency of another package; install it by its name",
+    },
   ]);
   expect(existsSync(mark)).toBe(false);
 }, 120_000);
 
-test("a folder is copied only when nothing leads out of it", async () => {
+test("copies a folder only when no link points outside it", async () => {
   const sources = open();
   const folder = makePackage({ name: "inner", plugins: { inner: TOOL } });
   mkdirSync(join(folder, "lib"));
@@ -254,31 +257,31 @@ test("a folder is copied only when nothing leads out of it", async () => {
 
   for (const target of ["/etc/passwd", "../../..", "nowhere"]) {
     const bad = makePackage({ name: "outer", plugins: { outer: TOOL } });
-    symlinkSync(target, join(bad, "way-out"));
+    symlinkSync(target, join(bad, "outside"));
     expect(await codeOfRejection(sources.install(bad, { editable: false }))).toBe("plugin.install_failed");
   }
   expect(await found(sources)).toEqual(["local inner 1.0.0"]);
   expect(readdirSync(join(plugins, "local"))).toHaveLength(1);
-  // Installed again, it replaces itself; the old copy goes at the next start.
+  // A second install replaces the copy; the old one is removed at the next start.
   await sources.install(folder, { editable: false });
   expect(await found(open())).toEqual(["local inner 1.0.0"]);
   expect(readdirSync(join(plugins, "local"))).toHaveLength(1);
 });
 
-test("an install that is cut off leaves the last one in use, and its rest goes at the next start", async () => {
+test("keeps the previous packages after an interrupted install, and removes its remains at the next start", async () => {
   const archive = await pack(makePackage({ name: "kept", plugins: { kept: TOOL } }));
   await open().install(archive, { editable: false });
   const link = join(plugins, "node_modules");
   expect(lstatSync(link).isSymbolicLink()).toBe(true);
   const other = await pack(makePackage({ name: "other", plugins: { other: TOOL } }));
-  const dies: Npm = {
+  const failing: Npm = {
     settings: (cwd) => npm.settings(cwd),
     async run(args, cwd) {
       await npm.run(args, cwd);
-      throw new Error("the power went");
+      throw new Error("power failure");
     },
   };
-  expect(await codeOfRejection(open({ npm: dies }).install(other, { editable: false }))).toBeInstanceOf(
+  expect(await codeOfRejection(open({ npm: failing }).install(other, { editable: false }))).toBeInstanceOf(
     Error,
   );
   mkdirSync(join(plugins, "npm/half-a-generation/node_modules"), { recursive: true });
@@ -286,7 +289,7 @@ test("an install that is cut off leaves the last one in use, and its rest goes a
   expect(readdirSync(join(plugins, "npm"))).toHaveLength(1);
 });
 
-test("packages that were put there by hand survive an install", async () => {
+test("keeps packages that were added by hand when another one is installed", async () => {
   const dir = join(plugins, "node_modules/by-hand");
   mkdirSync(dir, { recursive: true });
   const manifest = { name: "by-hand", version: "3.0.0", "yaya.plugins.v1": { "by-hand": TOOL } };
@@ -299,7 +302,7 @@ test("packages that were put there by hand survive an install", async () => {
   expect(await found(sources)).toEqual(["installed by-hand 3.0.0", "installed packed 1.0.0"]);
 });
 
-test("installed and copied plugins can be read by the users of sandboxes, and are written by nobody else", async () => {
+test("makes installed and copied plugins readable for the users of sandboxes and writable only for the owner", async () => {
   for (const mask of [0o077, 0o000]) {
     rmSync(plugins, { recursive: true, force: true });
     const archive = await pack(makePackage({ name: "packed", plugins: { packed: TOOL } }));
@@ -328,7 +331,7 @@ test("installed and copied plugins can be read by the users of sandboxes, and ar
   }
 });
 
-test("a broken local.json is a problem, not the end, and is not written over", async () => {
+test("reports a broken local.json and does not overwrite it", async () => {
   mkdirSync(plugins, { recursive: true });
   writeFileSync(join(plugins, "local.json"), "{");
   const sources = open();
@@ -338,7 +341,7 @@ test("a broken local.json is a problem, not the end, and is not written over", a
   expect(readFileSync(join(plugins, "local.json"), "utf8")).toBe("{");
 });
 
-test("without npm the message says how to get one", async () => {
+test("explains how to install npm when it is missing", async () => {
   const bin = join(root, "bin");
   mkdirSync(bin);
   writeFileSync(join(bin, "node"), "#!/bin/sh\n");
@@ -352,7 +355,7 @@ test("without npm the message says how to get one", async () => {
 
 verifies(
   "tools.precedence",
-  "a plugin's date is that of its first install, else its folder's birth; removing it ends that",
+  "dates a plugin by its first install, else by the creation of its folder, until it is removed",
   async () => {
     const sources = open();
     const datesOf = async () =>

@@ -65,51 +65,55 @@ async function refused(manifest: unknown, others?: Record<string, string>) {
     () => null,
     (reason: { code: string; message: string; details: { issues?: { path: string }[] } }) => reason,
   );
-  expect(readdirSync(join(blobs, "sha256")), "nothing is left").toEqual([]);
+  expect(readdirSync(join(blobs, "sha256")), "no files are left").toEqual([]);
   return error!;
 }
 
-verifies("instr.manifest", "a folder, a zip, a jar and a tar with the manifest are one package", async () => {
-  const files = filesOf(HELLO);
-  const imported = await fromFolder(files);
-  expect(imported.manifest).toMatchObject({
-    package_id: "hefty/hello-world",
-    version: "1.0.0",
-    name: "Hello World Plugin",
-    description: "A minimal example plugin",
-    runtime: {
-      protocol: "module.instrument",
-      entrypoint: ["node", "./provider.js#HelloWorldProvider"],
-      instrument: {
-        plugin_id: "hello-world",
-        author: "Your Name",
-        isolation: "InProcess",
-        dependencies: ["base-plugin"],
-        min_hefty_version: "0.22.0",
+verifies(
+  "instr.manifest",
+  "imports a folder, a zip, a jar and a tar with the manifest as the same package",
+  async () => {
+    const files = filesOf(HELLO);
+    const imported = await fromFolder(files);
+    expect(imported.manifest).toMatchObject({
+      package_id: "hefty/hello-world",
+      version: "1.0.0",
+      name: "Hello World Plugin",
+      description: "A minimal example plugin",
+      runtime: {
+        protocol: "module.instrument",
+        entrypoint: ["node", "./provider.js#HelloWorldProvider"],
+        instrument: {
+          plugin_id: "hello-world",
+          author: "Your Name",
+          isolation: "InProcess",
+          dependencies: ["base-plugin"],
+          min_hefty_version: "0.22.0",
+        },
       },
-    },
-    exports: [],
-  });
-  const archives = [
-    zipOf(files),
-    // As the JDK's jar writes it.
-    zip([
-      { name: "META-INF/", method: 0 },
-      ...Object.entries(files).map(([name, body]) => ({ name, body, descriptor: true })),
-    ]),
-    gzipSync(tar(...Object.entries(files).map(([name, body]) => ({ name, body })))),
-  ];
-  for (const bytes of archives) {
-    const again = await importer().import({ kind: "archive", bytes: inPieces(bytes) });
-    expect([again.digest, again.manifest]).toEqual([imported.digest, imported.manifest]);
-  }
-  const jar = join(base, "hello.jar");
-  writeFileSync(jar, archives[1]!);
-  expect((await importer().import({ kind: "folder", path: jar })).digest).toBe(imported.digest);
-});
+      exports: [],
+    });
+    const archives = [
+      zipOf(files),
+      // As the jar tool of the JDK writes it.
+      zip([
+        { name: "META-INF/", method: 0 },
+        ...Object.entries(files).map(([name, body]) => ({ name, body, descriptor: true })),
+      ]),
+      gzipSync(tar(...Object.entries(files).map(([name, body]) => ({ name, body })))),
+    ];
+    for (const bytes of archives) {
+      const again = await importer().import({ kind: "archive", bytes: inPieces(bytes) });
+      expect([again.digest, again.manifest]).toEqual([imported.digest, imported.manifest]);
+    }
+    const jar = join(base, "hello.jar");
+    writeFileSync(jar, archives[1]!);
+    expect((await importer().import({ kind: "folder", path: jar })).digest).toBe(imported.digest);
+  },
+);
 
-describe("instr.manifest: how it is started", () => {
-  test("InProcess is the default, and takes a module's export, by default its default", async () => {
+describe("the start of an instrument plugin (instr.manifest)", () => {
+  test("is InProcess by default, with the default export of a module", async () => {
     const runtime = await runtimeOf({ isolationMode: undefined, providerClass: "provider.js" });
     expect(runtime).toMatchObject({
       protocol: "module.instrument",
@@ -117,24 +121,24 @@ describe("instr.manifest: how it is started", () => {
       instrument: { isolation: "InProcess" },
     });
   });
-  test("External: a module gets the ready host", async () => {
+  test("uses the ready-made host for an External module", async () => {
     expect(await runtimeOf({ isolationMode: "External" })).toMatchObject({
       protocol: "hefty.jsonrpc",
       entrypoint: ["backplane-instrument-host", "./provider.js#HelloWorldProvider"],
     });
   });
-  test("External: a command with arguments", async () => {
+  test("accepts a command with arguments for External", async () => {
     const command = { isolationMode: "External", providerClass: "./bin/plugin --stdio" };
     expect(await runtimeOf(command, { "bin/plugin": "#!/bin/sh\n" })).toMatchObject({
       protocol: "hefty.jsonrpc",
       entrypoint: ["./bin/plugin", "--stdio"],
     });
   });
-  test("External: a bare name is looked for on the PATH", async () => {
+  test("looks up a bare name on the PATH for External", async () => {
     const command = { isolationMode: "External", providerClass: "python3 plugin.py" };
     expect((await runtimeOf(command, { "plugin.py": "" })).entrypoint).toEqual(["python3", "plugin.py"]);
   });
-  test("External: a Java class of the archive, by its own main or behind the ready host", async () => {
+  test("runs an External Java class by its main method or in the ready-made host", async () => {
     const command = { isolationMode: "External", providerClass: "com.example.Main" };
     const start = async (file: string | Buffer) =>
       (await runtimeOf(command, { "com/example/Main.class": file })).entrypoint;
@@ -143,16 +147,16 @@ describe("instr.manifest: how it is started", () => {
       "backplane-java-host",
       "com.example.Main",
     ]);
-    await expect(start("cafe")).rejects.toThrow("com/example/Main.class is no Java class file");
+    await expect(start("cafe")).rejects.toThrow("com/example/Main.class is not a Java class file");
   });
-  test("platforms become systems, and All is all of them", async () => {
+  test("maps platforms to operating systems, and All to no restriction", async () => {
     expect((await runtimeOf({ platforms: ["Linux", "MacOS"] })).os).toEqual(["linux", "darwin"]);
     expect((await runtimeOf({ platforms: ["Linux", "All"] })).os).toBeUndefined();
   });
-  test("another system is refused", async () => {
+  test("refuses another operating system", async () => {
     expect(await refused({ ...HELLO, platforms: ["Windows"] })).toMatchObject({ code: "package.platform" });
   });
-  test("what its process may ask for stands in our own corner of the file", async () => {
+  test("reads permissions from x-backplane", async () => {
     const permissions = {
       network: "egress",
       allowed_domains: ["api.example.com"],
@@ -162,13 +166,13 @@ describe("instr.manifest: how it is started", () => {
   });
 });
 
-describe("a manifest that is wrong is refused with what to write", () => {
+describe("refuses a manifest and says what to write:", () => {
   const WRONG: [what: string, manifest: unknown, words: RegExp, others?: Record<string, string>][] = [
-    ["no JSON", "{", /^META-INF\/hefty-plugin\.json: it is not valid JSON/],
-    ["no object", [], /write one object/],
+    ["invalid JSON", "{", /^META-INF\/hefty-plugin\.json: it is not valid JSON/],
+    ["a list", [], /write one object/],
     ["no id", { ...HELLO, id: undefined }, /id is missing; write lower case with hyphens/],
     ["an id in capitals", { ...HELLO, id: "Hello" }, /id is "Hello"; write lower case/],
-    ["no name", { ...HELLO, name: "" }, /name is ""; write the name that people see/],
+    ["no name", { ...HELLO, name: "" }, /name is ""; write the display name/],
     ["no version", { ...HELLO, version: "1.0" }, /version is "1.0"; write a semantic version/],
     ["no author", { ...HELLO, author: undefined }, /author is missing/],
     ["no description", { ...HELLO, description: 5 }, /description is 5/],
@@ -179,51 +183,51 @@ describe("a manifest that is wrong is refused with what to write", () => {
       /write one of InProcess, ClassLoaderIsolated, External/,
     ],
     [
-      "a dependency that is no id",
+      "a dependency that is not an id",
       { ...HELLO, dependencies: ["A B"] },
       /dependencies is .* write a list of plugin ids/,
     ],
     ["a dependency twice", { ...HELLO, dependencies: ["a", "a"] }, /each once/],
     ["itself as a dependency", { ...HELLO, dependencies: ["hello-world"] }, /names hello-world itself/],
     ["an unknown platform", { ...HELLO, platforms: ["Amiga"] }, /write a list of Linux, MacOS, Windows, All/],
-    ["a version of Hefty that is none", { ...HELLO, minHeftyVersion: "new" }, /minHeftyVersion is "new"/],
+    ["an invalid version of Hefty", { ...HELLO, minHeftyVersion: "new" }, /minHeftyVersion is "new"/],
     [
       "a newer Hefty",
       { ...HELLO, minHeftyVersion: "0.23.0" },
       /needs Hefty 0.23.0, and this host is compatible with 0.22.0/,
     ],
-    ["an unknown field", { ...HELLO, provider: "x" }, /provider is no field of this file/],
+    ["an unknown field", { ...HELLO, provider: "x" }, /provider is not a field of this file/],
     ["a misspelt field", { ...HELLO, isolationmode: "External" }, /did you mean isolationMode\?/],
     [
-      "unknown things of ours",
+      "unknown fields in x-backplane",
       { ...HELLO, "x-backplane": { class: "inline" } },
       /permissions and nothing else/,
     ],
     [
-      "permissions that are none",
+      "invalid permissions",
       { ...HELLO, "x-backplane": { permissions: { network: "all" } } },
       /permissions\.network/,
     ],
-    ["a module that is not there", HELLO, /names the module provider.js, which is not in the package/, {}],
+    ["a missing module", HELLO, /names the module provider.js, which is not in the package/, {}],
     ["a module outside", { ...HELLO, providerClass: "../provider.js#X" }, /which is not in the package/],
     [
       "a Java class in process",
       { ...HELLO, providerClass: "com.example.Hello" },
       /a Java class cannot be loaded into this host; .* isolationMode to External/,
     ],
-    ["a command in process", { ...HELLO, providerClass: "./bin/plugin" }, /it names no module/],
+    ["a command in process", { ...HELLO, providerClass: "./bin/plugin" }, /it does not name a module/],
     [
-      "a class that is not there",
+      "a missing class",
       { ...HELLO, isolationMode: "External", providerClass: "com.example.Hello" },
-      /holds no com\/example\/Hello.class/,
+      /does not contain com\/example\/Hello.class/,
     ],
     [
       "a shell line",
       { ...HELLO, isolationMode: "External", providerClass: "sh -c 'echo $HOME'" },
-      /no shell reads it/,
+      /there is no shell/,
     ],
     [
-      "a program that is not there",
+      "a missing program",
       { ...HELLO, isolationMode: "External", providerClass: "./bin/other" },
       /not in the package/,
     ],
@@ -249,7 +253,7 @@ describe("a manifest that is wrong is refused with what to write", () => {
     });
   }
 
-  test("everything that is wrong is told at once", async () => {
+  test("reports all problems at once", async () => {
     const error = await refused({ id: "x", colour: "red" });
     expect(error.details.issues?.map(({ path }) => path)).toEqual([
       "colour",
@@ -261,7 +265,7 @@ describe("a manifest that is wrong is refused with what to write", () => {
     ]);
   });
 
-  test("an older Hefty, also as a pre-release, is enough", async () => {
+  test("accepts an older minimum version, also a pre-release", async () => {
     expect((await runtimeOf({ minHeftyVersion: "0.22.0-rc.1" })).instrument?.min_hefty_version).toBe(
       "0.22.0-rc.1",
     );

@@ -1,4 +1,4 @@
-/** Archives that are refused, and leave nothing. */
+/** Tar archives that must be refused without leaving files. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -15,24 +15,16 @@ const file = (name: string, more: TarEntry = {}): TarEntry => ({ name, body: "x"
 const dir = (name: string): TarEntry => ({ name, type: "5", mode: 0o755 });
 
 const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof UNPACK_LIMITS][] = [
-  ["a path that steps upwards", "path-traversal", () => tar(good, file("../evil"))],
-  ["a path that steps upwards in the middle", "path-traversal", () => tar(good, file("a/../../evil"))],
+  ['a path with ".."', "path-traversal", () => tar(good, file("../evil"))],
+  ['a path with ".." in the middle', "path-traversal", () => tar(good, file("a/../../evil"))],
+  ['a path with ".." through the prefix', "path-traversal", () => tar(file("evil", { prefix: "../.." }))],
+  ['a path with ".." in a pax header', "path-traversal", () => tar(pax({ path: "../evil" }), file("ok"))],
   [
-    "a path that steps upwards through the prefix",
-    "path-traversal",
-    () => tar(file("evil", { prefix: "../.." })),
-  ],
-  [
-    "a path that steps upwards in a pax header",
-    "path-traversal",
-    () => tar(pax({ path: "../evil" }), file("ok")),
-  ],
-  [
-    "a path that steps upwards in a GNU long name",
+    'a path with ".." in a GNU long name',
     "path-traversal",
     () => tar(entry({ name: "././@LongLink", type: "L", body: "../evil\0", magic: "ustar  \0" }), file("ok")),
   ],
-  ["a folder that steps upwards", "path-traversal", () => tar(dir("../evil/"))],
+  ['a folder with ".."', "path-traversal", () => tar(dir("../evil/"))],
   ["dots that fold to a step upwards", "path-traversal", () => tar(file("a/\u2025/b"))],
   ["a slash that folds from another character", "unicode-path", () => tar(file("a\uff0fb"))],
   ["an absolute path", "absolute-path", () => tar(file("/etc/passwd"))],
@@ -114,7 +106,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
     "extended-header",
     () => tar(entry({ name: "P", type: "x", body: Buffer.alloc(17_000, "a") }), file("ok")),
   ],
-  ["a size told twice", "extended-header", () => tar(pax({ size: "1024" }), file("ok"))],
+  ["a size stated twice", "extended-header", () => tar(pax({ size: "1024" }), file("ok"))],
   [
     "a malformed pax record",
     "extended-header",
@@ -173,7 +165,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   ],
   ["a gzip header and nothing else", "garbage", () => gzipSync(tar(good)).subarray(0, 12)],
   [
-    "gzip data cut short",
+    "truncated gzip data",
     "garbage",
     () =>
       gzipSync(
@@ -201,7 +193,7 @@ function flip(bytes: Buffer, at: number): Buffer {
   return copy;
 }
 
-describe("a hostile archive is refused and leaves nothing", () => {
+describe("refuses a tar archive and leaves no files, because of", () => {
   for (const [name, rule, bytes, limits] of HOSTILE) {
     verifies("pkg.unpack-safe", name, async () => {
       const refusal = await refusalOf(bytes(), limits);
@@ -210,7 +202,7 @@ describe("a hostile archive is refused and leaves nothing", () => {
     });
   }
 
-  test("the refusal names the entry and cannot write to a terminal", async () => {
+  test("an entry whose name in the error is escaped for terminals", async () => {
     const { message } = await refusalOf(tar(file("bin/\x1b[31mred")));
     expect(message).toContain('entry "bin/\\u001b[31mred"');
     expect(message).not.toContain("\x1b");
@@ -218,7 +210,7 @@ describe("a hostile archive is refused and leaves nothing", () => {
 
   verifies(
     "pkg.unpack-safe",
-    "a million entries fail early",
+    "a million entries, before most of them are read",
     async () => {
       let sent = 0;
       async function* million(): AsyncGenerator<Uint8Array> {
@@ -245,7 +237,7 @@ describe("a hostile archive is refused and leaves nothing", () => {
     120_000,
   );
 
-  test("an error of the sender comes through as it is, and nothing is left", async () => {
+  test("a failing sender, whose error is passed on", async () => {
     async function* cut(): AsyncGenerator<Uint8Array> {
       yield tar(good).subarray(0, 512);
       throw new Error("connection lost");

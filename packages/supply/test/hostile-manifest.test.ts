@@ -1,4 +1,4 @@
-/** Manifests that are made to cost the reader time or memory: each is refused at once, with a short answer. */
+/** Manifests that are designed to cost time or memory must be refused quickly, with a short error. */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -35,16 +35,16 @@ test.each([
   ["thousands of unknown fields", Array.from({ length: 6_000 }, (_, i) => `k${i} = 1`).join("\n")],
   ["a field with a name of 64 KiB", `${"k".repeat(BYTES - 8)} = 1`],
   ["thousands of exports", "[[exports]]\n".repeat(5_000)],
-])("%s", (_, toml) => {
+])("refuses %s quickly", (_, toml) => {
   const started = performance.now();
   const error = refusalOf(() => readManifest(toml));
   expect(error.code).toBe("package.invalid");
   expect(JSON.stringify([error.message, error.details]).length).toBeLessThan(50_000);
-  // Usual is 1 to 70 ms; what costs the square of the length takes minutes or all memory.
+  // Usual is 1 to 70 ms; quadratic work would take minutes or all memory.
   expect(performance.now() - started).toBeLessThan(3_000);
 });
 
-test("a manifest or schema file too large to be one is refused before it is read", async () => {
+test("refuses an oversized manifest or schema file before reading it", async () => {
   const install = (manifest: string, schema: Buffer | string) =>
     importer.import({
       kind: "archive",
@@ -65,7 +65,7 @@ test("a manifest or schema file too large to be one is refused before it is read
   });
 });
 
-test("a .vaiignore that is a pipe or a link is refused, not read", async () => {
+test("refuses a .vaiignore that is a pipe or a link without reading it", async () => {
   const folder = (name: string) => {
     const dir = join(base, name);
     mkdirSync(dir);

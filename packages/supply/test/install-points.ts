@@ -1,22 +1,22 @@
-/** Homes to start from, and processes that die in the middle of installing into them or removing from them. */
+/** Homes with packages, and processes that are killed while they install a package or remove one. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { openHouse, type PackageHouse } from "./fixtures/package-house.ts";
+import { openPackageHome, type PackageHome } from "./fixtures/package-home.ts";
 
 const PROGRAM = fileURLToPath(new URL("./fixtures/install-and-die.ts", import.meta.url));
 
 interface Change {
   what: "install" | "remove";
-  /** The home before it. */
+  /** The home before the change. */
   start: string;
-  /** What is wrong with the home after a death in the middle, or null. */
-  check(house: PackageHouse): Promise<string | null>;
+  /** What is wrong with the home after the process was killed; null when nothing is. */
+  check(packages: PackageHome): Promise<string | null>;
 }
 
-/** Version 2 comes in, goes away, and is healed, each time beside version 1. */
+/** Version 2 is installed, removed and repaired, each time beside version 1. */
 export async function changesIn(base: string): Promise<Record<"install" | "remove" | "heal", Change>> {
   const [one, two, damaged] = ["one", "two", "damaged"].map((name) => join(base, name)) as [
     string,
@@ -24,11 +24,11 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
     string,
   ];
   mkdirSync(one);
-  const before = await openHouse(one);
+  const before = await openPackageHome(one);
   await before.install("1.0.0");
   await before.close();
   cpSync(one, two, { recursive: true });
-  const after = await openHouse(two);
+  const after = await openPackageHome(two);
   const digest = await after.install("2.0.0");
   await after.close();
   cpSync(two, damaged, { recursive: true });
@@ -41,8 +41,8 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
     heal: {
       what: "install",
       start: damaged,
-      check: (house) =>
-        house.files.verified(digest).then(
+      check: (packages) =>
+        packages.files.verified(digest).then(
           () => null,
           ({ code }: { code: string }) => (code === "package.corrupt" ? null : code),
         ),
@@ -50,20 +50,20 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
   };
 }
 
-/** Both versions or the first alone; every row has its bytes, and all bytes that are there are whole. */
-async function oldOrNew(house: PackageHouse): Promise<string | null> {
-  const rows = await house.rows();
+/** Both versions or only the first; every row has its files, and all files are intact. */
+async function oldOrNew(packages: PackageHome): Promise<string | null> {
+  const rows = await packages.rows();
   const versions = rows
     .map((row) => row.version)
     .sort()
     .join(" and ");
   if (versions !== "1.0.0" && versions !== "1.0.0 and 2.0.0") return `there is ${versions}`;
-  for (const digest of [...rows.map((row) => row.digest), ...house.digests()])
-    await house.files.verified(digest);
+  for (const digest of [...rows.map((row) => row.digest), ...packages.digests()])
+    await packages.files.verified(digest);
   return null;
 }
 
-/** The writes of an undisturbed run, in order. */
+/** The writes of an uninterrupted run, in order. */
 export async function pointsOf({ start, what }: Change): Promise<string[]> {
   const home = `${start}-whole`;
   cpSync(start, home, { recursive: true });
@@ -72,7 +72,7 @@ export async function pointsOf({ start, what }: Change): Promise<string[]> {
   return JSON.parse(printed) as string[];
 }
 
-/** Everything that went wrong. After each death the work is done again and must succeed. */
+/** Returns all faults. After each kill the change is repeated and must succeed. */
 export async function dieAtEach(change: Change, points: readonly number[]): Promise<string[]> {
   const faults: string[] = [];
   const left = [...points];
@@ -92,23 +92,23 @@ async function dieAt(point: number, change: Change): Promise<string | null> {
   cpSync(start, home, { recursive: true });
   const { signal } = await run(home, what, point);
   if (signal !== "SIGKILL") return "the process was not killed";
-  const house = await openHouse(home);
+  const packages = await openPackageHome(home);
   try {
     if (readdirSync(join(home, "blobs/tmp")).length > 0) return "something is left in tmp";
-    const fault = await change.check(house);
+    const fault = await change.check(packages);
     if (fault !== null) return fault;
-    if (what === "install") await house.files.verified(await house.install("2.0.0"));
-    else if ((await house.rows()).length === 2) await house.remove("2.0.0");
+    if (what === "install") await packages.files.verified(await packages.install("2.0.0"));
+    else if ((await packages.rows()).length === 2) await packages.remove("2.0.0");
     return null;
   } finally {
-    await house.close();
+    await packages.close();
     rmSync(home, { recursive: true });
   }
 }
 
 async function run(home: string, what: string, point = Number.POSITIVE_INFINITY) {
   const args = ["--conditions=backplane-source", PROGRAM, home, what, "2.0.0", String(point)];
-  // One thread for the file system: the calls come in the same order every time.
+  // One thread for the file system, so that the order of calls is always the same.
   const env = { PATH: process.env.PATH, UV_THREADPOOL_SIZE: "1" };
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });
   let printed = "";

@@ -16,7 +16,7 @@ test.each([
   ["..", { kind: "path", path: resolve("..") }],
   ["/srv/my plugin", { kind: "path", path: "/srv/my plugin" }],
   ["~/my-plugin", { kind: "path", path: join(homedir(), "my-plugin") }],
-])("%s is a source", (source, expected) => {
+])("accepts %s as a source", (source, expected) => {
   expect(validateInstallSource(source)).toEqual(expected);
 });
 
@@ -67,7 +67,7 @@ test.each([
   ["tool`id`"],
   ["a".repeat(215)],
   [`/${"a".repeat(2_000)}`],
-])("%j is refused", (source) => {
+])("refuses %j as a source", (source) => {
   let thrown: unknown;
   try {
     validateInstallSource(source);
@@ -75,6 +75,6 @@ test.each([
     thrown = error;
   }
   expect(codeOf(thrown)).toBe("plugin.source_invalid");
-  // It is shown to people: no line of it may be the source's own.
+  // The message is shown to people, so the source must not add lines to it.
   expect((thrown as Error).message).not.toMatch(/[\p{Cc}\u2028\u202e]/u);
 });

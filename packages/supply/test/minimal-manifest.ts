@@ -1,4 +1,4 @@
-/** The least manifest, broken in one place, and how it was refused. */
+/** A minimal manifest, variants of it with one error, and the errors that they cause. */
 import { expect } from "vitest";
 import { readManifest } from "../src/index.ts";
 import { MANIFEST } from "./plugin-folder.ts";

@@ -1,13 +1,13 @@
-/** The two answers of an npm registry that an install needs, on this machine. */
+/** A local npm registry with the two kinds of responses that an install needs. */
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 
 export interface Registry {
   url: string;
-  /** Offers a packed archive; the newest is `latest`. */
+  /** Publishes a packed archive; the last one is `latest`. */
   publish(name: string, version: string, archive: Buffer, manifest: object): void;
-  /** Where a package's archive is said to be, instead of here. */
+  /** Other URLs for the archives of packages. */
   tarballs: Map<string, string>;
   requests: string[];
   close(): Promise<void>;

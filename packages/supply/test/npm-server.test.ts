@@ -1,4 +1,4 @@
-/** MCP servers of npm as packages, with the real npm against a registry on this machine. */
+/** MCP servers from npm as packages, with the real npm and a local registry. */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -37,7 +37,7 @@ async function open() {
     ...process.env,
     NPM_CONFIG_REGISTRY: registry.url,
     NPM_CONFIG_CACHE: join(root, "cache"),
-    // What a user may have set: none of it lets a script run.
+    // Settings that a user may have; they must not allow scripts to run.
     NPM_CONFIG_IGNORE_SCRIPTS: "false",
   };
   const importer = createPackageImporter({
@@ -49,7 +49,7 @@ async function open() {
   return { store, importer, close: () => schemas.close() };
 }
 
-test("the whole tree is in the package, locked, without a line of it run, and the same tree has the same digest", async () => {
+test("packs the whole locked dependency tree without running its code, with a reproducible digest", async () => {
   const ran = join(root, "script-ran");
   const scripts = { preinstall: `touch ${ran}`, postinstall: `touch ${ran}` };
   publish("acme-left", { main: "index.js", scripts }, { "index.js": "" });
@@ -91,7 +91,7 @@ test.each([
   ["acme-lost-bin", { bin: "gone.js" }, "its program gone.js is not in it"],
   ["acme-kernel", { bin: "x.js", "yaya.plugins.v1": { x: { category: "tool" } } }, "it is a kernel plugin"],
 ])(
-  "%s cannot be one",
+  "refuses %s as an MCP server",
   async (name, about, words) => {
     publish(name, about);
     const { importer, close } = await open();
@@ -105,10 +105,13 @@ test.each([
   60_000,
 );
 
-test.each(["--global", "git+https://example.com/x", "../up", "acme;rm"])("%s is no source", async (spec) => {
-  const { importer, close } = await open();
-  await expect(importer.import({ kind: "npm", spec, secret_slots: [] })).rejects.toMatchObject({
-    code: expect.stringMatching(/^plugin\./),
-  });
-  await close();
-});
+test.each(["--global", "git+https://example.com/x", "../up", "acme;rm"])(
+  "refuses %s as a source",
+  async (spec) => {
+    const { importer, close } = await open();
+    await expect(importer.import({ kind: "npm", spec, secret_slots: [] })).rejects.toMatchObject({
+      code: expect.stringMatching(/^plugin\./),
+    });
+    await close();
+  },
+);

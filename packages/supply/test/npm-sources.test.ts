@@ -1,4 +1,4 @@
-/** Packages of npm whose dependencies come from elsewhere, with the real npm, a registry and a canary on this machine. */
+/** npm packages with dependencies from outside the registry, with the real npm, a local registry and a canary server. */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
@@ -16,16 +16,16 @@ let canary: Server;
 let foreign: string;
 let root: string;
 let npm: Npm;
-const asked: string[] = [];
+const requests: string[] = [];
 
 beforeAll(async () => {
   registry = await startRegistry();
   root = mkdtempSync(join(tmpdir(), "backplane-npm-sources-"));
   canary = createServer((request, response) => {
-    asked.push(`${request.method} ${request.url}`);
+    requests.push(`${request.method} ${request.url}`);
     response.writeHead(500).end();
   });
-  canary.on("connection", () => asked.push("connection"));
+  canary.on("connection", () => requests.push("connection"));
   await new Promise<void>((resolve) => canary.listen(0, "127.0.0.1", resolve));
   foreign = `http://127.0.0.1:${(canary.address() as AddressInfo).port}`;
   npm = createNpm({
@@ -44,7 +44,7 @@ afterAll(async () => {
   await new Promise((resolve) => canary.close(resolve));
   rmSync(root, { recursive: true, force: true });
 });
-beforeEach(() => void asked.splice(0));
+beforeEach(() => void requests.splice(0));
 
 const TOOL = { category: "tool", module: "./plugin.js" };
 
@@ -87,7 +87,7 @@ const SOURCES: [what: string, spec: () => string][] = [
 for (const [what, spec] of SOURCES) {
   verifies(
     "sec.npm-sources",
-    `a dependency from ${what} is refused with its path, and nothing is asked for it`,
+    `refuses a dependency from ${what} with its path and without a request`,
     async () => {
       mkdirSync(join(root, "local"), { recursive: true });
       writeFileSync(join(root, "local", "package.json"), JSON.stringify({ name: "local", version: "1.0.0" }));
@@ -103,7 +103,7 @@ for (const [what, spec] of SOURCES) {
         code: "package.dependency_refused",
         message: expect.stringContaining(`${inner} > wanted comes from ${JSON.stringify(spec())}`),
       });
-      expect(asked).toEqual([]);
+      expect(requests).toEqual([]);
     },
     120_000,
   );
@@ -111,9 +111,9 @@ for (const [what, spec] of SOURCES) {
 
 const KINDS: [what: string, about: () => object][] = [
   ["optional", () => ({ optionalDependencies: { wanted: `${foreign}/x.tgz` } })],
-  ["of a peer", () => ({ peerDependencies: { wanted: `${foreign}/x.tgz` } })],
+  ["a peer dependency", () => ({ peerDependencies: { wanted: `${foreign}/x.tgz` } })],
   [
-    "of an optional peer",
+    "an optional peer dependency",
     () => ({
       peerDependencies: { wanted: `${foreign}/x.tgz` },
       peerDependenciesMeta: { wanted: { optional: true } },
@@ -124,7 +124,7 @@ const KINDS: [what: string, about: () => object][] = [
 for (const [what, about] of KINDS) {
   verifies(
     "sec.npm-sources",
-    `a dependency that is ${what} is no way around`,
+    `refuses a foreign dependency that is ${what}`,
     async () => {
       const inner = publish(about());
       const outer = publish({ dependencies: { [inner]: "1.0.0" } });
@@ -132,7 +132,7 @@ for (const [what, about] of KINDS) {
         code: "package.dependency_refused",
         message: expect.stringContaining(`${outer} > ${inner} > wanted`),
       });
-      expect(asked).toEqual([]);
+      expect(requests).toEqual([]);
     },
     120_000,
   );
@@ -140,7 +140,7 @@ for (const [what, about] of KINDS) {
 
 verifies(
   "sec.npm-sources",
-  "neither is what a bundled package depends on, nor what a shrinkwrap names",
+  "refuses foreign dependencies of bundled packages and in a shrinkwrap",
   async () => {
     const bundled = { name: "inside", version: "1.0.0", dependencies: { wanted: `${foreign}/x.tgz` } };
     const bundling = publish(
@@ -168,14 +168,14 @@ verifies(
       wrapped,
     );
     await expect(importServer(wrapped)).rejects.toMatchObject({ code: "package.dependency_refused" });
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
   },
   120_000,
 );
 
 verifies(
   "sec.npm-sources",
-  "an archive that the registry's metadata puts on another host is refused",
+  "refuses an archive on another host that the metadata of the registry names",
   async () => {
     const elsewhere = publish({});
     registry.tarballs.set(elsewhere, `${foreign}/elsewhere.tgz`);
@@ -185,14 +185,14 @@ verifies(
       message: expect.stringContaining(`${outer} > ${elsewhere} comes from`),
     });
     await expect(importServer(elsewhere)).rejects.toMatchObject({ code: "package.dependency_refused" });
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
   },
   120_000,
 );
 
 verifies(
   "sec.npm-sources",
-  "an alias of another source is refused; an alias within the registry is not",
+  "refuses an alias of another source and accepts one within the registry",
   async () => {
     const plain = publish({});
     const aliased = publish({ dependencies: { other: `npm:${plain}@^1.0.0` } });
@@ -201,12 +201,12 @@ verifies(
     await expect(importServer(hidden)).rejects.toMatchObject({
       code: expect.stringMatching(/refused|failed/),
     });
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
   },
   120_000,
 );
 
-test("a package's own .npmrc, publishConfig and overrides lead nowhere", async () => {
+test("ignores .npmrc, publishConfig and overrides of a package", async () => {
   const plain = publish({});
   const settings = { overrides: { [plain]: `${foreign}/x.tgz` }, publishConfig: { registry: foreign } };
   const name = publish(
@@ -214,12 +214,12 @@ test("a package's own .npmrc, publishConfig and overrides lead nowhere", async (
     { ".npmrc": `registry=${foreign}\n@acme:registry=${foreign}\nproxy=${foreign}\n` },
   );
   expect(existsSync(join(await importServer(name), "node_modules", plain, "package.json"))).toBe(true);
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
 }, 120_000);
 
 verifies(
   "sec.npm-sources",
-  "kernel plugins are held to the same, from the registry and from an archive",
+  "applies the same rules to kernel plugins from the registry and from an archive",
   async () => {
     const entry = { "yaya.plugins.v1": { "acme-tool": TOOL } };
     const files = { "plugin.js": "export const plugin = {};" };
@@ -240,7 +240,7 @@ verifies(
     execFileSync("tar", ["czf", archive, "-C", join(root, "published", name), "package"]);
     await expect(sources.install(archive, { editable: false })).rejects.toMatchObject(refusal);
     expect((await sources.discover()).entries).toEqual([]);
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
   },
   120_000,
 );

@@ -37,7 +37,7 @@ async function pack(folder: string) {
   return { ...packed, bytes };
 }
 
-test("the same files give the same bytes, whatever their times, modes and order", async () => {
+test("packs the same files to the same bytes, independent of times, modes and order", async () => {
   const first = await pack(writeFolder(join(dir, "a"), { ...HELLO, "x.txt": "1" }));
   const again = writeFolder(join(dir, "b"), {
     "x.txt": "1",
@@ -59,19 +59,19 @@ test("the same files give the same bytes, whatever their times, modes and order"
   expect([mode, owner, group, time]).toEqual(["000755", "000000", "000000", "00000000000"]);
 });
 
-test("without a place to write to it only says what would be packed", async () => {
+test("returns what would be packed when there is no output", async () => {
   writeFolder(dir, HELLO);
   expect((await packFolder(dir)).digest).toBe((await pack(dir)).digest);
 });
 
-test("a file to write to gets the whole archive", async () => {
+test("writes the whole archive to a file", async () => {
   const folder = writeFolder(join(dir, "f"), HELLO);
   const { digest } = await packFolder(folder, createWriteStream(join(dir, "out.tgz")));
   const listing = await unpackArchive(inPieces(readFileSync(join(dir, "out.tgz"))), join(dir, "tree"));
   expect(listing.digest).toBe(digest);
 });
 
-test("version control, caches and what .vaiignore names stay out", async () => {
+test("excludes version control, caches and what .vaiignore matches", async () => {
   writeFolder(dir, {
     ...HELLO,
     ".git/config": "x",
@@ -100,30 +100,30 @@ test("version control, caches and what .vaiignore names stay out", async () => {
   ]);
 });
 
-describe("a file that looks like a credential is refused by name", () => {
-  // Put together here, so that no scanner takes this file for the real thing.
+describe("refuses a file that looks like a credential:", () => {
+  // Assembled at run time, so that secret scanners do not report this file.
   const key = (kind: string) =>
     `-----BEGIN ${kind}PRIVATE KEY-----\n${"QUJD".repeat(20)}\n-----END ${kind}PRIVATE KEY-----\n`;
   test.each([
-    [".env", "A=1", "environment files hold secrets"],
-    ["conf/.env.production", "A=1", "environment files hold secrets"],
+    [".env", "A=1", "environment files contain secrets"],
+    ["conf/.env.production", "A=1", "environment files contain secrets"],
     ["id_rsa", "x", "it is named like a private SSH key"],
     ["id_ed25519", "x", "it is named like a private SSH key"],
-    ["certs/server.pem", key("RSA "), "it holds a private key"],
-    ["src/inline.js", `const k = \`${key("")}\``, "it holds a private key"],
+    ["certs/server.pem", key("RSA "), "it contains a private key"],
+    ["src/inline.js", `const k = \`${key("")}\``, "it contains a private key"],
     ["key.p12", "x", "it is a key store"],
-    [".npmrc", "//registry.example/:_authToken=abc", "it holds a registry token"],
+    [".npmrc", "//registry.example/:_authToken=abc", "it contains a registry token"],
     ["credentials.json", "{}", "it is named like stored credentials"],
-    [".aws/credentials", "[default]\naws_access_key_id = x", "it holds cloud credentials"],
-    [".netrc", "machine x", "it holds passwords"],
+    [".aws/credentials", "[default]\naws_access_key_id = x", "it contains cloud credentials"],
+    [".netrc", "machine x", "it contains passwords"],
     ["admin.token", "x", "it is a key of a Backplane home"],
-    ["a.py", `k = "${"AKIA"}${"Q7".repeat(8)}"`, "it holds an AWS access key"],
-    ["b.py", `t = "ghp${"_"}${"a1".repeat(18)}"`, "it holds a GitHub token"],
-    ["c.py", `t = "glpat${"-"}${"a1".repeat(10)}"`, "it holds a GitLab token"],
-    ["d.py", `t = "xoxb${"-"}${"12345-".repeat(5)}"`, "it holds a Slack token"],
-    ["e.py", `t = "sk-ant${"-"}${"a1B2".repeat(10)}"`, "it holds an API key of a model provider"],
-    ["f.py", `t = "npm${"_"}${"a1".repeat(18)}"`, "it holds an npm token"],
-    ["g.py", `t = "AIza${"S"}${"yA".repeat(17)}"`, "it holds a Google API key"],
+    ["a.py", `k = "${"AKIA"}${"Q7".repeat(8)}"`, "it contains an AWS access key"],
+    ["b.py", `t = "ghp${"_"}${"a1".repeat(18)}"`, "it contains a GitHub token"],
+    ["c.py", `t = "glpat${"-"}${"a1".repeat(10)}"`, "it contains a GitLab token"],
+    ["d.py", `t = "xoxb${"-"}${"12345-".repeat(5)}"`, "it contains a Slack token"],
+    ["e.py", `t = "sk-ant${"-"}${"a1B2".repeat(10)}"`, "it contains an API key of a model provider"],
+    ["f.py", `t = "npm${"_"}${"a1".repeat(18)}"`, "it contains an npm token"],
+    ["g.py", `t = "AIza${"S"}${"yA".repeat(17)}"`, "it contains a Google API key"],
   ])("%s", async (path, content, why) => {
     writeFolder(dir, { ...HELLO, [path]: content });
     const out = new PassThrough();
@@ -132,28 +132,28 @@ describe("a file that looks like a credential is refused by name", () => {
       (reason: object) => reason,
     );
     expect(error.code).toBe("package.credential_file");
-    expect(error.message).toBe(`${path} is not packed: ${why}.`);
+    expect(error.message).toBe(`${path} cannot be packed: ${why}.`);
     expect(error.details).toEqual({ files: [{ file: path, why }] });
     expect(out.readableLength).toBe(0);
   });
 
-  test("however far into a large file it stands", async () => {
+  test("far into a large file", async () => {
     const filler = "x ".repeat(700_000);
     writeFolder(dir, { ...HELLO, "bundle.js": `${filler}ghp${"_"}${"a1".repeat(18)}${filler}` });
     await expect(packFolder(dir)).rejects.toMatchObject({ code: "package.credential_file" });
   });
 
-  test("also where two pieces of the file meet", async () => {
+  test("across the border of two chunks", async () => {
     for (const before of [65_500, 65_520, 65_535]) {
       writeFolder(dir, { ...HELLO, "cut.js": `${" ".repeat(before)}ghp${"_"}${"a1".repeat(18)}` });
       await expect(packFolder(dir)).rejects.toMatchObject({ code: "package.credential_file" });
     }
   });
 
-  test("all of them are named at once", async () => {
+  test("and names all of them at once", async () => {
     writeFolder(dir, { ...HELLO, ".env": "a", id_rsa: "b" });
     await expect(packFolder(dir)).rejects.toMatchObject({
-      message: ".env is not packed: environment files hold secrets (and 1 more, see details.files).",
+      message: ".env cannot be packed: environment files contain secrets (and 1 more, see details.files).",
       details: { files: [{ file: ".env" }, { file: "id_rsa" }] },
     });
   });
@@ -164,14 +164,14 @@ describe("a file that looks like a credential is refused by name", () => {
     [".env.example", "A="],
     ["doc.md", "such as AKIAIOSFODNN7EXAMPLE or `-----BEGIN PRIVATE KEY-----`"],
     ["environment.ts", "export const env = {}"],
-  ])("%s is harmless", async (path, content) => {
+  ])("but accepts %s", async (path, content) => {
     writeFolder(dir, { ...HELLO, [path]: content });
     expect((await packFolder(dir)).files).toContain(path);
   });
 });
 
-describe("what cannot be packed", () => {
-  test("a link is refused, with the way out", async () => {
+describe("packing", () => {
+  test("refuses a link and names .vaiignore", async () => {
     writeFolder(dir, HELLO);
     symlinkSync("/etc/passwd", join(dir, "link"));
     await expect(packFolder(dir)).rejects.toMatchObject({
@@ -180,7 +180,7 @@ describe("what cannot be packed", () => {
     });
   });
 
-  test("a name that would be refused at unpacking is refused at packing", async () => {
+  test("refuses a name that would be refused when unpacking", async () => {
     writeFolder(dir, { ...HELLO, "nul.txt": "x" });
     await expect(packFolder(dir)).rejects.toMatchObject({
       code: "package.unsafe",
@@ -188,14 +188,14 @@ describe("what cannot be packed", () => {
     });
   });
 
-  test("a file that changes while it is packed fails the archive", async () => {
+  test("fails when a file changes meanwhile", async () => {
     writeFolder(dir, HELLO);
     const survey = await surveyFolder(dir);
     writeFolder(dir, { "bin/plugin": "#!/bin/sh\nexit 1\n" });
     await expect(buffer(tarOf(() => dir, survey))).rejects.toMatchObject({ code: "package.source_invalid" });
   });
 
-  test("a reader that goes away ends the packing", async () => {
+  test("ends when its reader ends", async () => {
     writeFolder(dir, { ...HELLO, "large.bin": Buffer.alloc(4 * 1024 * 1024, 1) });
     let chunks = 0;
     for await (const chunk of tarOf(() => dir, await surveyFolder(dir))) {
@@ -206,7 +206,7 @@ describe("what cannot be packed", () => {
   });
 });
 
-test("whatever is packed unpacks to the same digest", async () => {
+test("unpacks any packed folder to the same digest", async () => {
   const part = fc.stringMatching(/^[a-z0-9_ü-]{1,12}$/);
   const path = fc.array(part, { minLength: 1, maxLength: 3 }).map((parts) => `d_${parts.join("/d_")}`);
   const files = fc.dictionary(

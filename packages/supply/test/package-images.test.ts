@@ -1,4 +1,4 @@
-/** Images: what plugins run from is what was verified, whatever happens to the content store or to the image itself. */
+/** Plugins run from verified content, whatever happens to the content store or to the image itself. */
 import { execFileSync } from "node:child_process";
 import {
   chmodSync,
@@ -82,7 +82,7 @@ function writeInPlace(path: string, text: string): void {
 const ownFolders = () =>
   readdirSync(join(home, "images")).flatMap((run) => readdirSync(join(home, "images", run)));
 
-verifies("integrity.exec", "an image shares no byte with the content store", async () => {
+verifies("integrity.exec", "copies an image without sharing data with the content store", async () => {
   const digest = await install();
   const image = await images.open(digest);
   const [run, stored] = [join(image.folder, "bin/run"), join(store.treeOf(digest), "bin/run")];
@@ -94,7 +94,7 @@ verifies("integrity.exec", "an image shares no byte with the content store", asy
   await image.check();
 });
 
-test("only the gateway's user reaches an image by its path, and everybody may read the files in it", async () => {
+test("lets only the gateway's user enter the path of an image, and everybody read its files", async () => {
   const image = await images.open(await install());
   const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
   expect(modeOf(join(home, "images"))).toBe("700");
@@ -107,7 +107,7 @@ test("only the gateway's user reaches an image by its path, and everybody may re
   ]);
 });
 
-test("the folders of an image can be read by the users of sandboxes, whatever the umask", async () => {
+test("makes the folders of an image readable for the users of sandboxes with any umask", async () => {
   const digest = await install();
   for (const mask of [0o077, 0o000]) {
     await images.close();
@@ -124,7 +124,7 @@ test("the folders of an image can be read by the users of sandboxes, whatever th
   }
 });
 
-test("a digest is copied once, however many ask for it at the same time", async () => {
+test("copies a digest once for concurrent requests", async () => {
   const digest = await install();
   const opened = await Promise.all(Array.from({ length: 8 }, () => images.open(digest)));
   expect(new Set(opened.map(({ folder }) => folder)).size).toBe(1);
@@ -141,9 +141,9 @@ const DAMAGES: Damage[] = [
   ["replaced by rename", (tree) => replace(join(tree, "bin/run"), "#!/bin/sh\necho CHANGED!\n"), "changed"],
   ["removed", (tree) => rmSync(join(tree, "bin/run")), "missing"],
   ["added", (tree) => writeFileSync(join(tree, "lib/more"), ""), "extra"],
-  ["with its times set back", (tree) => backdated(join(tree, "bin/run")), "changed"],
-  ["a link", (tree) => linked(join(tree, "bin/run")), "changed"],
-  ["a folder", (tree) => replaceByFolder(join(tree, "bin/run")), "changed"],
+  ["changed with its times restored", (tree) => backdated(join(tree, "bin/run")), "changed"],
+  ["replaced by a link", (tree) => linked(join(tree, "bin/run")), "changed"],
+  ["replaced by a folder", (tree) => replaceByFolder(join(tree, "bin/run")), "changed"],
 ];
 
 function replace(path: string, text: string): void {
@@ -151,7 +151,7 @@ function replace(path: string, text: string): void {
   renameSync(`${path}.next`, path);
 }
 
-/** To the nanosecond. */
+/** Restores the times to the nanosecond. */
 function backdated(path: string): void {
   const reference = join(home, "reference");
   writeFileSync(reference, "");
@@ -172,15 +172,15 @@ function replaceByFolder(path: string): void {
 }
 
 for (const [name, damage, what] of DAMAGES) {
-  verifies("integrity.exec", `a start is refused when an installed file is ${name}`, async () => {
+  verifies("integrity.exec", `refuses a start when an installed file was ${name}`, async () => {
     const digest = await install();
     damage(store.treeOf(digest));
     await expect(images.open(digest)).rejects.toMatchObject({ code: "package.corrupt", details: { what } });
-    // No half image is left.
+    // No partial image is left.
     expect(ownFolders()).toEqual([]);
   });
 
-  verifies("integrity.exec", `a later start is refused too when an installed file is ${name}`, async () => {
+  verifies("integrity.exec", `refuses a later start when an installed file was ${name}`, async () => {
     const digest = await install();
     (await images.open(digest)).release();
     damage(store.treeOf(digest));
@@ -189,7 +189,7 @@ for (const [name, damage, what] of DAMAGES) {
 
   verifies(
     "integrity.exec",
-    `a process is ended, and the next has a new image, when a file of its image is ${name}`,
+    `stops a process and gives the next one a new image when a file of the image was ${name}`,
     async () => {
       const digest = await install();
       const first = await images.open(digest);
@@ -208,7 +208,7 @@ for (const [name, damage, what] of DAMAGES) {
   );
 }
 
-verifies("integrity.exec", "a file that is exchanged while it is copied is not believed", async () => {
+verifies("integrity.exec", "refuses a file that is replaced while it is copied", async () => {
   const digest = await install();
   const stored = join(store.treeOf(digest), "bin/run");
   const { open } = fs;
@@ -216,7 +216,7 @@ verifies("integrity.exec", "a file that is exchanged while it is copied is not b
     fs.open = open;
     syncBuiltinESMExports();
   });
-  // Whoever opens the file gets other bytes of the same length than a check a moment before saw.
+  // Opening the file changes its content, after an earlier check has seen the original.
   fs.open = async (path, ...rest) => {
     if (path === stored) writeInPlace(stored, "#!/bin/sh\necho CHANGED!\n");
     return await open(path, ...rest);
@@ -230,7 +230,7 @@ verifies("integrity.exec", "a file that is exchanged while it is copied is not b
 
 verifies(
   "integrity.exec",
-  "a file of an image that is written to before it was hashed is not believed",
+  "refuses an image with a file that is written to before it was hashed",
   async () => {
     const digest = await install();
     const { mkdir } = fs;
@@ -248,7 +248,7 @@ verifies(
       try {
         writeInPlace(join(folder, "bin/run"), "#!/bin/sh\necho CHANGED!\n");
       } catch {
-        // It is not there yet.
+        // The file does not exist yet.
       }
     }, 1);
     await expect(images.open(digest)).rejects.toMatchObject({ code: "package.corrupt" });
@@ -256,7 +256,7 @@ verifies(
   },
 );
 
-verifies("integrity.exec", "a file of an image that is written to after it was hashed is found", async () => {
+verifies("integrity.exec", "detects a file of an image that is written to after it was hashed", async () => {
   const digest = await install();
   const { open } = fs;
   onTestFinished(() => {
@@ -280,11 +280,11 @@ verifies("integrity.exec", "a file of an image that is written to after it was h
     () => false,
     () => true,
   );
-  // The write came before the image was handed out, and there is a new one, or after, and it is found.
+  // A write before `open` returned leads to a new image; a later one is detected.
   expect([attacked, intact || found]).toEqual([true, true]);
 });
 
-verifies("integrity.exec", "no start has an image that changed since the last one", async () => {
+verifies("integrity.exec", "never starts from an image that changed since the last start", async () => {
   const digest = await install();
   const first = await images.open(digest);
   first.release();
@@ -293,18 +293,18 @@ verifies("integrity.exec", "no start has an image that changed since the last on
   expect(readFileSync(join(second.folder, "bin/run"), "utf8")).toContain("ORIGINAL");
 });
 
-test("the store of a large package is not looked at again with each of many starts in a row", async () => {
+test("does not check the store of a large package with each of many starts in a row", async () => {
   const many = Array.from({ length: 600 }, (_, i) => ({ name: `lib/${i}`, body: String(i) }));
   const digest = await install([...FILES, ...many]);
   const first = await images.open(digest);
   first.release();
   rmSync(join(store.treeOf(digest), "lib/7"));
-  // It was looked at a moment ago: what runs is the image, which is good.
+  // The store was checked a moment ago, and the image is intact.
   const second = await images.open(digest);
   expect(readFileSync(join(second.folder, "lib/7"), "utf8")).toBe("7");
 });
 
-test("installed files that were touched but not changed start as before", async () => {
+test("starts from the same image when installed files have new times but the same content", async () => {
   const digest = await install();
   const first = await images.open(digest);
   const stored = join(store.treeOf(digest), "bin/run");
@@ -312,7 +312,7 @@ test("installed files that were touched but not changed start as before", async 
   expect((await images.open(digest)).folder).toBe(first.folder);
 });
 
-test("images that nothing runs from go, oldest first, when there are too many bytes", async () => {
+test("removes unused images, the least recently used first, above the size limit", async () => {
   await images.close();
   images = openImages(1_500_000);
   const digests = [];
@@ -323,7 +323,7 @@ test("images that nothing runs from go, oldest first, when there are too many by
   (await images.open(third)).release();
   expect(ownFolders()).toHaveLength(2);
   const again = await images.open(fourth);
-  // Both are in use and stay, though they are all that there may be.
+  // Both are in use and stay, although they exceed the limit.
   expect([existsSync(held.folder), existsSync(again.folder)]).toEqual([true, true]);
   (await images.open(third)).release();
   again.release();
@@ -331,7 +331,7 @@ test("images that nothing runs from go, oldest first, when there are too many by
   expect(existsSync((await images.open(third)).folder)).toBe(true);
 });
 
-test("what a killed gateway left is removed, and stopping leaves nothing", async () => {
+test("removes the images of a killed gateway, and its own when it stops", async () => {
   const left = join(home, "images/0123456789abcdef/tree/bin");
   mkdirSync(left, { recursive: true });
   const other = openImages();
@@ -341,7 +341,7 @@ test("what a killed gateway left is removed, and stopping leaves nothing", async
   expect(readdirSync(join(home, "images")).filter((name) => name === "0123456789abcdef")).toEqual([]);
 });
 
-test("a full disk is told with what is missing, after unused images gave their room", async () => {
+test("reports a full disk after removing unused images", async () => {
   const first = await images.open(await install());
   first.release();
   const digest = await install([...FILES, { name: "more", body: "more" }]);
@@ -361,7 +361,7 @@ test("a full disk is told with what is missing, after unused images gave their r
   syncBuiltinESMExports();
   await expect(images.open(digest)).rejects.toMatchObject({
     code: "store.unavailable",
-    message: expect.stringContaining("There is no room for the verified image"),
+    message: expect.stringContaining("The disk is too full for the verified image"),
     fix: expect.stringMatching(/^Free 1 MiB on the disk of /),
   });
   expect(full).toBeGreaterThan(1);
@@ -369,7 +369,7 @@ test("a full disk is told with what is missing, after unused images gave their r
   expect(ownFolders()).toEqual([]);
 });
 
-verifies("integrity.exec", "a file that the gateway reads for itself is verified as it is read", async () => {
+verifies("integrity.exec", "verifies a file that the gateway itself reads", async () => {
   const schemas = createSchemas();
   onTestFinished(() => schemas.close());
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });

@@ -31,7 +31,7 @@ const manifest = (more: object) =>
     ...more,
   });
 
-test("package.json and the names of plain files are read, whatever the first folder is called", async () => {
+test("reads package.json and the names of regular files below any first folder", async () => {
   const { files, manifest: text } = await readArchive(
     await archiveOf({ "probe-1/package.json": "{}", "probe-1/lib/a.js": "a", "probe-1/./b.js": "b" }),
   );
@@ -40,13 +40,13 @@ test("package.json and the names of plain files are read, whatever the first fol
 });
 
 test.each([
-  ["a module that is not there", { main: "none.js" }, "plugin.invalid"],
+  ["a missing module", { main: "none.js" }, "plugin.invalid"],
   ["a module that is a link", { main: "link.js" }, "plugin.invalid"],
   ["a module outside", { main: "../../index.js" }, "plugin.invalid"],
   ["a name that is a path", { name: "../../etc" }, "plugin.invalid"],
   ["no name", { name: undefined }, "plugin.invalid"],
   ["nothing wrong", {}, "resolved"],
-])("an archive with %s", async (_what, more, outcome) => {
+])("inspects an archive with %s", async (_what, more, outcome) => {
   const file = await archiveOf({ "package/package.json": manifest(more), "package/index.js": "" });
   const sources = createPluginSources({ home_plugins_dir: join(dir, "plugins"), bundled_roots: [] });
   const code = await sources.inspect(file).then(
@@ -58,10 +58,10 @@ test.each([
 });
 
 test.each([
-  ["no gzip", Buffer.from("plain text")],
-  ["cut off", gzipSync(Buffer.alloc(4_096, 1)).subarray(0, 20)],
-  ["no tar", gzipSync(Buffer.alloc(4_096, 1))],
-])("an archive that is %s is refused", async (_what, bytes) => {
+  ["not gzip", Buffer.from("plain text")],
+  ["truncated", gzipSync(Buffer.alloc(4_096, 1)).subarray(0, 20)],
+  ["not a tar", gzipSync(Buffer.alloc(4_096, 1))],
+])("refuses an archive that is %s", async (_what, bytes) => {
   const file = join(dir, `${Math.random()}.tgz`);
   writeFileSync(file, bytes);
   expect(codeOf(await readArchive(file).catch((error: unknown) => error))).toBe("plugin.install_failed");

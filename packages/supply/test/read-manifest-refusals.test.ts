@@ -1,4 +1,4 @@
-/** What is wrong with a manifest is said with file, line and what to write instead. */
+/** Errors of a manifest name the file, the line and what to write instead. */
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { broken, MINIMAL, refusal } from "./minimal-manifest.ts";
@@ -31,24 +31,24 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     '1: package_id is missing; write package_id = "publisher/name", such as "acme/devkit"',
   ],
   [
-    "a version that is none",
+    "an invalid version",
     () => broken('"0.1.0"', '"1.0"'),
     '3: version is "1.0"; write a semantic version, such as 0.1.0',
   ],
   [
     "a version as a number",
     () => broken('"0.1.0"', "1.5"),
-    '3: version is 1.5; write a text in quotes, such as "…"',
+    '3: version is 1.5; write a string in quotes, such as "…"',
   ],
   [
     "a missing name",
     () => broken('name = "Hello"\n', ""),
-    '1: name is missing; write name = "…", the name that people see',
+    '1: name is missing; write name = "…", the display name',
   ],
   [
     "an unknown field",
     () => broken('name = "Hello"', 'name = "Hello"\nauthor = "x"'),
-    "5: author is not a known field; remove it, known are api_version, package_id, version, name, description, license, source, runtime, exports, skills",
+    "5: author is not a known field; remove it; known fields are api_version, package_id, version, name, description, license, source, runtime, exports, skills",
   ],
   [
     "a misspelt field",
@@ -71,7 +71,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     "6: runtime.protocol is missing; write one of vai.rpc.v1, rterm.plugin.v1, hefty.jsonrpc, mcp.stdio, mcp.http, module.tools, module.instrument, module.kernel, skills (and 1 more, see details.issues)",
   ],
   [
-    "a transport that is none",
+    "an invalid transport",
     () => broken('"./bin/plugin"]', '"./bin/plugin"]\ntransport = "pipe"'),
     '9: runtime.transport is "pipe"; write one of stdio, http',
   ],
@@ -86,7 +86,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     "8: runtime.entrypoint is []; name the program to start",
   ],
   [
-    "an entrypoint as a text",
+    "an entrypoint as a string",
     () => broken('["./bin/plugin"]', '"./bin/plugin"'),
     '8: runtime.entrypoint is "./bin/plugin"; write a list, such as [ … ]',
   ],
@@ -111,7 +111,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     '9: runtime.arch is ["amd64","amd64"]; name each value once',
   ],
   [
-    "a variable that cannot be one",
+    "an invalid variable name",
     () => broken('["./bin/plugin"]', '["./bin/plugin"]\nenv = { "A-B" = "x" }'),
     '9: runtime.env.A-B is "x"; use letters, digits and _',
   ],
@@ -157,12 +157,12 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     '15: exports[0].tool.effect_class is "readonly"; write one of read_only, idempotent_write, non_idempotent_write, unknown',
   ],
   [
-    "a truth value in quotes",
+    "a boolean in quotes",
     () => `${MINIMAL}streaming = "yes"\n`,
     '16: exports[0].tool.streaming is "yes"; write true or false',
   ],
   [
-    "a timeout of nothing",
+    "a timeout of zero",
     () => broken('kind = "tool"', 'kind = "tool"\ndefault_timeout_ms = 0'),
     "13: exports[0].default_timeout_ms is 0; write at least 1",
   ],
@@ -212,7 +212,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     `21: exports[1].hook.subscribes_to[0] is "run.done"; write one of ${EVENTS}`,
   ],
   [
-    "a hook for nothing",
+    "a hook without events",
     () => `${MINIMAL}\n[[exports]]\nid = "h"\nkind = "hook"\nhook = { subscribes_to = [] }\n`,
     "20: exports[1].hook.subscribes_to is []; name at least one event",
   ],
@@ -236,7 +236,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   ],
 ];
 
-describe("a bad manifest is refused with file, line and what to write", () => {
+describe("refuses a manifest with file, line and what to write, because of", () => {
   for (const [name, toml, message] of BAD) {
     verifies("pkg.manifest", name, () => {
       const error = refusal(toml());
@@ -245,13 +245,13 @@ describe("a bad manifest is refused with file, line and what to write", () => {
     });
   }
 
-  test("what is not TOML is refused with its line", () => {
+  test("invalid TOML", () => {
     const error = refusal('a = "x"\nb = = 1\n');
     expect(error.code).toBe("package.invalid");
     expect(error.message).toMatch(/^vai-plugin\.toml:2: this is not valid TOML: /);
   });
 
-  test("every issue is in the details, by line, and the message counts them", () => {
+  test("several issues, with all of them in the details by line", () => {
     const error = refusal(
       broken('"tool"', '"tool"\nfoo = 1').replace('"0.1.0"', '"x"').replace('"read_only"', "3"),
       "other.toml",
@@ -266,7 +266,7 @@ describe("a bad manifest is refused with file, line and what to write", () => {
     ]);
   });
 
-  test("no value of the manifest is shown at full length", () => {
+  test("a long value, which is truncated in the message", () => {
     const error = refusal(broken('"0.1.0"', `"${"9".repeat(500)}"`));
     expect(error.message.length).toBeLessThan(200);
   });

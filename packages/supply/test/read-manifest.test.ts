@@ -1,4 +1,4 @@
-/** What a manifest means, and that nothing done to one breaks its reader. */
+/** Valid manifests, and random edits of one. */
 import { readFileSync } from "node:fs";
 import type { Manifest } from "@backplane/contract";
 import fc from "fast-check";
@@ -9,7 +9,7 @@ import { broken, type Refusal, refusal } from "./minimal-manifest.ts";
 
 const DEVKIT = readFileSync(new URL("./devkit.toml", import.meta.url), "utf8");
 
-verifies(["pkg.manifest", "pkg.exports"], "the full example reads to exactly what it says", () => {
+verifies(["pkg.manifest", "pkg.exports"], "reads every field of the full example", () => {
   const expected: Manifest = {
     api_version: "vai.plugin.v1",
     package_id: "acme/devkit",
@@ -105,12 +105,12 @@ verifies(["pkg.manifest", "pkg.exports"], "the full example reads to exactly wha
   expect(readManifest(DEVKIT)).toEqual(expected);
 });
 
-test("an export that asks for no class has none; its kind's default is the kernel's to apply", () => {
+test("leaves the class of an export undefined when the manifest does not set it", () => {
   const manifest = readManifest(DEVKIT.replace(/^execution_class.*\n/gm, ""));
   expect(manifest.exports.map((item) => item.execution_class)).toEqual(manifest.exports.map(() => undefined));
 });
 
-test("whatever is done to a manifest, the answer is a manifest or a refusal with a line of it", () => {
+test("returns a manifest or an error with a line for any edited manifest", () => {
   const lines = DEVKIT.split("\n");
   const pieces = [
     '"',
@@ -149,12 +149,12 @@ test("whatever is done to a manifest, the answer is a manifest or a refusal with
   );
 });
 
-describe("programs that an entrypoint may name", () => {
-  test.each(["node", "python3", "sh", "python3.12", "./bin/x", "bin/x", "./x"])("%s", (program) => {
+describe("the program of an entrypoint", () => {
+  test.each(["node", "python3", "sh", "python3.12", "./bin/x", "bin/x", "./x"])("may be %s", (program) => {
     expect(readManifest(broken("./bin/plugin", program)).runtime.entrypoint).toEqual([program]);
   });
   test.each(["/bin/sh", "../x", "./../x", "a/../../b", "", " ", "./", "C:\\\\x", "-x"])(
-    "not %j",
+    "must not be %j",
     (program) => {
       expect(refusal(broken("./bin/plugin", program)).code).toBe("package.invalid");
     },

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { conditionsOf, entryOf, fileInside } from "../src/kernel-plugins/resolve-module.ts";
 
-test("conditions are read in each spelling of Node's option", () => {
+test("reads conditions in each form of Node's option", () => {
   const argv = [
     "--require",
     "x",
@@ -34,11 +34,11 @@ test.each([
   [{ exports: { "./b": "./b.js" } }, [], null],
   [{ exports: { ".": null } }, [], null],
   [{ exports: { ".": "../outside.js" } }, [], null],
-])("the entry of %j under %j is %j", (manifest, conditions, expected) => {
+])("resolves the entry of %j under the conditions %j to %j", (manifest, conditions, expected) => {
   expect(entryOf(manifest, conditions)).toBe(expected);
 });
 
-test("a module is a file inside its package, links followed", async () => {
+test("accepts only files inside the package, after following links", async () => {
   const root = mkdtempSync(join(tmpdir(), "backplane-module-"));
   const dir = join(root, "package");
   mkdirSync(join(dir, "lib"), { recursive: true });
@@ -49,7 +49,7 @@ test("a module is a file inside its package, links followed", async () => {
   symlinkSync(dir, join(root, "linked"));
   expect(await fileInside(dir, "./lib/a.js")).toEqual({ file: join(dir, "lib/a.js") });
   expect(await fileInside(dir, "inner.js")).toEqual({ file: join(dir, "lib/a.js") });
-  // The link to the package is kept: it may lead to a newer one tomorrow.
+  // The link to the package is kept, because it may point to a newer version later.
   expect(await fileInside(join(root, "linked"), "lib/a.js")).toEqual({ file: join(root, "linked/lib/a.js") });
   for (const path of ["../outside.js", "link.js", "/etc/passwd", "lib", "none.js", "."]) {
     expect(await fileInside(dir, path)).toHaveProperty("problem");

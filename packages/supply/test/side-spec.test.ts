@@ -25,7 +25,7 @@ tool = {}
 `;
 const manifest = readManifest(TOML);
 
-test("the host's record of a side process comes from the manifest and the binding alone", () => {
+test("derives the record of a side process from the manifest and the binding alone", () => {
   const schema = { type: "object" };
   expect(
     sideSpec(manifest, { capabilities: ["net"], timeout_ms: 900 }, { "schemas/in.json": schema }),
@@ -42,7 +42,7 @@ test("the host's record of a side process comes from the manifest and the bindin
   });
 });
 
-verifies("side.tool-name", "names of the plugin's own take the place of ours in the record", () => {
+verifies("side.tool-name", "prefers the plugin's own names in the record", () => {
   const foreign = readManifest(
     TOML.replace("entrypoint", 'plugin_id = "Published Plugin"\nentrypoint')
       .replace("tool = {}", 'tool = { tool_name = "plugin.python_echo" }')
@@ -61,12 +61,12 @@ test.each([
   ['tool_name = " padded"', "tool_name"],
   ['tool_name = "a\\nb"', "tool_name"],
   ["tool_name = 7", "tool_name"],
-])("%s is refused with its line", (line, field) => {
+])("refuses %s with its line", (line, field) => {
   const broken = TOML.replace("tool = {}", `tool = { ${line} }`);
   expect(() => readManifest(broken)).toThrow(new RegExp(`vai-plugin.toml:\\d+: .*${field}`));
 });
 
-test("a foreign name in another dialect is refused with what to do", () => {
+test("refuses a tool_name in another dialect and says to remove it", () => {
   const other = TOML.replace("rterm.plugin.v1", "vai.rpc.v1").replace(
     "tool = {}",
     'tool = { tool_name = "plugin.echo" }',
@@ -76,23 +76,19 @@ test("a foreign name in another dialect is refused with what to do", () => {
   );
 });
 
-verifies(
-  "side.wire",
-  "a call of a side process has 5 s unless its author or its binding says otherwise",
-  () => {
-    const timeouts = (toml: string) => sideSpec(readManifest(toml)).tools.map(({ timeout_ms }) => timeout_ms);
-    expect(SIDE_TIMEOUTS.invoke_ms).toBe(5_000);
-    expect(readManifest(TOML).exports.map((item) => item.default_timeout_ms)).toEqual([5_000, 5_000]);
-    expect(timeouts(TOML)).toEqual([5_000, 5_000]);
-    const own = TOML.replace('id = "ping"', 'id = "ping"\ndefault_timeout_ms = 60000');
-    expect(timeouts(own)).toEqual([5_000, 60_000]);
-    const short = TOML.replace('id = "ping"', 'id = "ping"\nmax_timeout_ms = 900');
-    expect(timeouts(short)).toEqual([5_000, 900]);
-    const vai = TOML.replace("rterm.plugin.v1", "vai.rpc.v1");
-    expect(readManifest(vai).exports.map((item) => item.default_timeout_ms)).toEqual([30_000, 30_000]);
-  },
-);
+verifies("side.wire", "limits a call of a side process to 5 s by default", () => {
+  const timeouts = (toml: string) => sideSpec(readManifest(toml)).tools.map(({ timeout_ms }) => timeout_ms);
+  expect(SIDE_TIMEOUTS.invoke_ms).toBe(5_000);
+  expect(readManifest(TOML).exports.map((item) => item.default_timeout_ms)).toEqual([5_000, 5_000]);
+  expect(timeouts(TOML)).toEqual([5_000, 5_000]);
+  const own = TOML.replace('id = "ping"', 'id = "ping"\ndefault_timeout_ms = 60000');
+  expect(timeouts(own)).toEqual([5_000, 60_000]);
+  const short = TOML.replace('id = "ping"', 'id = "ping"\nmax_timeout_ms = 900');
+  expect(timeouts(short)).toEqual([5_000, 900]);
+  const vai = TOML.replace("rterm.plugin.v1", "vai.rpc.v1");
+  expect(readManifest(vai).exports.map((item) => item.default_timeout_ms)).toEqual([30_000, 30_000]);
+});
 
-test("what the plugin asks for is not what it gets: without an allow-list it has no capability", () => {
+test("grants no capability without an allow-list", () => {
   expect(sideSpec(manifest)).toMatchObject({ capabilities: [] });
 });

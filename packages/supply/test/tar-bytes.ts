@@ -1,4 +1,4 @@
-/** A tar writer that writes whatever it is told, byte by byte: the opposite of a safe one. */
+/** Writes tar archives that may be invalid in any way. */
 export interface TarEntry {
   name?: string;
   rawName?: Buffer;
@@ -18,22 +18,22 @@ export function tar(...parts: (TarEntry | Uint8Array)[]): Buffer {
   return Buffer.concat([...parts.map((part) => (part instanceof Uint8Array ? part : entry(part))), END]);
 }
 
-export function entry(of: TarEntry): Buffer {
-  const body = Buffer.from(of.body ?? "");
+export function entry(part: TarEntry): Buffer {
+  const body = Buffer.from(part.body ?? "");
   const block = Buffer.alloc(512);
-  if (of.rawName === undefined) block.write(of.name ?? "", 0, 100);
-  else of.rawName.copy(block, 0, 0, 100);
-  block.write(octal(of.mode ?? 0o644, 7), 100, 8, "latin1");
+  if (part.rawName === undefined) block.write(part.name ?? "", 0, 100);
+  else part.rawName.copy(block, 0, 0, 100);
+  block.write(octal(part.mode ?? 0o644, 7), 100, 8, "latin1");
   block.write(octal(0, 7), 108);
   block.write(octal(0, 7), 116);
-  block.write(octal(of.size ?? body.length, 11), 124, 12, "latin1");
+  block.write(octal(part.size ?? body.length, 11), 124, 12, "latin1");
   block.write(octal(0, 11), 136);
-  block.write(of.type ?? "0", 156);
-  if (of.link !== undefined) block.write(of.link, 157, 100);
-  block.write(of.magic ?? "ustar\x0000", 257, 8, "latin1");
-  if (of.prefix !== undefined) block.write(of.prefix, 345, 155);
+  block.write(part.type ?? "0", 156);
+  if (part.link !== undefined) block.write(part.link, 157, 100);
+  block.write(part.magic ?? "ustar\x0000", 257, 8, "latin1");
+  if (part.prefix !== undefined) block.write(part.prefix, 345, 155);
   block.fill(" ", 148, 156);
-  const sum = of.checksum ?? block.reduce((total, byte) => total + byte, 0);
+  const sum = part.checksum ?? block.reduce((total, byte) => total + byte, 0);
   block.write(`${octal(sum, 6)}\0 `, 148, 8, "latin1");
   return Buffer.concat([block, body, Buffer.alloc((512 - (body.length % 512)) % 512)]);
 }

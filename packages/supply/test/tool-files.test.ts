@@ -13,13 +13,13 @@ const schemas = createSchemas();
 let count = 0;
 let folder = "";
 let store: ContentStore;
-let take: (source: PackageSource) => ReturnType<ReturnType<typeof createPackageImporter>["import"]>;
+let importSource: (source: PackageSource) => ReturnType<ReturnType<typeof createPackageImporter>["import"]>;
 
 beforeEach(() => {
   folder = join(base, `${count}-my tools`);
   store = openContentStore(join(base, `${count++}-blobs`));
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });
-  take = (source) => importer.import(source);
+  importSource = (source) => importer.import(source);
 });
 afterAll(async () => {
   await schemas.close();
@@ -36,10 +36,10 @@ function write(files: Record<string, string>): void {
 const TOOL = "export default {};\n";
 const fromFolder = (files: Record<string, string>) => {
   write(files);
-  return take({ kind: "folder", path: folder });
+  return importSource({ kind: "folder", path: folder });
 };
 
-test("a folder of tool files becomes a package that describes itself", async () => {
+test("imports a folder of tool files as a described package", async () => {
   const { manifest, origin, first_installed_at } = await fromFolder({ "tools/a.ts": TOOL, "lib/b.ts": "" });
   expect(manifest).toMatchObject({
     package_id: `local/${count - 1}-my-tools`,
@@ -51,7 +51,7 @@ test("a folder of tool files becomes a package that describes itself", async () 
   expect(first_installed_at).toBe(statSync(folder).birthtime.toISOString());
 });
 
-test("package.json and install-meta.json say what it is called, and since when", async () => {
+test("reads name and date from package.json and install-meta.json", async () => {
   const { manifest, first_installed_at } = await fromFolder({
     "tools/a.js": TOOL,
     "package.json": JSON.stringify({
@@ -70,37 +70,40 @@ test("package.json and install-meta.json say what it is called, and since when",
     license: "MIT",
   });
   expect(first_installed_at).toBe("2024-02-03T04:05:06.000Z");
-  const asks = { name: "asks", backplane: { permissions: { network: "egress", secret_slots: ["token"] } } };
-  const { manifest: asking } = await fromFolder({ "package.json": JSON.stringify(asks) });
+  const requesting = {
+    name: "asks",
+    backplane: { permissions: { network: "egress", secret_slots: ["token"] } },
+  };
+  const { manifest: asking } = await fromFolder({ "package.json": JSON.stringify(requesting) });
   expect(asking.runtime.permissions).toMatchObject({ network: "egress", secret_slots: ["token"] });
 });
 
-test("an archive is called what its sender says, and is as old as that", async () => {
+test("uses the name and date that came with an archive", async () => {
   const bytes = () => inPieces(gzipSync(tar({ name: "tools/a.mjs", body: TOOL })));
-  const told = await take({
+  const named = await importSource({
     kind: "archive",
     bytes: bytes(),
     name: "sent",
     born_at: "2025-01-01T00:00:00.000Z",
   });
-  expect([told.manifest.package_id, told.first_installed_at]).toEqual([
+  expect([named.manifest.package_id, named.first_installed_at]).toEqual([
     "local/sent",
     "2025-01-01T00:00:00.000Z",
   ]);
-  const silent = await take({ kind: "archive", bytes: bytes() });
-  expect([silent.manifest.package_id, silent.first_installed_at]).toEqual([
+  const unnamed = await importSource({ kind: "archive", bytes: bytes() });
+  expect([unnamed.manifest.package_id, unnamed.first_installed_at]).toEqual([
     expect.stringMatching(/^local\/tools-d/),
     null,
   ]);
 });
 
-test("what is wrong in its files is named", async () => {
+test("names the invalid file", async () => {
   await expect(fromFolder({ "tools/a.ts": TOOL, "package.json": "{" })).rejects.toMatchObject({
     code: "package.invalid",
     message: expect.stringContaining("package.json: it is not valid JSON"),
   });
-  const asks = { backplane: { permissions: { network: "all" } } };
-  await expect(fromFolder({ "package.json": JSON.stringify(asks) })).rejects.toMatchObject({
+  const requesting = { backplane: { permissions: { network: "all" } } };
+  await expect(fromFolder({ "package.json": JSON.stringify(requesting) })).rejects.toMatchObject({
     message: expect.stringContaining("backplane.permissions.network"),
   });
   await expect(fromFolder({ "package.json": '{"version": "one"}' })).rejects.toMatchObject({
@@ -108,13 +111,13 @@ test("what is wrong in its files is named", async () => {
   });
 });
 
-test("a folder `tools` without tool files is no package of ours", async () => {
+test("refuses a folder `tools` without tool files", async () => {
   await expect(fromFolder({ "tools/run.sh": "", "tools/types.d.ts": "" })).rejects.toMatchObject({
     code: "package.source_invalid",
   });
 });
 
-test("names become package ids", () => {
+test("derives package ids from names", () => {
   expect(["notes", "@acme/notes", "My Tools!", "@Acme/x/y", "..."].map(packageId)).toEqual([
     "local/notes",
     "acme/notes",
@@ -124,7 +127,7 @@ test("names become package ids", () => {
   ]);
 });
 
-test("a workspace is its tools folder, as expected, with files kept from before", async () => {
+test("imports the tools folder of a workspace, with kept files of an earlier version", async () => {
   write({ "tools/a.ts": TOOL, "tools/b.ts": TOOL, "secrets.txt": "mine" });
   const { createWorkspaceFolders } = await import("../src/index.ts");
   const folders = createWorkspaceFolders(join(base, "list.json"));
@@ -138,7 +141,7 @@ test("a workspace is its tools folder, as expected, with files kept from before"
       package_id: "workspace/w",
       keep: null,
     };
-    return await take({ ...source, ...more });
+    return await importSource({ ...source, ...more });
   };
   const first = await workspace();
   expect([first.origin, first.manifest.package_id]).toEqual(["workspace", "workspace/w"]);

@@ -1,4 +1,4 @@
-/** Honest archives, and any mutation of one. */
+/** Valid tar archives, and mutations of them. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -14,8 +14,8 @@ const file = (name: string, more: TarEntry = {}): TarEntry => ({ name, body: "x"
 
 const dir = (name: string): TarEntry => ({ name, type: "5", mode: 0o755 });
 
-describe("an honest archive", () => {
-  const honest = tar(
+describe("a valid tar archive", () => {
+  const valid = tar(
     dir("./"),
     dir("bin/"),
     file("./bin/run", { mode: 0o755, body: "#!/bin/sh\n" }),
@@ -27,10 +27,10 @@ describe("an honest archive", () => {
   );
 
   for (const [name, bytes] of [
-    ["tar", honest],
-    ["tar.gz", gzipSync(honest)],
+    ["tar", valid],
+    ["tar.gz", gzipSync(valid)],
   ] as const) {
-    test(`${name}, in pieces of any size, gives plain files with two modes`, async () => {
+    test(`unpacks as ${name} in chunks of any size to regular files with two modes`, async () => {
       const listing = await unpack(bytes, UNPACK_LIMITS, 7);
       const tree = join(folder, "tree");
       expect(listing.files.map(({ path, mode }) => `${mode} ${path}`)).toEqual([
@@ -47,7 +47,7 @@ describe("an honest archive", () => {
     });
   }
 
-  test("the digest depends on content, names and the executable bit alone", async () => {
+  test("has a digest of content, names and the executable bit only", async () => {
     const digests = [];
     for (const parts of [
       [file("a"), file("b", { mode: 0o755 })],
@@ -61,14 +61,14 @@ describe("an honest archive", () => {
     expect(digests[0]).not.toBe(digests[2]);
   });
 
-  test("folders that a killed unpacking left are swept", async () => {
+  test("is unpacked after removing folders that a killed process left", async () => {
     mkdirSync(join(folder, ".unpack-999999999-abc-123", "x"), { recursive: true });
     await unpack(tar(good));
     expect(readdirSync(folder)).toEqual(["tree"]);
   });
 });
 
-describe("any mutation of an archive", () => {
+describe("a mutated tar archive", () => {
   const seeds = [
     tar(
       dir("bin/"),
@@ -80,7 +80,7 @@ describe("any mutation of an archive", () => {
     gzipSync(tar(file("a", { body: "hello" }), file("b/c", { body: Buffer.alloc(3_000, "z") }))),
   ];
   const edit = fc.record({ at: fc.nat(), byte: fc.integer({ min: 0, max: 255 }) });
-  test("is unpacked or refused with package.unsafe, and a refusal leaves nothing", async () => {
+  test("is unpacked, or refused with package.unsafe without leaving files", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.constantFrom(...seeds),

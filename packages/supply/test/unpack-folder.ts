@@ -8,7 +8,7 @@ import { inPieces } from "./tar-bytes.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-unpack-"));
 let count = 0;
-/** Where the test that runs unpacks to; empty before it does. */
+/** Where the current test unpacks to. It is empty at first. */
 export let folder = "";
 
 export function nextFolder(): void {
@@ -23,7 +23,7 @@ afterAll(() => rmSync(base, { recursive: true, force: true }));
 export const unpack = (bytes: Uint8Array, limits = UNPACK_LIMITS, pieces?: number) =>
   unpackArchive(inPieces(bytes, pieces), join(folder, "tree"), limits);
 
-/** Refused as unsafe, with nothing left behind; by which rule. */
+/** Expects a refusal that leaves no files, and returns its rule. */
 export async function refusalOf(
   bytes: Uint8Array,
   limits = UNPACK_LIMITS,
@@ -33,7 +33,7 @@ export async function refusalOf(
     (reason: { code: string; message: string; details: { rule: string } }) => reason,
   );
   expect(error?.code).toBe("package.unsafe");
-  expect(readdirSync(folder), "nothing is left").toEqual([]);
+  expect(readdirSync(folder), "no files are left").toEqual([]);
   return { rule: error?.details.rule ?? "", message: error?.message ?? "" };
 }
 

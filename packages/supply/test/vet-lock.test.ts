@@ -12,7 +12,7 @@ test.each([
   "next-7",
   "npm:left-pad@^1",
   "npm:@acme/x",
-])("%j is resolved by the registry", (spec) => expect(isRegistrySpec(spec)).toBe(true));
+])("accepts %j as a spec of the registry", (spec) => expect(isRegistrySpec(spec)).toBe(true));
 
 test.each([
   "https://example.com/x.tgz",
@@ -35,15 +35,15 @@ test.each([
   "npm:x@https://example.com/x.tgz",
   "npm:../x@1",
   "npm:acme/x",
-])("%j is not", (spec) => expect(isRegistrySpec(spec)).toBe(false));
+])("refuses %j as a spec of the registry", (spec) => expect(isRegistrySpec(spec)).toBe(false));
 
-describe("a lock", () => {
+describe("vetting a lock", () => {
   const ORIGINS = new Set(["https://npm.acme.test"]);
   const at = (path: string) => ({ resolved: `https://npm.acme.test/${path}.tgz` });
   const vet = (packages: Lock["packages"], own?: (spec: string) => boolean) => () =>
     vetLock({ packages }, ORIGINS, own);
 
-  test("of the registry alone is fine, also one that names the public registry", () => {
+  test("accepts packages of the configured and of the public registry", () => {
     const packages = {
       "": { dependencies: { a: "1.0.0" } },
       "node_modules/a": { ...at("a"), dependencies: { b: "^1" } },
@@ -52,7 +52,7 @@ describe("a lock", () => {
     expect(vet(packages)).not.toThrow();
   });
 
-  test("names the shortest path, through nested folders too", () => {
+  test("names the shortest path to a refused package, also in nested folders", () => {
     const packages = {
       "": { dependencies: { a: "1.0.0", b: "1.0.0" } },
       "node_modules/a": { ...at("a"), dependencies: { b: "^2" } },
@@ -69,11 +69,11 @@ describe("a lock", () => {
     ["in a file", { resolved: "file:../a.tgz" }],
     ["by git", { resolved: "git+ssh://git@npm.acme.test/a.git#1" }],
     ["as a link", { resolved: "../a", link: true }],
-  ])("with a package %s is refused", (_where, entry) => {
+  ])("refuses a package %s", (_where, entry) => {
     expect(vet({ "": { dependencies: { a: "1.0.0" } }, "node_modules/a": entry })).toThrow("a comes from");
   });
 
-  test("may have the operator's own archive at its root, and nowhere else", () => {
+  test("accepts an archive of the operator as a direct dependency only", () => {
     const own = (spec: string) => spec === "file:archives/1.tgz";
     const archive = { resolved: "file:archives/1.tgz" };
     expect(

@@ -9,7 +9,11 @@ const base = mkdtempSync(join(tmpdir(), "backplane-workspaces-"));
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 let count = 0;
 
-function place(): { path: string; folders: ReturnType<typeof createWorkspaceFolders>; list: string } {
+function createWorkspace(): {
+  path: string;
+  folders: ReturnType<typeof createWorkspaceFolders>;
+  list: string;
+} {
   const path = join(base, `w${count}`);
   const list = join(base, `list${count++}.json`);
   mkdirSync(join(path, "tools"), { recursive: true });
@@ -17,8 +21,8 @@ function place(): { path: string; folders: ReturnType<typeof createWorkspaceFold
   return { path, list, folders: createWorkspaceFolders(list) };
 }
 
-test("only the tools folder of a workspace is looked at, all of a plugin's", async () => {
-  const { path, folders } = place();
+test("lists the tools folder of a workspace and all files of a plugin", async () => {
+  const { path, folders } = createWorkspace();
   writeFileSync(join(path, "readme.md"), "words");
   const names = async (kind: "workspace" | "plugin") =>
     (await folders.survey(path, kind)).files.map((file) => file.path);
@@ -28,22 +32,22 @@ test("only the tools folder of a workspace is looked at, all of a plugin's", asy
   expect(await folders.text(path, "tools/none.ts")).toBeNull();
   const [file] = (await folders.survey(path, "workspace")).files;
   expect(await folders.text(path, "tools/a.ts", file!.sha256)).toBe("export default {};");
-  // Shown is what was surveyed, or nothing.
+  // Only the listed content is returned.
   writeFileSync(join(path, "tools/a.ts"), "export default { harmless: true };");
   await expect(folders.text(path, "tools/a.ts", file!.sha256)).rejects.toMatchObject({
     code: "workspace.changed",
   });
 });
 
-test("what is no folder of tool files is refused in words", async () => {
-  const { path, folders } = place();
+test("refuses a path that is not a folder with tool files", async () => {
+  const { path, folders } = createWorkspace();
   await expect(folders.resolve("relative")).rejects.toMatchObject({ code: "workspace.not_found" });
   await expect(folders.resolve(join(path, "tools/a.ts"))).rejects.toMatchObject({
     code: "workspace.not_found",
   });
   rmSync(join(path, "tools/a.ts"));
   await expect(folders.survey(path, "workspace")).rejects.toMatchObject({
-    message: expect.stringContaining("holds no tools/*.ts"),
+    message: expect.stringContaining("contains no tools/*.ts"),
   });
   rmSync(join(path, "tools"), { recursive: true });
   await expect(folders.survey(path, "workspace")).rejects.toMatchObject({ code: "workspace.not_found" });
@@ -51,16 +55,16 @@ test("what is no folder of tool files is refused in words", async () => {
   expect(await folders.resolve(`${path}-link`)).toBe(path);
 });
 
-test("saves of every kind are told, and nothing after the end", async () => {
-  const { path, folders } = place();
-  let told = 0;
-  const stop = folders.watch(path, "workspace", () => told++);
+test("reports every kind of save until the watch is stopped", async () => {
+  const { path, folders } = createWorkspace();
+  let reports = 0;
+  const stop = folders.watch(path, "workspace", () => reports++);
   onTestFinished(stop);
   const after = async (change: () => void) => {
-    const before = told;
+    const before = reports;
     change();
-    await expect.poll(() => told, { timeout: 10_000 }).toBeGreaterThan(before);
-    // Until what belongs to this change is told too.
+    await expect.poll(() => reports, { timeout: 10_000 }).toBeGreaterThan(before);
+    // Waits for further events of this change.
     await new Promise((resolve) => setTimeout(resolve, 200));
   };
   const file = join(path, "tools/a.ts");
@@ -78,10 +82,10 @@ test("saves of every kind are told, and nothing after the end", async () => {
   });
   await after(() => writeFileSync(file, "in the new folder"));
   stop();
-  const last = told;
+  const last = reports;
   writeFileSync(file, "nobody looks");
   await new Promise((resolve) => setTimeout(resolve, 300));
-  expect(told).toBe(last);
+  expect(reports).toBe(last);
 });
 
 const FOLDER: TrustedFolder = {
@@ -103,8 +107,8 @@ const FOLDER: TrustedFolder = {
   loaded_at: "2026-01-01T00:00:00.000Z",
 };
 
-test("the list lasts, and a broken one is an error and not an empty list", async () => {
-  const { folders, list } = place();
+test("stores the list of folders, and fails for a broken list", async () => {
+  const { folders, list } = createWorkspace();
   expect(await folders.read()).toEqual([]);
   await folders.write([FOLDER]);
   expect(await createWorkspaceFolders(list).read()).toEqual([FOLDER]);

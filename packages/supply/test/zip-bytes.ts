@@ -1,11 +1,11 @@
-/** A zip writer that writes whatever it is told, byte by byte: the opposite of a safe one. */
+/** Writes zip archives that may be invalid in any way. */
 import { crc32, deflateRawSync } from "node:zlib";
 
 export interface ZipPart {
   name?: string;
   rawName?: Buffer;
   body?: Uint8Array | string;
-  /** Mode with type, as a system of the unix family writes it; left out: as the JDK's jar writes it. */
+  /** Mode with type, as written on Unix; without it the entry is as the jar tool of the JDK writes it. */
   mode?: number;
   method?: number;
   flags?: number;
@@ -15,13 +15,13 @@ export interface ZipPart {
   offset?: number;
   extra?: Buffer;
   disk?: number;
-  /** What the entry's own header says instead. */
+  /** Other values for the local header. */
   local?: { name?: string; flags?: number; method?: number; size?: number; packed?: number; extra?: Buffer };
-  /** Bytes of packed data, instead of what `body` gives. */
+  /** Compressed data, instead of that of `body`. */
   data?: Uint8Array;
-  /** Bytes behind its data. */
+  /** Bytes after its data. */
   after?: Buffer;
-  /** Checksum and sizes behind the data, as the JDK's jar does it. */
+  /** With a data descriptor after the data, as the jar tool of the JDK writes it. */
   descriptor?: boolean;
 }
 
@@ -75,22 +75,22 @@ function entryOf(part: ZipPart, at: number): { local: Buffer; record: Buffer } {
   const crc = part.crc ?? crc32(body);
   const size = part.size ?? body.length;
   const packed = part.packed ?? data.length;
-  const said = part.local ?? {};
-  const localName = said.name === undefined ? name : Buffer.from(said.name);
-  const localExtra = said.extra ?? Buffer.alloc(0);
-  const later = part.descriptor === true;
+  const local_values = part.local ?? {};
+  const localName = local_values.name === undefined ? name : Buffer.from(local_values.name);
+  const localExtra = local_values.extra ?? Buffer.alloc(0);
+  const described = part.descriptor === true;
   const head = Buffer.alloc(30);
   head.writeUInt32LE(0x04034b50, 0);
   head.writeUInt16LE(20, 4);
-  head.writeUInt16LE(said.flags ?? flags, 6);
-  head.writeUInt16LE(said.method ?? method, 8);
-  head.writeUInt32LE(later ? 0 : crc, 14);
-  head.writeUInt32LE(said.packed ?? (later ? 0 : packed), 18);
-  head.writeUInt32LE(said.size ?? (later ? 0 : size), 22);
+  head.writeUInt16LE(local_values.flags ?? flags, 6);
+  head.writeUInt16LE(local_values.method ?? method, 8);
+  head.writeUInt32LE(described ? 0 : crc, 14);
+  head.writeUInt32LE(local_values.packed ?? (described ? 0 : packed), 18);
+  head.writeUInt32LE(local_values.size ?? (described ? 0 : size), 22);
   head.writeUInt16LE(localName.length, 26);
   head.writeUInt16LE(localExtra.length, 28);
-  const descriptor = Buffer.alloc(later ? 16 : 0);
-  for (const [index, word] of (later ? [0x08074b50, crc, packed, size] : []).entries()) {
+  const descriptor = Buffer.alloc(described ? 16 : 0);
+  for (const [index, word] of (described ? [0x08074b50, crc, packed, size] : []).entries()) {
     descriptor.writeUInt32LE(word, index * 4);
   }
   const extra = part.extra ?? Buffer.alloc(0);

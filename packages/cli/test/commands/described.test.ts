@@ -301,7 +301,7 @@ test("a folder that is nothing yet is refused with what it probably lacks", asyn
     expect(exit).toBe(EXIT.failed);
     return err;
   };
-  expect(await refused(join(root, "files", "tools"))).toContain("name the folder that holds it");
+  expect(await refused(join(root, "files", "tools"))).toContain("name the folder that contains it");
   const schema = '"$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"';
   expect(await refused(folder("kit", { "plugin.json": '{"name":"kit"}' }))).toContain(schema);
   const old = folder("old-kit", { "plugin.json": '{"$schema":"https://agent-plugins.org/1","name":"kit"}' });

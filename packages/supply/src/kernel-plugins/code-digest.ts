@@ -1,14 +1,14 @@
-/** What a kernel plugin is made of, as one digest: its own files. Its dependencies are those of its version. */
+/** The digest of the own files of a kernel plugin. Its dependencies are determined by its version. */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { inTurns, readTreeFile } from "../tree/read-tree.ts";
+import { mapConcurrently, readTreeFile } from "../tree/read-tree.ts";
 import { listTree } from "../tree/tree-listing.ts";
 
 export async function codeDigest(dir: string): Promise<string> {
-  return listTree(await inTurns(await ownFiles(dir, ""), (path) => readTreeFile(dir, path))).digest;
+  return listTree(await mapConcurrently(await ownFiles(dir, ""), (path) => readTreeFile(dir, path))).digest;
 }
 
-/** Without dependencies and what tools keep beside them, such as `.git`. */
+/** Excludes dependencies and hidden files such as `.git`. */
 async function ownFiles(dir: string, below: string): Promise<string[]> {
   const files: string[] = [];
   for (const entry of await readdir(join(dir, below), { withFileTypes: true })) {

@@ -6,7 +6,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { BackplaneError } from "@backplane/contract";
-import { type Dependencies, findUnresolved } from "./find-explainUnresolved.ts";
+import { type Dependencies, findUnresolved } from "./find-unresolved.ts";
 import { NPM_FLAGS, type Npm, NpmFailure } from "./npm-command.ts";
 import { type Lock, refusedDependency, vetLock } from "./vet-lock.ts";
 
