@@ -128,7 +128,7 @@ export const HOME_DEFENCES: Mutant[] = [
   {
     defence: "home: installed plugins are shown whatever the umask",
     file: `${SUPPLY}/kernel-plugins/npm-tree.ts`,
-    from: '      await openToOthers(join(staging, "node_modules"));\n',
+    from: '      await makeReadable(join(staging, "node_modules"));\n',
     to: "",
     tests: ["packages/supply/test/create-plugin-sources.test.ts"],
   },
