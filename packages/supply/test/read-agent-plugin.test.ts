@@ -19,7 +19,7 @@ function changed(files: Record<string, unknown>): string {
   return folder;
 }
 
-test("servers and skills, with placeholders expanded; what is wrong leaves itself out", async () => {
+test("reads servers and skills with expanded placeholders, and leaves out invalid ones", async () => {
   const plugin = (await readAgentPlugin(FIXTURE))!;
   expect(plugin).toMatchObject({ name: "office-kit", version: "1.2.0", license: "MIT" });
   expect(plugin.servers).toEqual([
@@ -47,7 +47,7 @@ test("servers and skills, with placeholders expanded; what is wrong leaves itsel
   expect(plugin.notes).toEqual([expect.stringContaining("commands")]);
 });
 
-test("a bad manifest refuses the plugin; one of another format is none", async () => {
+test("refuses a plugin with an invalid manifest, and returns null for another format", async () => {
   expect(await readAgentPlugin(changed({ "plugin.json": { name: "x" } }))).toBe(null);
   for (const about of [
     { $schema: SCHEMA },
@@ -59,7 +59,7 @@ test("a bad manifest refuses the plugin; one of another format is none", async (
     });
 });
 
-test("a bad mcp.json costs the servers and not the skills", async () => {
+test("leaves out the servers and not the skills when mcp.json is invalid", async () => {
   for (const text of ["{", "[]", "{}"]) {
     const plugin = (await readAgentPlugin(changed({ "mcp.json": text })))!;
     expect([plugin.servers.length, plugin.skills.length]).toEqual([0, 1]);
@@ -67,7 +67,7 @@ test("a bad mcp.json costs the servers and not the skills", async () => {
   }
 });
 
-test("a server's command stays inside of the plugin", async () => {
+test("leaves out a server whose command is outside the plugin", async () => {
   const servers = {
     own: { type: "stdio", command: `${"$"}{PLUGIN_ROOT}/bin/run` },
     up: { type: "stdio", command: "../evil" },
@@ -85,7 +85,7 @@ test("a server's command stays inside of the plugin", async () => {
   expect(plugin.servers[0]!.from).toMatchObject({ command: "./bin/run" });
 });
 
-test("the manifest of skills reads back as it was made", () => {
+test("writes a manifest of skills that reads back the same", () => {
   const skills = [{ name: "a", description: 'Says "hi"\nand more', path: "skills/a" }];
   const about = { package_id: "x/skills", version: "1.0.0", name: "x", description: "d", license: "MIT" };
   expect(readManifest(skillsManifest({ ...about, skills }))).toMatchObject({
@@ -94,21 +94,70 @@ test("the manifest of skills reads back as it was made", () => {
   });
 });
 
-test("front matter: plain, quoted, folded and literal values", () => {
-  const fields = (text: string) => Object.fromEntries(readFrontMatter(text) ?? []);
-  expect(fields("---\nname: a\ndescription: plain # note\n---\n")).toEqual({
+test("reads plain, quoted, folded and literal values of front matter", async () => {
+  expect(await readFrontMatter("---\nname: a\ndescription: plain # note\n---\n")).toEqual({
     name: "a",
     description: "plain",
   });
-  expect(fields("---\nname: 'it''s'\ndescription: \"a: \\\"b\\\"\"\n---")).toEqual({
+  expect(await readFrontMatter("---\nname: 'it''s'\ndescription: \"a: \\\"b\\\"\"\n---")).toEqual({
     name: "it's",
     description: 'a: "b"',
   });
-  expect(fields("---\nd: >-\n  one\n  two\ne: |\n  one\n  two\nm:\n  k: v\n---")).toEqual({
+  expect(await readFrontMatter("---\nd: >-\n  one\n  two\ne: |-\n  one\n  two\nm:\n  k: v\n---")).toEqual({
     d: "one two",
     e: "one\ntwo",
-    m: "k: v",
+    m: { k: "v" },
   });
-  expect(readFrontMatter("# no front matter")).toBe(null);
-  expect(readFrontMatter("---\nname: a\n")).toBe(null);
+  expect(await readFrontMatter("\uFEFF---\r\nname: a\r\n---\r\nbody")).toEqual({ name: "a" });
+  expect(await readFrontMatter("---\n---\n")).toEqual({});
+  expect(await readFrontMatter("# no front matter")).toBe(null);
+  expect(await readFrontMatter("---\nname: a\n")).toBe(null);
+});
+
+test("reads YAML that is more than lines of key and value", async () => {
+  // Escapes, a quoted key, a value over several lines, a comment line, a flow map, and scalars that are not strings.
+  const text = [
+    "---",
+    '"name": tab\\there',
+    'description: "a\\tb \\u00e9',
+    '  continued"',
+    "# comment: no",
+    "metadata: { author: me, tags: [x, y] }",
+    "folded: >-",
+    "  one",
+    "",
+    "  two",
+    "version: 1.0",
+    "flag: yes",
+    "---",
+  ].join("\n");
+  expect(await readFrontMatter(text)).toEqual({
+    name: "tab\\there",
+    description: "a\tb é continued",
+    metadata: { author: "me", tags: ["x", "y"] },
+    folded: "one\ntwo",
+    version: "1.0",
+    flag: "yes",
+  });
+});
+
+test.each([
+  ["a mapping inside a plain value", "description: Use it: always"],
+  ["the same key twice", "name: a\nname: b"],
+  ["an open quote", 'name: "a'],
+  [
+    "aliases that expand without end",
+    `a: &a [x]\nb: [${"*a,".repeat(50)}]\nc: &c [*a, *a, *a]\nd: [${"*c,".repeat(50)}]`,
+  ],
+  ["deep nesting", `a: ${"[".repeat(20_000)}`],
+  ["too much of it", `a: ${"x".repeat(70_000)}`],
+])("refuses front matter with %s", async (_what, yaml) => {
+  await expect(readFrontMatter(`---\n${yaml}\n---\n`)).rejects.toThrow(/front matter/);
+});
+
+test("leaves out a skill with invalid front matter and says why", async () => {
+  const folder = changed({ "skills/fill-forms/SKILL.md": "---\nname: fill-forms\ndescription: a: b\n---\n" });
+  const plugin = (await readAgentPlugin(folder))!;
+  expect(plugin.skills).toEqual([]);
+  expect(plugin.left_out.find(({ name }) => name === "fill-forms")?.reason).toMatch(/not valid YAML/);
 });

@@ -6,7 +6,7 @@ import { unsafe } from "./unsafe.ts";
 
 const MAX_PATH_BYTES = 1024;
 const MAX_PART_BYTES = 255;
-const MAX_PARTS = 32;
+export const MAX_PARTS = 32;
 const RESERVED = /^(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(\..*)?$/i;
 const CONTROL = /[\p{Cc}\u2028\u2029]/u;
 const INVISIBLE = /[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]/;

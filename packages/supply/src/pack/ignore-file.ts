@@ -1,74 +1,62 @@
-/** `.vaiignore`: one pattern a line, `*`, `**` and `?`, a trailing `/` for folders, a leading `/` for the root, `#` comments. */
+/** `.vaiignore`: patterns as in .gitignore. */
+import { BackplaneError } from "@backplane/contract";
+
 export const IGNORE_FILE = ".vaiignore";
 
-/** Never part of a package: version control, caches, the links of npm. */
-const ALWAYS = [
+/** Never part of a package, and no pattern can include it: version control, caches, npm's links. */
+const ALWAYS_IGNORED = [
   ".git",
   ".hg",
   ".svn",
   ".DS_Store",
   "__pycache__/",
-  "node_modules/.cache",
-  "node_modules/.bin",
   "**/node_modules/.cache",
   "**/node_modules/.bin",
-  "/.vaiignore",
+  `/${IGNORE_FILE}`,
 ];
 
+/**
+ * A package that is being imported brings its own patterns, and the library matches with backtracking expressions. The
+ * time of one match grows with the depth of the path to the power of the number of `**`, so both are limited, and so is
+ * the time of all matches together.
+ */
+const MAX_PATTERNS = 500;
+const MAX_GLOBSTARS = 2;
+const MAX_MATCH_MS = 5_000;
+
+/** `path` is relative to the folder of the file, with forward slashes. */
 export type Ignores = (path: string, isFolder: boolean) => boolean;
 
-interface Rule {
-  fits(path: string): boolean;
-  folderOnly: boolean;
+/** Throws `package.source_invalid` for patterns that could take too long. */
+export async function readIgnores(text: string, max_match_ms = MAX_MATCH_MS): Promise<Ignores> {
+  checkPatterns(text);
+  // Loaded on first use, so that it does not add to the start of the gateway (bench row boot.ready).
+  const { default: createIgnore } = await import("ignore");
+  const always = createIgnore({ ignorecase: false }).add(ALWAYS_IGNORED);
+  const own = createIgnore({ ignorecase: false }).add(text);
+  let spent_ms = 0;
+  return (path, isFolder) => {
+    const tested = isFolder ? `${path}/` : path;
+    if (always.ignores(tested)) return true;
+    const started = performance.now();
+    const ignored = own.ignores(tested);
+    spent_ms += performance.now() - started;
+    if (spent_ms > max_match_ms) throw invalid("matching its patterns takes too long; use fewer of them");
+    return ignored;
+  };
 }
 
-export function readIgnores(text: string): Ignores {
-  const rules = [...ALWAYS, ...text.split(/\r?\n/)]
-    .map((line) => line.trim())
-    .filter((line) => line !== "" && !line.startsWith("#"))
-    .map(toRule);
-  return (path, isFolder) => rules.some((rule) => (isFolder || !rule.folderOnly) && rule.fits(path));
-}
-
-function toRule(line: string): Rule {
-  const folderOnly = line.endsWith("/");
-  const glob = folderOnly ? line.slice(0, -1) : line;
-  // As in .gitignore: a pattern with a slash is meant from the root, one without anywhere.
-  const anywhere = !glob.includes("/");
-  const body = glob.replace(/^\//, "");
-  if (!/[*?]/.test(body)) {
-    const fits = (path: string) => path === body || (anywhere && path.endsWith(`/${body}`));
-    return { fits, folderOnly };
-  }
-  const pieces = `${anywhere ? "**/" : ""}${body}`.match(/\*\*\/|\*\*|[\s\S]/gu) ?? [];
-  return { fits: (path) => matches(pieces, path), folderOnly };
-}
-
-/**
- * Keeps every place of the pattern that the path so far can have reached, so its time is the product of both
- * lengths: a stranger's pattern of many stars costs no more than any other of its length.
- */
-function matches(pieces: readonly string[], path: string): boolean {
-  let places = withSkips(new Set([0]), pieces, true);
-  for (const char of path) {
-    const next = new Set<number>();
-    for (const place of places) {
-      const piece = pieces[place];
-      if (piece === "**" || piece === "**/" || (piece === "*" && char !== "/")) next.add(place);
-      else if (piece === char || (piece === "?" && char !== "/")) next.add(place + 1);
+function checkPatterns(text: string): void {
+  const lines = text.split(/\r?\n/);
+  const patterns = lines.filter((line) => line.trim() !== "" && !line.startsWith("#"));
+  if (patterns.length > MAX_PATTERNS) throw invalid(`it has more than ${MAX_PATTERNS} patterns`);
+  for (const [index, line] of lines.entries()) {
+    if ((line.match(/\*{2,}/g) ?? []).length > MAX_GLOBSTARS) {
+      throw invalid(`line ${index + 1} has more than ${MAX_GLOBSTARS} "**"`);
     }
-    places = withSkips(next, pieces, char === "/");
-    if (places.size === 0) return false;
   }
-  return places.has(pieces.length);
 }
 
-/** Stars may stand for nothing; `**` followed by a slash ends only where a name begins. */
-function withSkips(places: Set<number>, pieces: readonly string[], atName: boolean): Set<number> {
-  // A set hands out what is added while it is walked.
-  for (const place of places) {
-    const piece = pieces[place];
-    if (piece === "*" || piece === "**" || (piece === "**/" && atName)) places.add(place + 1);
-  }
-  return places;
+function invalid(problem: string): BackplaneError {
+  return new BackplaneError("package.source_invalid", `${IGNORE_FILE} cannot be used: ${problem}.`);
 }

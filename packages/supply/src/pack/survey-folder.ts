@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { lstat, open, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { createNameLedger, safePath } from "../archive/entry-rules.ts";
+import { createNameLedger, MAX_PARTS, safePath } from "../archive/entry-rules.ts";
 import { UNPACK_LIMITS } from "../archive/limits.ts";
 import { unsafe } from "../archive/unsafe.ts";
 import { listTree, type TreeFile, type TreeListing } from "../tree/tree-listing.ts";
@@ -19,7 +19,7 @@ interface Credential {
 
 /** With `part`, only this folder below `dir` is listed. */
 export async function surveyFolder(dir: string, part = ""): Promise<TreeListing> {
-  const ignores = readIgnores(await ignoreText(dir));
+  const ignores = await readIgnores(await ignoreText(dir));
   const paths = await walk(dir, part, ignores);
   const ledger = createNameLedger();
   const files: TreeFile[] = [];
@@ -58,6 +58,10 @@ async function walk(dir: string, below: string, ignores: Ignores): Promise<strin
   const paths: string[] = [];
   for (const entry of await readdir(join(dir, below), { withFileTypes: true })) {
     const path = below === "" ? entry.name : `${below}/${entry.name}`;
+    // Also bounds the time that matching a pattern takes, see ignore-file.ts.
+    if (path.split("/").length > MAX_PARTS) {
+      throw unsafe("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, path);
+    }
     if (ignores(path, entry.isDirectory())) continue;
     if (entry.isDirectory()) paths.push(...(await walk(dir, path, ignores)));
     else if (entry.isFile()) paths.push(path);

@@ -1,33 +1,25 @@
-/**
- * The front matter of a SKILL.md: the few fields of Agent Skills that are read here, without all of YAML. A field is a
- * line `key: value`, plain, quoted, or a block that is indented below it; what lies deeper is passed over.
- */
-const LINE = /^([A-Za-z][A-Za-z0-9_-]*):(?:\s+(.*))?$/;
+/** The front matter of a SKILL.md: YAML between two lines `---` at the start of the file. */
+import { isObject } from "@backplane/contract";
 
-/** Null: the file does not begin with front matter. */
-export function readFrontMatter(text: string): Map<string, string> | null {
+const MAX_CHARS = 64 * 1024;
+
+/** Every scalar is a string. Null: the file does not begin with front matter. Throws an Error that names the problem. */
+export async function readFrontMatter(text: string): Promise<Record<string, unknown> | null> {
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
   if (lines[0]?.trimEnd() !== "---") return null;
-  const end = lines.findIndex((line, at) => at > 0 && line.trimEnd() === "---");
+  const end = lines.findIndex((line, index) => index > 0 && line.trimEnd() === "---");
   if (end < 0) return null;
-  const fields = new Map<string, string>();
-  for (let at = 1; at < end; at++) {
-    const match = LINE.exec(lines[at]!);
-    if (match === null) continue;
-    const below: string[] = [];
-    while (at + 1 < end && (/^\s+\S/.test(lines[at + 1]!) || lines[at + 1]!.trim() === ""))
-      below.push(lines[++at]!);
-    fields.set(match[1]!, fieldOf((match[2] ?? "").trim(), below));
+  const yaml = lines.slice(1, end).join("\n");
+  if (yaml.length > MAX_CHARS) throw new Error(`its front matter is longer than ${MAX_CHARS} characters`);
+  // Loaded on first use, so that it does not add to the start of the gateway (bench row boot.ready).
+  const { parse } = await import("yaml");
+  let value: unknown;
+  try {
+    // The failsafe schema has strings, lists and maps only, so a name such as 1.0 stays the text that was written.
+    value = parse(yaml, { schema: "failsafe", maxAliasCount: 10, logLevel: "error" });
+  } catch (error) {
+    const reason = (error as Error).message.split("\n")[0];
+    throw new Error(`its front matter is not valid YAML: ${reason}`, { cause: error });
   }
-  return fields;
-}
-
-function fieldOf(first: string, below: readonly string[]): string {
-  const rest = below.map((line) => line.trim());
-  if (/^[|>][+-]?$/.test(first)) return rest.join(first.startsWith("|") ? "\n" : " ").trim();
-  const whole = [first, ...rest].join(" ").trim();
-  const quoted = /^"((?:[^"\\]|\\.)*)"|^'((?:[^']|'')*)'/.exec(whole);
-  if (quoted?.[1] !== undefined) return quoted[1].replace(/\\(["\\/])/g, "$1").replace(/\\n/g, "\n");
-  if (quoted?.[2] !== undefined) return quoted[2].replaceAll("''", "'");
-  return whole.replace(/\s+#.*$/, "");
+  return isObject(value) ? value : {};
 }

@@ -99,7 +99,7 @@ function serverOf(name: string, about: unknown, folder: string): McpServerEntry 
   if (about.type === "sse") throw invalid("the SSE transport is not supported");
   const { cwd = ".", command } = about;
   if (typeof command !== "string") return readMcpServer(name, about);
-  if (!PLUGIN_ROOT_CWD.test(String(cwd)))
+  if (typeof cwd !== "string" || !PLUGIN_ROOT_CWD.test(cwd))
     throw invalid("it starts in another folder than the plugin's, which is not supported");
   const here = expanded(about) as { command: string; args?: string[] };
   const program = posix.normalize(here.command);
@@ -138,15 +138,18 @@ async function skillsOf(folder: string, left_out: LeftOut[]): Promise<Skill[]> {
 
 async function skillOf(folder: string, name: string): Promise<Skill> {
   const path = `skills/${name}`;
-  const fields = readFrontMatter(await text(join(folder, path, "SKILL.md")));
+  const fields = await readFrontMatter(await text(join(folder, path, "SKILL.md"))).catch((error: Error) => {
+    throw invalid(error.message);
+  });
   if (fields === null) throw invalid("its SKILL.md does not begin with front matter");
-  const description = fields.get("description") ?? "";
-  if (fields.get("name") !== name) throw invalid(`the name in its SKILL.md is not ${name}`);
+  const { description } = fields;
+  if (fields.name !== name) throw invalid(`the name in its SKILL.md is not ${name}`);
   if (name.length > 64 || !/^[a-z0-9]+(-[a-z0-9]+)*$/.test(name))
     throw invalid("its name must consist of a-z, 0-9 and single dashes");
-  if (description === "" || description.length > 1_024)
+  const trimmed = typeof description === "string" ? description.trim() : "";
+  if (trimmed === "" || trimmed.length > 1_024)
     throw invalid("its description must have 1 to 1024 characters");
-  return { name, description, path };
+  return { name, description: trimmed, path };
 }
 
 async function text(file: string): Promise<string> {
