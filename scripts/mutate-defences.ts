@@ -17,40 +17,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
-import { AUTHORITY_DEFENCES } from "./defences/authority.ts";
-import { CALL_DEFENCES } from "./defences/calls.ts";
-import { COMPACTION_DEFENCES } from "./defences/compaction.ts";
-import { DAMAGE_DEFENCES } from "./defences/damage.ts";
-import { DESTINATION_DEFENCES } from "./defences/destinations.ts";
-import { FENCE_DEFENCES } from "./defences/fences.ts";
-import { HOME_DEFENCES } from "./defences/home.ts";
-import { HTTP_DEFENCES } from "./defences/http.ts";
-import { INTEGRITY_DEFENCES } from "./defences/integrity.ts";
+import { MUTANTS } from "./defences/all.ts";
 import type { Mutant } from "./defences/mutant.ts";
-import { PACKAGE_DEFENCES } from "./defences/packages.ts";
-import { PLUGIN_DEFENCES } from "./defences/plugins.ts";
-import { PROCESS_DEFENCES } from "./defences/processes.ts";
-import { SANDBOX_DEFENCES } from "./defences/sandbox.ts";
-import { UPGRADE_DEFENCES } from "./defences/upgrade.ts";
-
-const MUTANTS: Mutant[] = [
-  ...SANDBOX_DEFENCES,
-  ...ARTIFACT_DEFENCES,
-  ...CALL_DEFENCES,
-  ...COMPACTION_DEFENCES,
-  ...PACKAGE_DEFENCES,
-  ...UPGRADE_DEFENCES,
-  ...PLUGIN_DEFENCES,
-  ...FENCE_DEFENCES,
-  ...HTTP_DEFENCES,
-  ...PROCESS_DEFENCES,
-  ...INTEGRITY_DEFENCES,
-  ...DAMAGE_DEFENCES,
-  ...HOME_DEFENCES,
-  ...AUTHORITY_DEFENCES,
-  ...DESTINATION_DEFENCES,
-];
 
 function main(words: string[]): number {
   const wanted = MUTANTS.filter(
@@ -94,7 +62,7 @@ function judge(copy: string, { file, from, to, tests }: Mutant): "killed" | "SUR
   }
 }
 
-/** With node_modules of its own, so that its rooms find each other and not the originals. */
+/** With node_modules of its own, so that its modules find each other and not the originals. */
 function copyOfProject(): string {
   const copy = mkdtempSync(join(tmpdir(), "backplane-mutants-"));
   const skipped = /(?:^|\/)(?:node_modules|\.git|reports|sandbox-init-[0-9a-f]+[^/]*)$/;
@@ -105,8 +73,11 @@ function copyOfProject(): string {
     if (name !== "@backplane") symlinkSync(resolve("node_modules", name), join(modules, name));
   }
   for (const name of readdirSync("node_modules/@backplane")) {
-    const room = name.replace(/^plugin-/, "");
-    symlinkSync(join(copy, name === room ? "packages" : "plugins", room), join(modules, "@backplane", name));
+    const module = name.replace(/^plugin-/, "");
+    symlinkSync(
+      join(copy, name === module ? "packages" : "plugins", module),
+      join(modules, "@backplane", name),
+    );
   }
   return copy;
 }

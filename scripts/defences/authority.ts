@@ -28,14 +28,14 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: asked before each step of a turn",
     file: "packages/agent/src/loop/steps.ts",
-    from: "    await deps.permit(turn.caller);\n",
+    from: "    await wait(() => deps.permit(turn.caller));\n",
     to: "",
     tests: TURNS,
   },
   {
     defence: "authority: asked before each try of a model call",
     file: "packages/agent/src/loop/steps.ts",
-    from: "permit: () => deps.permit(turn.caller),",
+    from: "permit: () => wait(() => deps.permit(turn.caller)),",
     to: "",
     tests: TURNS,
   },
@@ -49,7 +49,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: asked before a turn goes on after a crash",
     file: "packages/agent/src/loop/resume.ts",
-    from: "  await deps.permit(caller);\n",
+    from: "  await wait(() => deps.permit(caller));\n",
     to: "",
     tests: TURNS,
   },

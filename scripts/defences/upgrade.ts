@@ -49,13 +49,6 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: UPGRADE,
   },
   {
-    defence: "upgrade: a rollback trusts the same bytes only",
-    file: BINDINGS,
-    from: "caller.actor === HOST_ADMIN && to.package.digest === digest",
-    to: "caller.actor === HOST_ADMIN",
-    tests: UPGRADE,
-  },
-  {
     defence: "upgrade: all bindings or none",
     file: "packages/store/src/ops/bindings.ts",
     from: "    if (yield* updateBinding(change)) continue;\n",

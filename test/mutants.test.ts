@@ -1,0 +1,27 @@
+/** `npm run mutate` takes too long for every run; that each of its mutants still means something is checked here. */
+import { existsSync, readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { MUTANTS } from "../scripts/defences/all.ts";
+
+test("every mutant changes exactly one place of an existing file", () => {
+  const stale = MUTANTS.filter(({ file, from, to }) => {
+    if (from === to || !existsSync(file)) return true;
+    return readFileSync(file, "utf8").split(from).length !== 2;
+  });
+  expect(stale.map(({ defence, file }) => `${defence} (${file})`)).toEqual([]);
+  expect(MUTANTS.length).toBeGreaterThanOrEqual(200);
+});
+
+test("every mutant names tests that exist", () => {
+  const missing = MUTANTS.flatMap(({ defence, tests }) =>
+    tests.length === 0
+      ? [`${defence}: none`]
+      : tests.filter((file) => !existsSync(file)).map((file) => `${defence}: ${file}`),
+  );
+  expect(missing).toEqual([]);
+});
+
+test("no two mutants have the same name", () => {
+  const names = MUTANTS.map(({ defence }) => defence);
+  expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
+});
