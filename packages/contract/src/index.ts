@@ -35,7 +35,7 @@ export { IdTable } from "./values/id-table.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./values/ids.ts";
 export { canonicalJson, isObject, type Json, type JsonObject } from "./values/json.ts";
 export { spendJson } from "./values/json-budget.ts";
-export { type Soon, whenThere } from "./values/maybe-promise.ts";
+export { type MaybePromise, mapMaybe } from "./values/maybe-promise.ts";
 export {
   HIDDEN_MARK,
   type HiddenWords,

@@ -15,7 +15,7 @@ export type * from "./host/runner.ts";
 export type * from "./host/schemas.ts";
 export type * from "./host/workspace-folders.ts";
 export type * from "./kernel/agent.ts";
-export { type Ask, unheard } from "./kernel/ask.ts";
+export { type Ask, rejectUnanswered } from "./kernel/ask.ts";
 export type * from "./kernel/cognition.ts";
 export type * from "./kernel/definitions.ts";
 export type * from "./kernel/deps.ts";

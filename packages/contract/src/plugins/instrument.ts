@@ -3,6 +3,7 @@
  * when it runs in a process of its own (spec/instruments.md). Names are Hefty's, so that one plugin fits both.
  */
 import type { Json, JsonObject } from "../values/json.ts";
+import type { MaybePromise } from "../values/maybe-promise.ts";
 import type { INSTRUMENT_HEALTHS } from "../vocabulary/vocabulary.ts";
 import type { StopSignal } from "./kernel-plugin.ts";
 
@@ -45,14 +46,12 @@ export type AccessMode = (typeof ACCESS_MODES)[number];
 export const INSTRUMENT_PLATFORMS = ["Linux", "MacOS", "Windows", "All"] as const;
 export type InstrumentPlatform = (typeof INSTRUMENT_PLATFORMS)[number];
 
-type Awaitable<T> = T | Promise<T>;
-
 /** What a module's export is: an object or a class with these. */
 export interface InstrumentProvider {
-  initialize(context: InstrumentContext): Awaitable<void>;
+  initialize(context: InstrumentContext): MaybePromise<void>;
   /** Asked after initialize; a function may be given instead of a list. */
-  readonly instruments: readonly Instrument[] | (() => Awaitable<readonly Instrument[]>);
-  shutdown?(): Awaitable<void>;
+  readonly instruments: readonly Instrument[] | (() => MaybePromise<readonly Instrument[]>);
+  shutdown?(): MaybePromise<void>;
 }
 
 export interface Instrument {
@@ -63,8 +62,8 @@ export interface Instrument {
   readonly riskLevel: InstrumentRisk;
   readonly metadata: InstrumentMetadata;
   readonly securityRules?: readonly InstrumentRule[];
-  invoke(params: JsonObject, context: InstrumentCall): Awaitable<InstrumentResult>;
-  healthCheck?(): Awaitable<InstrumentHealth>;
+  invoke(params: JsonObject, context: InstrumentCall): MaybePromise<InstrumentResult>;
+  healthCheck?(): MaybePromise<InstrumentHealth>;
 }
 
 export interface InstrumentMetadata {

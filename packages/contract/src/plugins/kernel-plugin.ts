@@ -6,13 +6,12 @@
 
 import type { BusEvent, BusPayload } from "../schema/bus.ts";
 import type { Json, JsonObject } from "../values/json.ts";
+import type { MaybePromise } from "../values/maybe-promise.ts";
 import type { PluginCategory } from "../vocabulary/bus-kinds.ts";
 import type { EffectClass, KeyScope, Risk } from "../vocabulary/vocabulary.ts";
 
 /** The key in package.json under which a package names its plugins: `{"<name>": {"category", "module"?}}`. */
 export const PLUGIN_ENTRY_GROUP = "yaya.plugins.v1";
-
-type Awaitable<T> = T | Promise<T>;
 
 export interface KernelPlugin {
   /** Kebab-case, unique. */
@@ -41,13 +40,13 @@ export interface KernelPlugin {
   /** Kinds, patterns that end in `.*`, or `*`. Asked once, before onLoad. */
   subscriptions(): readonly string[];
   /** Once, before any event. */
-  onLoad?(ctx: PluginContext): Awaitable<void>;
+  onLoad?(ctx: PluginContext): MaybePromise<void>;
   /** Throw to surface a plugin.error. */
-  onEvent?(event: BusEvent, ctx: PluginContext): Awaitable<void>;
+  onEvent?(event: BusEvent, ctx: PluginContext): MaybePromise<void>;
   /** At hot reload and shutdown; may come twice. */
-  onUnload?(ctx: PluginContext): Awaitable<void>;
-  healthCheck?(ctx: PluginContext): Awaitable<HealthReport>;
-  onRequest?(request: AdapterRequest, ctx: PluginContext): Awaitable<AdapterAnswer>;
+  onUnload?(ctx: PluginContext): MaybePromise<void>;
+  healthCheck?(ctx: PluginContext): MaybePromise<HealthReport>;
+  onRequest?(request: AdapterRequest, ctx: PluginContext): MaybePromise<AdapterAnswer>;
 }
 
 export interface PluginContext {
@@ -127,9 +126,9 @@ export interface KernelToolSpec {
 }
 
 export interface KernelTool extends KernelToolSpec {
-  run(args: JsonObject, call: KernelToolCall): Awaitable<ToolReturn>;
+  run(args: JsonObject, call: KernelToolCall): MaybePromise<ToolReturn>;
   /** A headline for the approval prompt, cut at 80 characters. */
-  approvalBrief?(args: JsonObject): Awaitable<string>;
+  approvalBrief?(args: JsonObject): MaybePromise<string>;
 }
 
 export interface KernelToolCall {

@@ -1,10 +1,10 @@
 /**
- * A value that is usually there at once and a promise only where it has to be fetched. Awaiting what is there costs a
- * promise and a turn; on the way of a call there are a dozen such reads.
+ * A value, or a promise of the value where reading it needs I/O. A tool call makes a dozen reads that a cache can
+ * usually answer; awaiting each of them would cost a promise and a microtask per read.
  */
-export type Soon<T> = T | Promise<T>;
+export type MaybePromise<T> = T | Promise<T>;
 
-/** What `use` makes of the value, at once where it is there. */
-export function whenThere<T, R>(value: Soon<T>, use: (value: T) => Soon<R>): Soon<R> {
-  return value instanceof Promise ? value.then(use) : use(value);
+/** Applies `map` synchronously where the value is already known, otherwise after the promise resolves. */
+export function mapMaybe<T, R>(value: MaybePromise<T>, map: (value: T) => MaybePromise<R>): MaybePromise<R> {
+  return value instanceof Promise ? value.then(map) : map(value);
 }

@@ -3,7 +3,7 @@
  * revocation on one gateway holds on all of them: nothing here is kept between two questions.
  */
 
-import { type ApiKey, isId, type Role, type Soon, whenThere } from "@backplane/contract";
+import { type ApiKey, isId, type MaybePromise, mapMaybe, type Role } from "@backplane/contract";
 import type { Clock, InvocationRow, Scope, Store } from "@backplane/ports";
 import type { Policies } from "@backplane/registry";
 import type { LiveCalls } from "../calls/live.ts";
@@ -41,11 +41,11 @@ export class Authority {
   }
 
   /** Without a promise where the store has the key at hand, as for nearly every call. */
-  standingOf(asker: Asker): Soon<Standing> {
+  standingOf(asker: Asker): MaybePromise<Standing> {
     const { actor, scope } = asker;
     if (isId("key", actor)) {
       const key = this.#deps.store.keys.get(scope.org_id, actor);
-      return whenThere(key, (found) => ({
+      return mapMaybe(key, (found) => ({
         root: actor,
         // The key's own: a conversation that goes on after a restart is given fewer rights than its key has.
         role: found?.role ?? asker.role,

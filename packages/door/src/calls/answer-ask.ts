@@ -5,7 +5,7 @@
  */
 
 import type { Json, JsonObject } from "@backplane/contract";
-import { unheard } from "@backplane/ports";
+import { rejectUnanswered } from "@backplane/ports";
 import type { LiveCall } from "./live.ts";
 import type { PluginEvent, Redactor } from "./redact.ts";
 
@@ -27,5 +27,5 @@ export function answerAsk(
     method,
     answered_by: answer !== null ? "client" : lent !== null ? "model" : "gateway",
   });
-  return answer ?? lent?.(shown) ?? unheard(method);
+  return answer ?? lent?.(shown) ?? rejectUnanswered(method);
 }

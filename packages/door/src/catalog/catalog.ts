@@ -4,7 +4,7 @@
  * another node may have changed them.
  */
 
-import type { CatalogEntry, Soon } from "@backplane/contract";
+import type { CatalogEntry, MaybePromise } from "@backplane/contract";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "@backplane/ports";
 import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } from "@backplane/registry";
 import { forbidden } from "../policy/forbidden.ts";
@@ -24,7 +24,7 @@ export interface CatalogSnapshot {
 }
 
 export interface ToolCatalog {
-  snapshot(caller: Caller): Soon<CatalogSnapshot>;
+  snapshot(caller: Caller): MaybePromise<CatalogSnapshot>;
   /** After a change of bindings, tools or policy on this node. */
   forget(): void;
 }
@@ -45,7 +45,7 @@ export interface CatalogDeps {
 interface Kept {
   at: number;
   /** Itself, as soon as it is read. */
-  snapshot: Soon<CatalogSnapshot>;
+  snapshot: MaybePromise<CatalogSnapshot>;
 }
 
 const FRESH_MS = 1_000;

@@ -5,10 +5,10 @@ import {
   type CallContext,
   type CatalogEntry,
   type Json,
+  type MaybePromise,
   type PolicyExplanation,
   type PolicyStep,
   type Role,
-  type Soon,
 } from "@backplane/contract";
 import {
   type BoundPackage,
@@ -37,7 +37,7 @@ export interface ExplainDeps {
   around: Surroundings;
   host: HostPolicy;
   /** Active bindings of tools, those of whole servers among them. */
-  servers: (scope: Scope) => Soon<readonly BoundPackage[]>;
+  servers: (scope: Scope) => MaybePromise<readonly BoundPackage[]>;
 }
 
 export interface Question {

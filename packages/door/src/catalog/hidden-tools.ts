@@ -10,8 +10,8 @@ import {
   type Definitions,
   isDescribed,
   type Json,
+  type MaybePromise,
   type QuarantinedTool,
-  type Soon,
   type ToolExport,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
@@ -47,7 +47,7 @@ export function createKeptBack(
   deps: Pick<KernelDeps, "store" | "host">,
   policies: Pick<Policies, "of">,
   /** Active bindings as the catalog sees them, one for each tool. */
-  active: (scope: Scope) => Soon<readonly BoundPackage[]>,
+  active: (scope: Scope) => MaybePromise<readonly BoundPackage[]>,
 ): KeptBack {
   const { store, host } = deps;
 

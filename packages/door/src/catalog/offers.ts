@@ -3,7 +3,7 @@
  * and word of changes. Everything is read from the snapshot that turns take.
  */
 
-import { BackplaneError, type CatalogEntry, type Soon, whenThere } from "@backplane/contract";
+import { BackplaneError, type CatalogEntry, type MaybePromise, mapMaybe } from "@backplane/contract";
 import type { Caller, Catalog, CatalogTool, Kernel, ToolTable } from "@backplane/ports";
 import type { Policies } from "@backplane/registry";
 import type { CatalogSnapshot, ToolCatalog } from "./catalog.ts";
@@ -47,7 +47,7 @@ export function createOffers(
     }
     return found;
   };
-  const shown = (caller: Caller): Soon<Shown> => whenThere(catalog.snapshot(caller), shownOf);
+  const shown = (caller: Caller): MaybePromise<Shown> => mapMaybe(catalog.snapshot(caller), shownOf);
 
   async function everything(caller: Caller): Promise<CatalogEntry[]> {
     const [{ entries }, out] = await Promise.all([catalog.snapshot(caller), keptBack(caller)]);
@@ -57,7 +57,7 @@ export function createOffers(
   return {
     catalog: {
       list: async (caller) => (await shown(caller)).tools,
-      find: (caller, name) => whenThere(shown(caller), ({ byName }) => byName.get(name) ?? null),
+      find: (caller, name) => mapMaybe(shown(caller), ({ byName }) => byName.get(name) ?? null),
       entries: async (caller, { all }) => {
         if (all) return await everything(caller);
         const { entries } = await catalog.snapshot(caller);

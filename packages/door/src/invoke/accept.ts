@@ -5,9 +5,9 @@ import {
   type InvocationError,
   type Json,
   type JsonObject,
-  type Soon,
+  type MaybePromise,
+  mapMaybe,
   type ToolResult,
-  whenThere,
 } from "@backplane/contract";
 import type { RunOutcome, SchemaIssue } from "@backplane/ports";
 import type { ExportPlan } from "@backplane/registry";
@@ -21,7 +21,7 @@ export function accept(
   retry_count: number,
   started_at: string | null,
   redactor: Redactor | null,
-): Soon<Ending> {
+): MaybePromise<Ending> {
   const ending: Ending = {
     status: outcome.status,
     result: redactor === null || outcome.result === null ? outcome.result : redactor.json(outcome.result),
@@ -51,7 +51,7 @@ export function accept(
     return malformed(ending, "structured_output is missing, and the tool has an output_schema");
   }
   const checked = plan.checkOutput(result.structured_output);
-  return whenThere(checked, (issues) =>
+  return mapMaybe(checked, (issues) =>
     issues.length === 0 ? ending : malformed(ending, describe(issues[0]!)),
   );
 }

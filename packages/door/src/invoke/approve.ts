@@ -3,7 +3,7 @@
  * again from the row, because the wait may have been long. `Approved` is minted here alone.
  */
 
-import { type Approval, codeOf, type Grant, type Soon } from "@backplane/contract";
+import { type Approval, codeOf, type Grant, type MaybePromise } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
 import { type ExportPlan, mintDelegation } from "@backplane/registry";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
@@ -50,7 +50,7 @@ export interface NotApproved {
   ending: Ending | null;
 }
 
-export function approve(door: Door, recorded: Recorded): Soon<Approved | NotApproved> {
+export function approve(door: Door, recorded: Recorded): MaybePromise<Approved | NotApproved> {
   const { live, onward } = recorded;
   if (onward.kind === "run") return new ApprovedCall(live, onward.admitted, onward.token, onward.place);
   return ask(door, recorded, onward.approval);

@@ -9,8 +9,8 @@ import {
   INVOCATION_LIMITS,
   type Json,
   type JsonObject,
-  type Soon,
-  whenThere,
+  type MaybePromise,
+  mapMaybe,
 } from "@backplane/contract";
 import type { KernelDeps, RunListener } from "@backplane/ports";
 import { isRemote, MAX_RENEWALS } from "@backplane/registry";
@@ -152,10 +152,10 @@ async function changedSince(door: Door, live: LiveCall, call: Opened): Promise<E
 }
 
 /** A call that was told to stop because its authority is gone ends with that reason, unless it had succeeded. */
-function endOf({ stopped }: LiveCall, accepted: Soon<Ending>): Soon<Ending> {
+function endOf({ stopped }: LiveCall, accepted: MaybePromise<Ending>): MaybePromise<Ending> {
   if (stopped === null || typeof stopped === "string") return accepted;
   const { status, error } = cancelledBy(stopped);
-  return whenThere(accepted, (ending) =>
+  return mapMaybe(accepted, (ending) =>
     ending.status === "succeeded" ? ending : { ...ending, status, error },
   );
 }

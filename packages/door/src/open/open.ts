@@ -10,7 +10,7 @@ import {
   type IdNoun,
   type InvokeBody,
   type Json,
-  type Soon,
+  type MaybePromise,
 } from "@backplane/contract";
 import type { Ask, Caller, InvocationRow, KernelDeps, OnceKey, SchemaIssue, Scope } from "@backplane/ports";
 import {
@@ -153,7 +153,7 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
   });
 }
 
-function both<A, B>(a: Soon<A>, b: Soon<B>): Soon<[A, B]> {
+function both<A, B>(a: MaybePromise<A>, b: MaybePromise<B>): MaybePromise<[A, B]> {
   return a instanceof Promise || b instanceof Promise ? Promise.all([a, b]) : [a, b];
 }
 

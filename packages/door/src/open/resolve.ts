@@ -3,7 +3,7 @@
  * the caller may not see does not exist here.
  */
 
-import { BackplaneError, type InvokeBody, type Soon, whenThere } from "@backplane/contract";
+import { BackplaneError, type InvokeBody, type MaybePromise, mapMaybe } from "@backplane/contract";
 import type { BoundPackage, Scope } from "@backplane/ports";
 import { type BindingSource, bindsWholePackage, pickBinding, selectExport } from "@backplane/registry";
 import { ofHolder } from "../tools/precedence.ts";
@@ -22,12 +22,12 @@ export function resolveFor(
   door: ResolveDeps,
   request: InvokeRequest,
   rollout_key: string,
-): Soon<BoundPackage> {
+): MaybePromise<BoundPackage> {
   const { body, caller, turn } = request;
   const found = resolve(door, caller.scope, body, rollout_key);
   const named = body.binding_id !== undefined || body.package_id !== undefined;
   if (caller.delegation === undefined || turn !== undefined || !named) return found;
-  return whenThere(found, (bound) => asMeant(door, caller.scope, bound));
+  return mapMaybe(found, (bound) => asMeant(door, caller.scope, bound));
 }
 
 async function asMeant(door: ResolveDeps, scope: Scope, bound: BoundPackage): Promise<BoundPackage> {
@@ -44,14 +44,14 @@ function resolve(
   scope: Scope,
   body: InvokeBody,
   rollout_key: string,
-): Soon<BoundPackage> {
+): MaybePromise<BoundPackage> {
   const { binding_id, export_id, package_id } = body;
   if (binding_id !== undefined)
-    return whenThere(bindings.get(scope, binding_id), (found) => byId(found, body));
+    return mapMaybe(bindings.get(scope, binding_id), (found) => byId(found, body));
   if (export_id === undefined) {
     throw new BackplaneError("request.invalid", "name a binding_id or an export_id");
   }
-  return whenThere(bindings.candidates(scope, export_id, package_id), (visible) => {
+  return mapMaybe(bindings.candidates(scope, export_id, package_id), (visible) => {
     const candidates = scope.project_id === null ? visible.filter(isOrgWide) : visible;
     // A plain name of a tool means what the catalog means by it.
     const meant = package_id === undefined ? ofHolder(usable(candidates, scope)) : candidates;

@@ -9,8 +9,8 @@ import {
   canonicalJson,
   INVOCATION_LIMITS,
   type Json,
+  mapMaybe,
   type Package,
-  whenThere,
 } from "@backplane/contract";
 import type { BoundPackage, RegisteredTool, Scope, ToolTable } from "@backplane/ports";
 import type { BindingSource } from "@backplane/registry";
@@ -73,7 +73,7 @@ export function withKernelTools(
       // Packages of this publisher exist in memory alone.
       if (package_id !== undefined && own.length > 0) return own;
       const others = stored.candidates(scope, export_id, package_id);
-      return own.length === 0 ? others : whenThere(others, (more) => [...own, ...more]);
+      return own.length === 0 ? others : mapMaybe(others, (more) => [...own, ...more]);
     },
     own: (scope) => [...core.values(), ...tools.list()].map((tool) => bound(tool, scope)),
     tool: (binding_id) => toolOf(binding_id) ?? null,

@@ -10,6 +10,7 @@ import type {
   Entry,
   Json,
   JsonObject,
+  MaybePromise,
   Origin,
   PluginEntry,
   PluginHealth,
@@ -20,7 +21,6 @@ import type {
   RiskContext,
   Run,
   Session,
-  Soon,
 } from "@backplane/contract";
 import type { Caller, Page, PageOf } from "../scope/scope.ts";
 import type { OnceKey } from "../store/access-store.ts";
@@ -192,7 +192,7 @@ export interface Catalog {
   /** By name. The same array as long as nothing has changed on this node. */
   list(caller: Caller): Promise<readonly CatalogTool[]>;
   /** Null: there is no such tool for this caller. */
-  find(caller: Caller, name: string): Soon<CatalogTool | null>;
+  find(caller: Caller, name: string): MaybePromise<CatalogTool | null>;
   /** By name. With `all` also what this caller is not offered, and why. */
   entries(caller: Caller, how: { all: boolean }): Promise<readonly CatalogEntry[]>;
   /** All that goes by this name, the one that has it first. Throws tool.not_found. */

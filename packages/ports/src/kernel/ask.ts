@@ -1,19 +1,19 @@
-/** How a caller answers what a plugin asks of it while its call runs. */
+/** Questions that a plugin asks its caller while the call runs: MCP elicitation and sampling. */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 
-/** Null: this client takes no such question. The key is the plugin's own name of it. */
+/** Returns null where the client does not support the method. `key` is the plugin's own id of the question. */
 export type Ask = (method: string, params: JsonObject, key?: string) => Promise<Json> | null;
 
-/** The gateway's own answer, where no client takes the question. */
-export async function unheard(method: string): Promise<Json> {
+/** The gateway's answer where the client does not support the method: elicitations are declined, others rejected. */
+export async function rejectUnanswered(method: string): Promise<Json> {
   switch (method) {
     case "elicitation/create":
       return { action: "decline" };
     case "sampling/createMessage":
-      throw new BackplaneError("policy.denied", "the client that called offers no model to plugins", {
-        fix: "To let a server have the gateway's own: backplane binding set BINDING --sampling 1000",
+      throw new BackplaneError("policy.denied", "the calling client does not offer sampling to plugins", {
+        fix: "To let the server use the gateway's model, run `backplane binding set BINDING --sampling 1000`.",
       });
     default:
-      throw new BackplaneError("request.invalid", `nobody here answers ${method}`);
+      throw new BackplaneError("request.invalid", `${method} is not supported by the calling client`);
   }
 }

@@ -1,5 +1,5 @@
 /** Secrets (ciphertext only), API keys, delegated tokens, idempotency keys, audit. */
-import type { ApiKey, AuditEntry, JsonObject, Secret, Soon } from "@backplane/contract";
+import type { ApiKey, AuditEntry, JsonObject, MaybePromise, Secret } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { AuditMark } from "./audit-marks.ts";
 import type { Facts, NewAudit } from "./facts.ts";
@@ -61,9 +61,9 @@ export interface SecretVault {
 export interface KeyStore {
   create(key: ApiKey, token_hash: string, facts: Facts): Promise<void>;
   /** Revoked and expired ones included: the caller decides. Hot: called once per request. */
-  byHash(token_hash: string): Soon<ApiKey | null>;
+  byHash(token_hash: string): MaybePromise<ApiKey | null>;
   /** Always fresh. Hot: asked whenever work of a key goes on. */
-  get(org_id: string, id: string): Soon<ApiKey | null>;
+  get(org_id: string, id: string): MaybePromise<ApiKey | null>;
   list(scope: Scope, page: Page): Promise<PageOf<ApiKey>>;
   revoke(scope: Scope, id: string, at: string, facts: Facts): Promise<boolean>;
 }

@@ -1,4 +1,4 @@
-import type { Binding, ExportKind, Package, SemanticEventType, Soon } from "@backplane/contract";
+import type { Binding, ExportKind, MaybePromise, Package, SemanticEventType } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { Facts } from "./facts.ts";
 
@@ -22,7 +22,7 @@ export interface BindingStore {
   /** With `expected` only if that is still its generation. */
   remove(scope: Scope, id: string, facts: Facts, expected?: number): Promise<boolean>;
   /** Visible to `scope`: its own and the org's. */
-  get(scope: Scope, id: string): Soon<BoundPackage | null>;
+  get(scope: Scope, id: string): MaybePromise<BoundPackage | null>;
   list(
     scope: Scope,
     filter: { kind?: ExportKind; package_id?: string },
@@ -32,9 +32,9 @@ export interface BindingStore {
    * Every binding of this export and of whole packages that `scope` can see, whatever its status or version. Always
    * fresh.
    */
-  candidates(scope: Scope, export_id: string, package_id?: string): Soon<BoundPackage[]>;
+  candidates(scope: Scope, export_id: string, package_id?: string): MaybePromise<BoundPackage[]>;
   /** Active bindings visible to `scope`, for discovery. */
-  discover(scope: Scope, kind: ExportKind): Soon<BoundPackage[]>;
+  discover(scope: Scope, kind: ExportKind): MaybePromise<BoundPackage[]>;
   /** Active bindings of whole packages, of all orgs: what a gateway looks after when it starts. */
   whole(): Promise<BoundPackage[]>;
   /** Active hook bindings that want this event and can see its scope. */

@@ -1,4 +1,4 @@
-import type { Package, Soon } from "@backplane/contract";
+import type { MaybePromise, Package } from "@backplane/contract";
 import type { Page, PageOf } from "../scope/scope.ts";
 import type { Facts } from "./facts.ts";
 
@@ -8,8 +8,8 @@ export interface PackageStore {
    * throws `package.conflict`.
    */
   insert(row: Package, facts: Facts): Promise<{ row: Package; created: boolean }>;
-  get(org_id: string, id: string): Soon<Package | null>;
-  find(org_id: string, package_id: string, version: string): Soon<Package | null>;
+  get(org_id: string, id: string): MaybePromise<Package | null>;
+  find(org_id: string, package_id: string, version: string): MaybePromise<Package | null>;
   list(org_id: string, page: Page): Promise<PageOf<Package>>;
   /** Throws `package.bound` with details.bindings while a binding uses it. False: there was none. */
   remove(org_id: string, id: string, facts: Facts): Promise<boolean>;

@@ -1,4 +1,4 @@
-import type { Policy, Soon } from "@backplane/contract";
+import type { MaybePromise, Policy } from "@backplane/contract";
 import type { Scope } from "../scope/scope.ts";
 import type { Facts } from "./facts.ts";
 
@@ -19,7 +19,7 @@ export interface PolicyRows {
 
 export interface PolicyStore {
   /** What holds in a scope: the org's row and the project's, null where nothing was ever set. Always fresh. */
-  at(scope: Scope): Soon<PolicyRows>;
+  at(scope: Scope): MaybePromise<PolicyRows>;
   /** Writes `row` if the stored generation is still `row.generation - 1` (0: there is none); false otherwise. */
   put(row: PolicyRow, facts: Facts): Promise<boolean>;
 }

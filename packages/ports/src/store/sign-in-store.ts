@@ -1,5 +1,5 @@
 /** Sign-ins at servers of bindings (ciphertext only) and the newest attempt at each; both go with their binding. */
-import type { Soon } from "@backplane/contract";
+import type { MaybePromise } from "@backplane/contract";
 import type { Facts } from "./facts.ts";
 
 export interface SealedSignIn {
@@ -32,7 +32,7 @@ export interface LoginState {
 }
 
 export interface SignInStore {
-  get(org_id: string, binding_id: string): Soon<SealedSignIn | null>;
+  get(org_id: string, binding_id: string): MaybePromise<SealedSignIn | null>;
   /** Writes if the stored revision is the one before it (none for 1) and the binding is there; else false. */
   put(org_id: string, binding_id: string, row: SealedSignIn, facts: Facts): Promise<boolean>;
   remove(org_id: string, binding_id: string, facts: Facts): Promise<boolean>;

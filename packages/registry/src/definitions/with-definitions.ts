@@ -1,6 +1,6 @@
 /** Bindings of described packages, with what their running thing said it offers in place of the empty manifest. */
 
-import { type Definitions, isDescribed, type Soon, whenThere } from "@backplane/contract";
+import { type Definitions, isDescribed, type MaybePromise, mapMaybe } from "@backplane/contract";
 import type { BindingStore, BoundPackage, DefinitionStore } from "@backplane/ports";
 import { expandExports, selectExport } from "../exports/whole-package.ts";
 
@@ -30,8 +30,8 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
   const definitionsOf = ({ binding: { binding_id, scope } }: BoundPackage) =>
     definitions.get(scope.org_id, binding_id);
   /** Nothing is offered before the first answer. */
-  const dressed = (bound: BoundPackage): Soon<BoundPackage> =>
-    whenThere(definitionsOf(bound), (given) => (given === null ? bound : dressedBy(bound, given).whole));
+  const dressed = (bound: BoundPackage): MaybePromise<BoundPackage> =>
+    mapMaybe(definitionsOf(bound), (given) => (given === null ? bound : dressedBy(bound, given).whole));
   const dressedExport = (bound: BoundPackage, given: Definitions | null, export_id: string) => {
     if (given === null) return selectExport(bound, export_id);
     const { whole, exports } = dressedBy(bound, given);
@@ -42,15 +42,15 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
     if (one !== null || exports.size < NO_SUCH_EXPORTS_KEPT) exports.set(export_id, one);
     return one;
   };
-  const exportOf = (bound: BoundPackage, export_id: string): Soon<BoundPackage | null> =>
+  const exportOf = (bound: BoundPackage, export_id: string): MaybePromise<BoundPackage | null> =>
     asks(bound)
-      ? whenThere(definitionsOf(bound), (given) => dressedExport(bound, given, export_id))
+      ? mapMaybe(definitionsOf(bound), (given) => dressedExport(bound, given, export_id))
       : selectExport(bound, export_id);
   return {
     get: (scope, id) =>
-      whenThere(stored.get(scope, id), (bound) => (bound === null || !asks(bound) ? bound : dressed(bound))),
+      mapMaybe(stored.get(scope, id), (bound) => (bound === null || !asks(bound) ? bound : dressed(bound))),
     candidates: (scope, export_id, package_id) =>
-      whenThere(stored.candidates(scope, export_id, package_id), (bounds) =>
+      mapMaybe(stored.candidates(scope, export_id, package_id), (bounds) =>
         together(bounds.map((bound) => exportOf(bound, export_id))),
       ),
     async discover(scope, kind) {
@@ -64,7 +64,7 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
 }
 
 /** Those that are any. */
-function together(found: Soon<BoundPackage | null>[]): Soon<BoundPackage[]> {
+function together(found: MaybePromise<BoundPackage | null>[]): MaybePromise<BoundPackage[]> {
   const there: BoundPackage[] = [];
   for (const one of found) {
     if (one instanceof Promise) return allOf(found);
@@ -73,7 +73,7 @@ function together(found: Soon<BoundPackage | null>[]): Soon<BoundPackage[]> {
   return there;
 }
 
-async function allOf(found: Soon<BoundPackage | null>[]): Promise<BoundPackage[]> {
+async function allOf(found: MaybePromise<BoundPackage | null>[]): Promise<BoundPackage[]> {
   const all = await Promise.all(found.map((one) => Promise.resolve(one)));
   return all.filter((one) => one !== null);
 }

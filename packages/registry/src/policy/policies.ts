@@ -7,12 +7,12 @@ import {
   BackplaneError,
   type Json,
   type JsonObject,
+  type MaybePromise,
+  mapMaybe,
   type Policy,
   type PolicyAnswer,
   type PolicyLevel,
   type PolicyPatch,
-  type Soon,
-  whenThere,
 } from "@backplane/contract";
 import {
   atLeast,
@@ -46,11 +46,11 @@ export class Policies {
   }
 
   /** What holds in this scope now. */
-  of(scope: Scope): Soon<EffectivePolicy> {
-    return whenThere(this.#deps.store.policies.at(scope), (rows) => this.#standing(scope, rows));
+  of(scope: Scope): MaybePromise<EffectivePolicy> {
+    return mapMaybe(this.#deps.store.policies.at(scope), (rows) => this.#standing(scope, rows));
   }
 
-  #standing(scope: Scope, { org, project }: PolicyRows): Soon<EffectivePolicy> {
+  #standing(scope: Scope, { org, project }: PolicyRows): MaybePromise<EffectivePolicy> {
     const key = `${scope.org_id}\n${scope.project_id}`;
     const generations = `${org?.generation ?? 0}.${project?.generation ?? 0}`;
     const known = this.#made.get(key);

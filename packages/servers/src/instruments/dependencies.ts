@@ -3,7 +3,7 @@
  * depends on it in turn is skipped with an error of its own, and the rest load.
  */
 
-import { BackplaneError, type Definitions, type Soon } from "@backplane/contract";
+import { BackplaneError, type Definitions, type MaybePromise } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 import { sortByDependencies } from "@backplane/registry";
 import { instrumentOf } from "./instrument-plugins.ts";
@@ -20,7 +20,7 @@ export function loadOrder(plugins: Plugins): BoundPackage[] {
 export async function dependencyProblem(
   bound: BoundPackage,
   plugins: Plugins,
-  loaded: (bound: BoundPackage) => Soon<Definitions | null>,
+  loaded: (bound: BoundPackage) => MaybePromise<Definitions | null>,
 ): Promise<BackplaneError | null> {
   const own = instrumentOf(bound);
   if (own === null || own.dependencies.length === 0) return null;

@@ -28,10 +28,10 @@ import {
   type BoundPackage,
   type Caller,
   type KernelDeps,
+  rejectUnanswered,
   type ServerInfo,
   type ServerLine,
   type Servers,
-  unheard,
 } from "@backplane/ports";
 import {
   bindsWholePackage,
@@ -196,7 +196,7 @@ export function createServers(
         { ...given, method, params, timeout_ms: REQUEST_MS },
         {
           notify: (about, told) => line.notify(about, clean(told)),
-          ask: (about, asked, key) => line.ask(about, clean(asked), key) ?? unheard(about),
+          ask: (about, asked, key) => line.ask(about, clean(asked), key) ?? rejectUnanswered(about),
         },
       );
       return clean(answer);

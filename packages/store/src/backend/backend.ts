@@ -1,5 +1,5 @@
 /** What a database provides. Every port is implemented once on top of it. */
-import type { Soon } from "@backplane/contract";
+import type { MaybePromise } from "@backplane/contract";
 import type { Dialect, Op } from "../ops/op.ts";
 import type { WriteInput, WriteName, WriteResult } from "../ops/writes.ts";
 
@@ -18,7 +18,7 @@ export interface Backend {
    * A read that every request makes (bench row http.invoke). `key` identifies it in a cache that is never stale; a cached
    * value is returned without a promise.
    */
-  readCached<T>(key: string, op: (dialect: Dialect) => Op<T>): Soon<T>;
+  readCached<T>(key: string, op: (dialect: Dialect) => Op<T>): MaybePromise<T>;
   onAppended(listener: () => void): () => void;
   /** This process committed events. */
   notifyAppended(): void;

@@ -2,7 +2,7 @@
  * The tools of a view under the names of that view. Computed once for each catalog: the kernel returns the same array until
  * something changes.
  */
-import { hiddenIn, type Soon } from "@backplane/contract";
+import { hiddenIn, type MaybePromise } from "@backplane/contract";
 import type { Caller, Catalog, CatalogTool, ServerInfo } from "@backplane/ports";
 import type { View } from "./view.ts";
 
@@ -14,7 +14,7 @@ export interface NamedTool {
 export interface ToolNames {
   /** Sorted by name. The same array until something changes. */
   list(caller: Caller, view: View): Promise<readonly NamedTool[]>;
-  find(caller: Caller, view: View, name: string): Soon<CatalogTool | null>;
+  find(caller: Caller, view: View, name: string): MaybePromise<CatalogTool | null>;
 }
 
 interface Named {

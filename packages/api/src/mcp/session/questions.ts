@@ -4,7 +4,7 @@
  * the client disconnects get the default answer of the gateway.
  */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
-import { type Ask, unheard } from "@backplane/ports";
+import { type Ask, rejectUnanswered } from "@backplane/ports";
 import { RPC, RpcError } from "../protocol/json-rpc.ts";
 
 export interface Question {
@@ -82,7 +82,7 @@ export class Questions {
     this.#listener = null;
     if (this.#pending === null) return;
     for (const question of this.#pending.values())
-      unheard(question.method).then(
+      rejectUnanswered(question.method).then(
         (answer) => question.resolve(answer),
         (error: Error) => question.reject(error),
       );
