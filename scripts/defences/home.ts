@@ -16,8 +16,8 @@ export const HOME_DEFENCES: Mutant[] = [
   {
     defence: "home: the folder itself is closed",
     file: ACCESS,
-    from: "return [...lookAbove(dir), ...tooWide(dir, info)];",
-    to: "return lookAbove(dir);",
+    from: "return [...checkParents(dir), ...checkMode(dir, info)];",
+    to: "return checkParents(dir);",
     tests: ACCESS_TESTS,
   },
   {

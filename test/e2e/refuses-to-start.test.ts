@@ -59,7 +59,7 @@ test("a port in use is named, and nothing is left locked", async () => {
   const { port } = new URL(gateway.url);
   const taken = await runCli(["up", "--port", port], cleanEnvironment({ BACKPLANE_HOME: home }));
   expect(taken.code).not.toBe(0);
-  expect(taken.stderr).toContain("another program listens");
+  expect(taken.stderr).toContain("another program is already listening");
   const free = await startTestGateway({ home });
   expect((await free.http("GET", "/v1/status")).status).toBe(200);
   await free.stop();

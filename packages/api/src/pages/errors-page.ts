@@ -1,11 +1,12 @@
-/** `/docs/errors`: the page that every envelope's doc_url points at. */
+/** `/docs/errors`, the page that doc_url of every error links to. */
 import { ERROR_CODES, type ErrorSpec } from "@backplane/contract";
+import { escapeHtml } from "./escape-html.ts";
 
 const FAMILIES: Record<ErrorSpec["family"], string> = {
   refusal: "Refused by the gateway",
-  wire: "The boundary to a plugin failed",
-  plugin: "The plugin itself said no",
-  fault: "Broken on our side",
+  wire: "Communication with a plugin failed",
+  plugin: "Returned by a plugin",
+  fault: "Failures of the gateway",
 };
 
 export function renderErrorsPage(): string {
@@ -26,7 +27,7 @@ export function renderErrorsPage(): string {
 <body>
 <header class="bar"><a class="brand" href="/">Backplane</a><nav aria-label="Pages"><a href="/overview">Overview</a><a href="/explorer">API explorer</a><a href="/docs/errors" aria-current="page">Error codes</a></nav></header>
 <main class="page"><h1>Error codes</h1>
-<p class="lead">Every failure has one of these codes. Compare the code, never the message.</p>
+<p class="lead">Every error has one of these codes. Compare the code, not the message.</p>
 ${sections.join("\n")}
 </main>
 </body>
@@ -35,15 +36,11 @@ ${sections.join("\n")}
 }
 
 function row(code: string, spec: ErrorSpec): string {
-  const again = spec.retryable ? '<span class="tag">may be tried again</span>' : "";
+  const again = spec.retryable ? '<span class="tag">retryable</span>' : "";
   return `<article class="card code" id="${code}"><h3><a href="#${code}"><code>${code}</code></a> <span class="tag">${spec.http}</span> ${again}</h3><p>${prose(spec.what)}</p><p class="fix">${prose(spec.remedy)}</p></article>`;
 }
 
-/** Text with `code` marks. */
+/** Text in which backticks mark code. */
 function prose(text: string): string {
-  return text
-    .replaceAll("&", "&amp;")
-    .replaceAll("<", "&lt;")
-    .replaceAll(">", "&gt;")
-    .replace(/`([^`]+)`/g, "<code>$1</code>");
+  return escapeHtml(text).replace(/`([^`]+)`/g, "<code>$1</code>");
 }

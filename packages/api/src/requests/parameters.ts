@@ -58,8 +58,3 @@ export const EntryCursor = z.coerce.number().int().min(0).max(Number.MAX_SAFE_IN
 export function refOf(session_id: string, { workspace }: { workspace?: string | undefined }): SessionRef {
   return workspace === undefined ? { session_id } : { session_id, workspace };
 }
-
-/** Drops undefined fields, for callees that distinguish a missing field from an undefined one. */
-export function definedFields<T extends object>(fields: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
-}

@@ -1,4 +1,4 @@
-/** Agent Plugins folders: several packages at once, from an archive or a folder of the host, with the checks of any. */
+/** Agent Plugins folders, which become several packages, from an archive or a folder of the host. */
 import { BackplaneError } from "@backplane/contract";
 import { AgentPluginInstalledSchema } from "@backplane/contract/schema";
 import type { AgentPluginSource, Caller } from "@backplane/ports";
@@ -9,10 +9,10 @@ import { ARCHIVE_TYPES, importUpload, isUpload } from "../requests/upload.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const FolderBody = z.strictObject({
-  source: z.strictObject({ folder: z.string().regex(/^\/./, "write an absolute path") }),
+  source: z.strictObject({ folder: z.string().regex(/^\/./, "must be an absolute path") }),
 });
 const StrictQuery = z.strictObject({
-  strict: z.enum(["0", "1"]).default("0").describe("1 installs nothing where a part cannot be used."),
+  strict: z.enum(["0", "1"]).default("0").describe("1 installs nothing if a part cannot be used."),
 });
 
 export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
@@ -23,16 +23,18 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
       operation_id: "installAgentPlugin",
       summary: "Install an Agent Plugins folder",
       description:
-        "The body is a packed archive, or JSON that names a folder of the host (admin credential only). Each server " +
-        "of its mcp.json becomes a package, its skills become one; `binding` of each is the body that binds it. What " +
-        "cannot be used is in `left_out` with the reason.",
+        "The body is an archive, or JSON that names a folder of the host (admin token only). Each server of its mcp.json " +
+        "becomes a package, and all its skills become one. `binding` of each is the body that binds it. `left_out` lists " +
+        "the parts that cannot be used, with the reason.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       query: StrictQuery,
       body: FolderBody,
       uploads: ARCHIVE_TYPES,
       idempotent: true,
-      responses: { 201: { description: "Installed, or in part.", schema: AgentPluginInstalledSchema } },
+      responses: {
+        201: { description: "Installed, in whole or in part.", schema: AgentPluginInstalledSchema },
+      },
       handler({ caller, body, query, request }) {
         const strict = query.strict === "1";
         const raw: unknown = body;
@@ -40,7 +42,7 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
           return importUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
             install(caller, { kind: "archive", bytes }, strict),
           );
-        // A key with the scope `admin` rules its org, not the host's disk.
+        // The scope `admin` covers an org and not the disk of the host.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
         const { folder: path } = body.source;
         return createOnce(kernel, caller, request, body, () =>

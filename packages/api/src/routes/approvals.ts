@@ -1,4 +1,4 @@
-/** Approvals and the "for this session" answers that still hold. A late answer is 409 approval.closed. */
+/** Approvals, and the grants from answers "for this session". A late answer gets 409 approval.closed. */
 import { APPROVAL_STATUSES } from "@backplane/contract";
 import { ApprovalAnswerSchema, ApprovalGrantSchema, ApprovalSchema } from "@backplane/contract/schema";
 import { z } from "zod";
@@ -19,7 +19,7 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Approvals",
       auth: { scope: "approvals:read" },
       query: ListQuery,
-      responses: { 200: { description: "One page.", schema: listOf(ApprovalSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(ApprovalSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.approvals.list(caller, filter, page) };
@@ -29,7 +29,7 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/approvals/{id}",
       operation_id: "getApproval",
-      summary: "Read an approval, with the exact arguments",
+      summary: "Read an approval with its exact arguments",
       tag: "Approvals",
       auth: { scope: "approvals:read" },
       params: IdParams,
@@ -45,8 +45,8 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "answerApproval",
       summary: "Approve or reject",
       description:
-        "The first answer wins; a later one is 409 approval.closed and runs nothing. Send `digest` to prove which " +
-        "arguments you were shown.",
+        "Only the first answer counts; a later one gets 409 approval.closed and has no effect. Send `digest` to prove " +
+        "which arguments you were shown.",
       tag: "Approvals",
       auth: { scope: "approvals:answer" },
       params: IdParams,
@@ -63,7 +63,7 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/approval-grants",
       operation_id: "listApprovalGrants",
-      summary: "List the session answers that still hold",
+      summary: "List active approval grants",
       tag: "Approvals",
       auth: { scope: "approvals:read" },
       query: z.strictObject({}),
@@ -82,11 +82,11 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       method: "DELETE",
       path: "/v1/approval-grants/{id}",
       operation_id: "revokeApprovalGrant",
-      summary: "Revoke a session answer",
+      summary: "Revoke an approval grant",
       tag: "Approvals",
       auth: { scope: "approvals:answer" },
       params: IdParams,
-      responses: { 204: { description: "Revoked; the next call asks again." } },
+      responses: { 204: { description: "Revoked; the next call requires approval again." } },
       async handler({ caller, params }) {
         await kernel.approvals.revokeGrant(caller, params.id);
         return { status: 204, empty: true };

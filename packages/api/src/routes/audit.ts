@@ -11,11 +11,11 @@ export function auditRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/audit",
       operation_id: "listAudit",
-      summary: "Who changed what",
+      summary: "List audit entries",
       tag: "System",
       auth: { scope: "audit:read" },
       query: ListQuery,
-      responses: { 200: { description: "One page.", schema: listOf(AuditEntrySchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(AuditEntrySchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.audit.list(caller, filter, page) };
@@ -25,12 +25,12 @@ export function auditRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/audit/verify",
       operation_id: "verifyAudit",
-      summary: "Verify the whole audit log and compare it with its anchor and its export",
+      summary: "Verify the audit log against its hashes, its anchor and its export",
       tag: "System",
       auth: { scope: "audit:read" },
       responses: {
         200: {
-          description: "What was found; `status` says whether the log is whole.",
+          description: "The report; `status` states whether the log is intact.",
           schema: AuditReportSchema,
         },
       },

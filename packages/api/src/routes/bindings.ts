@@ -1,4 +1,4 @@
-/** Bindings. The generation is the ETag: If-Match makes a change conditional on what the client has read. */
+/** Bindings. The generation is the ETag: with If-Match, a write fails when the binding has changed since it was read. */
 import { EXPORT_KINDS } from "@backplane/contract";
 import {
   BindingCreateSchema,
@@ -26,8 +26,8 @@ const ReportSchema = z.object({
   status: BindingSchema.shape.status,
   unbound_slots: z.array(z.string()),
   issues: z.array(z.object({ path: z.string(), message: z.string() })),
-  requested: PermissionsSchema.describe("what the manifest asks for"),
-  grant: GrantSchema.describe("what a call gets here, before its caller narrows it"),
+  requested: PermissionsSchema.describe("The permissions that the manifest requests."),
+  grant: GrantSchema.describe("The grant of a call, before its caller narrows it."),
 });
 
 const UpgradedSchema = z.object({ items: z.array(BindingSchema) });
@@ -40,15 +40,15 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "createBinding",
       summary: "Bind an export",
       description:
-        "A secret slot with nothing bound to it leaves the binding inactive; unbound_slots names it. An export that is bound in another version in this scope is moved to this one, unless rollout gives the new version a share of its own.",
+        "A secret slot without a secret leaves the binding inactive and is listed in unbound_slots. If the export is bound in another version in this scope, that binding moves to this version, unless rollout gives the new version its own share.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       body: BindingCreateSchema,
       idempotent: true,
       etag: true,
       responses: {
-        200: { description: "Moved from another version.", schema: BindingSchema },
-        201: { description: "Bound.", schema: BindingSchema },
+        200: { description: "An existing binding was moved to this version.", schema: BindingSchema },
+        201: { description: "Created.", schema: BindingSchema },
       },
       handler: ({ caller, body, request }) =>
         createOnce(kernel, caller, request, body, async () => {
@@ -63,7 +63,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "upgradeBindings",
       summary: "Move all bindings of a package to another version",
       description:
-        "All of them or none. Policy, config, secrets and rollout stay; trust in the old bytes (policy.host_target, a lowered class) is dropped, and permissions that the new version asks for anew are held back: `previous` names both. 409 when one was changed at the same time.",
+        "Moves all of them or none. Policy, config, secrets and rollout are kept. Trust in the old bytes (policy.host_target, a lowered class) is dropped and permissions that only the new version requests are withheld; `previous` lists both. Responds 409 if a binding was changed concurrently.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       body: BindingUpgradeSchema,
@@ -77,14 +77,14 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/plugin-bindings/{id}:rollback",
       operation_id: "rollbackBinding",
-      summary: "Go back to the version before the last move",
+      summary: "Roll back to the previous version",
       description:
-        "With the settings that it had then. Trust comes back with the admin token alone, and only to the same bytes.",
+        "Restores the settings of that version. Trust is restored only with the admin token and only for the same bytes.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       params: IdParams,
       etag: true,
-      responses: { 200: { description: "Moved back.", schema: BindingSchema } },
+      responses: { 200: { description: "Rolled back.", schema: BindingSchema } },
       async handler({ caller, params, request }) {
         const now = () => kernel.bindings.get(caller, params.id);
         const expected = await expectedGeneration(request.headers["if-match"], now);
@@ -100,7 +100,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Bindings",
       auth: { scope: "bindings:read" },
       query: ListQuery,
-      responses: { 200: { description: "One page.", schema: listOf(BindingSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(BindingSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.bindings.list(caller, filter, page) };
@@ -132,7 +132,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/plugin-bindings/{id}",
       operation_id: "patchBinding",
       summary: "Change a binding",
-      description: "Applies to the next call; calls in flight finish on the old generation.",
+      description: "Takes effect with the next call; calls in flight finish with the old generation.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       params: IdParams,
@@ -168,11 +168,11 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/plugin-bindings/{id}:validate",
       operation_id: "validateBinding",
       summary: "Check a binding against its package",
-      description: "Changes nothing and answers 200 also for a binding that is not valid.",
+      description: "Changes nothing. Responds 200 for an invalid binding too.",
       tag: "Bindings",
       auth: { scope: "bindings:read" },
       params: IdParams,
-      responses: { 200: { description: "What was found.", schema: ReportSchema } },
+      responses: { 200: { description: "The report.", schema: ReportSchema } },
       handler: async ({ caller, params }) => ({
         status: 200,
         json: await kernel.bindings.validate(caller, params.id),

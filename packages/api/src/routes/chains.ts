@@ -1,12 +1,11 @@
-/** Chains: append-only tapes with their lineage, and their entries as blocks. */
-import type { Block } from "@backplane/contract";
+/** Chains, their lineage, and their entries as blocks. */
+import { type Block, definedFields } from "@backplane/contract";
 import { BlockSchema, ChainSchema, RunSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createInTransaction } from "../requests/idempotency.ts";
 import {
-  definedFields,
   EntryCursor,
   IdParams,
   listOf,
@@ -23,7 +22,7 @@ import type { RouteDeps } from "./route-deps.ts";
 const READ = { scope: "sessions:read", delegated: "chains:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "chains:write" } as const;
 
-const At = z.int().min(0).optional().describe("The last entry that is inherited; default all.");
+const At = z.int().min(0).optional().describe("The last inherited entry; default all.");
 const ChainCreate = z.strictObject({
   session_id: SessionId,
   workspace: Workspace.optional(),
@@ -32,10 +31,12 @@ const ChainCreate = z.strictObject({
 });
 const ChainFork = z.strictObject({
   at: At,
-  child_id: SessionId.optional().describe("A session of its own; left out, the chain stays in this one."),
+  child_id: SessionId.optional().describe(
+    "The id of a new session; by default the fork stays in this session.",
+  ),
 });
 const BlocksQuery = z.strictObject({
-  after: EntryCursor.default(0).describe("The last entry that is known already."),
+  after: EntryCursor.default(0).describe("Returns entries after this one."),
   limit: z.coerce.number().int().min(1).max(500).default(100),
 });
 const NewBlocks = z.strictObject({
@@ -49,7 +50,7 @@ const VerifiedSchema = z.object({
   broken: z.object({ chain_id: z.string(), entry_id: z.int() }).nullable(),
 });
 
-/** Most entries of a busy tape are no blocks; a page of blocks reads on, but not for ever. */
+/** Most entries of a busy tape are not blocks, so a page reads several times, within a limit. */
 const ENTRIES_PER_READ = 500;
 const READS_PER_PAGE = 20;
 
@@ -60,8 +61,9 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/chains",
       operation_id: "createChain",
-      summary: "A second chain of a session",
-      description: "It shows what its source shows and copies nothing; the session's head stays where it is.",
+      summary: "Create another chain of a session",
+      description:
+        "The new chain inherits the entries of its source without copying them. The head of the session does not change.",
       tag: "Chains",
       auth: WRITE,
       query: WorkspaceQuery,
@@ -80,11 +82,11 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/chains",
       operation_id: "listChains",
-      summary: "The chains of a session, newest first, archived ones included",
+      summary: "List the chains of a session, newest first, including archived ones",
       tag: "Chains",
       auth: READ,
       query: PageQuery.extend({ session_id: SessionId, workspace: Workspace.optional() }),
-      responses: { 200: { description: "One page.", schema: listOf(ChainSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(ChainSchema) } },
       async handler({ caller, query }) {
         const { page } = splitPage(query);
         const ref = refOf(query.session_id, query);
@@ -107,7 +109,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/chains/{id}:fork",
       operation_id: "forkChain",
-      summary: "Fork a chain, into a session of its own or beside it",
+      summary: "Fork a chain, in the same session or into a new one",
       tag: "Chains",
       auth: WRITE,
       params: IdParams,
@@ -124,12 +126,12 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/chains/{id}/blocks",
       operation_id: "listBlocks",
-      summary: "What the chain shows, as blocks, inherited ones included",
+      summary: "List the blocks of a chain, including inherited ones",
       tag: "Chains",
       auth: READ,
       params: IdParams,
       query: BlocksQuery,
-      responses: { 200: { description: "One page.", schema: listOf(BlockSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(BlockSchema) } },
       handler: async ({ caller, params, query }) => ({
         status: 200,
         json: await pageOfBlocks(caller, params.id, query.after, query.limit),
@@ -140,7 +142,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/chains/{id}/blocks",
       operation_id: "addBlocks",
       summary: "Add blocks to a chain",
-      description: "All of them or none; on disk when this is answered.",
+      description: "Adds all of them or none. The blocks are on disk when the response is sent.",
       tag: "Chains",
       auth: WRITE,
       params: IdParams,
@@ -165,12 +167,12 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/chains/{id}/runs",
       operation_id: "listRuns",
-      summary: "The runs of a chain, newest first",
+      summary: "List the runs of a chain, newest first",
       tag: "Chains",
       auth: { ...READ, delegated: "runs:read" },
       params: IdParams,
       query: PageQuery,
-      responses: { 200: { description: "One page.", schema: listOf(RunSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(RunSchema) } },
       async handler({ caller, params, query }) {
         await chains.get(caller, params.id);
         return {
@@ -183,11 +185,13 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/chains/{id}:verify",
       operation_id: "verifyChain",
-      summary: "Compute the chain's hashes again",
+      summary: "Verify the hashes of a chain",
       tag: "Chains",
       auth: READ,
       params: IdParams,
-      responses: { 200: { description: "Where the first wrong one is, if any.", schema: VerifiedSchema } },
+      responses: {
+        200: { description: "The first entry with a wrong hash, if any.", schema: VerifiedSchema },
+      },
       async handler({ caller, params }) {
         await chains.get(caller, params.id);
         const broken = await chains.verify(caller, params.id);
@@ -203,7 +207,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
     for (let reads = 0; reads < READS_PER_PAGE && items.length < limit && read_to < last_entry_id; reads++) {
       const blocks = await chains.blocks(caller, id, read_to, ENTRIES_PER_READ);
       items.push(...blocks);
-      // Ids rise by at least one, so this many entries reach at least this far.
+      // Entry ids increase by at least one, so this many entries reach at least this far.
       read_to = Math.max(read_to + ENTRIES_PER_READ, blocks.at(-1)?.entry_id ?? 0);
     }
     const page = items.slice(0, limit);

@@ -1,12 +1,11 @@
-/** Compactions: a session's past as a summary on a new chain, whose parent keeps everything. */
-import { BackplaneError, type Chain, type JsonObject } from "@backplane/contract";
+/** Compactions: a new chain that begins with a summary of the session. The parent chain keeps all entries. */
+import { BackplaneError, type Chain, definedFields, type JsonObject } from "@backplane/contract";
 import { ChainSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
 import {
-  definedFields,
   IdParams,
   listOf,
   PageQuery,
@@ -37,14 +36,15 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/compactions",
       operation_id: "compactSession",
-      summary: "Summarise a session's past onto a new chain",
-      description: "429 session.busy while a turn runs.",
+      summary: "Compact a session",
+      description:
+        "Starts a new chain with a summary of the old one. Responds 429 session.busy while a turn is running.",
       tag: "Compactions",
       auth: WRITE,
       query: WorkspaceQuery,
       body: CompactionCreate,
       idempotent: true,
-      responses: { 201: { description: "The new chain and what it replaces.", schema: CompactionSchema } },
+      responses: { 201: { description: "The new chain and its source.", schema: CompactionSchema } },
       handler({ caller, query, body, request }) {
         const wanted = definedFields({ ...query, ...body });
         return createOnce(kernel, caller, request, wanted, async () => {
@@ -58,11 +58,11 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/compactions",
       operation_id: "listCompactions",
-      summary: "The compactions of a session, newest first",
+      summary: "List the compactions of a session, newest first",
       tag: "Compactions",
       auth: READ,
       query: PageQuery.extend({ session_id: SessionId, workspace: Workspace.optional() }),
-      responses: { 200: { description: "One page.", schema: listOf(CompactionSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(CompactionSchema) } },
       async handler({ caller, query }) {
         const ref = refOf(query.session_id, query);
         await sessions.get(caller, ref);
@@ -76,18 +76,18 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/compactions/{id}:undo",
       operation_id: "undoCompaction",
-      summary: "Go back to the chain before a compaction",
+      summary: "Undo a compaction",
       description:
-        "What was said since stays on the chain that is left. 409 when it is not the session's head.",
+        "Makes the parent chain the head again. Later messages stay on the compacted chain. Responds 409 if that chain is not the head.",
       tag: "Compactions",
       auth: WRITE,
       params: IdParams,
-      responses: { 200: { description: "The chain that is the head again.", schema: ChainSchema } },
+      responses: { 200: { description: "The chain that is now the head.", schema: ChainSchema } },
       async handler({ caller, params }) {
         const chain = await chains.get(caller, params.id);
         if (chain.origin !== "compaction")
-          throw new BackplaneError("request.invalid", "This chain is no compaction.");
-        const inside = within(caller, chain);
+          throw new BackplaneError("request.invalid", "This chain is not a compaction.");
+        const inside = inProjectOf(caller, chain);
         const { head_chain_id } = await sessions.get(inside, chain);
         if (head_chain_id !== chain.id) throw new BackplaneError("chain.changed");
         return { status: 200, json: await sessions.undoCompaction(inside, chain) };
@@ -95,9 +95,9 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
     }),
   ];
 
-  /** What was left out and why is in the anchor that the chain begins with. */
+  /** The first entry of the chain is an anchor with the summary and its source. */
   async function describe(caller: Caller, chain: Chain): Promise<z.output<typeof CompactionSchema>> {
-    const [anchor] = await sessions.entries(within(caller, chain), chain, chain.fork_entry_id, 1);
+    const [anchor] = await sessions.entries(inProjectOf(caller, chain), chain, chain.fork_entry_id, 1);
     const state = (anchor?.kind === "anchor" ? (anchor.payload.state ?? {}) : {}) as JsonObject;
     const { summary, source, tokens_before, tokens_after } = state;
     const from = (source ?? {}) as { chain_id?: string; last_entry_id?: number };
@@ -114,7 +114,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
   }
 }
 
-/** A chain that the caller was shown lies in exactly this project. */
-function within(caller: Caller, { org_id, project_id }: Chain): Caller {
+/** The caller may see the chain, so it may read the session in the chain's own project. */
+function inProjectOf(caller: Caller, { org_id, project_id }: Chain): Caller {
   return { ...caller, scope: { org_id, project_id } };
 }

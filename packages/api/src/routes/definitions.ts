@@ -1,4 +1,4 @@
-/** What the tools of a described binding are, as its server said, and the operator's word on those that changed. */
+/** The tools that the server of a binding has described, and the acceptance of changed ones. */
 import { BackplaneError } from "@backplane/contract";
 import { DefinitionsSchema, ExportIdSchema } from "@backplane/contract/schema";
 import { z } from "zod";
@@ -10,11 +10,11 @@ const AcceptBody = z.strictObject({
   export_id: z
     .union([ExportIdSchema, z.literal("*")])
     .default("*")
-    .describe("one tool, or * for all of them"),
+    .describe("One tool, or * for all of them."),
   revision: z
     .int()
     .optional()
-    .describe("the definitions that were looked at; refused where they were described again since"),
+    .describe("The revision that was reviewed; responds with an error if there is a newer one."),
 });
 
 export function definitionRoutes({ kernel }: RouteDeps): Route[] {
@@ -23,8 +23,9 @@ export function definitionRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/plugin-bindings/{id}/definitions",
       operation_id: "getDefinitions",
-      summary: "Read what the tools of a binding are",
-      description: "As the running server described them; those that changed since are quarantined.",
+      summary: "Read the tool definitions of a binding",
+      description:
+        "As described by the running server. Changed tools are quarantined until they are accepted.",
       tag: "Bindings",
       auth: { scope: "bindings:read" },
       params: IdParams,
@@ -32,9 +33,13 @@ export function definitionRoutes({ kernel }: RouteDeps): Route[] {
       async handler({ caller, params }) {
         const found = await kernel.definitions.get(caller, params.id);
         if (found === null) {
-          throw new BackplaneError("export.not_found", "this binding was not asked for its tools yet", {
-            fix: "Bind its secret slots and enable it; then it is asked by itself.",
-          });
+          throw new BackplaneError(
+            "export.not_found",
+            "The tools of this binding have not been described yet.",
+            {
+              fix: "Bind its secret slots and enable it; the gateway then asks it for its tools.",
+            },
+          );
         }
         return { status: 200, json: found };
       },
@@ -48,7 +53,10 @@ export function definitionRoutes({ kernel }: RouteDeps): Route[] {
       auth: { scope: "bindings:write" },
       params: IdParams,
       responses: {
-        200: { description: "What it said, or why it did not answer.", schema: DefinitionsSchema },
+        200: {
+          description: "The definitions, or the reason why the server did not describe them.",
+          schema: DefinitionsSchema,
+        },
       },
       handler: async ({ caller, params }) => ({
         status: 200,
@@ -59,7 +67,7 @@ export function definitionRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/plugin-bindings/{id}:accept",
       operation_id: "acceptDefinitions",
-      summary: "Offer tools whose definition changed",
+      summary: "Accept changed tool definitions",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       params: IdParams,

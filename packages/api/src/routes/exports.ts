@@ -1,4 +1,4 @@
-/** Discovery: what the caller's scope can see and use, one list per kind. */
+/** Discovery: the exports that the caller can use, one list for each kind. */
 import { EXECUTION_CLASSES, type ExportKind } from "@backplane/contract";
 import { ExportSchema, JsonValueSchema } from "@backplane/contract/schema";
 import { z } from "zod";
@@ -33,7 +33,7 @@ export function exportRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path,
       operation_id,
-      summary: `List the ${kind} exports that can be used here`,
+      summary: `List the ${kind} exports that the caller can use`,
       tag: "Discovery",
       auth: { scope: "exports:read" },
       query: z.strictObject({}),

@@ -1,4 +1,4 @@
-/** Instrument plugins at run time (instr.admin): the admin's, like the three tools of the same meaning. */
+/** Administration of instrument plugins (instr.admin), equivalent to the three admin tools. */
 import {
   InstrumentHealthReportSchema,
   InstrumentInstallSchema,
@@ -11,8 +11,17 @@ import type { RouteDeps } from "./route-deps.ts";
 
 const HealthSchema = z.object({ items: z.array(InstrumentHealthReportSchema) });
 const HealthQuery = z.strictObject({
-  probe: z.enum(["0", "1"]).default("0").describe("1 starts plugins that do not run, to ask them too."),
-  timeout_ms: z.coerce.number().int().min(1).max(60_000).default(3_000).describe("for each healthCheck"),
+  probe: z
+    .enum(["0", "1"])
+    .default("0")
+    .describe("1 starts plugins that are not running, to check them too."),
+  timeout_ms: z.coerce
+    .number()
+    .int()
+    .min(1)
+    .max(60_000)
+    .default(3_000)
+    .describe("Timeout of each healthCheck."),
 });
 const ListSchema = z.object({ items: z.array(InstrumentPluginSchema) });
 
@@ -23,8 +32,7 @@ export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/instrument-plugins",
       operation_id: "listInstrumentPlugins",
       summary: "List instrument plugins",
-      description:
-        "Every one that is bound in the caller's scope, whether it runs, and its instruments. Admins only.",
+      description: "All that are bound in the caller's scope, with their state and instruments. Admins only.",
       tag: "Plugins",
       auth: { scope: "admin" },
       responses: { 200: { description: "All of them.", schema: ListSchema } },
@@ -37,10 +45,10 @@ export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/instrument-plugins/health",
       operation_id: "checkInstrumentPlugins",
-      summary: "Ask every instrument for its health",
+      summary: "Check the health of all instruments",
       description:
-        "Each instrument's own healthCheck, within its time; a plugin that cannot run says why. One that does not run " +
-        "now is Unknown, with when it was last seen, unless `probe` is 1. Admins only.",
+        "Calls the healthCheck of each instrument. For a plugin that cannot run, the report states the reason. A plugin " +
+        "that is not running is Unknown, with the time it was last seen, unless `probe` is 1. Admins only.",
       tag: "Plugins",
       auth: { scope: "admin" },
       query: HealthQuery,
@@ -61,12 +69,12 @@ export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "installInstrumentPlugin",
       summary: "Install and load an instrument plugin",
       description:
-        "From a folder, zip or jar of the gateway's machine: installed, bound as a whole, and asked what it offers. " +
-        "One that does not load is answered too, with its error. Only the host's own admin.",
+        "From a folder, zip or jar of the host. The plugin is installed, bound as a whole, and loaded. A plugin that fails " +
+        "to load is returned too, with its error. Admin token only.",
       tag: "Plugins",
       auth: { scope: "admin" },
       body: InstrumentInstallSchema,
-      responses: { 201: { description: "What came of it.", schema: InstrumentPluginSchema } },
+      responses: { 201: { description: "The plugin, or its error.", schema: InstrumentPluginSchema } },
       async handler({ caller, body: { path, ...options } }) {
         return { status: 201, json: await kernel.instruments.install(caller, path, options) };
       },
@@ -77,7 +85,7 @@ export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "unloadInstrumentPlugin",
       summary: "Unload an instrument plugin",
       description:
-        "Takes its binding and with it its instruments away; the package and the plugin's data stay.",
+        "Removes its binding and its instruments. The package and the data of the plugin are kept.",
       tag: "Plugins",
       auth: { scope: "admin" },
       params: IdParams,

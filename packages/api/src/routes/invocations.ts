@@ -96,7 +96,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       tag: "Invocations",
       auth: { scope: "invocations:read" },
       query: ListQuery,
-      responses: { 200: { description: "One page.", schema: listOf(InvocationSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(InvocationSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.invocations.list(caller, filter, page) };

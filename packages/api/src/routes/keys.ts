@@ -1,18 +1,19 @@
-/** API keys. The token is in the first answer to its creation and nowhere else, kept answers included. */
+/** API keys. The token is only in the first response to its creation, and not in the response stored for repeats. */
+import { definedFields } from "@backplane/contract";
 import { KeyCreateSchema, KeySchema, ProjectIdSchema } from "@backplane/contract/schema";
 import { z } from "zod";
 import { type Answer, defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
-import { definedFields, IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const Project = z
   .union([z.literal("*"), ProjectIdSchema])
-  .describe("Of this project, or * for every one that the caller reaches; default the caller's own.");
+  .describe("A project, or * for all projects that the caller can access; default the caller's own.");
 
 const CreatedSchema = z.object({
   key: KeySchema,
-  token: z.string().nullable().describe("Shown this once; null in a repeat with the same Idempotency-Key."),
+  token: z.string().nullable().describe("Returned once; null in a repeat with the same Idempotency-Key."),
 });
 
 export function keyRoutes({ kernel }: RouteDeps): Route[] {
@@ -26,7 +27,7 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       auth: { scope: "keys:write" },
       body: KeyCreateSchema,
       idempotent: true,
-      responses: { 201: { description: "The key, and its token this once.", schema: CreatedSchema } },
+      responses: { 201: { description: "The key and its token.", schema: CreatedSchema } },
       async handler({ caller, body, request }): Promise<Answer> {
         let created: Awaited<ReturnType<typeof kernel.keys.create>> | undefined;
         const answer = await createOnce(kernel, caller, request, body, async () => {
@@ -44,7 +45,7 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Keys",
       auth: { scope: "keys:read" },
       query: PageQuery.extend({ project: Project.optional() }),
-      responses: { 200: { description: "One page.", schema: listOf(KeySchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(KeySchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.keys.list(caller, page, definedFields(filter)) };
@@ -59,7 +60,7 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       auth: { scope: "keys:write" },
       params: IdParams,
       query: z.strictObject({ project: Project.optional() }),
-      responses: { 204: { description: "Revoked; it opens nothing from now on." } },
+      responses: { 204: { description: "Revoked, effective immediately." } },
       async handler({ caller, params, query }) {
         await kernel.keys.revoke(caller, params.id, definedFields(query));
         return { status: 204, empty: true };

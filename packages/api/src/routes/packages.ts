@@ -1,4 +1,4 @@
-/** Packages: an archive streams from the socket into the importer and is never whole in memory. */
+/** Packages: installed from an archive, a folder of the host or the npm registry. */
 import { BackplaneError } from "@backplane/contract";
 import { PackageSchema, SlotSchema, TimestampSchema } from "@backplane/contract/schema";
 import type { Caller, PackageSource } from "@backplane/ports";
@@ -12,25 +12,23 @@ import type { RouteDeps } from "./route-deps.ts";
 const SourceBody = z.strictObject({
   source: z
     .union([
-      z.string().regex(/^folder:\/./, "write folder: and an absolute path"),
-      z.strictObject({ folder: z.string().regex(/^\/./, "write an absolute path") }),
+      z.string().regex(/^folder:\/./, "must be folder: followed by an absolute path"),
+      z.strictObject({ folder: z.string().regex(/^\/./, "must be an absolute path") }),
       z.strictObject({
         npm: z
           .string()
-          .regex(/^[@a-z0-9]/, "write the name of a package, such as @scope/server@1.2.3")
+          .regex(/^[@a-z0-9]/, "must be the name of a package, such as @scope/server@1.2.3")
           .max(256),
         secret_slots: z.array(SlotSchema).max(64).default([]),
       }),
     ])
-    .describe(
-      "A folder of the gateway's host, with the admin credential only; or an MCP server of the npm registry.",
-    ),
+    .describe("A folder of the host (admin token only), or an MCP server of the npm registry."),
 });
 
-/** What an archive cannot tell of the folder that it was packed from. */
+/** Properties of the packed folder that the archive does not contain. */
 const SourceQuery = z.object({
-  name: z.string().min(1).max(120).optional().describe("what a package without a name of its own is called"),
-  born_at: TimestampSchema.optional().describe("when the folder was made"),
+  name: z.string().min(1).max(120).optional().describe("The name of a package that has none of its own."),
+  born_at: TimestampSchema.optional().describe("When the folder was created."),
 });
 
 export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
@@ -41,8 +39,8 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       operation_id: "installPackage",
       summary: "Install a package",
       description:
-        "The body is a packed archive, or JSON that names a folder of the host. Installing the same bytes again " +
-        "answers 200 with the package that is there; other bytes under the same version answer package.conflict.",
+        "The body is an archive, or JSON that names a source. Installing the same bytes again responds 200 with the " +
+        "existing package; different bytes under the same version get package.conflict.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       query: SourceQuery,
@@ -51,7 +49,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       idempotent: true,
       responses: {
         201: { description: "Installed.", schema: PackageSchema },
-        200: { description: "It was installed already.", schema: PackageSchema },
+        200: { description: "It was already installed.", schema: PackageSchema },
       },
       handler({ caller, body, query, request }) {
         const raw: unknown = body;
@@ -66,7 +64,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
             install(caller, { kind: "npm", spec, secret_slots }),
           );
         }
-        // A key with the scope `admin` rules its org, not the host's disk.
+        // The scope `admin` covers an org and not the disk of the host.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
         const path = typeof source === "string" ? source.slice("folder:".length) : source.folder;
         return createOnce(kernel, caller, request, body, () => install(caller, { kind: "folder", path }));
@@ -80,7 +78,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       tag: "Packages",
       auth: { scope: "packages:read" },
       query: PageQuery,
-      responses: { 200: { description: "One page.", schema: listOf(PackageSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(PackageSchema) } },
       handler: async ({ caller, query }) => ({
         status: 200,
         json: await kernel.packages.list(caller, splitPage(query).page),
@@ -105,7 +103,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       path: "/v1/plugin-packages/{id}",
       operation_id: "removePackage",
       summary: "Remove a package",
-      description: "409 package.bound while a binding uses it; details.bindings names them.",
+      description: "Responds 409 package.bound while a binding uses it; details.bindings lists them.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       params: IdParams,

@@ -26,7 +26,7 @@ const FILES: { path: string; file: string; type: string; operation_id: string; s
   },
   {
     path: "/overview",
-    file: "start.html",
+    file: "overview.html",
     type: "text/html",
     operation_id: "overviewPage",
     summary: "The overview page",
@@ -46,8 +46,8 @@ const FILES: { path: string; file: string; type: string; operation_id: string; s
     summary: "The script of the API explorer",
   },
   {
-    path: "/static/start.js",
-    file: "start.js",
+    path: "/static/overview.js",
+    file: "overview.js",
     type: "text/javascript",
     operation_id: "overviewScript",
     summary: "The script of the overview page",

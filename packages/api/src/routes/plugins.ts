@@ -1,6 +1,6 @@
 /**
- * Kernel plugins without the web adapter: who switched that one off can switch it on again here. Everything else
- * about plugins is the adapter's, under /api/plugins.
+ * Kernel plugins, independent of the web adapter, so that a disabled web adapter can be enabled again. All other operations
+ * on plugins are routes of the web adapter, under /api/plugins.
  */
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
@@ -22,11 +22,11 @@ export function pluginRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/plugins",
       operation_id: "listPlugins",
-      summary: "Kernel plugins and how they are",
+      summary: "List kernel plugins with their status",
       tag: "Plugins",
       auth: { scope: "plugins:read" },
       responses: {
-        200: { description: "Every plugin.", schema: z.object({ items: z.array(PluginSchema) }) },
+        200: { description: "All plugins.", schema: z.object({ items: z.array(PluginSchema) }) },
       },
       handler: async ({ caller }) => ({ status: 200, json: { items: await kernel.plugins.list(caller) } }),
     }),
@@ -34,13 +34,14 @@ export function pluginRoutes({ kernel }: RouteDeps): Route[] {
       method: "PATCH",
       path: "/v1/plugins/{name}",
       operation_id: "patchPlugin",
-      summary: "Switch a kernel plugin on or off, at once",
-      description: "The way back for the web adapter, whose own routes go with it.",
+      summary: "Enable or disable a kernel plugin",
+      description:
+        "Takes effect immediately. Also enables a web adapter that was disabled together with its routes.",
       tag: "Plugins",
       auth: { scope: "plugins:write" },
       params: NameParams,
       body: PatchBody,
-      responses: { 200: { description: "The plugin as it is now.", schema: PluginSchema } },
+      responses: { 200: { description: "The plugin.", schema: PluginSchema } },
       handler: async ({ caller, params, body }) => ({
         status: 200,
         json: await kernel.plugins.setEnabled(caller, params.name, body.enabled),

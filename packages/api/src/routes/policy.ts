@@ -1,4 +1,4 @@
-/** The policy of the org and of projects. The generation is the ETag; a change holds from the next call on. */
+/** The policies of orgs and projects. The generation is the ETag. A change takes effect with the next call. */
 import { BackplaneError, type Json } from "@backplane/contract";
 import {
   ExplainQuerySchema,
@@ -17,7 +17,7 @@ const LevelQuery = z.strictObject({
   level: z
     .enum(POLICY_LEVELS)
     .default("org")
-    .describe("The org's own, or what the caller's project narrows."),
+    .describe("The policy of the org, or that of the caller's project, which narrows it."),
 });
 const READ = { scope: "policy:read" } as const;
 const WRITE = { scope: "policy:write" } as const;
@@ -30,7 +30,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/policy",
       operation_id: "getPolicy",
       summary: "Read the policy",
-      description: "`policy` is what was set, `effective` what holds with defaults and the org's in it.",
+      description: "`policy` is what was set; `effective` includes defaults and the policy of the org.",
       tag: "Policy",
       auth: READ,
       query: LevelQuery,
@@ -72,7 +72,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/policy",
       operation_id: "patchPolicy",
       summary: "Change fields of the policy",
-      description: "A field is replaced whole; null takes it back to its default. Otherwise as PUT.",
+      description: "Each given field is replaced; null resets it to its default. Otherwise the same as PUT.",
       tag: "Policy",
       auth: WRITE,
       query: LevelQuery,
@@ -90,18 +90,20 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/policy:explain",
       operation_id: "explainPolicy",
-      summary: "Ask why a tool would run, ask or be refused",
-      description: "The rules of admission in their order, as they would decide on such a call now.",
+      summary: "Explain why a tool would run, require approval or be denied",
+      description: "All admission rules in order, with their decision on such a call.",
       tag: "Policy",
       auth: READ,
       query: ExplainQuerySchema,
-      responses: { 200: { description: "What decides, and why.", schema: PolicyExplanationSchema } },
+      responses: {
+        200: { description: "The deciding rule and the reasons.", schema: PolicyExplanationSchema },
+      },
       async handler({ caller, query: { tool, context, role, input } }) {
         const question = {
           tool,
           context,
           ...(role === undefined ? {} : { role }),
-          ...(input === undefined ? {} : { input: parse(input) }),
+          ...(input === undefined ? {} : { input: parseInput(input) }),
         };
         return { status: 200, json: await policy.explain(caller, question) };
       },
@@ -109,11 +111,11 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
   ];
 }
 
-function parse(text: string): Json {
+function parseInput(text: string): Json {
   try {
     return JSON.parse(text) as Json;
   } catch {
-    const message = "input is no JSON";
+    const message = "input is not valid JSON";
     throw new BackplaneError("request.invalid", message, {
       details: { issues: [{ path: "query.input", message }] },
     });

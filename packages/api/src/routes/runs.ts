@@ -2,7 +2,7 @@
  * Runs: turns of the agent loop that a client starts and follows. Without `wait`, POST responds 202 as soon as the message
  * and the run are on disk. With `wait`, or as a stream, the response ends when the run has ended.
  */
-import { RISK_CONTEXTS, type Run } from "@backplane/contract";
+import { definedFields, RISK_CONTEXTS, type Run } from "@backplane/contract";
 import { RunSchema } from "@backplane/contract/schema";
 import type { Caller, RunTicket } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -10,7 +10,6 @@ import { z } from "zod";
 import { type Answer, defineRoute, type Route } from "../http/route.ts";
 import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "../requests/idempotency.ts";
 import {
-  definedFields,
   EntryCursor,
   IdParams,
   listOf,
@@ -122,7 +121,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
         session_id: SessionId.optional(),
         workspace: Workspace.optional().describe("Default: all of them."),
       }),
-      responses: { 200: { description: "One page.", schema: listOf(RunSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(RunSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await runs.list(caller, definedFields(filter), page) };

@@ -1,4 +1,4 @@
-/** Secrets are write-only: no route answers a value. */
+/** Secrets are write-only: no route returns a value. */
 import {
   SecretKeyRotateSchema,
   SecretKeyRotationSchema,
@@ -25,7 +25,10 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       params: NameParams,
       body: SecretPutSchema,
       responses: {
-        200: { description: "Stored: name, last 4 and users, never the value.", schema: SecretSchema },
+        200: {
+          description: "The name, the last 4 characters and the users of the secret, never its value.",
+          schema: SecretSchema,
+        },
       },
       handler: async ({ caller, params, body }) => ({
         status: 200,
@@ -40,7 +43,7 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Secrets",
       auth: { scope: "secrets:read" },
       query: PageQuery,
-      responses: { 200: { description: "One page.", schema: listOf(SecretSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(SecretSchema) } },
       handler: async ({ caller, query }) => ({
         status: 200,
         json: await kernel.secrets.list(caller, splitPage(query).page),
@@ -50,12 +53,15 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/secrets/{name}",
       operation_id: "getSecret",
-      summary: "Read what is known of a secret",
+      summary: "Read the metadata of a secret",
       tag: "Secrets",
       auth: { scope: "secrets:read" },
       params: NameParams,
       responses: {
-        200: { description: "Name, last 4 and users, never the value.", schema: SecretSchema },
+        200: {
+          description: "The name, the last 4 characters and the users of the secret, never its value.",
+          schema: SecretSchema,
+        },
       },
       handler: async ({ caller, params }) => ({
         status: 200,
@@ -67,7 +73,7 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/secrets/{name}",
       operation_id: "removeSecret",
       summary: "Remove a secret",
-      description: "409 secret.in_use while a binding refers to it; details.used_by names them.",
+      description: "Responds 409 secret.in_use while a binding uses it; details.used_by lists them.",
       tag: "Secrets",
       auth: { scope: "secrets:write" },
       params: NameParams,
@@ -81,13 +87,13 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/secret-keys",
       operation_id: "rotateSecretKey",
-      summary: "Seal everything again with a new key",
+      summary: "Rotate the encryption key",
       description:
-        "Secrets and secret configuration of every org. Safe to repeat: after an interruption ask again with new_key false.",
+        "Encrypts the secrets and the secret configuration of every org again. Safe to repeat: after an interruption, send new_key false.",
       tag: "Secrets",
       auth: { host: true },
       body: SecretKeyRotateSchema,
-      responses: { 200: { description: "What was sealed again.", schema: SecretKeyRotationSchema } },
+      responses: { 200: { description: "What was encrypted again.", schema: SecretKeyRotationSchema } },
       handler: async ({ caller, body }) => ({
         status: 200,
         json: await kernel.secrets.rotateKey(caller, body),

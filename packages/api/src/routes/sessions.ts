@@ -1,11 +1,11 @@
-/** Conversations. Which ids a client may use, and what it may see, is the kernel's to say (bus.session-ids). */
+/** Sessions. The kernel decides which ids a client may use and what it may see (bus.session-ids). */
+import { definedFields } from "@backplane/contract";
 import { EntrySchema, JsonObjectSchema, SessionSchema } from "@backplane/contract/schema";
 import type { Caller, SessionRef } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createInTransaction } from "../requests/idempotency.ts";
 import {
-  definedFields,
   EntryCursor,
   IdParams,
   listOf,
@@ -27,7 +27,7 @@ const READ = { scope: "sessions:read", delegated: "sessions:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "sessions:write" } as const;
 
 const SessionCreate = z.strictObject({
-  session_id: SessionId.optional().describe("Left out, the kernel chooses one."),
+  session_id: SessionId.optional().describe("By default the kernel generates an id."),
   workspace: Workspace.optional(),
   metadata: JsonObjectSchema.optional(),
   strategy: nameOf(128).min(1).optional(),
@@ -37,15 +37,17 @@ const ForkBody = z.strictObject({
   at: z.int().min(0).optional().describe("The last entry that the child inherits; default all."),
 });
 const EntriesQuery = WorkspaceQuery.extend({
-  after: EntryCursor.default(0).describe("The last entry that is known already."),
+  after: EntryCursor.default(0).describe("Returns entries after this one."),
   limit: z.coerce.number().int().min(1).max(1_000).default(200),
 });
 const EventsQuery = WorkspaceQuery.extend({
-  since_entry: EntryCursor.optional().describe("Replays what comes after it; left out, only what is new."),
+  since_entry: EntryCursor.optional().describe(
+    "Replays all entries after this one; by default only new events are sent.",
+  ),
 });
 const AcceptedSchema = z.object({ entry_id: z.int(), event_id: z.string(), run_id: z.string() });
 
-interface Said {
+interface StoredMessage {
   entry_id: number;
   event_id: string;
   run_id?: string;
@@ -59,7 +61,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/sessions",
       operation_id: "createSession",
-      summary: "Begin a session",
+      summary: "Create a session",
       tag: "Sessions",
       auth: WRITE,
       query: WorkspaceQuery,
@@ -83,7 +85,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       tag: "Sessions",
       auth: READ,
       query: PageQuery.extend({ workspace: Workspace.optional().describe("Default: all of them.") }),
-      responses: { 200: { description: "One page.", schema: listOf(SessionSchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(SessionSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await sessions.list(caller, definedFields(filter), page) };
@@ -110,7 +112,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       operation_id: "patchSession",
       summary: "Change a session's metadata",
       description:
-        "Keys are merged; null removes one. `strategy` there chooses the strategy of its next turns.",
+        "Keys are merged; null removes a key. `strategy` in it sets the strategy of the following turns.",
       tag: "Sessions",
       auth: WRITE,
       params: IdParams,
@@ -126,7 +128,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/sessions/{id}:branch",
       operation_id: "branchSession",
-      summary: "A child session that shows this one's entries and writes its own",
+      summary: "Branch a session",
       tag: "Sessions",
       auth: WRITE,
       params: IdParams,
@@ -149,22 +151,27 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/sessions/{id}/messages",
       operation_id: "sendMessage",
-      summary: "Say something",
+      summary: "Send a message",
       description:
-        "202 when it is on disk; the session is made when it is not there. During a turn the message joins it.",
+        "Responds 202 when the message is on disk. A missing session is created. A message during a turn joins that turn.",
       tag: "Sessions",
       auth: WRITE,
       params: IdParams,
       query: WorkspaceQuery,
       body: UserMessageBody,
       idempotent: true,
-      responses: { 202: { description: "On disk; the answer comes by event.", schema: AcceptedSchema } },
+      responses: {
+        202: {
+          description: "The message is on disk; the reply is sent as an event.",
+          schema: AcceptedSchema,
+        },
+      },
       handler({ caller, params, query, body, request }) {
         const ref = refOf(params.id, query);
         return createInTransaction(kernel, caller, request, { ...query, body }, 202, {
           create: (once) => sessions.message(caller, ref, definedFields(body), once),
-          // It began a run, or joined one.
-          again: async ({ entry_id, event_id, run_id, id }: Said) => ({
+          // A message that started a run is stored with the run's id, one that joined a run with run_id.
+          again: async ({ entry_id, event_id, run_id, id }: StoredMessage) => ({
             entry_id,
             event_id,
             run_id: run_id ?? id,
@@ -176,7 +183,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/sessions/{id}:interrupt",
       operation_id: "interruptSession",
-      summary: "End the running turn",
+      summary: "Interrupt the running turn",
       tag: "Sessions",
       auth: WRITE,
       params: IdParams,
@@ -193,7 +200,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/sessions/{id}:reset",
       operation_id: "resetSession",
-      summary: "Archive the tape and begin a new one",
+      summary: "Archive the chain of a session and start a new one",
       tag: "Sessions",
       auth: WRITE,
       params: IdParams,
@@ -208,13 +215,14 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/sessions/{id}/entries",
       operation_id: "listEntries",
-      summary: "What the session's tape says, in order",
-      description: "Whatever chain an entry is on; what a branched session inherits comes first.",
+      summary: "List the entries of a session in order",
+      description:
+        "The entries of all chains of the session. Inherited entries of a branched session come first.",
       tag: "Sessions",
       auth: READ,
       params: IdParams,
       query: EntriesQuery,
-      responses: { 200: { description: "One page.", schema: listOf(EntrySchema) } },
+      responses: { 200: { description: "A page.", schema: listOf(EntrySchema) } },
       async handler({ caller, params, query }) {
         const { after, limit } = query;
         const items = await sessions.entries(caller, refOf(params.id, query), after, limit);
@@ -229,7 +237,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       summary: "Follow a session",
       description:
         "Server-sent events, the same as over /ws: `event` is the kind, `data` the op `{op, session_id, event, entry_id?}`, " +
-        "and `id` the entry's id where the tape has it. A replay ends with session.replay.done.",
+        "and `id` the entry id of events that are on the tape. A replay ends with session.replay.done.",
       tag: "Sessions",
       auth: READ,
       params: IdParams,
@@ -239,7 +247,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
         const resumed = request.headers["last-event-id"] !== undefined;
         const since = resumed ? lastEventId(request, query.since_entry) : (query.since_entry ?? null);
         const ref = refOf(params.id, query);
-        // Looking must not make a session.
+        // Attaching would create a missing session.
         await sessions.get(caller, ref);
         return await follow(caller, ref, since, (items) => streams.stream(reply, items));
       },

@@ -1,4 +1,4 @@
-/** The gateway's sign-ins at servers of bindings: for admins, and the address where the browser comes back. */
+/** OAuth sign-ins of the gateway at the servers of bindings, and the pages that a browser visits for them. */
 import { hash } from "node:crypto";
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import {
@@ -9,11 +9,11 @@ import {
 } from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { renderSignInPage } from "../pages/oauth-page.ts";
+import { renderOauthPage } from "../pages/oauth-page.ts";
 import { IdParams } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
-/** Its address holds the code, so nothing of it may travel on or be kept. */
+/** The URL contains the authorization code, so it must not be cached or sent as a referrer. */
 const CALLBACK_HEADERS = {
   "content-security-policy":
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -22,7 +22,7 @@ const CALLBACK_HEADERS = {
   "cache-control": "no-store",
 };
 
-/** One for each login, so that two at a time do not take each other's. */
+/** Each sign-in has its own cookie, so that two at the same time do not conflict. */
 const COOKIE = "backplane_login_";
 
 const text = z.string().max(8_192).optional();
@@ -33,11 +33,11 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/plugin-bindings/{id}/sign-in",
       operation_id: "getSignIn",
-      summary: "Read whether the gateway is signed in to a binding's server",
+      summary: "Read the sign-in at the server of a binding",
       tag: "Bindings",
       auth: { scope: "bindings:read" },
       params: IdParams,
-      responses: { 200: { description: "The sign-in, without any token.", schema: SignInSchema } },
+      responses: { 200: { description: "The sign-in, without its tokens.", schema: SignInSchema } },
       handler: async ({ caller, params }) => ({
         status: 200,
         json: await kernel.signIns.get(caller, params.id),
@@ -47,14 +47,14 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/plugin-bindings/{id}:login",
       operation_id: "beginSignIn",
-      summary: "Begin to sign in to a binding's server",
+      summary: "Start to sign in at the server of a binding",
       description:
-        "Open start_url in a browser within ten minutes; it comes back to the gateway. Where a browser cannot reach the gateway, open authorization_url and hand the address at which it ends to completeSignIn.",
+        "Open start_url in a browser within ten minutes; the authorization server redirects it back to the gateway. If the browser cannot reach the gateway, open authorization_url and send the final URL to completeSignIn.",
       tag: "Bindings",
       auth: { scope: "admin" },
       params: IdParams,
       body: SignInBeginSchema,
-      responses: { 200: { description: "Where to send the browser.", schema: SignInStartedSchema } },
+      responses: { 200: { description: "The URLs to open in a browser.", schema: SignInStartedSchema } },
       handler: async ({ caller, params, body }) => ({
         status: 200,
         json: await kernel.signIns.begin(caller, params.id, body),
@@ -65,8 +65,9 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/sign-ins:complete",
       operation_id: "completeSignIn",
-      summary: "Hand over the address that the browser was sent to",
-      description: "For a browser that cannot reach the gateway. Only by who began the sign-in.",
+      summary: "Complete a sign-in with the redirect URL",
+      description:
+        "For a browser that cannot reach the gateway. Only for the caller that started the sign-in.",
       tag: "Bindings",
       auth: { scope: "admin" },
       body: SignInCompleteSchema,
@@ -80,7 +81,7 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/plugin-bindings/{id}:logout",
       operation_id: "endSignIn",
-      summary: "Forget the sign-in at a binding's server",
+      summary: "Sign out at the server of a binding",
       tag: "Bindings",
       auth: { scope: "admin" },
       params: IdParams,
@@ -94,20 +95,20 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/oauth/start",
       operation_id: "startSignIn",
-      summary: "Where a browser begins a sign-in",
+      summary: "Start a sign-in in a browser",
       description:
-        "Sends it on to the authorization server, with a cookie without which it could not come back. Only the first browser gets one.",
+        "Redirects to the authorization server and sets a cookie that the callback requires. Only the first browser gets the cookie.",
       tag: "System",
       auth: "public",
       query: z.object({ ticket: z.string().max(256).default("") }),
       responses: {
-        303: { description: "On to the authorization server." },
-        400: { description: "No such sign-in, as a page that says why.", type: "text/html" },
-        500: { description: "Not begun, as a page.", type: "text/html" },
+        303: { description: "Redirects to the authorization server." },
+        400: { description: "A page with the reason: the sign-in is unknown or expired.", type: "text/html" },
+        500: { description: "A page: the sign-in could not be started.", type: "text/html" },
       },
       async handler({ query, request }) {
         try {
-          const browser = secretsIn(request.headers.cookie);
+          const browser = secretsOf(request.headers.cookie);
           const opened = await kernel.signIns.open(query.ticket, { browser });
           const { authorization_url: location, secret } = opened;
           const headers = { ...CALLBACK_HEADERS, location };
@@ -115,10 +116,10 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
           return {
             status: 303,
             empty: true,
-            headers: { ...headers, "set-cookie": cookieOf(secret, opened) },
+            headers: { ...headers, "set-cookie": setCookieHeader(secret, opened) },
           };
         } catch (thrown) {
-          return refusal(thrown);
+          return errorPage(thrown);
         }
       },
     }),
@@ -126,25 +127,24 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/oauth/callback",
       operation_id: "signInCallback",
-      summary: "Where the browser comes back from an authorization server",
-      description:
-        "The state in its address is good once, for the sign-in that it was made for, in the browser that began it.",
+      summary: "Receive the redirect of an authorization server",
+      description: "The state in the URL is valid once, for its sign-in, in the browser that started it.",
       tag: "System",
       auth: "public",
       query: z.object({ state: text, code: text, iss: text, error: text, error_description: text }),
       responses: {
-        200: { description: "Signed in, as a page.", type: "text/html" },
-        400: { description: "Not signed in, as a page that says why.", type: "text/html" },
-        500: { description: "Not signed in, as a page.", type: "text/html" },
+        200: { description: "A page: signed in.", type: "text/html" },
+        400: { description: "A page with the reason: not signed in.", type: "text/html" },
+        500: { description: "A page: not signed in.", type: "text/html" },
       },
       async handler({ request }) {
-        // As it came: what stands in it is compared letter by letter.
+        // The raw URL: its parameters are compared byte by byte.
         const redirect = `http://gateway${request.raw.url ?? ""}`;
         try {
-          await kernel.signIns.complete({ browser: secretsIn(request.headers.cookie) }, redirect);
+          await kernel.signIns.complete({ browser: secretsOf(request.headers.cookie) }, redirect);
           return page(200, "Signed in", "You can close this window.");
         } catch (thrown) {
-          return refusal(thrown);
+          return errorPage(thrown);
         }
       },
     }),
@@ -152,16 +152,16 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/client-metadata.json",
       operation_id: "clientMetadata",
-      summary: "What the gateway says of itself to authorization servers",
+      summary: "The OAuth client metadata of the gateway",
       tag: "System",
       auth: "public",
       responses: {
-        200: { description: "A client id metadata document.", schema: z.record(z.string(), z.json()) },
+        200: { description: "A client ID metadata document.", schema: z.record(z.string(), z.json()) },
       },
       handler() {
         const document = kernel.signIns.clientDocument();
         if (document === null) {
-          throw new BackplaneError("route.not_found", "this gateway has no public address", {
+          throw new BackplaneError("route.not_found", "This gateway has no public URL.", {
             fix: 'Set public_url = "https://…" under [listen] in backplane.toml.',
           });
         }
@@ -171,26 +171,31 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
   ];
 }
 
-function refusal(thrown: unknown) {
+function errorPage(thrown: unknown) {
   const error = toBackplaneError(thrown);
   const known = error.code.startsWith("sign_in.") || error.code === "binding.not_found";
-  const words = known ? `${error.message} ${error.fix}` : "Something went wrong; see the gateway's log.";
-  return page(known ? 400 : 500, "Not signed in", words);
+  const message = known
+    ? `${error.message} ${error.fix}`
+    : "An unexpected error occurred. See the log of the gateway.";
+  return page(known ? 400 : 500, "Not signed in", message);
 }
 
-function page(status: number, title: string, words: string) {
-  const text = renderSignInPage(title, words);
+function page(status: number, title: string, message: string) {
+  const text = renderOauthPage(title, message);
   return { status, text, type: "text/html; charset=utf-8", headers: CALLBACK_HEADERS };
 }
 
-/** Lax: the browser comes back from another site, and has to show it then. */
-function cookieOf(secret: string, { secure, lasts_ms }: { secure: boolean; lasts_ms: number }): string {
+/** SameSite=Lax: the cookie must be sent when the authorization server redirects back. */
+function setCookieHeader(
+  secret: string,
+  { secure, lasts_ms }: { secure: boolean; lasts_ms: number },
+): string {
   const name = `${COOKIE}${hash("sha256", secret).slice(0, 16)}`;
   const age = Math.ceil(lasts_ms / 1_000);
   return `${name}=${secret}; Path=/oauth; HttpOnly; SameSite=Lax; Max-Age=${age}${secure ? "; Secure" : ""}`;
 }
 
-function secretsIn(header: string | undefined): string[] {
+function secretsOf(header: string | undefined): string[] {
   const parts = (header ?? "").split(";").map((part) => part.trim());
   return parts.filter((part) => part.startsWith(COOKIE)).map((part) => part.slice(part.indexOf("=") + 1));
 }

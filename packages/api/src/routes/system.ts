@@ -1,4 +1,4 @@
-/** How the gateway itself is doing, and the description of its API. */
+/** Health, status and metrics of the gateway, and the OpenAPI document. */
 import { BackplaneError } from "@backplane/contract";
 import type { AdapterMount, RunnerHealth } from "@backplane/ports";
 import { z } from "zod";
@@ -36,7 +36,7 @@ const StatusSchema = z.object({
   sandbox: z.object({ enabled: z.boolean(), available: z.boolean(), reason: z.string() }),
 });
 
-/** `table` is complete by the time a request comes in. */
+/** `table` is complete when the first request arrives. */
 export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] {
   const { kernel, clock, metrics, version } = deps;
   const started = clock.monotonic();
@@ -46,7 +46,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       method: "GET",
       path: "/healthz",
       operation_id: "health",
-      summary: "The process is alive",
+      summary: "Check that the process is alive",
       tag: "System",
       auth: "public",
       responses: { 200: { description: "Alive.", schema: z.object({ status: z.literal("ok") }) } },
@@ -56,10 +56,11 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       method: "GET",
       path: "/readyz",
       operation_id: "ready",
-      summary: "The gateway can take work",
+      summary: "Check that the gateway is ready",
       description:
-        "503 while the store does not answer, while the gateway has no lease there, and while it stops. `takes_over` " +
-        "is false for one lease after the store was away: work of other gateways is left alone until then.",
+        "Responds 503 while the store is unavailable, while the gateway has no lease, and while it is stopping. `takes_over` " +
+        "is false for the duration of one lease after the store was unavailable; until then the gateway does not take over " +
+        "the work of other gateways.",
       tag: "System",
       auth: "public",
       responses: {
@@ -71,11 +72,11 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       async handler() {
         const health = await kernel.health();
         if (health.stopping || deps.stopping()) throw new BackplaneError("gateway_stopping");
-        if (!health.store.ok) throw new BackplaneError("store.unavailable", "The store does not answer.");
+        if (!health.store.ok) throw new BackplaneError("store.unavailable", "The store does not respond.");
         if (!health.lease.held) {
           throw new BackplaneError(
             "store.unavailable",
-            "The gateway's lease has run out and is being renewed.",
+            "The lease of the gateway has expired and is being renewed.",
           );
         }
         return { status: 200, json: { status: "ready", takes_over: health.lease.takes_over } };
@@ -85,10 +86,15 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       method: "GET",
       path: "/v1/status",
       operation_id: "status",
-      summary: "Version, store, plugin processes, sandbox",
+      summary: "Read the status of the gateway",
       tag: "System",
       auth: { any: true },
-      responses: { 200: { description: "The state now.", schema: StatusSchema } },
+      responses: {
+        200: {
+          description: "Version, caller, store, invocations, plugin processes and sandbox.",
+          schema: StatusSchema,
+        },
+      },
       async handler({ caller }) {
         const health = await kernel.health();
         return {
@@ -104,7 +110,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
               processes: health.runner.processes,
               prewarmed: health.runner.prewarmed,
               running: health.runner.running,
-              // Other tenants' plugins are none of a key's business.
+              // A key must not see the plugins of other tenants.
               held_back: caller.actor === "admin" ? health.runner.held_back.map(withoutPoolKey) : [],
             },
             sandbox: health.runner.sandbox,
@@ -118,7 +124,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       operation_id: "metrics",
       summary: "Prometheus metrics",
       tag: "System",
-      // Any key will do: a scraper should not need to hold an admin's.
+      // Any key is allowed, so that a scraper does not need an admin credential.
       auth: { any: true },
       responses: { 200: { description: "Prometheus text.", type: "text/plain" } },
       handler: async () => ({
@@ -131,12 +137,12 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       method: "GET",
       path: "/openapi.json",
       operation_id: "openapi",
-      summary: "This document",
+      summary: "Read the OpenAPI document",
       tag: "System",
       auth: { any: true },
       responses: { 200: { description: "OpenAPI 3.1.", type: "application/json" } },
       handler() {
-        // Plugins come and go, and their routes with them.
+        // The routes of adapters change when plugins are loaded or unloaded.
         const mounts = kernel.adapters.list();
         if (built?.mounts !== mounts)
           built = { mounts, document: JSON.stringify(buildOpenApi(table, version, mounts)) };
@@ -146,7 +152,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
   ];
 }
 
-/** The key says how processes are shared, which is nobody's business outside. */
+/** The pool key reveals how processes are shared, so it is not part of the response. */
 function withoutPoolKey(held: RunnerHealth["held_back"][number]) {
   const { binding_id, package_id, failures, retry_at, last_error } = held;
   return { binding_id, package_id, failures, retry_at, last_error };

@@ -1,4 +1,4 @@
-/** Folders of the gateway's machine whose tool files are trusted. They are the host's, so only its admin sees them. */
+/** Trusted folders of the host with tool files. They belong to the host, so only the admin token may use these routes. */
 import {
   WorkspaceFolderSchema,
   WorkspaceReviewSchema,
@@ -17,7 +17,7 @@ export function workspaceRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/workspaces",
       operation_id: "listWorkspaces",
-      summary: "Trusted folders, and what changed in them since",
+      summary: "List trusted folders and their changes",
       tag: "Workspaces",
       auth: { host: true },
       responses: {
@@ -29,13 +29,13 @@ export function workspaceRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/workspaces:review",
       operation_id: "reviewWorkspace",
-      summary: "What would be trusted",
+      summary: "Review a folder before trusting it",
       description:
-        "Nothing changes. The text of every file that is new or changed since it was last trusted.",
+        "Changes nothing. Returns the text of every file that is new or has changed since it was last trusted.",
       tag: "Workspaces",
       auth: { host: true },
       body: ReviewBody,
-      responses: { 200: { description: "The folder's files.", schema: WorkspaceReviewSchema } },
+      responses: { 200: { description: "The files of the folder.", schema: WorkspaceReviewSchema } },
       handler: async ({ caller, body }) => ({
         status: 200,
         json: await kernel.workspaces.review(caller, body.path, body.kind),
@@ -47,12 +47,12 @@ export function workspaceRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "trustWorkspace",
       summary: "Trust a folder and load its tools",
       description:
-        "Again for a folder that is trusted: its changes are trusted too. With `watch`, later saves are loaded as " +
-        "they come. 409 workspace.changed when the files are not those of `digest`.",
+        "For a folder that is already trusted, trusts its changes. With `watch`, later changes are loaded automatically. " +
+        "Responds 409 workspace.changed if the files do not match `digest`.",
       tag: "Workspaces",
       auth: { host: true },
       body: WorkspaceTrustSchema,
-      responses: { 200: { description: "As it is now.", schema: WorkspaceFolderSchema } },
+      responses: { 200: { description: "The folder.", schema: WorkspaceFolderSchema } },
       handler: async ({ caller, body }) => ({
         status: 200,
         json: await kernel.workspaces.trust(caller, body),
@@ -62,12 +62,12 @@ export function workspaceRoutes({ kernel }: RouteDeps): Route[] {
       method: "DELETE",
       path: "/v1/workspaces/{id}",
       operation_id: "untrustWorkspace",
-      summary: "Take a folder's tools away",
-      description: "Its files stay where they are.",
+      summary: "Stop trusting a folder",
+      description: "Removes its tools. The files themselves are not changed.",
       tag: "Workspaces",
       auth: { host: true },
       params: IdParams,
-      responses: { 204: { description: "Its tools are gone." } },
+      responses: { 204: { description: "No longer trusted." } },
       async handler({ caller, params }) {
         await kernel.workspaces.untrust(caller, params.id);
         return { status: 204, empty: true };

@@ -30,7 +30,7 @@ const OPEN = new Set([
   "GET /static/chat/{file}",
   "GET /static/explorer.js",
   "GET /static/explorer/{file}",
-  "GET /static/start.js",
+  "GET /static/overview.js",
   "GET /static/backplane.css",
   // A link for one browser; what comes back from an authorization server proves itself by its state and that browser's
   // cookie; the other holds nothing secret.

@@ -45,15 +45,15 @@ test("every file of the folder is on the list, and nothing else can be asked for
   for (const name of [
     "",
     "index.html",
-    "../start.js",
-    "..%2fstart.js",
+    "../overview.js",
+    "..%2foverview.js",
     "main.js/",
     "__proto__",
     "nothing.js",
   ]) {
     expect(read(name), name).toBeNull();
   }
-  for (const name of ["index.html", "nothing.js", "..%2fstart.js", "__proto__"])
+  for (const name of ["index.html", "nothing.js", "..%2foverview.js", "__proto__"])
     expect((await get(`/static/chat/${name}`)).status, name).toBe(404);
 });
 

@@ -48,7 +48,7 @@ test("which boundary is in force is said for this machine and for the gateway th
   const [off, still] = await rows({ BACKPLANE_SANDBOX: "0" });
   expect(off).toMatchObject({
     status: "degraded",
-    message: expect.stringMatching(/^switched off: isolated exports are refused/),
+    message: expect.stringMatching(/^turned off: isolated exports are refused/),
     fix: expect.stringContaining("unset BACKPLANE_SANDBOX"),
   });
   expect(still).toMatchObject({ status: "ok" });
@@ -108,7 +108,7 @@ verifies(
     expect(found[0]).toMatchObject({ status: "failed" });
     expect(found[0]!.message).toMatch(
       new RegExp(
-        `^acme/cli-kit@0.1.0 \\(sha256:${hex}\\) is damaged and does not start: "vai-plugin.toml" was changed: expected 0644 sha256:[0-9a-f]{64}, found 0644 sha256:[0-9a-f]{64}$`,
+        `^acme/cli-kit@0.1.0 \\(sha256:${hex}\\) is damaged and will not be started: "vai-plugin.toml" was changed: expected 0644 sha256:[0-9a-f]{64}, found 0644 sha256:[0-9a-f]{64}$`,
       ),
     );
     expect(found[0]!.fix).toMatch(/^backplane plugin install SOURCE --no-bind/);

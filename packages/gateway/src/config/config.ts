@@ -1,6 +1,6 @@
 /**
- * Configuration: defaults, then $BACKPLANE_HOME/backplane.toml, then BACKPLANE_* variables, then flags. Read and
- * checked once at start; a bad value names its key, where it came from and what to write.
+ * The configuration, in increasing precedence: defaults, $BACKPLANE_HOME/backplane.toml, BACKPLANE_* variables, flags. It is
+ * read and validated once at start. The error for an invalid value names its key and how to correct it.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -28,25 +28,25 @@ const days = (fallback: number) => z.number().min(0).max(36_500).default(fallbac
 const PublicUrlSchema = z.string().refine((text) => {
   const url = URL.canParse(text) ? new URL(text) : null;
   return url !== null && /^https?:$/.test(url.protocol) && text === url.origin;
-}, "write a scheme and a host without a path, such as https://gateway.example.com");
+}, "must be a scheme and a host without a path, such as https://gateway.example.com");
 
 const ConfigSchema = z.strictObject({
   listen: z
     .strictObject({
       host: z.string().min(1).default("127.0.0.1"),
       port: z.int().min(0).max(65_535).default(7420),
-      /** Further names under which clients may reach the gateway. */
+      /** Additional host names that clients may use. */
       hosts: z.array(z.string().min(1)).default([]),
-      /** Where browsers and authorization servers find it, such as https://gateway.example.com. */
+      /** The URL for browsers and authorization servers, such as https://gateway.example.com. */
       public_url: PublicUrlSchema.optional(),
       tls_cert: z.string().optional(),
       tls_key: z.string().optional(),
-      /** Listen beyond this machine without TLS, behind a proxy that does it. */
+      /** Allows listening on a network without TLS, behind a proxy that terminates TLS. */
       insecure: z.boolean().default(false),
     })
     .prefault({}),
   store: z.strictObject({ url: z.string().optional() }).prefault({}),
-  /** A file that gets every entry of the audit log, one JSON document a line; relative to the home. */
+  /** A file to which every entry of the audit log is appended as a line of JSON; relative to the home. */
   audit: z.strictObject({ export: z.string().min(1).optional() }).prefault({}),
   limits: z
     .strictObject({
@@ -65,13 +65,13 @@ const ConfigSchema = z.strictObject({
         .min(1024)
         .max(64 << 20)
         .default(WIRE_LIMITS.frame_bytes),
-      /** The largest file that an answer may refer to, and the largest input of a call with scratch. */
+      /** The largest file that a result may refer to, and the largest input of a call with scratch space. */
       artifact_bytes: z
         .int()
         .min(1024)
         .max(256 << 20)
         .default(ARTIFACT_LIMITS.artifact_bytes),
-      /** Input above this goes as a file where the call has scratch. */
+      /** Larger inputs are passed as a file when the call has scratch space. */
       inline_bytes: z
         .int()
         .min(1024)
@@ -87,7 +87,7 @@ const ConfigSchema = z.strictObject({
     .strictObject({
       network: z.enum(["none", "egress"]).default("egress"),
       allowed_domains: z.array(DomainSchema).optional(),
-      /** false: nothing of this machine is mounted for a plugin, whatever a binding says. */
+      /** false: no folder of the host is mounted for a plugin, whatever its binding says. */
       mounts: z.boolean().optional(),
     })
     .prefault({}),
@@ -104,11 +104,11 @@ const ConfigSchema = z.strictObject({
       side_launch_ms: millis(SIDE_TIMEOUTS.launch_ms),
       side_handshake_ms: millis(SIDE_TIMEOUTS.handshake_ms),
       side_teardown_ms: millis(SIDE_TIMEOUTS.teardown_ms),
-      /** How long calls may take to end when the gateway stops; then they are recorded as ended. */
+      /** How long calls in flight may take when the gateway stops, before they are recorded as ended. */
       stop_grace_ms: millis(1_500),
     })
     .prefault({}),
-  /** Days that what is over is kept; 0 keeps it for ever. */
+  /** Days until finished rows are deleted; 0 keeps them. */
   retention: z
     .strictObject({
       jobs_days: days(7),
@@ -119,20 +119,20 @@ const ConfigSchema = z.strictObject({
       artifacts_days: days(30),
     })
     .prefault({}),
-  /** Among gateways that share a database. */
+  /** For gateways that share a database. */
   node: z
     .strictObject({
-      /** How long a gateway that is not heard of keeps its work. */
+      /** How long the work of a gateway that stopped renewing its lease is kept for it. */
       lease_ms: z.int().min(1_000).max(600_000).default(30_000),
-      /** How long work that has begun waits for a database that is away. */
+      /** How long running work waits for an unavailable database. */
       store_wait_ms: millis(600_000),
     })
     .prefault({}),
   agent: z
     .strictObject({
-      /** The strategy of sessions that choose none; default react. */
+      /** The strategy of sessions that do not set one; default react. */
       strategy: z.string().min(1).max(64).optional(),
-      /** false: a turn that a crash cut off ends as failed instead of going on at the next start. */
+      /** false: a turn interrupted by a crash fails instead of being resumed at the next start. */
       resume_turns: z.boolean().default(true),
     })
     .prefault({}),
@@ -144,7 +144,7 @@ const ConfigSchema = z.strictObject({
 export interface GatewayConfig extends z.infer<typeof ConfigSchema> {
   home: string;
   secret_key_file: string;
-  /** Other bundled plugins than the gateway's own, for hosts that embed it. */
+  /** Replaces the bundled plugins, for programs that embed the gateway. */
   plugins?: { bundled_roots?: readonly string[] };
 }
 
@@ -213,7 +213,7 @@ const ENVIRONMENT: Record<
   BACKPLANE_LOG_LEVEL: ["log", "level", "text"],
 };
 
-/** Any other word is refused: a slip must not switch off what protects, nor open what is closed. */
+/** Any other value is invalid, so that a typo cannot turn off a protection. */
 const FLAGS = new Map([
   ["1", true],
   ["true", true],

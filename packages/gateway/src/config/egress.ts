@@ -1,21 +1,22 @@
-/** What the operator says about the way out of the sandbox; who may go where is in the grants. */
-import type { EgressLimits, RunnerOptions } from "@backplane/runner";
+/** The egress section of the configuration. Which destinations a call may reach is decided by its grant. */
+import { definedFields } from "@backplane/contract";
+import type { RunnerOptions } from "@backplane/runner";
 import { z } from "zod";
 
-const PLACE = /^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]):(\d{1,5}|\*)$/;
+const DESTINATION = /^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]):(\d{1,5}|\*)$/;
 
-const PlaceSchema = z.string().refine((text) => {
-  const port = PLACE.exec(text)?.[1] ?? "0";
+const DestinationSchema = z.string().refine((text) => {
+  const port = DESTINATION.exec(text)?.[1] ?? "0";
   return port === "*" || (Number(port) >= 1 && Number(port) <= 65_535);
-}, "write a host and its port, such as ollama.lan:11434, or * for every port of it");
+}, "must be a host and a port, such as ollama.lan:11434, or * for every port");
 
 const count = (most: number) => z.int().min(1).max(most).optional();
 
 export const EgressSchema = z
   .strictObject({
-    /** Places that are no public addresses and may be reached all the same, by whoever is granted their name. */
-    allow_private: z.array(PlaceSchema).default([]),
-    /** Of one invocation; calls on one process share its connections. */
+    /** Private destinations that calls may reach when their grant names the host. */
+    allow_private: z.array(DestinationSchema).default([]),
+    /** For one invocation; calls in the same process share its connections. */
     limits: z
       .strictObject({
         connections: count(10_000),
@@ -29,16 +30,15 @@ export const EgressSchema = z
 
 export type EgressConfig = z.infer<typeof EgressSchema>;
 
-/** `gateway`: where it is, once it listens. */
+/** `gateway` returns the gateway's own URL, once it is listening. */
 export function egressOf(
   { allow_private, limits }: EgressConfig,
   gateway: NonNullable<NonNullable<RunnerOptions["egress"]>["gateway"]>,
 ): Required<Pick<RunnerOptions, "egress">> {
-  const given = Object.entries(limits).filter(([, value]) => value !== undefined);
   return {
     egress: {
       operator_allows: allow_private,
-      limits: Object.fromEntries(given) as Partial<EgressLimits>,
+      limits: definedFields(limits),
       gateway,
     },
   };

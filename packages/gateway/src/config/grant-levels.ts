@@ -1,4 +1,4 @@
-/** What the operator lets an org or a project do at most: one parent of every grant there. Left out, it does not narrow. */
+/** The most that calls of an org or a project may be granted. A missing field does not restrict. */
 import { DELEGATION_SCOPES, EXECUTION_CLASSES, FILESYSTEM_ACCESS, NETWORK_ACCESS } from "@backplane/contract";
 import {
   CapabilitySchema,
@@ -19,14 +19,14 @@ const LevelSchema = z.strictObject({
   gateway_api_scopes: z.array(z.enum(DELEGATION_SCOPES)).optional(),
   secret_slots: z.array(SlotSchema).optional(),
   capabilities: z.array(CapabilitySchema).optional(),
-  /** Which tools a call may call through the gateway. */
+  /** The tools that a call may invoke through the gateway. */
   tools: z.array(ExportIdSchema).optional(),
 });
 
 export const OrgLevelsSchema = z.record(OrgIdSchema, LevelSchema).default({});
 export const ProjectLevelsSchema = z
   .record(
-    z.string().regex(/^org_[A-Za-z0-9_-]+\/proj_[A-Za-z0-9_-]+$/, "name a project as ORG/PROJECT"),
+    z.string().regex(/^org_[A-Za-z0-9_-]+\/proj_[A-Za-z0-9_-]+$/, "must have the form ORG/PROJECT"),
     LevelSchema,
   )
   .default({});

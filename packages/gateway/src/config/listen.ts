@@ -4,11 +4,11 @@ import type { GatewayConfig } from "./config.ts";
 
 type Listen = GatewayConfig["listen"];
 
-/** A credential sent in clear over a network is a credential given away: refuse unless told otherwise. */
+/** Throws when credentials would be sent unencrypted over a network, unless the operator has allowed it. */
 export function assertSafeListen(listen: Listen): void {
   const tls = listen.tls_cert !== undefined && listen.tls_key !== undefined;
   if ((listen.tls_cert === undefined) !== (listen.tls_key === undefined)) {
-    throw new BackplaneError("config.invalid", "listen.tls_cert and listen.tls_key go together", {
+    throw new BackplaneError("config.invalid", "listen.tls_cert and listen.tls_key must be set together", {
       fix: "set both, or neither",
     });
   }
@@ -24,7 +24,7 @@ function isLoopback(host: string): boolean {
   return isIP(host) === 4 && host.startsWith("127.");
 }
 
-/** The host part of the printed URL: a wildcard address is no address to open. */
+/** The host of the printed URL, because a browser cannot open a wildcard address. */
 export function browserHost(host: string): string {
   if (host === "0.0.0.0" || host === "::") return "localhost";
   return isIP(host) === 6 ? `[${host}]` : host;

@@ -1,6 +1,7 @@
-/** What the operator says about the sandbox, and what the runner is told. On unless it is switched off. */
+/** The sandbox section of the configuration, and the runner options made from it. The sandbox is on by default. */
 import { join } from "node:path";
-import type { RunnerOptions, SandboxLimits } from "@backplane/runner";
+import { definedFields } from "@backplane/contract";
+import type { RunnerOptions } from "@backplane/runner";
 import { z } from "zod";
 
 const MIB = 1024 * 1024;
@@ -21,14 +22,14 @@ const LimitsSchema = z.strictObject({
 export const SandboxSchema = z
   .strictObject({
     enabled: z.boolean().default(true),
-    /** Processes of isolated exports that wait for their one call; 0: none. */
+    /** Number of prewarmed processes of isolated exports, each waiting for its single call; 0: none. */
     prewarmed: z.int().min(0).max(1_000).default(16),
     prewarmed_bytes: z
       .int()
       .min(0)
       .max(2 ** 40)
       .default(512 * MIB),
-    /** Per sandboxed process and its children. */
+    /** For a sandboxed process and its children. */
     limits: LimitsSchema.prefault({}),
   })
   .prefault({});
@@ -40,10 +41,5 @@ export function sandboxFolder(home: string): string {
 }
 
 export function sandboxOf({ enabled, limits }: SandboxConfig, home: string): Pick<RunnerOptions, "sandbox"> {
-  return enabled ? { sandbox: { cache_dir: sandboxFolder(home), limits: given(limits) } } : {};
-}
-
-/** A limit that is left out keeps its default. */
-export function given(limits: SandboxConfig["limits"]): Partial<SandboxLimits> {
-  return Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
+  return enabled ? { sandbox: { cache_dir: sandboxFolder(home), limits: definedFields(limits) } } : {};
 }

@@ -1,37 +1,37 @@
-/** `doctor` on the content store: every installed byte is compared with what was installed. */
+/** Checks the content store: compares every installed file with its digest. */
 import { join } from "node:path";
 import { type InspectedTree, inspectContent } from "@backplane/supply";
 import type { GatewayConfig } from "../config/config.ts";
 import type { Check } from "./check.ts";
 
 export interface ContentOptions {
-  /** What is not compared by then is left out, and said. */
+  /** Packages not compared within this time are reported as unchecked. */
   seconds: number;
-  /** The package of a digest, as a person knows it; null: unknown. */
+  /** The display name of the package with a digest; null: unknown. */
   nameOf(digest: string): string | null;
-  /** About once a second. */
+  /** Called about once a second. */
   progress(text: string): void;
 }
 
 const NAME = "content store";
-const MOST_ROWS = 20;
+const MAX_ROWS = 20;
 const PROGRESS_MS = 1_000;
 
 export async function checkContent(config: GatewayConfig, options: ContentOptions): Promise<Check[]> {
-  const until = performance.now() + options.seconds * 1_000;
+  const deadline = performance.now() + options.seconds * 1_000;
   const damaged: InspectedTree[] = [];
   let seen = 0;
   let count = 0;
-  let told = performance.now();
+  let last_progress = performance.now();
   for await (const tree of inspectContent(join(config.home, "blobs"))) {
     ({ count, index: seen } = tree);
     if (tree.difference !== null) damaged.push(tree);
-    if (performance.now() > until) break;
-    if (performance.now() - told < PROGRESS_MS) continue;
-    told = performance.now();
+    if (performance.now() > deadline) break;
+    if (performance.now() - last_progress < PROGRESS_MS) continue;
+    last_progress = performance.now();
     options.progress(`Compared ${seen} of ${count} installed packages.`);
   }
-  const rows = damaged.slice(0, MOST_ROWS).map((tree) => describe(tree, options.nameOf(tree.digest)));
+  const rows = damaged.slice(0, MAX_ROWS).map((tree) => describe(tree, options.nameOf(tree.digest)));
   if (damaged.length > rows.length) {
     const more = damaged.length - rows.length;
     rows.push({ name: NAME, status: "failed", message: `${more} more packages are damaged`, fix: INSTALL });
@@ -53,14 +53,14 @@ const INSTALL = "backplane plugin install SOURCE --no-bind";
 
 function describe({ difference, digest }: InspectedTree, name: string | null): Check {
   const { actual, expected, file, what } = difference!;
-  const who = name === null ? `the package ${digest}` : `${name} (${digest})`;
-  const seen =
+  const subject = name === null ? `the package ${digest}` : `${name} (${digest})`;
+  const detail =
     expected === undefined || actual === undefined ? "" : `: expected ${expected}, found ${actual}`;
-  const told = what === "extra" ? "was added" : what === "missing" ? "is missing" : "was changed";
+  const change = what === "extra" ? "was added" : what === "missing" ? "is missing" : "was changed";
   return {
     name: NAME,
     status: "failed",
-    message: `${who} is damaged and does not start: ${JSON.stringify(file)} ${told}${seen}`,
+    message: `${subject} is damaged and will not be started: ${JSON.stringify(file)} ${change}${detail}`,
     fix: `${INSTALL} (SOURCE: the folder, archive or npm: name that ${name ?? "it"} was installed from)`,
   };
 }

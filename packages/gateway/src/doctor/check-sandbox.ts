@@ -1,15 +1,16 @@
-/** `doctor` on the sandbox: tried out for real, on this machine and by this user. Leaves nothing behind. */
+/** Checks the sandbox by starting one, on this machine and as this user. Leaves no files behind. */
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { definedFields } from "@backplane/contract";
 import { PLUGIN_PATH, type SandboxStatus, sandboxStatus } from "@backplane/runner";
 import type { GatewayConfig } from "../config/config.ts";
-import { given, sandboxFolder } from "../config/sandbox.ts";
+import { sandboxFolder } from "../config/sandbox.ts";
 import { createLogger } from "../host/log.ts";
 import type { Check } from "./check.ts";
 
-const SWITCHED_OFF = "isolated exports are refused, worker exports run with the gateway's own rights";
+const TURNED_OFF = "isolated exports are refused, and worker exports run with the permissions of the gateway";
 const MISSING = "isolated and worker exports are refused";
 
 export async function checkSandbox(config: GatewayConfig): Promise<Check> {
@@ -17,11 +18,11 @@ export async function checkSandbox(config: GatewayConfig): Promise<Check> {
     return {
       name: "sandbox",
       status: "degraded",
-      message: `switched off: ${SWITCHED_OFF}`,
+      message: `turned off: ${TURNED_OFF}`,
       fix: `set enabled = true under [sandbox] in ${join(config.home, "backplane.toml")}, and unset BACKPLANE_SANDBOX`,
     };
   }
-  return describe(await tryOut(config));
+  return describe(await probeSandbox(config));
 }
 
 export function describe({ available, reason, fix }: SandboxStatus): Check {
@@ -30,18 +31,18 @@ export function describe({ available, reason, fix }: SandboxStatus): Check {
   return { name: "sandbox", status, message, ...(fix === null ? {} : { fix }) };
 }
 
-/** A home that is not there yet is not made by looking. */
-async function tryOut({ home, sandbox }: GatewayConfig): Promise<SandboxStatus> {
-  const passing = existsSync(home) ? null : await mkdtemp(join(tmpdir(), "backplane-doctor-"));
+/** Does not create a missing home. */
+async function probeSandbox({ home, sandbox }: GatewayConfig): Promise<SandboxStatus> {
+  const temporary = existsSync(home) ? null : await mkdtemp(join(tmpdir(), "backplane-doctor-"));
   try {
     return await sandboxStatus({
-      cache_dir: passing ?? sandboxFolder(home),
+      cache_dir: temporary ?? sandboxFolder(home),
       node: process.execPath,
       path: PLUGIN_PATH,
-      limits: given(sandbox.limits),
+      limits: definedFields(sandbox.limits),
       log: createLogger("silent"),
     });
   } finally {
-    if (passing !== null) await rm(passing, { recursive: true, force: true });
+    if (temporary !== null) await rm(temporary, { recursive: true, force: true });
   }
 }

@@ -1,4 +1,4 @@
-/** The audit log's anchor in the home, and the file that `[audit] export` names. */
+/** The anchor file of the audit log in the home, and the export file that `[audit] export` names. */
 import {
   closeSync,
   existsSync,
@@ -19,8 +19,8 @@ import type { AnchorMark, AuditAnchor, AuditExport, AuditMark } from "@backplane
 export const ANCHOR_FILE = "audit.anchor";
 
 /**
- * Replaced whole. Not synced: after a power cut it may name an older entry, which is still one of the log; it is never
- * ahead of the log, which is on disk before it is noted.
+ * Replaced atomically and not synced: after a power failure the anchor may name an older entry, which is still in the log.
+ * It is never ahead of the log, because an entry is on disk before the anchor is written.
  */
 export function openAuditAnchor(home: string): AuditAnchor {
   const name = join(home, ANCHOR_FILE);
@@ -50,7 +50,7 @@ function sumOf(mark: object): number {
 
 const TAIL_BYTES = 1024 * 1024;
 
-/** One entry a line. Opened to append only, so that it may lie where nothing else is possible (`chattr +a`). */
+/** One entry per line. The file is only ever opened for appending, so that it may be append-only (`chattr +a`). */
 export function openAuditExport(home: string, path: string): AuditExport {
   const name = isAbsolute(path) ? path : join(home, path);
   let known: AuditMark | "damaged" | null | undefined;
@@ -58,9 +58,9 @@ export function openAuditExport(home: string, path: string): AuditExport {
     try {
       return openSync(name, "a+", 0o600);
     } catch (cause) {
-      throw new BackplaneError("config.invalid", `audit.export: ${name} cannot be opened to append.`, {
+      throw new BackplaneError("config.invalid", `audit.export: ${name} cannot be opened for appending.`, {
         cause,
-        fix: "Name a file in a folder that is there and that the gateway may write to.",
+        fix: "Name a file in an existing folder that the gateway may write to.",
       });
     }
   };
@@ -74,7 +74,7 @@ export function openAuditExport(home: string, path: string): AuditExport {
     append(entries) {
       const fd = open();
       try {
-        // A line that a crash cut off stays as it is; what it was to hold comes again on a line of its own.
+        // A line truncated by a crash stays as it is; its entry is written again on a new line.
         const start = endsWithLine(fd) ? "" : "\n";
         writeSync(fd, `${start}${entries.map((entry) => `${JSON.stringify(entry)}\n`).join("")}`);
         fsyncSync(fd);
@@ -93,7 +93,7 @@ function endsWithLine(fd: number): boolean {
   return size === 0 || (readSync(fd, last, 0, 1, size - 1) === 1 && last[0] === 10);
 }
 
-/** The last whole line; one that is not an entry was changed by somebody, unless a crash cut it off at the end. */
+/** The last complete line. It is damaged when it is not an entry; an incomplete line at the end is ignored. */
 function lastLine(name: string): AuditMark | "damaged" | null {
   const fd = openSync(name, "r");
   try {

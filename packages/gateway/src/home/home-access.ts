@@ -1,9 +1,9 @@
 /**
- * Who may reach the home. Everything that the gateway knows is in this folder, so it belongs to the gateway's own user
- * and to nobody else: the folder and the folders in it are 0700, its files 0600. What a sandbox shows to another user
- * (package bytes, sandbox-init) is open further down, and is reached through a mount, never by its path on the host.
+ * Access to the home. All data of the gateway is in this folder, so only the user of the gateway may access it: folders have
+ * mode 0700 and files 0600. Files that a sandbox shows to another user (packages, sandbox-init) are readable further down,
+ * and reached through a mount, never by their path on the host.
  *
- * Modes that are too wide are repaired; anything that another user may already have put there is refused.
+ * Modes that are too permissive are repaired. Files that another user may have placed there are refused.
  */
 import { chmodSync, lstatSync, readdirSync, realpathSync, type Stats, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -14,26 +14,26 @@ export interface HomeProblem {
   message: string;
   /** A command, or what to do instead. */
   fix: string;
-  /** `repair`: the gateway changes the mode at its next start. `refuse`: it does not start. `warn`: it starts. */
+  /** `repair`: the gateway corrects the mode at its next start. `refuse`: it does not start. `warn`: it starts anyway. */
   action: "repair" | "refuse" | "warn";
   mode?: number;
 }
 
 const FOLDER = 0o700;
 const FILE = 0o600;
-/** Below the top level: folders whose entries are the gateway's own or are named by digests that it keeps private. */
+/** Folders whose entries are checked too. */
 const INNER_FOLDERS = ["blobs", "plugins"];
-/** Folders with programs that the gateway starts: nobody else may have put one there. */
+/** Folders of programs that the gateway starts: they must not contain files of other users. */
 const PROGRAM_FOLDERS = ["images", "programs", "sandbox"];
-/** Credentials are refused by who reads them when others could read them: a new mode does not take a reading back. */
+/** Not repaired: others may have read them already. The code that reads credentials refuses readable ones. */
 const CREDENTIALS = new Set(["admin.token", "secret.key"]);
 
-/** Repairs what can be repaired and returns what it found; throws `home.unsafe` for the rest. `dir` exists. */
+/** Repairs modes and returns the problems; throws `home.unsafe` for those that it cannot repair. `dir` must exist. */
 export function secureHome(dir: string): HomeProblem[] {
   const found: HomeProblem[] = [];
-  // The folder itself comes first: once it is closed, nobody changes what is in it between a look and a change.
-  for (const look of [lookAtFolder, lookInside]) {
-    for (const problem of look(dir)) {
+  // The folder itself first: once it is closed to others, nobody can change its entries between check and repair.
+  for (const check of [checkFolder, checkEntries]) {
+    for (const problem of check(dir)) {
       if (problem.action === "refuse") {
         throw new BackplaneError("home.unsafe", problem.message, { fix: problem.fix });
       }
@@ -44,12 +44,12 @@ export function secureHome(dir: string): HomeProblem[] {
   return found;
 }
 
-/** The same, changing nothing: for `doctor`. */
+/** Returns the same problems without repairing them, for `backplane doctor`. */
 export function findHomeProblems(dir: string): HomeProblem[] {
-  return [...lookAtFolder(dir), ...lookInside(dir)];
+  return [...checkFolder(dir), ...checkEntries(dir)];
 }
 
-function lookAtFolder(dir: string): HomeProblem[] {
+function checkFolder(dir: string): HomeProblem[] {
   if (!hasModes()) return [];
   const info = lstatSync(dir);
   if (info.isSymbolicLink()) {
@@ -71,11 +71,11 @@ function lookAtFolder(dir: string): HomeProblem[] {
       ),
     ];
   }
-  return [...lookAbove(dir), ...tooWide(dir, info)];
+  return [...checkParents(dir), ...checkMode(dir, info)];
 }
 
-/** Whoever may rename the home, or a folder above it, can put another one in its place. */
-function lookAbove(dir: string): HomeProblem[] {
+/** A user who may rename the home, or a folder above it, can replace it. */
+function checkParents(dir: string): HomeProblem[] {
   const problems: HomeProblem[] = [];
   for (let folder = realpathSync(dirname(dir)); ; folder = dirname(folder)) {
     const { mode, uid } = statSync(folder);
@@ -89,7 +89,7 @@ function lookAbove(dir: string): HomeProblem[] {
         ),
       );
     } else if (!sticky && (mode & 0o020) !== 0) {
-      // Not refused: a group of one's own and volumes that a container shares by group are usual.
+      // Not refused: private groups, and volumes shared with a container by group, are common.
       problems.push({
         path: folder,
         message: `${folder} is writable by its group, whose members can replace the home ${dir}`,
@@ -109,22 +109,22 @@ function lookAbove(dir: string): HomeProblem[] {
   }
 }
 
-function lookInside(dir: string): HomeProblem[] {
+function checkEntries(dir: string): HomeProblem[] {
   if (!hasModes()) return [];
   const problems: HomeProblem[] = [];
   for (const { path, name, info } of entriesOf(dir)) {
-    if (isForeign(info)) problems.push(foreign(path, info));
-    else if (!CREDENTIALS.has(name)) problems.push(...tooWide(path, info));
+    if (isForeign(info)) problems.push(foreignFile(path, info));
+    else if (!CREDENTIALS.has(name)) problems.push(...checkMode(path, info));
   }
   for (const name of INNER_FOLDERS) {
     for (const { path, info } of entriesOf(join(dir, name))) {
-      if (isForeign(info)) problems.push(foreign(path, info));
-      else problems.push(...tooWide(path, info));
+      if (isForeign(info)) problems.push(foreignFile(path, info));
+      else problems.push(...checkMode(path, info));
     }
   }
   for (const name of PROGRAM_FOLDERS) {
     for (const { path, info } of entriesOf(join(dir, name))) {
-      if (isForeign(info)) problems.push(foreign(path, info));
+      if (isForeign(info)) problems.push(foreignFile(path, info));
     }
   }
   return problems;
@@ -141,8 +141,8 @@ function entriesOf(folder: string): { path: string; name: string; info: Stats }[
   return entries;
 }
 
-/** A link has no mode of its own, and what it leads to is the operator's. */
-function tooWide(path: string, info: Stats): HomeProblem[] {
+/** Symbolic links have no mode of their own, and the operator is responsible for their targets. */
+function checkMode(path: string, info: Stats): HomeProblem[] {
   if (!info.isDirectory() && !info.isFile()) return [];
   const mode = info.isDirectory() ? FOLDER : FILE;
   const has = info.mode & 0o7777;
@@ -158,12 +158,12 @@ function tooWide(path: string, info: Stats): HomeProblem[] {
   ];
 }
 
-/** Root may have run `doctor` or a restore here. */
+/** Files of root are accepted: root may have run `doctor` or a restore. */
 function isForeign({ uid }: Stats): boolean {
   return uid !== 0 && uid !== process.geteuid!();
 }
 
-function foreign(path: string, { uid }: Stats): HomeProblem {
+function foreignFile(path: string, { uid }: Stats): HomeProblem {
   return refuse(
     path,
     `${path} belongs to user ${uid}, and the gateway runs as user ${process.geteuid!()}.`,

@@ -1,6 +1,6 @@
 /**
- * The home folder: everything of one gateway that lasts, closed to other users (home-access.ts). Credentials in it are
- * made once; one with wider rights is refused, since somebody else may have read it.
+ * The home folder with all persistent data of one gateway, inaccessible to other users (home-access.ts). Credentials in it are
+ * created once. One that others can read is refused, because somebody may have read it.
  */
 import { randomBytes } from "node:crypto";
 import {
@@ -27,11 +27,11 @@ export interface Home {
   store_file: string;
   blobs: string;
   scratch: string;
-  /** What plugins keep: one folder for each binding and project. */
+  /** Persistent data of plugins: one folder for each binding and project. */
   data: string;
   admin_token_file: string;
   admin_token: string;
-  /** Modes that were too wide and no longer are, and doubts about the folders above. */
+  /** Repaired modes, and warnings about the parent folders. */
   problems: HomeProblem[];
 }
 
@@ -44,13 +44,13 @@ export function openHome(dir: string): Home {
   mkdirSync(scratch, { recursive: true, mode: 0o700 });
   mkdirSync(data, { recursive: true, mode: 0o700 });
   const admin_token_file = join(dir, "admin.token");
-  const admin_token = onceFile(
+  const admin_token = readOrCreate(
     admin_token_file,
     () => `bpa_${randomBytes(32).toString("base64url")}\n`,
   ).trim();
   if (admin_token.length < 20) {
-    throw new BackplaneError("config.invalid", `${admin_token_file} holds no usable token`, {
-      fix: `remove ${admin_token_file} and start again; a new one is made`,
+    throw new BackplaneError("config.invalid", `${admin_token_file} does not contain a valid token`, {
+      fix: `remove ${admin_token_file} and start again to create a new one`,
     });
   }
   return {
@@ -65,16 +65,16 @@ export function openHome(dir: string): Home {
   };
 }
 
-/** Makes the home, or closes one that is there to other users. Throws `home.unsafe`. */
+/** Creates the home, or makes an existing one inaccessible to other users. Throws `home.unsafe`. */
 export function prepareHome(dir: string): HomeProblem[] {
-  makeFolders(dir);
+  createFolders(dir);
   return secureHome(dir);
 }
 
-/** `ID:HEX` a line; the last line seals, all open, so a rotated key is one more line. */
+/** One key per line, as `ID:HEX`. The last one encrypts, all can decrypt; rotation appends a line. */
 export function readSecretKeys(file: string): { id: string; key: Uint8Array }[] {
-  makeFolders(dirname(file));
-  const text = onceFile(file, () => `k1:${randomBytes(32).toString("hex")}\n`);
+  createFolders(dirname(file));
+  const text = readOrCreate(file, () => `k1:${randomBytes(32).toString("hex")}\n`);
   const keys = text
     .split("\n")
     .map((line) => line.trim())
@@ -82,21 +82,21 @@ export function readSecretKeys(file: string): { id: string; key: Uint8Array }[] 
     .map((line) => {
       const match = /^([A-Za-z0-9_-]{1,16}):([0-9a-f]{64})$/.exec(line);
       if (match === null) {
-        throw new BackplaneError("config.invalid", `${file} has a line that is no key`, {
-          fix: "write each key as ID:HEX with 64 hex digits; never remove one that sealed a secret",
+        throw new BackplaneError("config.invalid", `${file} has a line that is not a key`, {
+          fix: "write each key as ID:HEX with 64 hex digits; never remove a key that has encrypted a secret",
         });
       }
       return { id: match[1]!, key: Uint8Array.from(Buffer.from(match[2]!, "hex")) };
     });
   if (keys.length === 0) {
-    throw new BackplaneError("config.invalid", `${file} holds no key`, {
+    throw new BackplaneError("config.invalid", `${file} does not contain a key`, {
       fix: `restore ${file} from a backup`,
     });
   }
   return keys;
 }
 
-/** The new key is the last line, and is on disk when this returns. A line that is there stays as it is. */
+/** Appends the key as the last line; it is on disk when this returns. Existing lines are not changed. */
 export function appendSecretKey(file: string, key: { id: string; key: Uint8Array }): void {
   try {
     const real = realpathSync(file);
@@ -107,14 +107,14 @@ export function appendSecretKey(file: string, key: { id: string; key: Uint8Array
     renameSync(draft, real);
     syncFolder(dirname(real));
   } catch (error) {
-    throw new BackplaneError("config.invalid", `${file} cannot be written: no new key was made.`, {
+    throw new BackplaneError("config.invalid", `${file} cannot be written, so no new key was created.`, {
       cause: error,
       fix: `add a line ID:HEX with 64 hex digits to ${file} yourself, restart, and run backplane secret rotate-key --reseal-only`,
     });
   }
 }
 
-/** What `backplane status` and the other commands read to find the running gateway. */
+/** Read by `backplane status` and other commands to find the running gateway. */
 export interface DaemonState {
   url: string;
   pid: number;
@@ -131,14 +131,14 @@ export function clearDaemon(dir: string): void {
   rmSync(join(dir, "gateway.json"), { force: true });
 }
 
-/** null when no gateway runs on this home; a state file left by a killed one is not believed. */
+/** Null when no gateway is running in this home, also when a killed one has left its state file. */
 export function readDaemon(dir: string): DaemonState | null {
   try {
     const state = JSON.parse(readFileSync(join(dir, "gateway.json"), "utf8")) as DaemonState;
     process.kill(state.pid, 0);
     return state;
   } catch (error) {
-    // EPERM: it runs, but belongs to another user.
+    // EPERM: the process exists and belongs to another user.
     if ((error as { code?: string }).code === "EPERM") {
       return JSON.parse(readFileSync(join(dir, "gateway.json"), "utf8")) as DaemonState;
     }
@@ -147,12 +147,12 @@ export function readDaemon(dir: string): DaemonState | null {
 }
 
 /**
- * Makes a folder and those above it, each 0700 if it is new. Not mkdir's own `recursive`: where the system answers
- * ENOENT although the parent is there (/proc), that one tries for ever.
+ * Creates a folder and its parents, each with mode 0700 if it is new. The `recursive` option of mkdir is not used, because it
+ * loops forever when the system returns ENOENT for an existing parent (/proc).
  */
-export function makeFolders(dir: string): void {
+export function createFolders(dir: string): void {
   const above = dirname(dir);
-  if (above !== dir && !existsSync(above)) makeFolders(above);
+  if (above !== dir && !existsSync(above)) createFolders(above);
   try {
     mkdirSync(dir, { mode: 0o700 });
     chmodSync(dir, 0o700);
@@ -161,8 +161,8 @@ export function makeFolders(dir: string): void {
   }
 }
 
-/** Reads the file, making it first if it is not there. Two processes that race get the same content. */
-function onceFile(file: string, content: () => string): string {
+/** Reads the file and creates it first if it is missing. Concurrent processes get the same content. */
+function readOrCreate(file: string, content: () => string): string {
   if (!existsSync(file)) {
     const draft = `${file}.${process.pid}.new`;
     writeDurably(draft, content());

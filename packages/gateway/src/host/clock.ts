@@ -2,7 +2,7 @@ import type { Clock } from "@backplane/ports";
 
 const LONGEST_TIMEOUT = 2_147_483_647;
 
-/** Real time. setTimeout overflows at 24.8 days, so longer waits are walked in steps. */
+/** The clock of the system. setTimeout overflows at 24.8 days, so longer timers run in several steps. */
 export function systemClock(): Clock {
   return {
     now: () => Date.now(),

@@ -1,7 +1,7 @@
 import type { Logger } from "@backplane/ports";
 import { pino } from "pino";
 
-/** JSON lines on stderr: stdout belongs to the ready line and to commands' data. */
+/** Writes JSON lines to stderr: stdout is for the ready line and the output of commands. */
 export function createLogger(level: string): Logger {
   return pino(
     { level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime },

@@ -1,7 +1,7 @@
 /**
- * Instrument plugins that somebody put into the home's `plugins` folder as a jar or zip (instr.lifecycle): installed and
- * bound once, upgraded when the file is a newer version. What fails is in the log, and the next one is tried. Whatever a
- * file says of itself, nothing of it runs in the gateway's own process before an operator says so.
+ * Installs the instrument plugins that are jar or zip files in the `plugins` folder of the home (instr.lifecycle). Each is
+ * installed and bound once, and upgraded when the file has a newer version. Failures are logged. None of them runs inside
+ * the gateway process unless an operator allows it, whatever the file declares.
  */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -10,8 +10,8 @@ import type { Caller, Kernel, Logger } from "@backplane/ports";
 
 const ARCHIVE = /\.(jar|zip)$/;
 
-/** Whoever can write to the home is the host's admin. */
-const HOST: Caller = {
+/** A user who can write to the home is the admin of the host. */
+const HOST_ADMIN: Caller = {
   actor: "admin",
   scope: { org_id: "org_local", project_id: "proj_default" },
   role: "owner",
@@ -26,17 +26,17 @@ export async function discoverInstruments(
   stop: AbortSignal,
 ): Promise<void> {
   const names = await readdir(folder).catch(() => []);
-  for (const name of names.filter((one) => ARCHIVE.test(one)).toSorted()) {
+  for (const name of names.filter((each) => ARCHIVE.test(each)).toSorted()) {
     if (stop.aborted) return;
     const path = join(folder, name);
     try {
-      const { plugin_id, state, version } = await instruments.install(HOST, path);
-      log.info({ plugin: plugin_id, version, state, path }, "an instrument plugin was discovered");
+      const { plugin_id, state, version } = await instruments.install(HOST_ADMIN, path);
+      log.info({ plugin: plugin_id, version, state, path }, "discovered an instrument plugin");
     } catch (error) {
       const { code, message } = toBackplaneError(error);
       log.error(
         { path, code, message },
-        "a file in the plugins folder is no instrument plugin that can be installed",
+        "a file in the plugins folder cannot be installed as an instrument plugin",
       );
     }
   }

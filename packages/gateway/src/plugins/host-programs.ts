@@ -1,6 +1,6 @@
 /**
- * Where the programs are that load other people's modules in processes of their own. Found and not imported: they are
- * no part of this process. One that is not there makes its packages unable to run, which is said when one is called.
+ * Locates the host programs that load the modules of plugins in separate processes. They are resolved and not imported,
+ * because they do not run in this process. Without its host program, a package fails when it is called.
  */
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -9,14 +9,14 @@ import type { RunnerOptions } from "@backplane/runner";
 
 const TOOL_HOST = "@backplane/sdk/tool-host";
 const INSTRUMENT_HOST = "@backplane/sdk/instrument-host";
-/** A file of package backplane.instruments, three folders below its root. */
+/** A file of the Java package backplane.instruments, three folders below the source root. */
 const JAVA_HOST = "@backplane/sdk/java-host";
 
-/** `cache`: where what has to be compiled is kept. */
+/** `cache` is the folder for compiled programs. */
 export function hostPrograms(cache: string): NonNullable<RunnerOptions["programs"]> {
-  const tool_files = resolved(TOOL_HOST);
-  const instruments = resolved(INSTRUMENT_HOST);
-  const java = resolved(JAVA_HOST);
+  const tool_files = resolveProgram(TOOL_HOST);
+  const instruments = resolveProgram(INSTRUMENT_HOST);
+  const java = resolveProgram(JAVA_HOST);
   return {
     ...(tool_files === null ? {} : { tool_files }),
     ...(instruments === null ? {} : { instruments }),
@@ -24,7 +24,7 @@ export function hostPrograms(cache: string): NonNullable<RunnerOptions["programs
   };
 }
 
-function resolved(name: string): string | null {
+function resolveProgram(name: string): string | null {
   try {
     const file = createRequire(import.meta.url).resolve(name);
     return existsSync(file) ? file : null;

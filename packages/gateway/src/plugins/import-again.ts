@@ -1,19 +1,18 @@
 /**
- * A module and every file of its package, read anew. Node keeps each ES module for ever that it has once imported, under
- * whatever URL, so a reload by import would cost memory each time, and would reread only the file that is named. Here
- * jiti compiles the package's own files, each once a load, into functions that are forgotten with the plugin. What the
- * package depends on is left to Node and not reread.
+ * Reloads a module with every file of its package. Node never frees an imported ES module, whatever its URL, so a reload by
+ * import would leak memory each time, and would read only the named file again. Instead, jiti compiles the package's own
+ * files into functions that are freed with the plugin. Dependencies of the package are imported by Node and not reloaded.
  */
 import { createRequire } from "node:module";
 import { dirname, join, sep } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Jiti, JitiOptions } from "jiti";
 
-/** jiti below its public door, which always tries Node's import first and so never rereads. Its version is pinned. */
+/** The internal factory of jiti: its public API tries the import of Node first and so never reloads. The version is pinned. */
 type MakeJiti = (
   file: string,
   options: JitiOptions,
-  means: {
+  natives: {
     onError: (error: unknown) => never;
     nativeImport: (id: string | URL) => Promise<unknown>;
     createRequire: typeof createRequire;
@@ -22,7 +21,7 @@ type MakeJiti = (
 
 export async function importAgain(file: string, folder: string): Promise<unknown> {
   const require = createRequire(import.meta.url);
-  // Only when something is reloaded: the compiler is large.
+  // Loaded only for a reload, because the compiler is large.
   const jiti_dir = join(dirname(require.resolve("jiti/package.json")), "dist");
   const makeJiti = require(join(jiti_dir, "jiti.cjs")) as MakeJiti;
   const transform = require(join(jiti_dir, "babel.cjs")) as JitiOptions["transform"] & {};
@@ -37,12 +36,12 @@ export async function importAgain(file: string, folder: string): Promise<unknown
       },
       async nativeImport(id) {
         const path = id instanceof URL ? fileURLToPath(id) : id;
-        if (own(path)) throw new Error("compiled, not imported");
+        if (own(path)) throw new Error("own files are compiled by jiti");
         return (await import(path.startsWith(sep) ? pathToFileURL(path).href : path)) as unknown;
       },
     },
   );
-  // JSON and CommonJS that a file requires.
+  // Also reloads JSON and CommonJS files that the package requires.
   for (const path of Object.keys(require.cache)) if (own(path)) delete require.cache[path];
   return await jiti.import(file);
 }

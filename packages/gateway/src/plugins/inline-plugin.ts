@@ -1,9 +1,8 @@
 /**
- * A plugin in this process, with the network guard around each way into its code and out of it: its methods and its
- * tools enter, everything of its context leaves. What it may connect to is what the operator has named for it, and of
- * a model provider the hosts of its instances, which somebody of their org has configured; the guard learns them on their
- * way to the plugin, so they are those that it uses. Each org and project has a context of its own: what one org's
- * instances may reach, another's may not.
+ * A plugin inside the gateway process, wrapped by the network guard: calls of its methods and tools enter the guard, calls of
+ * its context leave it. The plugin may connect to the hosts that the operator has named for it and, for a model provider,
+ * to the hosts of its configured instances. The guard reads the instances when the plugin does, so that both use the same
+ * ones. Each org and project has its own context, so that one org cannot reach the hosts of another.
  */
 import {
   KERNEL_TOOL_FIELDS,
@@ -27,24 +26,24 @@ import {
 } from "@backplane/runner";
 import { type GuardedPlugin, installNetworkGuard, type NetworkGuard } from "./network-guard.ts";
 
-/** Of one instance of a plugin; more would only fill the log. */
-const LOGGED = 64;
+/** Refused connections of one plugin instance that are logged. */
+const MAX_LOGGED = 64;
 
 export interface InlinePlugin extends GuardedPlugin {
-  /** The vendor's own address, from the plugin's schema. */
+  /** Allows the default URL of the vendor, from the config schema of the plugin. */
   addVendor(url: unknown): void;
-  /** The plugin as it serves one org and project. */
+  /** The plugin in the context of one org and project. */
   scoped(): ScopedPlugin;
 }
 
 interface ScopedPlugin extends GuardedPlugin {
-  /** What the configuration says now: every instance of the org. */
-  learn(instances: readonly ProviderInstance[]): void;
+  /** Sets the current instances of the org. */
+  setInstances(instances: readonly ProviderInstance[]): void;
 }
 
 interface Place {
   place: string;
-  /** The host's admin has opened this very place, although it is not public. */
+  /** The admin of the host has allowed this private destination. */
   opened: boolean;
 }
 
@@ -56,20 +55,20 @@ export function inlinePlugin(
 ): InlinePlugin {
   const named = allowList(allowed_domains);
   const vendor = new Set<string>();
-  let left = LOGGED;
+  let log_quota = MAX_LOGGED;
   const guarded = (instances: () => readonly Place[]): GuardedPlugin => {
     const opened = () => instances().flatMap(({ place, opened: open }) => (open ? [place] : []));
     return {
       name,
       allows(host, port) {
-        const place = spell(host, port);
+        const place = formatPlace(host, port);
         if (named.allows({ host, port }) || vendor.has(place)) return true;
         return instances().some((one) => one.place === place);
       },
       addresses: (host, port) => check.addresses({ host, port }, opened()),
       refuseLiteral: (host, port) => check.refuseLiteral({ host, port }, opened()),
       refused(place) {
-        if (left-- > 0) log.warn({ plugin: name, place }, "an inline plugin was refused a connection");
+        if (log_quota-- > 0) log.warn({ plugin: name, place }, "refused a connection of an inline plugin");
       },
     };
   };
@@ -83,7 +82,7 @@ export function inlinePlugin(
       let places: Place[] = [];
       return {
         ...guarded(() => places),
-        learn(instances) {
+        setInstances(instances) {
           if (category !== "llm-provider") return;
           places = instances.flatMap(({ plugin, config }) => {
             const place = plugin === name ? placeOfUrl(config.base_url) : null;
@@ -95,11 +94,11 @@ export function inlinePlugin(
   };
 }
 
-function spell(host: string, port: number): string {
+function formatPlace(host: string, port: number): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** For plugins of other kinds that the operator lets run in this process. */
+/** For plugins of other kinds that the operator allows to run inside the gateway. */
 export function inlineGuard(rules: OutboundRules, log: Logger): NonNullable<RunnerOptions["guard"]> {
   const { enter, leave } = installNetworkGuard();
   const check = createAddressCheck(rules);
@@ -127,7 +126,7 @@ export function guardPlugin(plugin: KernelPlugin, who: InlinePlugin, guard: Netw
   for (const method of PLUGIN_METHODS) {
     const call = plugin[method] as ((...args: unknown[]) => unknown) | undefined;
     if (typeof call !== "function") continue;
-    // The context is the last of them all.
+    // The context is always the last argument.
     guarded[method] = (...args: unknown[]) => {
       const { as, context } = contextFor(args.pop() as PluginContext);
       return guard.enter(as, () => call.call(plugin, ...args, context));
@@ -140,10 +139,10 @@ export function guardPlugin(plugin: KernelPlugin, who: InlinePlugin, guard: Netw
 function guardContext(ctx: PluginContext, who: ScopedPlugin, guard: NetworkGuard): PluginContext {
   const { leave } = guard;
   const { providers } = ctx;
-  // Whatever of them the plugin reads, the guard knows them all as they are now.
+  // Each read of the plugin also updates all instances of the guard.
   const read = <T>(look: () => Promise<T>): Promise<T> =>
     leave(async () => {
-      who.learn(await providers.listInstances());
+      who.setInstances(await providers.listInstances());
       return await look();
     });
   const log = (level: keyof PluginLog): PluginLog[keyof PluginLog] => {
@@ -166,7 +165,7 @@ function guardContext(ctx: PluginContext, who: ScopedPlugin, guard: NetworkGuard
   };
 }
 
-/** Named one by one: a tool may be an instance of a class, whose values a spread would miss. */
+/** Copies field by field: a tool may be an instance of a class, whose inherited fields a spread would miss. */
 function guardTool(tool: KernelTool, who: GuardedPlugin, guard: NetworkGuard): KernelTool {
   const spec: Record<string, unknown> = {};
   for (const field of KERNEL_TOOL_FIELDS) if (tool[field] !== undefined) spec[field] = tool[field];
@@ -181,7 +180,7 @@ function guardTool(tool: KernelTool, who: GuardedPlugin, guard: NetworkGuard): K
   return guarded;
 }
 
-/** Where the vendor is, unless an instance says otherwise. */
+/** The URL of instances that do not set one. */
 function defaultUrl({ configSchema }: KernelPlugin): unknown {
   const { properties } = (configSchema ?? {}) as { properties?: { base_url?: { default?: unknown } } };
   return properties?.base_url?.default;

@@ -1,11 +1,11 @@
 /**
- * Keeps reviewed code that runs inline honest about the network (sandbox.class): a connection that its own code, or a
- * dependency of it, opens is refused unless the operator named the host, and goes only to addresses that were checked
- * (sec.provider-egress). It is a guard against accidents and configured addresses, not a boundary: code in this process
- * that means to can get around it, which is why inline takes the operator's trust.
+ * Restricts the network access of reviewed code that runs inside the gateway (sandbox.class). A connection opened by a plugin
+ * or one of its dependencies is refused unless the operator named the host, and goes only to checked addresses
+ * (sec.provider-egress). It protects against mistakes and misconfigured addresses and is not a security boundary: code in
+ * this process can deliberately bypass it, which is why inline plugins require the operator's trust.
  *
- * Who runs is told by the async context. Requests are looked at too, because pools hand out connections that another
- * plugin, or another org, has opened.
+ * The async context identifies the running plugin. Requests are checked as well as connections, because a connection pool
+ * may reuse a connection that was opened by another plugin or for another org.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import dgram from "node:dgram";
@@ -16,30 +16,30 @@ import { BackplaneError } from "@backplane/contract";
 
 export interface GuardedPlugin {
   name: string;
-  /** Whether the host was named for it; its addresses are another question. */
+  /** Whether the operator named the host. Its addresses are checked separately. */
   allows(host: string, port: number): boolean;
-  /** The addresses of the host that were checked; rejects where it may not be connected to. */
+  /** The checked addresses of the host; rejects when none is allowed. */
   addresses(host: string, port: number): Promise<readonly string[]>;
-  /** For a literal address. Null: it may be connected to. */
+  /** For a literal IP address. Null: allowed. */
   refuseLiteral(host: string, port: number): BackplaneError | null;
-  /** Told of each refusal. */
+  /** Called for each refusal. */
   refused(place: string): void;
 }
 
 export interface NetworkGuard {
-  /** The plugin's code and all that it sets off. */
+  /** Runs code of the plugin, including everything asynchronous that it starts. */
   enter: <T>(plugin: GuardedPlugin, work: () => T) => T;
-  /** Back in the gateway's own code, which a plugin called. */
+  /** Runs code of the gateway that a plugin has called. */
   leave: <T>(work: () => T) => T;
 }
 
 type Guarded = ((...args: unknown[]) => unknown) & { [INSTALLED]?: NetworkGuard };
 type Running = AsyncLocalStorage<GuardedPlugin | undefined>;
 
-/** On the function itself: however often this module is loaded, the process has one guard. */
+/** Stored on the patched function, so that the process has one guard even if this module is loaded twice. */
 const INSTALLED: unique symbol = Symbol.for("backplane.network-guard");
 
-/** Once for the whole process; further calls answer the same guard. */
+/** Patches the process once; further calls return the same guard. */
 export function installNetworkGuard(): NetworkGuard {
   const sockets = net.Socket.prototype as unknown as { connect: Guarded };
   const present = sockets.connect[INSTALLED];
@@ -56,7 +56,7 @@ export function installNetworkGuard(): NetworkGuard {
     const target = targetOf(args);
     const refusal = refusalOf(plugin, target);
     if (refusal === null) return connect.apply(this, pinned(args, plugin, target!));
-    // As a connection that fails does: later, and by its event.
+    // Fails asynchronously with an `error` event, like any failed connection.
     process.nextTick(() => this.destroy(refusal));
     return this;
   };
@@ -68,7 +68,7 @@ export function installNetworkGuard(): NetworkGuard {
   return guard;
 }
 
-/** No name is looked at here: nothing that a plugin is allowed goes by UDP. */
+/** UDP is always refused: no plugin is allowed to use it. */
 function guardDatagrams(running: Running): void {
   const sockets = dgram.Socket.prototype as unknown as Record<"connect" | "send", Guarded>;
   for (const method of ["connect", "send"] as const) {
@@ -81,7 +81,7 @@ function guardDatagrams(running: Running): void {
   }
 }
 
-/** A redirect would be a request to an address that nobody configured, with headers that were meant for this one. */
+/** Redirects are not followed: they lead to hosts that nobody configured, and would receive the headers of this one. */
 function guardFetch(running: Running): void {
   const original = globalThis.fetch;
   globalThis.fetch = async function fetch(input, init) {
@@ -105,7 +105,7 @@ function guardFetch(running: Running): void {
 
 type AddRequest = (this: HttpAgent, request: unknown, options: unknown, ...more: unknown[]) => void;
 
-/** The agents of Node's own keep connections for whoever asks next; a plugin gets one that was opened for its request. */
+/** Shared agents of Node reuse connections, so a request of a plugin gets a connection of its own. */
 function guardAgents(running: Running): void {
   const agents = HttpAgent.prototype as unknown as { addRequest: AddRequest };
   const { addRequest } = agents;
@@ -119,7 +119,7 @@ function guardAgents(running: Running): void {
 }
 
 async function checkUrl(plugin: GuardedPlugin, { hostname, port, protocol }: URL): Promise<void> {
-  // `data:` and `blob:` connect to nothing.
+  // `data:` and `blob:` URLs open no connection.
   if (protocol !== "http:" && protocol !== "https:") return;
   const host = plainHost(hostname);
   const target = { host, port: Number(port) || (protocol === "http:" ? 80 : 443) };
@@ -132,14 +132,14 @@ async function checkUrl(plugin: GuardedPlugin, { hostname, port, protocol }: URL
   });
 }
 
-/** As the platform says that a request came to nothing. */
+/** The error that `fetch` of the platform throws for a failed request. */
 function failedFetch(cause: unknown): TypeError {
   return new TypeError("fetch failed", { cause });
 }
 
 type Target = { host: string; port: number };
 
-/** The forms that `connect` takes: options, a port and a host, a path, or what `net.connect` has made of them. Null: a unix socket. */
+/** Accepts all forms of `connect`: options, a port and a host, a path, or the normalized array of `net.connect`. Null: a unix socket. */
 function targetOf(args: readonly unknown[]): Target | null {
   const [first, second] = Array.isArray(args[0]) ? (args[0] as unknown[]) : args;
   if (typeof first === "object" && first !== null) {
@@ -155,12 +155,12 @@ function plainHost(host: string): string {
   return host.toLowerCase().replace(/\.$/, "").replaceAll(/[[\]]/g, "");
 }
 
-/** The same call with a look-up of ours, so that the socket goes to an address that was checked and to no other. */
+/** The same arguments with our own lookup, so that the socket connects only to a checked address. */
 function pinned(args: readonly unknown[], plugin: GuardedPlugin, target: Target): unknown[] {
   const given = Array.isArray(args[0]) ? (args[0] as unknown[]) : args;
   const [first] = given;
   const options = typeof first === "object" && first !== null ? first : target;
-  const done = given.findLast((one) => typeof one === "function");
+  const done = given.findLast((each) => typeof each === "function");
   const lookup: LookupFunction = (_name, { all }, found) => {
     plugin.addresses(target.host, target.port).then(
       (addresses) => {
@@ -193,6 +193,6 @@ function noteRefusal(plugin: GuardedPlugin, { host, port }: Target, error: unkno
 function refusal(plugin: GuardedPlugin, place: string): BackplaneError {
   plugin.refused(place);
   return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${place}`, {
-    fix: "Name the host in plugin.<its name with _>.allowed_domains, and use net.fetch.",
+    fix: "Add the host to plugin.<its name with _>.allowed_domains, and use net.fetch.",
   });
 }

@@ -1,7 +1,7 @@
 /**
- * Brings kernel plugins to life: bundled ones are the `@backplane/plugin-*` dependencies of this package, and load by
- * the same path as everybody's. Inline is an import into this process, which only the operator's trust allows and
- * nothing can stop, with a guard around what it connects to; hosted is a process of its own, in the sandbox.
+ * Loads kernel plugins. Bundled plugins are the `@backplane/plugin-*` dependencies of this package and load like any others.
+ * An inline plugin is imported into this process behind the network guard; it requires the operator's trust and cannot be
+ * stopped. A hosted plugin runs in a sandboxed process of its own.
  */
 import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync, realpathSync } from "node:fs";
@@ -24,7 +24,7 @@ import {
   type OutboundRules,
 } from "@backplane/runner";
 import { codeDigest, createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
-import { makeFolders } from "../home/home.ts";
+import { createFolders } from "../home/home.ts";
 import { importAgain } from "./import-again.ts";
 import { guardPlugin, inlinePlugin } from "./inline-plugin.ts";
 import { installNetworkGuard } from "./network-guard.ts";
@@ -34,15 +34,15 @@ export interface PluginLoaderOptions {
   home: string;
   clock: Clock;
   log: Logger;
-  /** Folders of the bundled packages, instead of this package's own dependencies. */
+  /** Folders of bundled plugins, instead of the dependencies of this package. */
   bundled_roots?: readonly string[];
   npm?: PluginSourcesOptions["npm"];
   timeouts?: ModuleHostOptions["timeouts"];
-  /** For hosted plugins, besides PATH, HOME, TMPDIR and LANG. */
+  /** Variables for hosted plugins, besides PATH, HOME, TMPDIR and LANG. */
   env?: Record<string, string>;
-  /** Which addresses inline plugins may connect to; left out, public ones alone. */
+  /** Which addresses inline plugins may connect to; by default only public ones. */
   egress?: OutboundRules;
-  /** The runner's, behind whose boundary hosted plugins run; absent: plain processes. */
+  /** Starts hosted plugins in the sandbox of the runner; by default they are plain processes. */
   moduleHost?: (options: ModuleHostOptions) => ModuleHost;
 }
 
@@ -64,7 +64,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
   });
   const stateDir = (name: string): string => {
     const dir = join(plugins_dir, "state", name);
-    makeFolders(dir);
+    createFolders(dir);
     return dir;
   };
   let host: ModuleHost | null = null;
@@ -107,26 +107,25 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
   };
 }
 
-/** `before`: the modules that this process has imported already. */
 async function loadInline(
   entry: PluginEntry,
   { reach, check, log }: { reach: PluginReach; check: AddressCheck; log: Logger },
-  before: Set<string>,
+  already_imported: Set<string>,
 ): Promise<LoadedPlugin> {
   const guard = installNetworkGuard();
   const who = inlinePlugin(entry, reach, check, log);
-  const imported = await guard.enter(who, () => importPlugin(entry, before));
+  const imported = await guard.enter(who, () => importPlugin(entry, already_imported));
   const plugin = guardPlugin(imported, who, guard);
   return { plugin, close: async () => {}, onExit: () => {} };
 }
 
-async function importPlugin(entry: PluginEntry, before: Set<string>): Promise<KernelPlugin> {
+async function importPlugin(entry: PluginEntry, already_imported: Set<string>): Promise<KernelPlugin> {
   const { name } = entry;
   let exports: { plugin?: unknown; default?: { plugin?: unknown } };
   try {
-    exports = (await importFresh(entry, before)) as typeof exports;
+    exports = (await importFresh(entry, already_imported)) as typeof exports;
   } catch (error) {
-    throw asLoadFailure(name, error);
+    throw toLoadError(name, error);
   }
   const plugin = exports.plugin ?? exports.default?.plugin;
   if (plugin === undefined) {
@@ -137,29 +136,32 @@ async function importPlugin(entry: PluginEntry, before: Set<string>): Promise<Ke
   throw new BackplaneError("plugin.invalid", `The plugin ${name} is not valid: ${problem}.`);
 }
 
-/** A new module each time: changed files are read anew, and two loads share no state. */
-async function importFresh({ module, dir, origin }: PluginEntry, before: Set<string>): Promise<unknown> {
-  // Its real path, as a process of its own would see it: what it imports is looked for from there.
+/** Imports a new instance each time, so that changed files are loaded and two loads share no state. */
+async function importFresh(
+  { module, dir, origin }: PluginEntry,
+  already_imported: Set<string>,
+): Promise<unknown> {
+  // The real path, as in a hosted process, because imports are resolved relative to it.
   const file = realpathSync(module);
-  // The files of a bundled one do not change under a running gateway.
-  if (origin !== "bundled" && before.has(file)) return await importAgain(file, realpathSync(dir));
-  before.add(file);
+  // Files of bundled plugins do not change while the gateway is running.
+  if (origin !== "bundled" && already_imported.has(file)) return await importAgain(file, realpathSync(dir));
+  already_imported.add(file);
   return await import(/* @vite-ignore */ `${pathToFileURL(file).href}?v=${randomUUID()}`);
 }
 
-/** The author's error as one of ours: its words in the message, its trace as the stack. */
-function asLoadFailure(name: string, error: unknown): BackplaneError {
+/** Wraps an error of the module, with its message and its stack. */
+function toLoadError(name: string, error: unknown): BackplaneError {
   const { message = String(error), stack } = error as Partial<Error>;
   const failure = new BackplaneError(
     "plugin.invalid",
     `The module of ${name} could not be loaded: ${message}`,
-    { fix: "Read the trace: it names the file and the line.", cause: error },
+    { fix: "The stack trace names the file and the line.", cause: error },
   );
   if (stack !== undefined) failure.stack = stack;
   return failure;
 }
 
-/** Those of our dependencies that are there; a distribution may leave some out. */
+/** The bundled plugins that are installed; a distribution may omit some. */
 function bundledRoots(): string[] {
   const require = createRequire(import.meta.url);
   const own = new URL("../../package.json", import.meta.url);
@@ -175,21 +177,21 @@ function bundledRoots(): string[] {
     });
 }
 
-/** Found and not imported: the program is for other processes. Plugins bring the SDK, wherever npm has put it. */
+/** Resolved and not imported, because it runs in other processes. Also searched from the plugins, which depend on the SDK. */
 function hostModule(bundled_roots: readonly string[]): string {
   for (const from of [import.meta.url, ...bundled_roots.map((dir) => join(dir, "package.json"))]) {
     try {
       return createRequire(from).resolve(HOST);
     } catch {
-      // Looked for from the next one.
+      // Tries the next one.
     }
   }
   throw new BackplaneError("launch_failed", `${HOST} is not installed, so no plugin can run hosted.`, {
-    fix: "Install Backplane again: its packages belong together.",
+    fix: "Reinstall Backplane with all its packages.",
   });
 }
 
-/** Hosted plugins resolve their imports under the conditions that this process runs with. */
+/** Hosted plugins resolve imports with the same conditions as this process. */
 function conditionArguments(execArgv: readonly string[]): string[] {
   const found: string[] = [];
   execArgv.forEach((argument, index) => {

@@ -1,4 +1,4 @@
-/** Opens the door to the outside: the API on its socket. */
+/** Serves the API. */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
@@ -12,7 +12,7 @@ import { VERSION } from "../host/version.ts";
 export interface Served {
   url: string;
   loginUrl(): string;
-  /** From here on requests are taken; before, they are answered 503. */
+  /** Starts accepting requests; until then they get 503. */
   open(): void;
   close(): Promise<void>;
 }
@@ -75,13 +75,13 @@ function listenFailed(error: unknown, listen: GatewayConfig["listen"]): unknown 
   const code = (error as { code?: string }).code;
   const where = `${listen.host}:${listen.port}`;
   if (code === "EADDRINUSE") {
-    return new BackplaneError("config.invalid", `another program listens on ${where}`, {
+    return new BackplaneError("config.invalid", `another program is already listening on ${where}`, {
       fix: "stop it, or start with --port 0 for any free port",
       cause: error,
     });
   }
   if (code === "EACCES" || code === "EADDRNOTAVAIL") {
-    return new BackplaneError("config.invalid", `this machine does not let us listen on ${where} (${code})`, {
+    return new BackplaneError("config.invalid", `cannot listen on ${where} (${code})`, {
       fix: "choose another address with --host and --port",
       cause: error,
     });

@@ -1,7 +1,7 @@
 /**
- * The composition root: configuration in, running system out. It is the only place that knows every room. Start
- * order is the order of trust: home and lock, store, importer, runner, kernel (recovery), then the door to the
- * outside; stop goes the other way, and every part is closed even when one fails.
+ * The composition root: turns a configuration into a running gateway, and is the only place that knows every module. Start
+ * order: home and lock, store, importer, runner, kernel with recovery, and last the API. Stopping is the reverse, and every
+ * part is closed even when another one fails.
  */
 import { createKernel } from "@backplane/kernel";
 import { hostPolicy, type Logger } from "@backplane/ports";
@@ -46,12 +46,12 @@ export interface Gateway {
   url: string;
   home: string;
   admin_token_file: string;
-  /** A fault of the gateway itself: told on the bus, before the process ends because of it (plug.kernel-error). */
+  /** Publishes a fault of the gateway on the bus, before the process ends because of it (plug.kernel-error). */
   fault(source: string, error: unknown): void;
-  /** A new one-time sign-in link. */
+  /** A new one-time login link. */
   loginUrl(): string;
   stop(reason?: string): Promise<void>;
-  /** Resolves when the gateway has stopped, whoever stopped it. */
+  /** Resolves when the gateway has stopped, for whatever reason. */
   closed: Promise<void>;
 }
 
@@ -61,7 +61,7 @@ export async function startGateway(config: GatewayConfig): Promise<Gateway> {
   setPrivateUmask();
   const home = openHome(config.home);
   for (const { action, message, fix } of home.problems) {
-    if (action === "repair") log.warn({ fixed_by: fix }, `${message}: closed to other users`);
+    if (action === "repair") log.warn({ fixed_by: fix }, `${message}; the mode was repaired`);
     else log.warn({ fix }, message);
   }
   const closers: (() => Promise<void> | void)[] = [];
@@ -70,7 +70,7 @@ export async function startGateway(config: GatewayConfig): Promise<Gateway> {
       try {
         await close();
       } catch (error) {
-        log.error({ err: error }, "a part did not close cleanly");
+        log.error({ err: error }, "a component failed to close");
       }
     }
   };
@@ -99,7 +99,7 @@ async function compose(
 
   const { store, artifacts } = await openStore(config, home, log);
   closers.push(() => store.close());
-  // The vault seals with its first key; the newest line of the file is the last.
+  // The vault encrypts with its first key, and the newest key is the last line of the file.
   const key_file = config.secret_key_file;
   const readKeys = () => readSecretKeys(key_file).toReversed();
   const vault = createSecretVault(readKeys(), {
@@ -196,7 +196,7 @@ async function compose(
   await kernel.start();
   const stopped = new AbortController();
   closers.push(() => stopped.abort());
-  // Beside the rest: a plugin that is slow to start does not keep the gateway from being ready.
+  // In the background, so that a plugin that starts slowly does not delay readiness.
   void discoverInstruments(kernel.instruments, join(home.dir, "plugins"), log, stopped.signal);
   api.open();
   writeDaemon(home.dir, { url: api.url, pid: process.pid, version: VERSION });
@@ -239,7 +239,7 @@ function retentionOf({ retention }: GatewayConfig) {
 function runnerLimits({ limits, sandbox }: GatewayConfig) {
   const { frame_bytes, processes, artifact_bytes } = limits;
   const { prewarmed, prewarmed_bytes } = sandbox;
-  // What is larger than a frame could not go inline anyway; the context needs some of it too.
+  // An inline input must fit into a frame together with its context.
   const inline_bytes = Math.min(limits.inline_bytes, Math.floor(frame_bytes / 2));
   return { frame_bytes, processes, artifact_bytes, inline_bytes, prewarmed, prewarmed_bytes };
 }

@@ -1,4 +1,4 @@
-/** What lasts, as the configuration says: a file in the home, or a PostgreSQL that several gateways share. */
+/** Opens the configured store: SQLite in the home, or a PostgreSQL database that several gateways share. */
 import { BackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 import type { ArtifactFiles, Store } from "@backplane/ports";
@@ -7,7 +7,7 @@ import { openArtifactStore } from "@backplane/supply";
 import type { GatewayConfig } from "../config/config.ts";
 import type { Home } from "../home/home.ts";
 
-/** Gateways on one PostgreSQL share what calls handed over, too. */
+/** Gateways that share a database also share the artifacts of calls. */
 export async function openStore(
   config: GatewayConfig,
   home: Home,
@@ -22,7 +22,7 @@ export async function openStore(
     const store = await openPostgresStore({ url, lease_ms: config.node.lease_ms, log });
     return { store, artifacts: store.artifacts };
   }
-  throw new BackplaneError("config.invalid", "store.url is no PostgreSQL address", {
-    fix: 'write store.url = "postgres://USER@HOST/DATABASE", or leave it out for SQLite in the home folder',
+  throw new BackplaneError("config.invalid", "store.url is not a PostgreSQL URL", {
+    fix: 'set store.url = "postgres://USER@HOST/DATABASE", or remove it to use SQLite in the home folder',
   });
 }

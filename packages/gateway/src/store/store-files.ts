@@ -1,4 +1,4 @@
-/** `backplane store`: what an operator does with the files of the store in the home. */
+/** `backplane store`: checks, backs up, restores and repairs the SQLite files in the home. */
 import { randomFillSync } from "node:crypto";
 import { existsSync, renameSync } from "node:fs";
 import { join } from "node:path";
@@ -19,11 +19,11 @@ import { setPrivateUmask } from "../host/private-umask.ts";
 
 export interface StoreFiles {
   check(): StoreReport;
-  /** Answers where it is. */
+  /** Returns the path of the backup. */
   backUp(to?: string): string;
-  /** The gateway must not run. Answers where the files are that were there. */
+  /** The gateway must not be running. Returns the folder to which the replaced files were moved. */
   restore(backup: string): Promise<string>;
-  /** The gateway must not run. */
+  /** The gateway must not be running. */
   repair(accept_loss: boolean): Promise<Repaired>;
 }
 
@@ -57,17 +57,17 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
       }
     },
     restore: (backup) =>
-      locked(config.home, async () => {
+      withLock(config.home, async () => {
         const kept = restoreStoreFile(file, backup);
         setAnchorAside(config.home, kept);
-        await record(file, "store.restore", { backup, kept });
+        await recordChange(file, "store.restore", { backup, kept });
         return kept;
       }),
     repair: (accept_loss) =>
-      locked(config.home, async () => {
+      withLock(config.home, async () => {
         const done = repairStoreFile(file, accept_loss);
         if (done.lost_commits > 0) setAnchorAside(config.home, done.kept);
-        await record(file, "store.repair", {
+        await recordChange(file, "store.repair", {
           kept: done.kept,
           lost_commits: done.lost_commits,
           rows: done.rows.slice(0, 100).map(({ table, id }) => `${table} ${id}`),
@@ -78,13 +78,13 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
   };
 }
 
-/** It names an entry that the store no longer has; the next start makes a new one and says so. */
+/** The anchor names an entry that the store no longer has. The next start creates a new one and logs that. */
 function setAnchorAside(home: string, kept: string): void {
   const anchor = join(home, ANCHOR_FILE);
   if (existsSync(anchor)) renameSync(anchor, join(kept, ANCHOR_FILE));
 }
 
-/** Null: a gateway runs on this home. */
+/** Null: a gateway is running in this home. */
 function tryLock(home: string): { release(): void } | null {
   setPrivateUmask();
   try {
@@ -95,7 +95,7 @@ function tryLock(home: string): { release(): void } | null {
   }
 }
 
-async function locked<T>(home: string, work: () => Promise<T>): Promise<T> {
+async function withLock<T>(home: string, work: () => Promise<T>): Promise<T> {
   setPrivateUmask();
   const lock = lockHome(home);
   try {
@@ -105,8 +105,8 @@ async function locked<T>(home: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** A store that was changed by hand says so, in the log that records every change. */
-async function record(file: string, action: string, details: JsonObject): Promise<void> {
+/** Records the manual change in the audit log. */
+async function recordChange(file: string, action: string, details: JsonObject): Promise<void> {
   const store = await openSqliteStore({ file, threaded: false });
   const ids = createIdSource(
     () => Date.now(),

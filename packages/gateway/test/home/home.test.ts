@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readDaemon } from "@backplane/gateway";
 import { expect, test } from "vitest";
-import { clearDaemon, makeFolders, openHome, readSecretKeys, writeDaemon } from "../../src/home/home.ts";
+import { clearDaemon, createFolders, openHome, readSecretKeys, writeDaemon } from "../../src/home/home.ts";
 
 const folder = () => join(mkdtempSync(join(tmpdir(), "backplane-home-")), "home");
 
@@ -23,14 +23,14 @@ test("a token that others can read is refused with the command that mends it", (
   expect(() => openHome(dir)).toThrow(/can be read by others/);
 });
 
-test("secret keys: made once, several lines, a broken line is refused", () => {
+test("creates secret keys once, reads several lines and rejects an invalid line", () => {
   const file = join(folder(), "secret.key");
   const [only] = readSecretKeys(file);
   expect(only!.key).toHaveLength(32);
   writeFileSync(file, `${readFileSync(file, "utf8")}k2:${"ab".repeat(32)}\n`);
   expect(readSecretKeys(file).map((key) => key.id)).toEqual(["k1", "k2"]);
   writeFileSync(file, "k1:short\n");
-  expect(() => readSecretKeys(file)).toThrow(/no key/);
+  expect(() => readSecretKeys(file)).toThrow(/not a key/);
 });
 
 test("a state file of a process that is gone is not believed", () => {
@@ -47,11 +47,11 @@ test("a state file of a process that is gone is not believed", () => {
 
 test("folders are made as deep as needed, private, and a place where none can be made ends with its error", () => {
   const deep = join(folder(), "a", "b");
-  makeFolders(deep);
-  makeFolders(deep);
+  createFolders(deep);
+  createFolders(deep);
   expect(statSync(join(deep, "..")).mode & 0o777).toBe(0o700);
   writeFileSync(join(deep, "file"), "");
-  expect(() => makeFolders(join(deep, "file"))).toThrow(/EEXIST/);
-  expect(() => makeFolders(join(deep, "file", "x"))).toThrow(/ENOTDIR/);
-  if (process.platform === "linux") expect(() => makeFolders("/proc/backplane/home")).toThrow(/ENOENT/);
+  expect(() => createFolders(join(deep, "file"))).toThrow(/EEXIST/);
+  expect(() => createFolders(join(deep, "file", "x"))).toThrow(/ENOTDIR/);
+  if (process.platform === "linux") expect(() => createFolders("/proc/backplane/home")).toThrow(/ENOENT/);
 });
