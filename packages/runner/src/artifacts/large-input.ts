@@ -4,7 +4,14 @@
  * are always small.
  */
 import { hash } from "node:crypto";
-import { type ArtifactRef, isObject, type Json, type JsonObject, type Op } from "@backplane/contract";
+import {
+  type ArtifactRef,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Op,
+  spendJson,
+} from "@backplane/contract";
 
 const LARGE_FIELDS: Partial<Record<Op, readonly string[]>> = {
   "tool.invoke": ["input"],
@@ -50,26 +57,7 @@ function replaceAt(body: JsonObject, [key, ...rest]: readonly string[], referenc
   return { ...body, [key!]: rest.length === 0 ? reference : replaceAt(inner, rest, reference) };
 }
 
-/** Cheap for small input and never underestimates. Counting stops at the limit. */
+/** A cheap estimate that never underestimates: a character takes at most six bytes in JSON (\u0000), a number at most 30. */
 function mayExceed(value: Json, limit: number): boolean {
-  return spend(value, limit) < 0;
-}
-
-/** The rest of the budget. A character takes at most six bytes in JSON (\u0000). */
-function spend(value: Json, budget: number): number {
-  if (typeof value === "string") return budget - value.length * 6 - 2;
-  if (typeof value !== "object" || value === null) return budget - 25;
-  let left = budget - 2;
-  if (Array.isArray(value)) {
-    for (const item of value) {
-      if (left < 0) return left;
-      left = spend(item, left - 1);
-    }
-    return left;
-  }
-  for (const key in value) {
-    if (left < 0) return left;
-    left = spend(value[key]!, left - key.length * 6 - 4);
-  }
-  return left;
+  return spendJson(value, limit / 6, 5) < 0;
 }

@@ -4,10 +4,11 @@ import {
   INVOCATION_LIMITS,
   type InvocationContext,
   type JsonObject,
+  REDACTED,
 } from "@backplane/contract";
 import { REFUSAL_REASONS, type Refusal } from "../egress/destinations/refusals.ts";
 import type { Worker } from "../pool/worker.ts";
-import { createRedactor, DELEGATION_TOKEN, REDACTED, refusalRedactor, secretsOf } from "../secrets/redact.ts";
+import { createRedactor, DELEGATION_TOKEN, refusalRedactor, secretsOf } from "../secrets/redact.ts";
 
 /** Keeps the first refusals in full and counts all of them. */
 export class CallRefusals {

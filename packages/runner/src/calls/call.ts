@@ -101,8 +101,8 @@ export class Call implements Exchange {
   }
 
   get listener_proof(): string | null {
-    const way = this.#worker?.process.confined?.egress ?? null;
-    return way === null || way.gateway_url === null ? null : way.proof;
+    const egress = this.#worker?.process.confined?.egress ?? null;
+    return egress === null || egress.gateway_url === null ? null : egress.proof;
   }
 
   interrupt(why: Interruption): void {

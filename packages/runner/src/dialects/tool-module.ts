@@ -17,17 +17,11 @@ import {
   toolIdOf,
 } from "@backplane/contract";
 import type { Description } from "@backplane/ports";
-import type { Dialect, ProcessLink } from "../ports/dialect.ts";
+import { type Dialect, NO_PERMISSIONS, type ProcessLink } from "../ports/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 import { acceptVai, VaiSession } from "./vai-rpc.ts";
 
 const HOST_INSIDE = "/sandbox/tool-host.mjs";
-const NO_PERMISSIONS: Permissions = {
-  network: "none",
-  filesystem: "none",
-  gateway_api_scopes: [],
-  secret_slots: [],
-};
 const MAX_TEXT = 4_000;
 const MAX_CATEGORY = 64;
 

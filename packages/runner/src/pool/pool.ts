@@ -65,7 +65,7 @@ export class Pool {
     return this.#breaker.heldBack();
   }
 
-  /** The fast path: a process that can take the call immediately. */
+  /** The fast path: a process that can take the call immediately (bench runner.warm-call). */
   warm(pool_key: string): Worker | undefined {
     const worker = this.#workers.find(pool_key);
     return worker?.process.state === "ready" && this.#isFresh(worker) ? worker : undefined;

@@ -4,9 +4,11 @@
  * call sees what was refused during the start; later it may belong to an earlier call, so it is marked as shared as
  * well.
  */
+
+import { REDACTED } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 import type { Refusal } from "../egress/destinations/refusals.ts";
-import { DELEGATION_TOKEN, REDACTED, refusalRedactor } from "../secrets/redact.ts";
+import { DELEGATION_TOKEN, refusalRedactor } from "../secrets/redact.ts";
 import type { LaunchSubject } from "./breaker.ts";
 import type { ActiveCall } from "./worker.ts";
 

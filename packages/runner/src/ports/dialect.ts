@@ -3,7 +3,14 @@
  * nothing about pools, deadlines, policy or storage. To add a dialect, write a file in dialects/ and add it to the
  * list in create-dialects.ts.
  */
-import type { BackplaneError, InvocationContext, Json, JsonObject, Protocol } from "@backplane/contract";
+import type {
+  BackplaneError,
+  InvocationContext,
+  Json,
+  JsonObject,
+  Permissions,
+  Protocol,
+} from "@backplane/contract";
 import type { DescribeOrder, Description, RequestListener, RunOrder } from "@backplane/ports";
 import type { Transport } from "@backplane/wire";
 import type { Answer } from "./answer.ts";
@@ -32,6 +39,14 @@ export interface Dialect {
   readonly remote?: boolean;
 }
 
+/** What a package without declared permissions gets. */
+export const NO_PERMISSIONS: Permissions = {
+  network: "none",
+  filesystem: "none",
+  gateway_api_scopes: [],
+  secret_slots: [],
+};
+
 /** What a process is started for: a call, or a request to describe its exports. */
 export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
 
@@ -50,12 +65,12 @@ export interface HostPrograms {
   instruments?: string;
   tool_files?: string;
   /** Sources, which are only compiled when a Java plugin needs them. */
-  java_instruments?: JavaHostPlaces;
+  java_instruments?: JavaHostPaths;
   /** Returns a private copy of a program, which is started instead of the file itself. */
   privateCopy?: (file: string) => string;
 }
 
-export interface JavaHostPlaces {
+export interface JavaHostPaths {
   /** The folder with the Java packages of the host. */
   sources: string;
   /** The folder that keeps the compiled jar. */

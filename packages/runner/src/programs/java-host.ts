@@ -8,7 +8,7 @@ import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { BackplaneError } from "@backplane/contract";
-import type { JavaHostPlaces } from "../ports/dialect.ts";
+import type { JavaHostPaths } from "../ports/dialect.ts";
 
 /** The oldest supported Java release. */
 const RELEASE = "17";
@@ -19,7 +19,7 @@ const PATH = "/usr/local/bin:/usr/bin:/bin";
 export const JAVA_HOST_CLASS = "backplane.instruments.InstrumentHost";
 
 /** Rejects with launch_failed and installation instructions. `path` is where javac and jar are looked up. */
-export async function findOrBuildJavaHost({ sources, cache }: JavaHostPlaces, path = PATH): Promise<string> {
+export async function findOrBuildJavaHost({ sources, cache }: JavaHostPaths, path = PATH): Promise<string> {
   const files = (await readdir(sources, { recursive: true })).filter((name) => name.endsWith(".java")).sort();
   if (files.length === 0)
     throw new BackplaneError("launch_failed", "This installation has no host program for Java.", {

@@ -1,6 +1,6 @@
 /**
  * Slots with processes that were started ahead of the next launches, because forking the gateway and joining
- * cgroups takes milliseconds. One is kept ready, and more after a burst. A gateway that is not root has no cgroups
+ * cgroups takes milliseconds (bench sandbox.cold). One is kept ready, and more after a burst. A gateway that is not root has no cgroups
  * and prepares nothing.
  */
 import { type Bubblewrap, type Spawned, spawnConfined } from "./bubblewrap.ts";

@@ -4,8 +4,6 @@
  */
 import { createRedactor as findSecrets, type InvocationContext, type Json } from "@backplane/contract";
 
-export { REDACTED } from "@backplane/contract";
-
 /** Matches the tokens of all calls that the process served. */
 export const DELEGATION_TOKEN = /vai_dlg_[A-Za-z0-9_.-]+/gi;
 
@@ -25,7 +23,7 @@ const NO_REDACTION: Redactor = {
   excerpt: (value) => value,
 };
 
-/** Most calls have no secrets, and then this allocates nothing. */
+/** Most calls have no secrets, and then this allocates nothing (bench runner.warm-call). */
 export function redactorFor(context: InvocationContext): Redactor {
   if (context.gateway.delegation_token === undefined) {
     let any = false;

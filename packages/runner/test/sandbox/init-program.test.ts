@@ -8,13 +8,13 @@ import { emptyFolder } from "../support/sandbox.ts";
 test("compiles once, caches by the digest of the source, and recompiles a changed binary", async () => {
   const cache = join(emptyFolder(), "cache");
   const first = await findOrBuildInit(cache);
-  const born = statSync(first.file).mtimeMs;
+  const compiledAt = statSync(first.file).mtimeMs;
   expect(readdirSync(cache).sort()).toHaveLength(2);
   expect(execFileSync("/usr/bin/sha256sum", [first.file], { encoding: "utf8" })).toContain(first.sha256);
   expect(statSync(cache).mode & 0o777).toBe(0o700);
 
   expect(await findOrBuildInit(cache, [])).toEqual(first);
-  expect(statSync(first.file).mtimeMs).toBe(born);
+  expect(statSync(first.file).mtimeMs).toBe(compiledAt);
 
   chmodSync(first.file, 0o755);
   writeFileSync(first.file, "#!/bin/sh\necho not ours\n");

@@ -1,5 +1,6 @@
+import { REDACTED } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { createRedactor, REDACTED, redactorAmong } from "../../src/secrets/redact.ts";
+import { createRedactor, redactorAmong } from "../../src/secrets/redact.ts";
 
 const SECRET = 'p@ss "wörd"/42+x';
 const redactor = createRedactor([SECRET]);

@@ -20,7 +20,7 @@ const LONG_MS = 30_000;
 interface Daemon {
   input: { daemon: { file: string; clear: boolean }; messages: [] };
   pid(): number;
-  born(): Promise<void>;
+  started(): Promise<void>;
   gone(): Promise<void>;
 }
 
@@ -36,7 +36,7 @@ function daemon(clear = false): Daemon {
   return {
     input: { daemon: { file, clear }, messages: [] },
     pid,
-    born: () => until(() => existsSync(file) && isAlive(pid()), LONG_MS),
+    started: () => until(() => existsSync(file) && isAlive(pid()), LONG_MS),
     gone: () => until(() => !isAlive(pid()), LONG_MS),
   };
 }
@@ -57,7 +57,7 @@ for (const dialect of ["vai", "side"] as const) {
         const child = daemon();
         const invocation_id = `inv_cancel_${dialect}`;
         const run = rig.run({ ...plain(dialect), invocation_id, input: child.input });
-        await child.born();
+        await child.started();
         rig.runner.cancel(invocation_id, "user");
         expect(await run).toMatchObject({ status: "cancelled" });
         await child.gone();
@@ -92,7 +92,7 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
       const rig = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
       const child = daemon(true);
       const run = rig.run({ ...plain("vai"), invocation_id: "inv_clear", input: child.input });
-      await child.born();
+      await child.started();
       rig.runner.cancel("inv_clear", "user");
       expect(await run).toMatchObject({ status: "cancelled" });
       await child.gone();
@@ -121,7 +121,7 @@ test("kills the daemons of an idle worker when the runner shuts down", async () 
   const succeeded = { type: "response", id: "$id", ok: true, body: { status: "succeeded", result: null } };
   const outcome = await rig.run({ ...plain("vai"), input: { ...child.input, messages: [succeeded] } });
   expect(outcome.status).toBe("succeeded");
-  await child.born();
+  await child.started();
   await rig.runner.close(200);
   expect(isAlive(child.pid())).toBe(false);
 });
@@ -144,7 +144,7 @@ verifies(
       { stdio: ["ignore", "pipe", "inherit"] },
     );
     await once(gateway.stdout, "data");
-    await child.born();
+    await child.started();
     gateway.kill("SIGKILL");
     await child.gone();
     expect(isAlive(child.pid())).toBe(false);
@@ -207,7 +207,7 @@ verifies(
       const first = spawn("/bin/sh", ["-c", script], { detached: true, stdio: "ignore", env });
       const ended = once(first, "exit");
       tree.track(first.pid!);
-      await child.born();
+      await child.started();
       if (killed) tree.kill();
       await ended;
       await tree.end();

@@ -15,6 +15,7 @@ import {
   type ToolExport,
 } from "@backplane/contract";
 import type { Description, RunOrder } from "@backplane/ports";
+import { NO_PERMISSIONS } from "../../ports/dialect.ts";
 
 type PackageOrder = RunOrder["package"];
 
@@ -23,12 +24,6 @@ const SYSTEMS: Record<InstrumentPlatform, string | null> = {
   MacOS: "darwin",
   Windows: "win32",
   All: null,
-};
-const NO_PERMISSIONS: Permissions = {
-  network: "none",
-  filesystem: "none",
-  gateway_api_scopes: [],
-  secret_slots: [],
 };
 
 export function describeInstruments(

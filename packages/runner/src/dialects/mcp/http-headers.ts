@@ -43,8 +43,9 @@ export function bindingHeaders(
   const headers: Record<string, string> = {};
   const given = config.headers;
   for (const [name, value] of Object.entries(isObject(given) ? given : {})) {
-    if (!NAME.test(name) || RESERVED.test(name)) throw invalidConfig(name, "it is not for a binding to set");
-    if (typeof value !== "string") throw invalidConfig(name, "its value is no text");
+    if (!NAME.test(name) || RESERVED.test(name))
+      throw invalidConfig(name, "a binding cannot set this header");
+    if (typeof value !== "string") throw invalidConfig(name, "its value is not a string");
     headers[name.toLowerCase()] = filled(name, value, secrets);
   }
   const token = secrets[AUTHORIZATION];
@@ -60,7 +61,7 @@ export function bindingHeaders(
 function filled(name: string, value: string, secrets: Readonly<Record<string, string>>): string {
   const text = value.replace(/\$\{([a-z][a-z0-9_]*)\}/g, (_whole, slot: string) => {
     const secret = secrets[slot];
-    if (secret === undefined) throw invalidConfig(name, `nothing is bound to its secret slot ${slot}`);
+    if (secret === undefined) throw invalidConfig(name, `its secret slot ${slot} is not bound`);
     return secret;
   });
   return checked(name, text);
@@ -69,7 +70,7 @@ function filled(name: string, value: string, secrets: Readonly<Record<string, st
 /** The error message must not contain the value. */
 function checked(name: string, value: string): string {
   if (/[^\t\x20-\x7e\x80-\xff]/.test(value))
-    throw invalidConfig(name, "its value holds what a header cannot");
+    throw invalidConfig(name, "its value contains characters that are not allowed in a header");
   return value;
 }
 

@@ -32,8 +32,8 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
       if (MARK in value) {
         const header = value[MARK];
         if (typeof header !== "string" || !NAME.test(header))
-          return `the ${MARK} of ${key} is no header's name`;
-        if (!PLAIN.has(value.type)) return `${key} has an ${MARK} and is no string, integer or boolean`;
+          return `the ${MARK} of ${key} is not a valid header name`;
+        if (!PLAIN.has(value.type)) return `${key} has an ${MARK} but is not a string, integer or boolean`;
         if (found.some((one) => one.header.toLowerCase() === header.toLowerCase()))
           return `two arguments have the ${MARK} ${header}`;
         found.push({ header, path: at });
@@ -47,7 +47,7 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   if (problem !== null) return problem;
   count(schema, true);
   // Inside lists and alternatives the argument is ambiguous.
-  if (marks !== found.length) return `an ${MARK} stands where no single argument is`;
+  if (marks !== found.length) return `an ${MARK} is at a position that is not a single argument`;
   return found.length > MAX ? `it has more than ${MAX} arguments with an ${MARK}` : found;
 }
 

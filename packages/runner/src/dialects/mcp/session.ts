@@ -4,16 +4,15 @@
  * A cancelled call ends immediately, because the protocol has no acknowledgement. After a call that timed out the
  * server is probed; if it does not answer, it is abandoned and the next call gets a new one.
  */
-import {
-  BackplaneError,
-  IdTable,
-  isObject,
-  type Json,
-  type JsonObject,
-  type ToolExport,
-} from "@backplane/contract";
+import { BackplaneError, IdTable, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { Description, RequestListener } from "@backplane/ports";
-import type { Exchange, ProcessLink, ProcessOrder, Session } from "../../ports/dialect.ts";
+import {
+  type Exchange,
+  NO_PERMISSIONS,
+  type ProcessLink,
+  type ProcessOrder,
+  type Session,
+} from "../../ports/dialect.ts";
 import {
   type AskableRequest,
   type AskCaller,
@@ -41,12 +40,6 @@ export interface McpOptions {
   disableDiscovery(): void;
 }
 
-const NO_PERMISSIONS: ToolExport["permissions"] = {
-  network: "none",
-  filesystem: "none",
-  gateway_api_scopes: [],
-  secret_slots: [],
-};
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
 /** Delay before a call is repeated that asked for no input. */
 const PAUSE_MS = 250;

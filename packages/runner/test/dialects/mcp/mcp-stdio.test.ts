@@ -179,7 +179,7 @@ test("counts and skips lines that are not messages", async () => {
   const outcome = await createTestRunner().run(mcp("plain", "junk"));
   expect(outcome).toMatchObject({ status: "succeeded", violations: 3 });
   // Skipped output is recorded beside stderr.
-  expect(outcome.stderr_tail).toContain("[stdout] this is no JSON");
+  expect(outcome.stderr_tail).toContain("[stdout] this is not JSON");
   expect(await createTestRunner().run(mcp("banner", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
