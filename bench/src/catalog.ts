@@ -3,16 +3,17 @@
  * scope, and every rule of admission asked. `list` is the whole catalog made anew after a change: bindings read, names
  * ranked, standing rules and risk of each tool; what was compiled for a binding stays.
  */
-import { type Asked, assumeStanding, createToolCatalog, RULES, type Surroundings } from "@backplane/door";
-import { ExportPlans, Policies } from "@backplane/registry";
+
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createIdSource, type Policy } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
-import { hostPolicy } from "@backplane/ports";
+import { type Asked, assumeStanding, createToolCatalog, RULES, type Surroundings } from "@backplane/door";
 import type { BoundPackage } from "@backplane/ports";
+import { Changes, hostPolicy } from "@backplane/ports";
+import { ExportPlans, Policies } from "@backplane/registry";
 import { openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { median } from "./measure.ts";
@@ -56,7 +57,7 @@ export async function catalog(): Promise<Row[]> {
     const ids = createIdSource(Date.now, (bytes) => randomFillSync(bytes));
     const clock = { now: Date.now, monotonic: () => performance.now(), after: () => ({ stop() {} }) };
     const host = hostPolicy();
-    const policies = new Policies({ store, schemas, clock, ids, host });
+    const policies = new Policies({ store, schemas, clock, ids, host, changes: new Changes(console) });
     const plans = new ExportPlans({ schemas, host });
     const ours = createToolCatalog({
       clock: { monotonic: () => 0 },

@@ -132,9 +132,9 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   },
   {
     defence: "session ids: a call acts for its own turn alone",
-    file: "packages/agent/src/agent/agent.ts",
-    from: "row == null || row.turn === null || row.run_id === null ? undefined : loop.turnOf(row.run_id)",
-    to: "row?.session_id == null ? undefined : loop.turnAt(row, row.session_id)",
+    file: "packages/agent/src/loop/active-turns.ts",
+    from: "row == null || row.turn === null || row.run_id === null ? undefined : this.ofRun(row.run_id)",
+    to: "this.all().find(({ key }) => key.session_id === row?.session_id)",
     tests: NAMED,
   },
   {

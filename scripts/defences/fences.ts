@@ -129,8 +129,8 @@ export const FENCE_DEFENCES: Mutant[] = [
   {
     defence: "outage: calls of the living are left alone",
     file: "packages/kernel/src/lifecycle.ts",
-    from: "!taken_up || !lease.mayTakeOver()",
-    to: "!taken_up",
+    from: "!recovered || !lease.mayTakeOver()",
+    to: "!recovered",
     tests: FENCED,
   },
   {

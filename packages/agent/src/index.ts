@@ -1,15 +1,6 @@
-export { type Agent, createAgent, turnOfCall } from "./agent/agent.ts";
-export { type AgentBase, createAgentBase } from "./agent/agent-base.ts";
-export { createCognition } from "./cognition/cognition.ts";
+export { createAgentHost } from "./agent/agent-host.ts";
+export { createAgentModule } from "./agent/agent-module.ts";
 export { createFanout, type FanoutDeps, type FanoutService } from "./fanout/fanout.ts";
 export { Turn } from "./loop/turn.ts";
 export { createPluginSystem } from "./plugins/plugin-system.ts";
-export { NET_FETCH } from "./plugins/services.ts";
 export { placeOfUrl } from "./providers/place.ts";
-export { createLendModel } from "./sampling/sampling-access.ts";
-export type { SamplingRequest } from "./sampling/sampling-request.ts";
-export { samplingTool } from "./sampling/sampling-tool.ts";
-export { adminServices } from "./services/admin-services.ts";
-export { netFetch } from "./services/net-fetch.ts";
-export { skillServices } from "./services/skill-services.ts";
-export { createModuleRunner } from "./tools/module-runner.ts";

@@ -1,5 +1,8 @@
-/** Start: take the node's lease, recover, re-arm, begin to work. Stop: take nothing new,
- * tell what runs to end, and after a short grace record it as ended whether it did or not. */
+/**
+ * Start: acquire the node's lease and begin to work. Recover: run or end the calls of the previous run and arm its
+ * open approvals again. Stop: accept nothing new, cancel what runs, and after a grace period record it as ended even
+ * if it did not end.
+ */
 import {
   cancelledBy,
   Deliverer,
@@ -17,15 +20,15 @@ import {
 } from "@backplane/door";
 import type { Kernel, KernelDeps } from "@backplane/ports";
 
-/** How long the store may take to record what is left. */
+/** How long the store may take to record the calls that did not end. */
 const LAST_CALL_MS = 10_000;
 const SWEEP_EVERY = 360;
 
 export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
-  /** `turns` resolves when no turn asks for anything any more. */
+  /** `turns` resolves when no turn makes calls any more. */
   stop(grace_ms: number, turns: Promise<void>): Promise<void>;
-  /** What earlier gateways left: their calls run again or end, their questions are asked on. */
-  takeUp(): Promise<void>;
+  /** Runs or ends the calls that earlier gateways left, and arms their open approvals again. */
+  recoverCalls(): Promise<void>;
 }
 
 export function createLifecycle(
@@ -38,8 +41,8 @@ export function createLifecycle(
   const dispatcher = new Dispatcher(deps, () => deliverer.wake());
   const retention = new Retention(deps);
   let beats = 0;
-  let taken_up = false;
-  const idle = () => around.stopping || !taken_up || !lease.mayTakeOver();
+  let recovered = false;
+  const idle = () => around.stopping || !recovered || !lease.mayTakeOver();
   const every = Math.min(host.recovery.interval_ms, host.recovery.node_ttl_ms / 3);
   const heartbeat = new Heartbeat(clock, log, every, [
     { name: "slots", run: () => renewSlots(deps, gates.held()) },
@@ -48,7 +51,7 @@ export function createLifecycle(
     { name: "cancels", run: () => readCancels(door) },
     { name: "orphans", run: async () => (idle() ? 0 : await recoverOrphans(door)) },
     { name: "approvals", run: async () => (idle() ? 0 : await rearmApprovals(door)) },
-    // After the calls, so that each finds what is taken up of it.
+    // After the calls, so that a recovered turn finds its own calls recovered.
     { name: "turns", run: async () => (idle() ? 0 : await recoverTurns(() => recoverOrphans(door))) },
     {
       name: "retention",
@@ -65,24 +68,26 @@ export function createLifecycle(
     heartbeat.start();
   }
 
-  async function takeUp(): Promise<void> {
-    // Where gateways share a store, the heartbeat does it a lease later: the others may only have been cut off.
+  async function recoverCalls(): Promise<void> {
+    // Gateways that share a store may only have lost their connection to it, so the heartbeat recovers their calls once
+    // their leases have had the time to be renewed.
     const orphans = lease.mayTakeOver() ? await recoverOrphans(door) : 0;
     const approvals = lease.mayTakeOver() ? await rearmApprovals(door) : 0;
-    if (orphans + approvals > 0) log.info({ orphans, approvals }, "took up what an earlier gateway left");
-    taken_up = true;
+    if (orphans + approvals > 0)
+      log.info({ orphans, approvals }, "recovered calls and approvals of an earlier gateway");
+    recovered = true;
   }
 
   async function stop(grace_ms: number, turns: Promise<void>): Promise<void> {
     around.stopping = true;
     const swept = retention.stop();
-    // No new deliveries from here on; the leases of what runs are kept until the end.
+    // No delivery begins from here on. The leases of those that run are kept until they end.
     await dispatcher.stop();
     const deliveries = deliverer.stop();
     await pending.stop();
     for (const call of live.all()) stopCall(door, call, "shutdown");
     await within(deps, live.idle(), grace_ms);
-    // A runner that brings nothing back does not keep a row open.
+    // A runner that does not answer must not keep a row open.
     const late = live.all().map((call) => settle(door, call, cancelledBy("shutdown")));
     await within(deps, Promise.all(late), LAST_CALL_MS);
     await within(deps, deliveries, LAST_CALL_MS);
@@ -94,7 +99,7 @@ export function createLifecycle(
 
   return {
     start,
-    takeUp,
+    recoverCalls,
     stop,
     health: async () => ({
       store: await storeHealth(deps),
@@ -114,8 +119,11 @@ async function renewSlots(deps: KernelDeps, names: string[]): Promise<void> {
   if (names.length === 0) return;
   const kept = await deps.store.leases.renew(names, deps.node_id, deps.clock.now(), SLOT_TTL_MS);
   if (kept === names.length) return;
-  // A wall clock that jumped: what nobody took in between is ours again.
-  deps.log.warn({ expired: names.length - kept }, "slots expired while in use; taking them back");
+  // The wall clock jumped. Slots that no other gateway has acquired meanwhile are acquired again.
+  deps.log.warn(
+    { expired: names.length - kept },
+    "concurrency slots expired while in use; acquiring them again",
+  );
   for (const name of names) {
     await deps.store.leases.acquire(name, deps.node_id, deps.clock.now(), SLOT_TTL_MS);
   }
@@ -126,12 +134,12 @@ async function storeHealth(deps: KernelDeps): Promise<{ ok: boolean; error?: str
     await deps.store.ping();
     return { ok: true };
   } catch (error) {
-    deps.log.warn({ err: error }, "the store does not answer");
-    return { ok: false, error: "the store does not answer" };
+    deps.log.warn({ err: error }, "The store does not answer.");
+    return { ok: false, error: "The store does not answer." };
   }
 }
 
-/** Whichever is first; leaves no timer behind. */
+/** Resolves when the work is done or the time is over, and stops its timer. */
 async function within(deps: KernelDeps, work: Promise<unknown>, ms: number): Promise<void> {
   let give_up = () => {};
   const limit = new Promise<void>((resolve) => {

@@ -68,7 +68,7 @@ test("health tells of the store, the runner and what is under way", async () => 
     stopping: false,
   });
   fixture.store.ping = () => Promise.reject(new Error("connect ECONNREFUSED 10.0.0.1"));
-  expect((await fixture.kernel.health()).store).toEqual({ ok: false, error: "the store does not answer" });
+  expect((await fixture.kernel.health()).store).toEqual({ ok: false, error: "The store does not answer." });
   await fixture.kernel.invocations.cancel(user, ticket.id);
   expect((await ticket.settled).status).toBe("cancelled");
 });

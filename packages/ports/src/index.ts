@@ -16,6 +16,7 @@ export type * from "./host/schemas.ts";
 export type * from "./host/workspace-folders.ts";
 export type * from "./kernel/agent.ts";
 export { type Ask, rejectUnanswered } from "./kernel/ask.ts";
+export { type ChangeEvents, Changes } from "./kernel/changes.ts";
 export type * from "./kernel/cognition.ts";
 export type * from "./kernel/definitions.ts";
 export type * from "./kernel/deps.ts";

@@ -50,6 +50,7 @@ export { Policies } from "./policy/policies.ts";
 export { normalizeCategory } from "./policy/policy-document.ts";
 export { findRuleHits, NO_RULES, type RuleHit } from "./policy/security-rules.ts";
 export type { CompiledSelection, EffectivePolicy } from "./policy/standing-policy.ts";
+export { createRegistryModule, type RegistryModule } from "./registry-module.ts";
 export { parseSecretRef, readBindingSecrets } from "./secrets/binding-secrets.ts";
 export { createSecrets } from "./secrets/secrets.ts";
 export {

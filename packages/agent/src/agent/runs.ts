@@ -4,6 +4,7 @@ import { BackplaneError, type Run } from "@backplane/contract";
 import { openOnce } from "@backplane/door";
 import type { AgentRuns, Caller, Clock, OnceKey, RunTicket, SessionKey, Store } from "@backplane/ports";
 import { checkClientSessionId, type KernelPort, type Sessions } from "@backplane/session";
+import type { ActiveTurns } from "../loop/active-turns.ts";
 import type { Loop } from "../loop/loop.ts";
 import { sessionKey } from "./session-key.ts";
 import { requireTalker } from "./sessions.ts";
@@ -14,9 +15,10 @@ export interface AgentRunDeps {
   port: KernelPort;
   sessions: Sessions;
   loop: Loop;
+  turns: ActiveTurns;
 }
 
-export function createAgentRuns({ store, clock, sessions, loop, port }: AgentRunDeps): AgentRuns {
+export function createAgentRuns({ store, clock, sessions, loop, turns, port }: AgentRunDeps): AgentRuns {
   async function get(caller: Caller, id: string): Promise<Run> {
     const run = await store.runs.get(caller.scope, id);
     if (run === null) throw new BackplaneError("run.not_found");
@@ -75,7 +77,7 @@ export function createAgentRuns({ store, clock, sessions, loop, port }: AgentRun
     async cancel(caller, id) {
       requireTalker(caller, "cancel runs");
       const run = await get(caller, id);
-      const turn = loop.turnOf(id);
+      const turn = turns.ofRun(id);
       if (run.status !== "running" || turn === undefined) throw new BackplaneError("run.ended");
       await port.publish("user.interrupt", {}, turn.to);
       return await turn.settled;

@@ -15,8 +15,9 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import { callerOf, type NodeLease } from "@backplane/door";
-import type { Accepted, Caller, Logger, RunRow, Scope, SessionKey } from "@backplane/ports";
+import type { Accepted, Caller, Changes, Logger, RunRow, Scope, SessionKey } from "@backplane/ports";
 import { type LiveSessions, sessionName } from "@backplane/session";
+import type { ActiveTurns } from "./active-turns.ts";
 import { beginTurn, type TurnRequest } from "./begin-turn.ts";
 import { type CarryDeps, carryTurn } from "./carry-turn.ts";
 import { mayJoin } from "./may-join.ts";
@@ -32,8 +33,8 @@ export interface Begun extends Accepted {
 export interface LoopDeps extends CarryDeps {
   live: LiveSessions;
   log: Logger;
-  /** Told of every turn that runs. */
-  turnStarted: () => void;
+  turns: ActiveTurns;
+  changes: Pick<Changes, "emit">;
   node_lease: Pick<NodeLease, "mayTakeOver">;
 }
 
@@ -162,17 +163,6 @@ export class Loop {
     return this.#places.get(sessionName(key)) !== undefined;
   }
 
-  /** The running turn of this run. */
-  turnOf(run_id: string): Turn | undefined {
-    for (const { running } of this.#places.values()) if (running?.run.id === run_id) return running;
-    return undefined;
-  }
-
-  /** All that run on this node. */
-  turns(): Turn[] {
-    return this.#places.values().flatMap(({ running }) => running ?? []);
-  }
-
   get running(): number {
     return this.#places.size;
   }
@@ -187,16 +177,16 @@ export class Loop {
     await Promise.all(all.map((turn) => turn.settled));
   }
 
-  /** Everything is there that turns need. */
-  goOn(): void {
+  /** Lets the turns of earlier gateways go on, now that the tools they need are loaded. */
+  resumeTurns(): void {
     this.#ready.resolve();
   }
 
   /** After the gateway's lease had run out: turns that another gateway has taken over stop here. */
   async checkHolds(): Promise<void> {
-    for (const { running } of this.#places.values()) {
-      if (running === null || running.stopped === "lost") continue;
-      if ((await this.#deps.store.runs.held(running.hold)) === null) running.stop("lost");
+    for (const turn of this.#deps.turns.all()) {
+      if (turn.stopped === "lost") continue;
+      if ((await this.#deps.store.runs.held(turn.hold)) === null) turn.stop("lost");
     }
   }
 
@@ -343,11 +333,13 @@ export class Loop {
   }
 
   async #carry(name: string, place: Place, turn: Turn): Promise<void> {
-    const { persister, clock, log, turnStarted } = this.#deps;
-    turnStarted();
+    const { persister, clock, log, changes, turns } = this.#deps;
+    turns.add(turn);
+    changes.emit("turn.started", {});
     const run = await carryTurn(this.#deps, turn);
     persister.release(turn.key, turn.hold, run === null ? "lost" : "ended");
     this.#places.delete(name);
+    turns.remove(turn);
     // A moment later: what was just told belongs to this workspace's tape.
     clock.after(0, () => place.leave());
     turn.leave();

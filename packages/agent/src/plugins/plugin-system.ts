@@ -36,7 +36,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   const { bus, config, log, clock, default_scope } = deps;
   const timeouts = { ...TIMEOUTS, ...deps.timeouts };
   const seats = new Seats(bus);
-  const tools = new Tools(log);
+  const tools = new Tools(log, deps.changes);
   const callers = new MintedCallers();
   const owners = new InstanceOwners(config);
   const service = createServiceDoor(deps, callers);

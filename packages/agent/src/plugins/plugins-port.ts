@@ -13,6 +13,7 @@ import type {
   AgentPlugins,
   AgentProviders,
   Caller,
+  Changes,
   Clock,
   Logger,
   PluginLoader,
@@ -26,6 +27,7 @@ import type { Bus } from "@backplane/session";
 
 export interface PluginSystemDeps {
   bus: Bus;
+  changes: Changes;
   loader: PluginLoader;
   config: LiveConfig;
   store: Pick<Store, "audit">;

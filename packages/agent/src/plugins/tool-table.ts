@@ -4,7 +4,7 @@
  */
 
 import { BackplaneError } from "@backplane/contract";
-import type { Logger, RegisteredTool, ToolTable } from "@backplane/ports";
+import type { Changes, Logger, RegisteredTool, ToolTable } from "@backplane/ports";
 
 interface Place {
   typed: RegisteredTool | null;
@@ -13,12 +13,13 @@ interface Place {
 
 export class Tools implements ToolTable {
   readonly #log: Logger;
+  readonly #changes: Pick<Changes, "emit">;
   readonly #places = new Map<string, Place>();
-  readonly #listeners = new Set<() => void>();
   #listed: readonly RegisteredTool[] | null = null;
 
-  constructor(log: Logger) {
+  constructor(log: Logger, changes: Pick<Changes, "emit">) {
     this.#log = log;
+    this.#changes = changes;
   }
 
   get(name: string): RegisteredTool | null {
@@ -29,12 +30,6 @@ export class Tools implements ToolTable {
   list(): readonly RegisteredTool[] {
     this.#listed ??= [...this.#places.keys()].toSorted().map((name) => this.get(name)!);
     return this.#listed;
-  }
-
-  onChanged(listener: () => void): () => void {
-    const own = () => listener();
-    this.#listeners.add(own);
-    return () => void this.#listeners.delete(own);
   }
 
   /** Throws when the name belongs to another plugin. */
@@ -81,12 +76,6 @@ export class Tools implements ToolTable {
 
   #changed(): void {
     this.#listed = null;
-    for (const listener of this.#listeners) {
-      try {
-        listener();
-      } catch (error) {
-        this.#log.error({ err: error }, "a listener of the tool table failed");
-      }
-    }
+    this.#changes.emit("plugin_tools.changed", {});
   }
 }

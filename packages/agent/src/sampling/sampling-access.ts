@@ -16,20 +16,26 @@ import {
   SAMPLING_TOOL,
   stopCall,
 } from "@backplane/door";
+import type { RegisteredTool } from "@backplane/ports";
 import { readSampling, type SamplingRequest } from "./sampling-request.ts";
-import { samplingAnswer } from "./sampling-tool.ts";
+import { type SamplingToolParts, samplingAnswer, samplingTool } from "./sampling-tool.ts";
 
 const HOUR_MS = 3_600_000;
 
-/** `open`: what the tool answers; each request is in it while it is under way. */
-export function createLendModel(door: Door, open: Map<string, SamplingRequest>): LendModel {
-  const { clock, ids, store } = door.deps;
+export function createSampling(parts: Omit<SamplingToolParts, "open">): {
+  lend: LendModel;
+  tool: RegisteredTool;
+} {
+  /** Requests under way. The tool answers these alone. */
+  const open = new Map<string, SamplingRequest>();
 
   async function sample(
+    door: Door,
     live: LiveCall,
     { caller, context, bound }: Borrower,
     params: JsonObject,
   ): Promise<Json> {
+    const { clock, ids, store } = door.deps;
     const { binding_id, policy, scope } = bound.binding;
     const { max_tokens, per_hour } = policy.sampling!;
     const request = readSampling(params, max_tokens);
@@ -78,6 +84,9 @@ export function createLendModel(door: Door, open: Map<string, SamplingRequest>):
     }
   }
 
-  return (live, borrower) =>
-    borrower.bound.binding.policy.sampling === undefined ? null : (params) => sample(live, borrower, params);
+  const lend: LendModel = (door, live, borrower) =>
+    borrower.bound.binding.policy.sampling === undefined
+      ? null
+      : (params) => sample(door, live, borrower, params);
+  return { lend, tool: samplingTool({ ...parts, open }) };
 }

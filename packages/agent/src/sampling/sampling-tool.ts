@@ -14,12 +14,12 @@ import type { SamplingRequest } from "./sampling-request.ts";
 export interface SamplingToolParts {
   deps: Pick<KernelDeps, "ids" | "version">;
   models: ModelCalls;
-  active: ActiveModels;
+  active_models: ActiveModels;
   /** Requests under way, by their ids; others are nobody's. */
   open: ReadonlyMap<string, SamplingRequest>;
 }
 
-export function samplingTool({ deps, models, active, open }: SamplingToolParts): RegisteredTool {
+export function samplingTool({ deps, models, active_models, open }: SamplingToolParts): RegisteredTool {
   return coreTool(deps.version ?? "0.0.0", {
     spec: {
       name: SAMPLING_TOOL,
@@ -43,7 +43,7 @@ export function samplingTool({ deps, models, active, open }: SamplingToolParts):
     run: async (args, { scope, signal }): Promise<ToolReturn> => {
       const request = open.get(args.request_id as string);
       if (request === undefined) return refused("it answers requests of MCP servers alone");
-      const chosen = await active.of(scope.org_id);
+      const chosen = await active_models.of(scope.org_id);
       if (chosen === null) return refused("no provider instance is active: backplane provider add");
       const { provider, model } = chosen;
       const answer = await models.call(

@@ -15,7 +15,14 @@ import {
   type PluginEntry,
   type PluginOrigin,
 } from "@backplane/contract";
-import type { DiscoveredPlugins, LoadedPlugin, PluginLoader, Scope, Store } from "@backplane/ports";
+import {
+  Changes,
+  type DiscoveredPlugins,
+  type LoadedPlugin,
+  type PluginLoader,
+  type Scope,
+  type Store,
+} from "@backplane/ports";
 import { createLiveConfig, type LiveConfig } from "@backplane/registry";
 import { type Bus, createBus } from "@backplane/session";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
@@ -154,7 +161,8 @@ export async function openPlugins(
   const logged: OpenPlugins["logged"] = [];
   const log = logTo((level, message, fields) => logged.push({ level, fields, message }));
   const vault = createSecretVault([{ id: "k1", key: new Uint8Array(32).fill(7) }]);
-  const config = createLiveConfig({ store, vault, clock, log });
+  const changes = new Changes(log);
+  const config = createLiveConfig({ store, vault, clock }, changes);
   const bus = createBus({ clock, ids, log, ...(options.limits ? { limits: options.limits } : {}) });
   const seen: BusEvent[] = [];
   const kernel = bus.kernel();
@@ -164,6 +172,7 @@ export async function openPlugins(
   const services = new Map<string, KernelService>();
   const deps: PluginSystemDeps = {
     bus,
+    changes,
     loader,
     config,
     store,

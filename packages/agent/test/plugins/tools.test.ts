@@ -85,7 +85,7 @@ test("registerTool takes good names and object schemas, from plugins of category
     loader.add(() => plugin("tools", "tool", kept));
     loader.add(() => plugin("a-skill", "skill", skill));
   });
-  fixture.system.tools.onChanged(() => changes++);
+  fixture.deps.changes.on("plugin_tools.changed", () => void changes++);
   await kept.ctx.registerTool(tool("late"));
   expect(fixture.system.tools.get("late")?.plugin).toBe("tools");
   expect(changes).toBe(1);

@@ -12,7 +12,7 @@ import type { Asker, Authority } from "./authority.ts";
 const LOOK_MS = 250;
 
 /** A running turn of an agent, as far as a revocation concerns it. */
-interface RevocableTurn {
+export interface RevocableTurn {
   caller: Omit<Asker, "scope">;
   key: { scope: Asker["scope"] };
   revoke(why: Revocation): void;

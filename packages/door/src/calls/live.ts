@@ -4,7 +4,7 @@
  */
 
 import { type EgressRecord, IdTable, type Invocation, type Json, type JsonObject } from "@backplane/contract";
-import type { Ask, InvocationRow, Scope } from "@backplane/ports";
+import type { Ask, Changes, InvocationRow, Scope } from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { Coverage } from "./coverage.ts";
 import type { EventTape } from "./event-tape.ts";
@@ -76,12 +76,12 @@ export class LiveCall {
 export class LiveCalls {
   readonly #calls = new IdTable<LiveCall>();
   readonly #idle: (() => void)[] = [];
-  /** Told of every call that is added. */
-  onAdded: () => void = () => {};
   readonly #lease: Pick<NodeLease, "lapses">;
+  readonly #changes: Pick<Changes, "emit">;
 
-  constructor(lease: Pick<NodeLease, "lapses">) {
+  constructor(lease: Pick<NodeLease, "lapses">, changes: Pick<Changes, "emit">) {
     this.#lease = lease;
+    this.#changes = changes;
   }
 
   get size(): number {
@@ -91,7 +91,7 @@ export class LiveCalls {
   add(row: InvocationRow): LiveCall {
     const call = new LiveCall(row, this.#lease.lapses);
     this.#calls.add(row.id, call);
-    this.onAdded();
+    this.#changes.emit("call.added", {});
     return call;
   }
 

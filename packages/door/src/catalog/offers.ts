@@ -4,38 +4,29 @@
  */
 
 import { BackplaneError, type CatalogEntry, type MaybePromise, mapMaybe } from "@backplane/contract";
-import type { Caller, Catalog, CatalogTool, Kernel, ToolTable } from "@backplane/ports";
-import type { Policies } from "@backplane/registry";
+import type { Caller, Catalog, CatalogTool, Changes } from "@backplane/ports";
 import type { CatalogSnapshot, ToolCatalog } from "./catalog.ts";
 import { byName } from "./catalog-entry.ts";
 import type { KeptBack } from "./hidden-tools.ts";
-
-export interface Offers {
-  catalog: Catalog;
-  /** The same bindings, whose changes are heard here. */
-  watching(bindings: Kernel["bindings"]): Kernel["bindings"];
-  /** Something of this org is offered differently now. */
-  changed(org_id: string): void;
-}
 
 interface Shown {
   tools: readonly CatalogTool[];
   byName: ReadonlyMap<string, CatalogTool>;
 }
 
-export function createOffers(
-  catalog: ToolCatalog,
-  tools: ToolTable,
-  policies: Pick<Policies, "onChanged">,
-  keptBack: KeptBack,
-): Offers {
-  const listeners = new Set<(org_id: string | null) => void>();
+export function createOffers(catalog: ToolCatalog, changes: Changes, keptBack: KeptBack): Catalog {
   const changed = (org_id: string | null) => {
     catalog.forget();
-    for (const listener of listeners) listener(org_id);
+    changes.emit("catalog.changed", { org_id });
   };
-  tools.onChanged(() => changed(null));
-  policies.onChanged(changed);
+  changes.on("plugin_tools.changed", () => changed(null));
+  changes.on("policy.changed", ({ org_id }) => changed(org_id));
+  changes.on("definitions.changed", ({ org_id }) => changed(org_id));
+  changes.on("bindings.changed", ({ caller }) => {
+    changed(caller.scope.org_id);
+    // A snapshot logs each tool that lost its name to another one. It is taken now, not when somebody happens to look.
+    void Promise.resolve(catalog.snapshot(caller)).catch(() => undefined);
+  });
 
   // A snapshot is shared by many calls; what is made of it is made once.
   const made = new WeakMap<CatalogSnapshot, Shown>();
@@ -55,42 +46,19 @@ export function createOffers(
   }
 
   return {
-    catalog: {
-      list: async (caller) => (await shown(caller)).tools,
-      find: (caller, name) => mapMaybe(shown(caller), ({ byName }) => byName.get(name) ?? null),
-      entries: async (caller, { all }) => {
-        if (all) return await everything(caller);
-        const { entries } = await catalog.snapshot(caller);
-        return entries.filter(({ status }) => status === "offered");
-      },
-      async get(caller, name) {
-        const named = (await everything(caller)).filter((entry) => entry.name === name);
-        if (named.length === 0) throw new BackplaneError("tool.not_found", `there is no tool ${name}`);
-        return named;
-      },
-      onChanged(listener) {
-        listeners.add(listener);
-        return () => void listeners.delete(listener);
-      },
+    list: async (caller) => (await shown(caller)).tools,
+    find: (caller, name) => mapMaybe(shown(caller), ({ byName }) => byName.get(name) ?? null),
+    entries: async (caller, { all }) => {
+      if (all) return await everything(caller);
+      const { entries } = await catalog.snapshot(caller);
+      return entries.filter(({ status }) => status === "offered");
     },
-    changed,
-    watching(bindings) {
-      const after = <T>(caller: Caller, work: Promise<T>): Promise<T> =>
-        work.then((done) => {
-          changed(caller.scope.org_id);
-          // Whoever lost a name by this is warned of now, and not when somebody happens to look.
-          void Promise.resolve(catalog.snapshot(caller)).catch(() => undefined);
-          return done;
-        });
-      return {
-        ...bindings,
-        create: (caller, body) => after(caller, bindings.create(caller, body)),
-        patch: (caller, id, body, expected) => after(caller, bindings.patch(caller, id, body, expected)),
-        upgrade: (caller, body) => after(caller, bindings.upgrade(caller, body)),
-        rollback: (caller, id, expected) => after(caller, bindings.rollback(caller, id, expected)),
-        remove: (caller, id, expected) => after(caller, bindings.remove(caller, id, expected)),
-      };
+    async get(caller, name) {
+      const named = (await everything(caller)).filter((entry) => entry.name === name);
+      if (named.length === 0) throw new BackplaneError("tool.not_found", `there is no tool ${name}`);
+      return named;
     },
+    onChanged: (listener) => changes.on("catalog.changed", ({ org_id }) => listener(org_id)),
   };
 }
 

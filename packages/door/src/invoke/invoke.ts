@@ -23,7 +23,7 @@ export async function invoke(door: Door, request: InvokeRequest): Promise<Ticket
   const recorded = await record(door, admit(opened, door.around));
   recorded.live.ask = request.ask ?? null;
   const { caller, context, plan } = opened;
-  recorded.live.lend = door.lend(recorded.live, { caller, context, bound: plan.bound });
+  recorded.live.lend = door.lend(door, recorded.live, { caller, context, bound: plan.bound });
   void carry(door, recorded);
   return new LiveTicket(recorded.live);
 }

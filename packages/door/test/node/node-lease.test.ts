@@ -1,7 +1,7 @@
 import { BackplaneError } from "@backplane/contract";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
-import { expect, onTestFinished, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
+import { expect, onTestFinished, test } from "vitest";
 import { NodeLease } from "../../src/node/node-lease.ts";
 
 const TTL = 10_000;

@@ -27,5 +27,4 @@ export interface ToolTable {
   get(name: string): RegisteredTool | null;
   /** By name. */
   list(): readonly RegisteredTool[];
-  onChanged(listener: () => void): () => void;
 }

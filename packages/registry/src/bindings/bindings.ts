@@ -16,6 +16,7 @@ import {
   auditOf,
   type BoundPackage,
   type Caller,
+  type Changes,
   type Facts,
   HOST_ADMIN,
   type Kernel,
@@ -39,12 +40,23 @@ import { createServerMoves } from "./moved-server.ts";
 
 const RACES = 200;
 
-export function createBindings(
-  deps: KernelDeps,
-  definitions: Pick<DefinitionsService, "describe">,
-  revocation: Pick<TokenRevocation, "readTokens" | "revoke">,
-): Kernel["bindings"] {
+export interface BindingsParts {
+  deps: KernelDeps;
+  definitions: Pick<DefinitionsService, "describe">;
+  revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
+  changes: Pick<Changes, "emitAndWait">;
+}
+
+export function createBindings({
+  deps,
+  definitions,
+  revocation,
+  changes,
+}: BindingsParts): Kernel["bindings"] {
   const { store } = deps;
+  /** Whoever changed a binding finds what depends on it adapted as well. */
+  const announce = (caller: Caller, ...bindings: Binding[]): Promise<void> =>
+    changes.emitAndWait("bindings.changed", { caller, bindings });
   const servers = createServerMoves(deps, revocation);
 
   async function create(caller: Caller, body: BindingCreate): Promise<Binding> {
@@ -62,6 +74,7 @@ export function createBindings(
       // A second binding without the rules of the first would serve its calls.
       const parts = given({ config, secrets, policy });
       const moved = await moveAll(caller, others, package_version, { [body.export_id]: parts });
+      await announce(caller, ...moved);
       return moved[0]!;
     }
     const now = new Date(deps.clock.now()).toISOString();
@@ -89,6 +102,7 @@ export function createBindings(
     const row = await complete(caller, found, draft, null);
     await store.bindings.create(row, changed(caller, row, "binding.create"));
     await definitions.describe({ binding: row, package: found.package });
+    await announce(caller, row);
     return row;
   }
 
@@ -113,7 +127,9 @@ export function createBindings(
       });
     const older = there.filter((one) => one.package_version !== package_version);
     const moved = older.length === 0 ? [] : await moveAll(caller, older, package_version, parts);
-    return there.map((one) => moved.find(({ binding_id }) => binding_id === one.binding_id) ?? one);
+    const all = there.map((one) => moved.find(({ binding_id }) => binding_id === one.binding_id) ?? one);
+    await announce(caller, ...all);
+    return all;
   }
 
   /** In one transaction; while it is not written, the old version serves. */
@@ -179,6 +195,7 @@ export function createBindings(
     deps.runner.retire(id);
     await servers.moved(caller, before, row, found);
     await definitions.describe({ binding: row, package: found.package });
+    await announce(caller, row);
     return row;
   }
 
@@ -203,6 +220,7 @@ export function createBindings(
         deps.runner.retire(id);
         await servers.moved(caller, before, row, found);
         await definitions.describe({ binding: row, package: found.package });
+        await announce(caller, row);
         return row;
       }
     }
@@ -369,6 +387,7 @@ export function createBindings(
     }
     deps.runner.retire(id);
     void revocation.revoke(binding, tokens);
+    await announce(caller, binding);
   }
 
   async function validate(caller: Caller, id: string) {

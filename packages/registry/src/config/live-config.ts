@@ -6,14 +6,14 @@
 import {
   BackplaneError,
   CONFIG_LIMITS,
+  type ConfigUpdated,
   configPrefixOf,
   isConfigKey,
   isSecretConfigKey,
   type Json,
 } from "@backplane/contract";
-import type { ConfigRow, Facts, KernelDeps } from "@backplane/ports";
+import type { Changes, ConfigRow, Facts, KernelDeps } from "@backplane/ports";
 import { fitsBytes } from "./json-size.ts";
-import { type ConfigListener, ConfigListeners } from "./updated.ts";
 
 export interface LiveConfig {
   /** Undefined when it is not set; null is a value. */
@@ -32,9 +32,13 @@ export interface LiveConfig {
   onUpdated(listener: ConfigListener): () => void;
 }
 
-export function createLiveConfig(deps: Pick<KernelDeps, "store" | "vault" | "clock" | "log">): LiveConfig {
+type ConfigListener = (updated: ConfigUpdated, org_id: string) => void;
+
+export function createLiveConfig(
+  deps: Pick<KernelDeps, "store" | "vault" | "clock">,
+  changes: Changes,
+): LiveConfig {
   const { store, vault, clock } = deps;
-  const listeners = new ConfigListeners(deps.log);
 
   function open(org_id: string, row: ConfigRow): Json {
     const text = row.sealed ? vault.open(org_id, configSealName(row.key), row.value) : row.value;
@@ -66,16 +70,23 @@ export function createLiveConfig(deps: Pick<KernelDeps, "store" | "vault" | "clo
       const sealed = set.map(([key, value]) => seal(org_id, key, value));
       const now = new Date(clock.now()).toISOString();
       const removed = await store.config.write(org_id, { set: sealed, unset }, now, facts);
-      listeners.notify(org_id, new Set([...removed, ...set.map(([key]) => key)]));
+      for (const key of new Set([...removed, ...set.map(([written]) => written)]))
+        changes.emit("config.updated", { org_id, key, prefix_match_hint: prefixMatchHint(key) });
       return removed;
     },
-    onUpdated: (listener) => listeners.add(listener),
+    onUpdated: (listener) =>
+      changes.on("config.updated", ({ org_id, ...updated }) => listener(updated, org_id)),
   };
 }
 
 /** A name that no stored secret can have, so a ciphertext moved from one table to the other does not open. */
 export function configSealName(key: string): string {
   return `config/${key}`;
+}
+
+/** Up to and including the last dot, so that subscribers can filter by it without parsing the key. */
+function prefixMatchHint(key: string): string {
+  return key.slice(0, key.lastIndexOf(".") + 1);
 }
 
 function checkChange(set: [string, Json][], unset: readonly string[]): void {

@@ -19,6 +19,7 @@ import {
   auditOf,
   type BoundPackage,
   type Caller,
+  type Changes,
   type DefinitionsFacade,
   type Description,
   type Facts,
@@ -35,33 +36,43 @@ import { createProcessOrder, sendProcessRequest } from "./process-order.ts";
 export interface DefinitionsService {
   facade: DefinitionsFacade;
   /**
-   * After a binding was made or changed; never throws. Null: the package lists its own exports. `known`: it has been
-   * asked already.
+   * After a binding was created or changed; never throws. Null: the package lists its own exports.
    */
-  describe(bound: BoundPackage, known?: Description): Promise<Definitions | null>;
+  describe(bound: BoundPackage): Promise<Definitions | null>;
+  /** While `work` moves the binding to `package_digest`, `describe` uses this answer and does not ask the tools again. */
+  withDescription<T>(
+    binding_id: string,
+    package_digest: string,
+    description: Description,
+    work: () => Promise<T>,
+  ): Promise<T>;
   /** What another package would offer under this binding; nothing is stored. */
   preview(bound: BoundPackage): Promise<Description>;
 }
-
-type Changed = (org_id: string) => void;
-/** What the last question to a binding came to. */
-type Told = (bound: BoundPackage, row: Definitions) => void;
 
 const DESCRIBE_MS = 30_000;
 const RACES = 20;
 /** All schemas of one description: they are tried where everybody's are. */
 const VET_MS = 30_000;
 
-/** `gate` throws when the thing may not be asked yet, because something that it needs is not there. */
-export function createDefinitions(
-  deps: KernelDeps,
-  policies: Pick<Policies, "of">,
-  tokens: SignInTokens,
-  changed: Changed,
-  told: Told,
-  gate: (bound: BoundPackage) => Promise<void> = async () => {},
-): DefinitionsService {
+export interface DefinitionsParts {
+  deps: KernelDeps;
+  policies: Pick<Policies, "of">;
+  tokens: SignInTokens;
+  changes: Pick<Changes, "emit">;
+  /** Throws when the package may not be asked yet, because something that it needs is not loaded. */
+  gate: (bound: BoundPackage) => Promise<void>;
+}
+
+export function createDefinitions({
+  deps,
+  policies,
+  tokens,
+  changes,
+  gate,
+}: DefinitionsParts): DefinitionsService {
   const { store, clock } = deps;
+  const prepared = new Map<string, Description>();
   /** One question at a time per binding: a second one waits for the answer to the first. */
   const asking = new Map<string, Promise<Definitions>>();
 
@@ -112,8 +123,8 @@ export function createDefinitions(
       const before = await store.definitions.get(org_id, binding.binding_id);
       const row = make(before);
       if (await store.definitions.put(org_id, row, facts(binding, before, row))) {
-        if (before?.digest !== row.digest) changed(org_id);
-        told(bound, row);
+        if (before?.digest !== row.digest) changes.emit("definitions.changed", { org_id });
+        changes.emit("definitions.written", { bound, definitions: row });
         return row;
       }
       if ((await store.bindings.get(binding.scope, binding.binding_id)) === null) break;
@@ -202,16 +213,25 @@ export function createDefinitions(
         if (!(await store.definitions.put(org_id, row, { ...facts(bound.binding, before, row), audit }))) {
           throw changedAgain();
         }
-        changed(org_id);
+        changes.emit("definitions.changed", { org_id });
         return row;
       },
     },
     preview,
-    async describe(bound, known) {
+    async withDescription(binding_id, package_digest, description, work) {
+      const name = `${binding_id}\n${package_digest}`;
+      prepared.set(name, description);
+      try {
+        return await work();
+      } finally {
+        prepared.delete(name);
+      }
+    },
+    async describe(bound) {
       const { protocol } = bound.package.manifest.runtime;
       if (!isDescribed(protocol) || bound.binding.status !== "active") return null;
       try {
-        return await describeNow(bound, known);
+        return await describeNow(bound, prepared.get(`${bound.binding.binding_id}\n${bound.package.digest}`));
       } catch (error) {
         // Gone again, or a store that does not answer: whoever made the change hears of that elsewhere.
         if (codeOf(error) !== "binding.not_found")

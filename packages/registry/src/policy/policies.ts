@@ -18,6 +18,7 @@ import {
   atLeast,
   auditOf,
   type Caller,
+  type Changes,
   HOST_ADMIN,
   type KernelDeps,
   type PolicyRow,
@@ -36,12 +37,15 @@ interface Made {
 const KEPT = 1_024;
 const TRIES = 20;
 
-export class Policies {
-  readonly #deps: Pick<KernelDeps, "store" | "schemas" | "clock" | "ids" | "host">;
-  readonly #made = new Map<string, Made>();
-  readonly #listeners = new Set<(org_id: string) => void>();
+export interface PoliciesDeps extends Pick<KernelDeps, "store" | "schemas" | "clock" | "ids" | "host"> {
+  changes: Pick<Changes, "emit">;
+}
 
-  constructor(deps: Pick<KernelDeps, "store" | "schemas" | "clock" | "ids" | "host">) {
+export class Policies {
+  readonly #deps: PoliciesDeps;
+  readonly #made = new Map<string, Made>();
+
+  constructor(deps: PoliciesDeps) {
     this.#deps = deps;
   }
 
@@ -77,13 +81,6 @@ export class Policies {
     return this.#write(caller, level, (before) => patched(before, patch), expected);
   }
 
-  /** After a change on this node. Answers how to stop. */
-  onChanged(listener: (org_id: string) => void): () => void {
-    const own = (org_id: string) => listener(org_id);
-    this.#listeners.add(own);
-    return () => void this.#listeners.delete(own);
-  }
-
   async #write(
     caller: Caller,
     level: PolicyLevel,
@@ -109,7 +106,7 @@ export class Policies {
       const details = { level, generation: next.generation, ...changes(row?.policy ?? {}, policy) };
       const audit = auditOf(this.#deps, caller, "policy.set", `policy/${level}`, details);
       if (!(await store.policies.put(next, { audit }))) continue;
-      for (const listener of this.#listeners) listener(scope.org_id);
+      this.#deps.changes.emit("policy.changed", { org_id: scope.org_id });
       return await this.#answer(level, scope, next);
     }
     throw outdated(undefined);

@@ -26,10 +26,8 @@ import type { PackageRows } from "../packages/package-rows.ts";
 export interface LoadParts {
   deps: KernelDeps;
   rows: PackageRows;
-  bindings: Pick<Kernel["bindings"], "create" | "patch">;
-  definitions: Pick<DefinitionsService, "preview">;
-  /** By package digest: hands the answer to the binding's change, so that the tools are not asked twice. */
-  prepared: Map<string, Description>;
+  bindings: Pick<Kernel["bindings"], "create" | "patch" | "remove">;
+  definitions: Pick<DefinitionsService, "preview" | "withDescription">;
 }
 
 export type Loaded = Pick<
@@ -76,7 +74,7 @@ async function bindNext(
   source: WorkspaceSource,
   used: InUse,
 ): Promise<Loaded> {
-  const { rows, bindings, prepared } = parts;
+  const { rows, bindings, definitions } = parts;
   const { binding_id } = used.binding;
   let next = await candidate(parts, caller, source, used);
   const errors = errorsOf(next.description);
@@ -92,12 +90,9 @@ async function bindNext(
   const snapshots = [...used.snapshots];
   if (row.digest !== used.package.digest) {
     const { package: added } = await rows.add(caller, row);
-    prepared.set(row.digest, description);
-    try {
-      await bindings.patch(caller, binding_id, { package_version }, undefined);
-    } finally {
-      prepared.delete(row.digest);
-    }
+    await definitions.withDescription(binding_id, row.digest, description, () =>
+      bindings.patch(caller, binding_id, { package_version }, undefined),
+    );
     if (!snapshots.includes(added.id)) snapshots.push(added.id);
     while (snapshots.length > KEPT) await sweep(parts, caller, snapshots.shift()!);
   } else await rows.discard(row.digest);

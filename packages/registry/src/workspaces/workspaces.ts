@@ -15,7 +15,6 @@ import {
 import {
   type Caller,
   HOST_ADMIN,
-  type Kernel,
   type WorkspaceFolders,
   type WorkspaceSource,
   type WorkspacesFacade,
@@ -31,7 +30,6 @@ export interface WorkspacesService {
 
 export interface WorkspaceParts extends LoadParts {
   folders: WorkspaceFolders | undefined;
-  remove: Kernel["bindings"]["remove"];
 }
 
 export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
@@ -183,7 +181,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       await inTurn(id, async () => {
         watches.get(id)?.();
         watches.delete(id);
-        if ((await inUse(folder)) !== null) await parts.remove(caller, folder.binding_id);
+        if ((await inUse(folder)) !== null) await parts.bindings.remove(caller, folder.binding_id);
         for (const snapshot of trusted.get(id)?.snapshots ?? []) {
           const row = await store.packages.get(folder.org_id, snapshot);
           if (row !== null) await rows.remove(caller, row);

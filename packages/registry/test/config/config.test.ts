@@ -8,7 +8,7 @@ import {
   type KernelPlugin,
 } from "@backplane/contract";
 import { createKernel } from "@backplane/kernel";
-import type { Caller } from "@backplane/ports";
+import { type Caller, Changes } from "@backplane/ports";
 import { createSecretVault } from "@backplane/store";
 import {
   admin,
@@ -190,7 +190,7 @@ test("a sealed value opens for its own org and key alone, and without its key is
     "",
     {},
   );
-  const live = createLiveConfig(fixture.deps);
+  const live = createLiveConfig(fixture.deps, new Changes(fixture.deps.log));
   expect(await live.get(ORG, "a.token")).toBe("first-secret");
   await expect(live.get(ORG, "b.token")).rejects.toMatchObject({ code: "internal" });
   await expect(live.get("org_other", "a.token")).rejects.toMatchObject({ code: "internal" });
@@ -200,7 +200,7 @@ test("a sealed value opens for its own org and key alone, and without its key is
   expect(JSON.stringify(fixture.logged)).not.toMatch(/first-secret|second-secret/);
 
   const vault = createSecretVault([{ id: "k2", key: new Uint8Array(32).fill(8) }]);
-  const lost = createLiveConfig({ ...fixture.deps, vault });
+  const lost = createLiveConfig({ ...fixture.deps, vault }, new Changes(fixture.deps.log));
   await expect(lost.list(ORG)).rejects.toMatchObject({ code: "internal" });
 });
 

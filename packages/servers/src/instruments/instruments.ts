@@ -30,8 +30,8 @@ import { instrumentOf, instrumentPlugins } from "./instrument-plugins.ts";
 
 export interface InstrumentsService {
   facade: InstrumentsFacade;
-  /** The same bindings: what depends on a plugin that changes is looked at again. */
-  reloadDependents(bindings: Kernel["bindings"]): Kernel["bindings"];
+  /** Loads again what depends on the instrument plugins among these bindings, after they changed; never throws. */
+  reloadDependents(bindings: readonly Binding[]): Promise<void>;
   /** Those of every scope, in the order of their dependencies, until `stopping` says so; never throws. */
   loadAll(stopping: () => boolean): Promise<void>;
 }
@@ -40,8 +40,8 @@ interface InstrumentsParts {
   deps: KernelDeps;
   definitions: Pick<DefinitionsService, "describe">;
   packages: Pick<Kernel["packages"], "install" | "remove">;
-  bindings: () => Kernel["bindings"];
-  catalog: () => Pick<Kernel["catalog"], "entries">;
+  bindings: Kernel["bindings"];
+  catalog: Pick<Kernel["catalog"], "entries">;
   policies: Pick<Policies, "of">;
 }
 
@@ -112,10 +112,10 @@ export function createInstruments({
     package_version: string,
     { policy, ...config }: { policy: Pick<BindingPolicy, "class">; config?: JsonObject },
   ): Promise<Binding> {
-    const moved = await bindings().patch(caller, binding_id, { package_version, ...config }, undefined);
+    const moved = await bindings.patch(caller, binding_id, { package_version, ...config }, undefined);
     if (policy.class === undefined) return moved;
     const rules = { ...moved.policy, ...policy };
-    return await bindings().patch(caller, binding_id, { policy: rules }, moved.generation);
+    return await bindings.patch(caller, binding_id, { policy: rules }, moved.generation);
   }
 
   async function view(bound: BoundPackage): Promise<InstrumentPluginView> {
@@ -130,7 +130,7 @@ export function createInstruments({
         requireAdmin(caller, "list plugins");
         const plugins = await instrumentPlugins(store.bindings, caller.scope);
         const views = await Promise.all([...plugins.values()].map(view));
-        const lost = (await catalog().entries(caller, { all: true })).filter(
+        const lost = (await catalog.entries(caller, { all: true })).filter(
           ({ status }) => status === "failed" || status === "skipped",
         );
         return views.map((one) => withLost(one, lost));
@@ -164,7 +164,7 @@ export function createInstruments({
         const config = options.config === undefined ? {} : { config: options.config };
         const binding =
           before === undefined
-            ? await bindings().create(caller, {
+            ? await bindings.create(caller, {
                 package_id,
                 package_version: version,
                 export_id: WHOLE_PACKAGE,
@@ -179,41 +179,16 @@ export function createInstruments({
         const bound = (await instrumentPlugins(store.bindings, caller.scope)).get(plugin_id);
         if (bound === undefined)
           throw new BackplaneError("plugin.not_found", `no plugin ${plugin_id} is loaded here`);
-        await bindings().remove(caller, bound.binding.binding_id);
+        await bindings.remove(caller, bound.binding.binding_id);
         log.info(
           { plugin: plugin_id, binding_id: bound.binding.binding_id },
           "an instrument plugin is unloaded",
         );
       },
     },
-    reloadDependents: (given) => ({
-      ...given,
-      async create(caller, body) {
-        const binding = await given.create(caller, body);
-        await after(binding);
-        return binding;
-      },
-      async patch(caller, id, body, expected) {
-        const binding = await given.patch(caller, id, body, expected);
-        await after(binding);
-        return binding;
-      },
-      async upgrade(caller, body) {
-        const moved = await given.upgrade(caller, body);
-        for (const binding of moved) await after(binding);
-        return moved;
-      },
-      async rollback(caller, id, expected) {
-        const binding = await given.rollback(caller, id, expected);
-        await after(binding);
-        return binding;
-      },
-      async remove(caller, id, expected) {
-        const binding = await given.get(caller, id);
-        await given.remove(caller, id, expected);
-        await after(binding);
-      },
-    }),
+    async reloadDependents(changed) {
+      for (const binding of changed) await after(binding);
+    },
     async loadAll(stopping) {
       try {
         const all = (await store.bindings.whole()).filter((bound) => instrumentOf(bound) !== null);

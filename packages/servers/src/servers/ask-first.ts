@@ -5,7 +5,8 @@
 
 import { BackplaneError, type ErrorCode, type Json, type JsonObject } from "@backplane/contract";
 import { coreBindingId, type Door, invoke, REQUEST_TOOL, stopCall } from "@backplane/door";
-import type { Caller, ServerLine } from "@backplane/ports";
+import type { Caller, RegisteredTool, ServerLine } from "@backplane/ports";
+import { createRequestTool } from "./request-tool.ts";
 
 interface ServerQuestion {
   binding_id: string;
@@ -24,9 +25,18 @@ export type ApprovedRequest = (
   request: () => Promise<Json>,
 ) => Promise<Json>;
 
-/** `open`: what the tool does; each request is in it while it is under way. */
-export function createApprovedRequest(door: Door, open: Map<string, () => Promise<number>>): ApprovedRequest {
-  return async (caller, { binding_id, package_id, method, params, why }, line, request) => {
+export function createApprovedRequest(door: Door): {
+  approvedRequest: ApprovedRequest;
+  tool: RegisteredTool;
+} {
+  /** What the tool does for each request that is under way. */
+  const open = new Map<string, () => Promise<number>>();
+  const approvedRequest: ApprovedRequest = async (
+    caller,
+    { binding_id, package_id, method, params, why },
+    line,
+    request,
+  ) => {
     const request_id = door.deps.ids.next("request");
     // What came back goes to the client whole, and only there.
     let came: { answer: Json } | { error: unknown } | null = null;
@@ -53,6 +63,7 @@ export function createApprovedRequest(door: Door, open: Map<string, () => Promis
       open.delete(request_id);
     }
   };
+  return { approvedRequest, tool: createRequestTool(door.deps, open) };
 }
 
 /** A client that is gone wants no answer any more. */

@@ -1,8 +1,8 @@
 import { BackplaneError } from "@backplane/contract";
 import type { RunHold, SessionKey, TapeWrite } from "@backplane/ports";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
-import { expect, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
+import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { TapedEvent } from "../../src/sessions/entry-for.ts";
 import { createPersister } from "../../src/sessions/persister.ts";

@@ -1,7 +1,9 @@
 /** Everything on the bus that is neither essential nor the kernel's own goes to the tape of its session, best effort. */
 
 import { BRIDGE_PREFIX, KERNEL_SESSION } from "@backplane/contract";
-import type { KernelPort, LiveSessions, Persister } from "@backplane/session";
+import type { KernelPort } from "../bus/bus-port.ts";
+import type { LiveSessions } from "../sessions/live-sessions.ts";
+import type { Persister } from "../sessions/persister.ts";
 
 /** Written by those who make them, before they are told. */
 const WRITTEN: ReadonlySet<string> = new Set([

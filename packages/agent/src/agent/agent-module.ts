@@ -1,74 +1,61 @@
 /** The agent half of the kernel, on top of the door: the loop and what clients ask of sessions. */
 
 import { BackplaneError, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
-import { createToolCatalog, type Door, hearAnswers, SEARCH_TOOL, type ToolCatalog } from "@backplane/door";
-import type { Kernel } from "@backplane/ports";
-import { createFanout } from "../fanout/fanout.ts";
+import { type Door, type DoorModule, SEARCH_TOOL } from "@backplane/door";
+import type { Changes, Kernel, KernelDeps } from "@backplane/ports";
+import type { RegistryModule } from "@backplane/registry";
+import type { SessionModule } from "@backplane/session";
+import { createCognition } from "../cognition/cognition.ts";
 import { Compactions } from "../loop/compaction.ts";
 import { Histories } from "../loop/history.ts";
 import { Loop } from "../loop/loop.ts";
 import { LoopSettings } from "../loop/settings.ts";
 import type { StepDeps } from "../loop/steps.ts";
 import type { Turn } from "../loop/turn.ts";
+import { adminServices } from "../services/admin-services.ts";
+import { skillServices } from "../services/skill-services.ts";
 import { startDispatcher } from "../tools/dispatch.ts";
 import { adoptCalls } from "../tools/end-with-turn.ts";
 import { subagentServices } from "../tools/subagents.ts";
 import { toolSearch } from "../tools/tool-search.ts";
-import type { AgentBase } from "./agent-base.ts";
+import type { AgentHost } from "./agent-host.ts";
 import { boundCompactor } from "./bound-compactor.ts";
 import { createAgentChains } from "./chains.ts";
 import { createAgentRuns } from "./runs.ts";
 import { createAgentSessions } from "./sessions.ts";
 
-/** What of it clients are given, and what the kernel itself needs. */
-export interface Agent
-  extends Pick<Kernel, "sessions" | "chains" | "runs" | "fanout" | "plugins" | "providers" | "adapters"> {
+interface AgentParts {
+  changes: Changes;
+  registry: RegistryModule;
+  session: SessionModule;
+  host: AgentHost;
+  door: DoorModule;
+}
+
+interface AgentModule {
+  facade: Pick<
+    Kernel,
+    "sessions" | "chains" | "runs" | "fanout" | "plugins" | "providers" | "adapters" | "cognition" | "fault"
+  >;
   loop: Loop;
-  catalog: ToolCatalog;
   start(): Promise<void>;
-  /** After what earlier gateways left at the door was taken up: their turns go on, too. */
-  goOn(): void;
+  /** After the calls of earlier gateways were recovered: their turns go on, too. */
+  resumeTurns(): void;
   /** Ends the turns, so that nothing asks for tools any more. */
   endTurns(): Promise<void>;
   stop(): Promise<void>;
-  /** A fault of the kernel itself (plug.kernel-error). */
-  fault: (source: string, error: unknown) => void;
 }
 
-export interface AgentParts {
-  approvals: Kernel["approvals"];
-  skills: StepDeps["skills"];
-  turnStarted: () => void;
-}
-
-/**
- * The turn that made a call. By the call's own row: a session id in a request says only what its caller named, and
- * whoever names the session of a running turn must not act with that turn's rights.
- */
-export function turnOfCall(
-  { live }: Pick<Door, "live">,
-  loop: Loop,
-  invocation_id: string,
-): Turn | undefined {
-  const row = live.get(invocation_id)?.row;
-  return row == null || row.turn === null || row.run_id === null ? undefined : loop.turnOf(row.run_id);
-}
-
-export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Agent {
-  const { deps } = door;
+export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentModule {
+  const { changes, host, registry } = parts;
+  const { door } = parts.door;
   const { store, clock, ids, log } = deps;
-  const { port, persister, sessions, live, models, active, plugins, config } = base;
+  const { bus, port, persister, sessions, live } = parts.session;
+  const { models, active_models, plugins, turns, fanout } = host;
+  const config = registry.cached_config;
+  const skills: StepDeps["skills"] = (scope) => registry.skills.list(scope);
   const histories = new Histories(sessions, persister);
   const settings = new LoopSettings(config, store.sessions, deps.strategy);
-  const catalog = createToolCatalog({
-    clock,
-    log,
-    plans: door.plans,
-    policies: door.policies,
-    bounds: async (scope) => [...door.bindings.own(scope), ...(await door.bindings.discover(scope, "tool"))],
-    legacy: ({ binding }) => door.bindings.tool(binding.binding_id)?.legacy === true,
-    anySkill: async (scope) => (await parts.skills(scope)).length > 0,
-  });
   const compactions = new Compactions({
     port,
     models,
@@ -77,38 +64,40 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     histories,
     ids,
     log,
-    windowOf: (org_id, provider) => active.of(org_id, provider),
+    windowOf: (org_id, provider) => active_models.of(org_id, provider),
     bound: boundCompactor(door),
   });
+  const everyone = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };
   const strategyPlugin = (strategy: string) =>
     plugins.strategies().find(({ strategy_id }) => strategy_id === strategy)?.plugin ?? null;
-  const loop: Loop = new Loop({
+  const loop = new Loop({
     port,
     models,
     persister,
     sessions,
     histories,
     live,
-    catalog,
+    catalog: parts.door.tools,
     settings,
     store,
     ids,
     clock,
     log,
     node_id: deps.node_id,
-    own_port: base.bus.kernel("loop", ["loop"]),
+    own_port: bus.kernel("loop", ["loop"]),
     resume_turns: deps.host.resume_turns,
     adoptCalls: (turn) => adoptCalls(door, turn),
     permit: (caller) => door.authority.require(caller),
-    turnStarted: parts.turnStarted,
+    turns,
+    changes,
     memories: () => plugins.memories(),
-    skills: parts.skills,
+    skills,
     strategyOf: (strategy) => strategyPlugin(strategy),
     history: (key) => histories.open(key),
     node_lease: door.lease,
     store_wait: door.store_wait,
     atStep: (turn) => loopStep(door, histories, turn),
-    activeModel: (org_id, provider) => active.of(org_id, provider),
+    activeModel: (org_id, provider) => active_models.of(org_id, provider),
     makeRoom: (turn, provider) => compactions.makeRoom(turn, provider),
     enter: (org_id) => plugins.prepare(org_id),
     strategyProblem: (strategy) =>
@@ -117,22 +106,21 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
         : null,
   });
   // A person said yes to a call whose turn a restart had ended: the conversation goes on from its result.
-  base.late.ended = (key, row) => {
+  changes.on("call.ended", ({ key, row }) => {
     if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row.requested_by);
-  };
-  base.late.takenOver = ({ run_id }) => loop.turnOf(run_id)?.stop("lost");
+  });
+  changes.on("turn.taken_over", ({ hold }) => turns.ofRun(hold.run_id)?.stop("lost"));
   door.lease.onLapsed(() => {
     loop.checkHolds().catch((error: unknown) => log.warn({ err: error }, "turns could not be checked"));
   });
   startDispatcher({ port, door, turnAt: (scope, id) => loop.turnAt(scope, id) });
-  base.core.set(
+  host.core_tools.set(
     SEARCH_TOOL,
-    toolSearch(deps.version ?? "0.0.0", (invocation_id) => turnOfCall(door, loop, invocation_id)),
+    toolSearch(deps.version ?? "0.0.0", (invocation_id) => turns.ofCall(invocation_id)),
   );
-  hearAnswers(port, parts.approvals, log);
-  const services = subagentServices({
+  const subagents = subagentServices({
     loop,
-    turnOfCall: (invocation_id) => turnOfCall(door, loop, invocation_id),
+    turnOfCall: (invocation_id) => turns.ofCall(invocation_id),
     sessions,
     persister,
     clock,
@@ -144,10 +132,7 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
       else live.onSettled(tell);
     },
   });
-  for (const [name, service] of services) base.services.set(name, service);
-  const fanout = createFanout({ store, sessions, bus: base.bus, feed: persister, live, clock, ids, log });
-  const everyone = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };
-  return {
+  const facade: AgentModule["facade"] = {
     sessions: createAgentSessions({
       store,
       ids,
@@ -160,19 +145,29 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
       compactions,
     }),
     chains: createAgentChains({ clock, persister, sessions }),
-    runs: createAgentRuns({ store, clock, port, sessions, loop }),
+    runs: createAgentRuns({ store, clock, port, sessions, loop, turns }),
     fanout,
     plugins: plugins.facade,
     providers: plugins.providers,
     adapters: plugins.adapters,
+    cognition: createCognition({ deps, models, active: active_models }),
+    fault(source, error) {
+      const { message, code } = toBackplaneError(error);
+      port.tryPublish("kernel.error", { source, message, detail: { code } }, everyone);
+    },
+  };
+  const admin = adminServices({ ...facade, config: registry.facade.config });
+  for (const [name, service] of [...subagents, ...skillServices(registry.skills), ...admin])
+    host.services.set(name, service);
+  return {
+    facade,
     loop,
-    catalog,
     async start() {
       await loop.recover();
       await plugins.start();
     },
-    goOn() {
-      loop.goOn();
+    resumeTurns() {
+      loop.resumeTurns();
       port.tryPublish("kernel.ready", { version: deps.version ?? "0.0.0" }, everyone);
     },
     endTurns: () => loop.stop(),
@@ -180,11 +175,7 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
       await plugins.stop("shutdown");
       fanout.close();
       await persister.drain();
-      base.bus.close();
-    },
-    fault(source, error) {
-      const { message, code } = toBackplaneError(error);
-      port.tryPublish("kernel.error", { source, message, detail: { code } }, everyone);
+      bus.close();
     },
   };
 }

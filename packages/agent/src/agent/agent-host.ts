@@ -1,0 +1,115 @@
+/**
+ * The half of the agent module that the door calls: the tools of kernel plugins and how they run, the watchers of
+ * sessions, and the model for sampling requests. It is built before the door.
+ */
+
+import {
+  type CallState,
+  type DoorBindings,
+  type LendModel,
+  SAMPLING_TOOL,
+  withKernelTools,
+} from "@backplane/door";
+import type { Changes, KernelDeps, PluginLoader, RegisteredTool, Runner } from "@backplane/ports";
+import { PLUGIN_SETTINGS_SCOPE, type RegistryModule, withDefinitions } from "@backplane/registry";
+import type { SessionModule } from "@backplane/session";
+import { createFanout, type FanoutService } from "../fanout/fanout.ts";
+import { ActiveTurns } from "../loop/active-turns.ts";
+import { ModelCalls } from "../models/call-model.ts";
+import { ActiveModels, createProbe } from "../models/models.ts";
+import { createPluginSystem } from "../plugins/plugin-system.ts";
+import type { KernelService, PluginSystem } from "../plugins/plugins-port.ts";
+import { NET_FETCH } from "../plugins/services.ts";
+import { createSampling } from "../sampling/sampling-access.ts";
+import { netFetch } from "../services/net-fetch.ts";
+import { createModuleRunner } from "../tools/module-runner.ts";
+
+interface AgentHostParts {
+  changes: Changes;
+  registry: RegistryModule;
+  session: SessionModule;
+  calls: CallState;
+}
+
+export interface AgentHost {
+  models: ModelCalls;
+  active_models: ActiveModels;
+  plugins: PluginSystem;
+  /** Services that plugins may ask for, by name. Modules built later add theirs. */
+  services: Map<string, KernelService>;
+  /** The kernel's own tools by name. Modules built later add theirs. */
+  core_tools: Map<string, RegisteredTool>;
+  /** The stored bindings and the tools above. */
+  bindings: DoorBindings;
+  /** Runs tools of kernel plugins itself and leaves the rest to the runner of processes. */
+  runner: Runner;
+  fanout: FanoutService;
+  turns: ActiveTurns;
+  lend: LendModel;
+}
+
+const NO_PLUGINS: PluginLoader = {
+  discover: async () => ({ entries: [], problems: [] }),
+  load: async () => Promise.reject(new Error("This gateway was started without a plugin loader.")),
+  inspect: async () => [],
+  install: async () => [],
+  remove: async () => {},
+  stateDir: () => "",
+};
+
+export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentHost {
+  const { calls, changes, registry, session } = parts;
+  const { store, clock, ids, log } = deps;
+  const { bus, persister, port, sessions, live } = session;
+  const turns = new ActiveTurns(calls.live);
+  const active_models = new ActiveModels(registry.cached_config);
+  const models = new ModelCalls(port, clock, (org_id, provider) =>
+    calls.store_wait.run("a model call", () => plugins.providerOf(org_id, provider)),
+  );
+  const services = new Map<string, KernelService>();
+  const plugins: PluginSystem = createPluginSystem({
+    bus,
+    changes,
+    loader: deps.plugins ?? NO_PLUGINS,
+    config: registry.cached_config,
+    store,
+    clock,
+    ids,
+    log,
+    default_scope: PLUGIN_SETTINGS_SCOPE,
+    services: () => services,
+    schemas: deps.schemas,
+    probe: createProbe(models, active_models, ids, clock),
+  });
+  services.set(NET_FETCH, netFetch({ runner: deps.runner, config: registry.live_config, live: calls.live }));
+  const sampling = createSampling({ deps, models, active_models });
+  const core_tools = new Map<string, RegisteredTool>([[SAMPLING_TOOL, sampling.tool]]);
+  const bindings = withKernelTools(
+    withDefinitions(store.bindings, store.definitions),
+    plugins.tools,
+    core_tools,
+  );
+  const runner = createModuleRunner({
+    runner: deps.runner,
+    clock,
+    tool: (binding_id) => bindings.tool(binding_id),
+    // A tool asks kernel services on behalf of the turn that called it.
+    mint({ plugin, scope, invocation_id, session_id }) {
+      const turn = turns.ofCall(invocation_id);
+      const call = { invocation_id, session_id, run_id: turn?.run.id ?? null, scope };
+      return plugins.callers.mint({ plugin, caller: turn?.caller ?? null, call });
+    },
+  });
+  return {
+    models,
+    active_models,
+    plugins,
+    services,
+    core_tools,
+    bindings,
+    runner,
+    fanout: createFanout({ store, sessions, bus, feed: persister, live, clock, ids, log }),
+    turns,
+    lend: sampling.lend,
+  };
+}

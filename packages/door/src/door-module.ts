@@ -1,0 +1,157 @@
+/** Builds the door: what a node holds of its calls, the door itself, the catalog and what clients ask of both. */
+
+import { type Changes, type Kernel, type KernelDeps, requireOperator } from "@backplane/ports";
+import type { RegistryModule, SignInTokens } from "@backplane/registry";
+import type { SessionModule } from "@backplane/session";
+import { approvalNews, hearAnswers } from "./approval/approval-events.ts";
+import { createApprovals } from "./approval/approvals.ts";
+import { PendingApprovals } from "./approval/pending.ts";
+import { SessionGrants } from "./approval/session-grants.ts";
+import { createAuditWatch } from "./audit/watch-audit.ts";
+import { Authority } from "./authority/authority.ts";
+import { type RevocableTurn, RevocationWatch } from "./authority/revocation-watch.ts";
+import { ConcurrencyGates } from "./calls/concurrency.ts";
+import { LiveCalls } from "./calls/live.ts";
+import { createToolCatalog, type ToolCatalog } from "./catalog/catalog.ts";
+import { discover } from "./catalog/discover.ts";
+import { explain } from "./catalog/explain.ts";
+import { createKeptBack } from "./catalog/hidden-tools.ts";
+import { createOffers } from "./catalog/offers.ts";
+import { once } from "./idempotency/once.ts";
+import { openOnce } from "./idempotency/open-once.ts";
+import { stopCall } from "./invoke/cancel.ts";
+import type { Door } from "./invoke/door.ts";
+import { createInvocations } from "./invoke/invocations.ts";
+import { createKeys } from "./keys/keys.ts";
+import { NodeLease } from "./node/node-lease.ts";
+import { StoreWait } from "./node/store-wait.ts";
+import { watchEvents } from "./outbox/watch-events.ts";
+import { sandboxProbe } from "./policy/sandbox-probe.ts";
+
+/** What this gateway holds of its work: its lease, the calls under way, and how long they wait for the store. */
+export type CallState = Pick<Door, "lease" | "live" | "store_wait">;
+
+export function createCallState(deps: KernelDeps, changes: Changes): CallState {
+  const lease = new NodeLease(deps);
+  return {
+    lease,
+    live: new LiveCalls(lease, changes),
+    store_wait: new StoreWait(deps.clock, deps.log, deps.host.store_wait_ms),
+  };
+}
+
+interface DoorParts extends Pick<Door, "bindings" | "lend" | "watched"> {
+  changes: Changes;
+  registry: RegistryModule;
+  session: SessionModule;
+  calls: CallState;
+  tokens: SignInTokens;
+  /** The turns that run on this node. */
+  turns: { all(): readonly RevocableTurn[] };
+}
+
+export interface DoorModule {
+  door: Door;
+  tools: ToolCatalog;
+  facade: Pick<
+    Kernel,
+    "catalog" | "exports" | "invocations" | "approvals" | "keys" | "audit" | "events" | "idempotency"
+  > & { policy: Pick<Kernel["policy"], "explain"> };
+  start(): Promise<void>;
+  /** No revocation is looked for any more; the rest of the door goes on until its calls have ended. */
+  stopWatching(): void;
+  stop(): Promise<void>;
+}
+
+export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule {
+  const { bindings, calls, changes, registry, session } = parts;
+  const { policies, plans, skills } = registry;
+  const { clock, host, log, store } = deps;
+  const gates = new ConcurrencyGates(deps);
+  const news = approvalNews(session.port, log);
+  const pending = new PendingApprovals(deps, news);
+  const authority = new Authority({ store, clock, bindings, policies, live: calls.live });
+  const door: Door = {
+    deps,
+    ...calls,
+    bindings,
+    turns: session.turn_tape,
+    plans,
+    policies,
+    authority,
+    gates,
+    pending,
+    grants: new SessionGrants(deps),
+    tokens: parts.tokens,
+    around: {
+      stopping: false,
+      sandbox: sandboxProbe(deps),
+      queueFull: (gate, max) => gates.full(gate, max),
+      waitingFull: () => pending.size >= host.max_waiting,
+      max_depth: host.max_depth,
+    },
+    watched: parts.watched,
+    lend: parts.lend,
+  };
+  const approvals = createApprovals(deps, pending, door.grants, news, authority);
+  hearAnswers(session.port, approvals, log);
+  const revocations = new RevocationWatch({
+    authority,
+    clock,
+    log,
+    calls: () => calls.live.all(),
+    turns: () => parts.turns.all(),
+    stopCall: (call, why) => stopCall(door, call, why),
+  });
+  changes.on("call.added", () => revocations.wake());
+  changes.on("turn.started", () => revocations.wake());
+  const tools = createToolCatalog({
+    clock,
+    log,
+    plans,
+    policies,
+    bounds: async (scope) => [...bindings.own(scope), ...(await bindings.discover(scope, "tool"))],
+    legacy: ({ binding }) => bindings.tool(binding.binding_id)?.legacy === true,
+    anySkill: async (scope) => (await skills.list(scope)).length > 0,
+  });
+  const keptBack = createKeptBack(deps, policies, (scope) => bindings.discover(scope, "tool"));
+  const explained = {
+    catalog: tools,
+    keptBack,
+    policies,
+    around: door.around,
+    host,
+    servers: (scope: Parameters<typeof store.bindings.discover>[0]) => store.bindings.discover(scope, "tool"),
+  };
+  const audit_watch = createAuditWatch(deps);
+  return {
+    door,
+    tools,
+    facade: {
+      catalog: createOffers(tools, changes, keptBack),
+      exports: { discover: (caller, kind) => discover(door, caller, kind) },
+      invocations: createInvocations(door),
+      approvals,
+      keys: createKeys(deps, calls.live, authority),
+      policy: { explain: (caller, question) => explain(explained, caller, question) },
+      audit: {
+        list: async (caller, filter, page) => {
+          requireOperator(caller, "read the audit log");
+          return await store.audit.list(caller.scope, filter, page);
+        },
+        verify: async (caller) => {
+          requireOperator(caller, "verify the audit log");
+          return await audit_watch.verify();
+        },
+      },
+      events: { watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop) },
+      idempotency: {
+        once: (caller, key, digest, work) => once(deps, caller, key, digest, work),
+        open: (caller, key, digest, begin) => openOnce(deps, caller, key, digest, begin),
+      },
+    },
+    start: () => audit_watch.start(),
+    stopWatching: () => revocations.stop(),
+    stop: () => audit_watch.stop(),
+  };
+}

@@ -1,0 +1,88 @@
+/**
+ * How the parts of one kernel tell each other that something changed. A part announces a change without knowing who
+ * listens, so parts can be built in the order of their dependencies. Listeners are independent: one that fails is
+ * logged and keeps neither the others nor the announcer from going on.
+ */
+
+import type { Binding, ConfigUpdated, Definitions } from "@backplane/contract";
+import type { Logger } from "../host/log.ts";
+import type { Caller } from "../scope/scope.ts";
+import type { BoundPackage } from "../store/binding-store.ts";
+import type { InvocationRow } from "../store/invocation-store.ts";
+import type { RunHold } from "../store/run-store.ts";
+import type { SessionKey } from "../store/session-store.ts";
+
+export interface ChangeEvents {
+  /** One operation created, changed or removed these bindings. */
+  "bindings.changed": { caller: Caller; bindings: readonly Binding[] };
+  /** The tools that a binding of this org offers are not the ones it offered before. */
+  "definitions.changed": { org_id: string };
+  /** The answer of a binding that was asked for its tools is stored, an error included. */
+  "definitions.written": { bound: BoundPackage; definitions: Definitions };
+  "policy.changed": { org_id: string };
+  /** Kernel plugins registered or removed tools. */
+  "plugin_tools.changed": Record<string, never>;
+  /** The catalog of an org is read anew from here on; null means every org. */
+  "catalog.changed": { org_id: string | null };
+  "config.updated": ConfigUpdated & { org_id: string };
+  "call.added": Record<string, never>;
+  /** A call of a turn has ended and its outcome is on the tape. The turn itself may be gone. */
+  "call.ended": { key: SessionKey; row: InvocationRow };
+  "turn.started": Record<string, never>;
+  /** A write was refused because another gateway holds the turn now. */
+  "turn.taken_over": { hold: RunHold };
+}
+
+type ChangeKind = keyof ChangeEvents;
+
+type Listener<K extends ChangeKind> = (event: ChangeEvents[K]) => void | Promise<void>;
+
+export class Changes {
+  readonly #log: Pick<Logger, "error">;
+  readonly #listeners = new Map<ChangeKind, Set<Listener<never>>>();
+
+  constructor(log: Pick<Logger, "error">) {
+    this.#log = log;
+  }
+
+  /** Returns a function that removes the listener. */
+  on<K extends ChangeKind>(kind: K, listener: Listener<K>): () => void {
+    // Wrapped, so that a function added twice is called twice and removed once.
+    const own: Listener<K> = (event) => listener(event);
+    const all = this.#listeners.get(kind) ?? new Set();
+    this.#listeners.set(kind, all);
+    all.add(own);
+    return () => void all.delete(own);
+  }
+
+  /** Calls every listener before it returns; does not wait for those that go on asynchronously. */
+  emit<K extends ChangeKind>(kind: K, event: ChangeEvents[K]): void {
+    for (const listener of this.#listeners.get(kind) ?? [])
+      void this.#call(kind, listener as Listener<K>, event);
+  }
+
+  /** Resolves when every listener is done. Never rejects. */
+  async emitAndWait<K extends ChangeKind>(kind: K, event: ChangeEvents[K]): Promise<void> {
+    const all = [...(this.#listeners.get(kind) ?? [])];
+    await Promise.all(all.map((listener) => this.#call(kind, listener as Listener<K>, event)));
+  }
+
+  #call<K extends ChangeKind>(
+    kind: K,
+    listener: Listener<K>,
+    event: ChangeEvents[K],
+  ): undefined | Promise<void> {
+    try {
+      const done = listener(event);
+      // A call is added on every invocation: a synchronous listener must not cost it a promise.
+      return done instanceof Promise ? done.catch((error: unknown) => this.#failed(kind, error)) : undefined;
+    } catch (error) {
+      this.#failed(kind, error);
+      return undefined;
+    }
+  }
+
+  #failed(kind: ChangeKind, error: unknown): void {
+    this.#log.error({ err: error, change: kind }, "a listener failed to handle a change");
+  }
+}

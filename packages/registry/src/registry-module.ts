@@ -1,0 +1,76 @@
+/** Builds the registry: configuration, policies, packages, bindings, definitions, workspaces, skills and secrets. */
+
+import type { BoundPackage, Changes, Kernel, KernelDeps } from "@backplane/ports";
+import { createBindings } from "./bindings/bindings.ts";
+import { createCachedConfig } from "./config/cached-config.ts";
+import { createConfig } from "./config/config.ts";
+import { createLiveConfig, type LiveConfig } from "./config/live-config.ts";
+import { createDefinitions, type DefinitionsService } from "./definitions/definitions.ts";
+import { ExportPlans } from "./exports/export-plan.ts";
+import { createPackageRows } from "./packages/package-rows.ts";
+import { createPackages } from "./packages/packages.ts";
+import { Policies } from "./policy/policies.ts";
+import { createSecrets } from "./secrets/secrets.ts";
+import type { SignInTokens, TokenRevocation } from "./secrets/sign-in-tokens.ts";
+import { createSkills, type Skills } from "./skills/skills.ts";
+import { createWorkspaces } from "./workspaces/workspaces.ts";
+
+interface RegistryParts {
+  changes: Changes;
+  tokens: SignInTokens;
+  revocation: TokenRevocation;
+  /** Throws when a package may not be asked for its tools yet, because a package it depends on is not loaded. */
+  dependencies: (bound: BoundPackage) => Promise<void>;
+}
+
+export interface RegistryModule {
+  /** Every read is fresh. */
+  live_config: LiveConfig;
+  /** For readers that ask at every step of a turn. */
+  cached_config: LiveConfig;
+  policies: Policies;
+  plans: ExportPlans;
+  definitions: DefinitionsService;
+  skills: Skills;
+  facade: Pick<Kernel, "packages" | "bindings" | "workspaces" | "secrets" | "config"> & {
+    definitions: Kernel["definitions"];
+    policy: Pick<Kernel["policy"], "get" | "put" | "patch">;
+  };
+  start(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): RegistryModule {
+  const { changes, tokens, revocation } = parts;
+  const live_config = createLiveConfig(deps, changes);
+  const policies = new Policies({ ...deps, changes });
+  const definitions = createDefinitions({ deps, policies, tokens, changes, gate: parts.dependencies });
+  const rows = createPackageRows(deps);
+  const bindings = createBindings({ deps, definitions, revocation, changes });
+  const workspaces = createWorkspaces({ deps, rows, definitions, bindings, folders: deps.folders });
+  const skills = createSkills(deps);
+  changes.on("catalog.changed", () => skills.forget());
+  return {
+    live_config,
+    cached_config: createCachedConfig(live_config, deps.clock),
+    policies,
+    plans: new ExportPlans(deps),
+    definitions,
+    skills,
+    facade: {
+      packages: createPackages(deps, rows),
+      bindings,
+      workspaces: workspaces.facade,
+      definitions: definitions.facade,
+      secrets: createSecrets(deps),
+      config: createConfig(deps, live_config),
+      policy: {
+        get: (caller, level) => policies.get(caller, level),
+        put: (caller, level, policy, expected) => policies.put(caller, level, policy, expected),
+        patch: (caller, level, patch, expected) => policies.patch(caller, level, patch, expected),
+      },
+    },
+    start: () => workspaces.start(),
+    stop: () => workspaces.stop(),
+  };
+}

@@ -1,0 +1,69 @@
+/** Builds what serves MCP servers and instrument plugins behind bindings. */
+
+import { CORE, type DoorModule, REQUEST_TOOL } from "@backplane/door";
+import type { Caller, Changes, Kernel, KernelDeps, RegisteredTool } from "@backplane/ports";
+import type { RegistryModule, SignInTokens, TokenRevocation } from "@backplane/registry";
+import type { SessionModule } from "@backplane/session";
+import { createDefinitionsRefresher } from "./definitions/keep-definitions.ts";
+import { createInstrumentAdminTools } from "./instruments/admin-tools.ts";
+import { createInstruments } from "./instruments/instruments.ts";
+import { createApprovedRequest } from "./servers/ask-first.ts";
+import { createServers } from "./servers/servers.ts";
+import { createSignIns } from "./sign-ins/sign-ins.ts";
+
+interface ServersParts {
+  changes: Changes;
+  registry: RegistryModule;
+  session: SessionModule;
+  door: DoorModule;
+  tokens: SignInTokens;
+  revocation: TokenRevocation;
+  /** The kernel's own tools by name; those of servers and instruments are added. */
+  core_tools: Map<string, RegisteredTool>;
+  /** The caller that a handle of a running tool call stands for; null outside of a turn. */
+  callerOf: (plugin: string, as: string) => Caller | null;
+}
+
+interface ServersModule {
+  facade: Pick<Kernel, "servers" | "instruments" | "signIns">;
+  start(): Promise<void>;
+  /** In the background: a plugin that is slow to start does not keep the gateway from becoming ready. */
+  loadInstruments(): void;
+  stopAsking(): void;
+  stop(): Promise<void>;
+}
+
+export function createServersModule(deps: KernelDeps, parts: ServersParts): ServersModule {
+  const { changes, core_tools, door, revocation, registry, tokens } = parts;
+  const { policies, definitions } = registry;
+  const refresher = createDefinitionsRefresher(deps, parts.session.bus.kernel("mcp", ["mcp"]));
+  changes.on("definitions.written", ({ bound, definitions: row }) => refresher.recordResult(bound, row));
+  const { approvedRequest, tool } = createApprovedRequest(door.door);
+  core_tools.set(REQUEST_TOOL, tool);
+  const servers = createServers(deps, policies, tokens, door.door.around, approvedRequest);
+  changes.on("catalog.changed", () => servers.forget());
+  const instruments = createInstruments({
+    deps,
+    policies,
+    definitions,
+    packages: registry.facade.packages,
+    bindings: registry.facade.bindings,
+    catalog: door.facade.catalog,
+  });
+  changes.on("bindings.changed", ({ bindings }) => instruments.reloadDependents(bindings));
+  const admin_tools = createInstrumentAdminTools(instruments.facade, deps.version ?? "0.0.0", (as) =>
+    parts.callerOf(CORE, as),
+  );
+  for (const one of admin_tools) core_tools.set(one.spec.name, one);
+  return {
+    facade: {
+      servers: servers.facade,
+      instruments: instruments.facade,
+      signIns: createSignIns(deps, definitions, revocation),
+    },
+    start: () => refresher.start(definitions),
+    loadInstruments: () => void instruments.loadAll(() => door.door.around.stopping),
+    stopAsking: () => refresher.stop(),
+    stop: () => revocation.idle(),
+  };
+}

@@ -1,0 +1,67 @@
+/** Builds the bus, the sessions and the tape, and connects them to the changes of the kernel. */
+
+import { KERNEL_SESSION } from "@backplane/contract";
+import type { Changes, KernelDeps } from "@backplane/ports";
+import { createBus } from "./bus/bus.ts";
+import type { Bus, KernelPort } from "./bus/bus-port.ts";
+import { LiveSessions } from "./sessions/live-sessions.ts";
+import { createPersister, type Persister } from "./sessions/persister.ts";
+import { createSessions, type Sessions } from "./sessions/sessions.ts";
+import { tapeEvents } from "./tape/tape-events.ts";
+import { createTurnTape, type TurnTape } from "./tape/turn-tape.ts";
+
+export interface SessionModule {
+  bus: Bus;
+  port: KernelPort;
+  live: LiveSessions;
+  persister: Persister;
+  sessions: Sessions;
+  turn_tape: TurnTape;
+}
+
+export function createSessionModule(deps: KernelDeps, changes: Changes): SessionModule {
+  const { store, clock, ids, log } = deps;
+  const bus = createBus({ clock, ids, log, ...(deps.pause === undefined ? {} : { pause: deps.pause }) });
+  const port = bus.kernel();
+  const live = new LiveSessions();
+  const losses = bus.kernel("session-persister");
+  const persister = createPersister({
+    store,
+    clock,
+    log,
+    lost: ({ key, source, error }) =>
+      void losses.tryPublish(
+        "plugin.error",
+        { name: source, error },
+        { session_id: KERNEL_SESSION, scope: key.scope },
+      ),
+    takenOver: (hold) => changes.emit("turn.taken_over", { hold }),
+  });
+  tapeEvents(bus.kernel("tape"), live, persister);
+  changes.on("config.updated", ({ key, prefix_match_hint, org_id }) => {
+    const sent = port.tryPublish(
+      "config.updated",
+      { key, prefix_match_hint },
+      { session_id: KERNEL_SESSION, scope: { org_id, project_id: null } },
+    );
+    if (sent === null)
+      log.error(
+        { key },
+        "config.updated was not published because the queue of the kernel's session is full",
+      );
+  });
+  return {
+    bus,
+    port,
+    live,
+    persister,
+    sessions: createSessions({ store, clock, ids }),
+    turn_tape: createTurnTape({
+      store,
+      persister,
+      port,
+      log,
+      ended: (key, row) => changes.emit("call.ended", { key, row }),
+    }),
+  };
+}
