@@ -41,7 +41,7 @@ export default defineConfig({
         test: {
           name: "slow",
           include: ["test/slow/**/*.test.ts"],
-          testTimeout: 900_000,
+          testTimeout: 3_600_000,
           hookTimeout: 120_000,
           expect: { requireAssertions: true },
         },
