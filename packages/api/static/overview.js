@@ -1,4 +1,4 @@
-// The start page: what the API says about the gateway, with the cookie of this browser.
+// The overview page: the status of the gateway, read with the cookie of this browser.
 const byId = (id) => document.getElementById(id);
 
 async function read(path) {
@@ -57,8 +57,8 @@ async function showState() {
     byId("tiles").append(
       tile("packages", amount(packages)),
       tile("bindings", amount(bindings)),
-      tile("running now", String(status.invocations.running)),
-      tile("waiting for approval", String(status.invocations.waiting_approval)),
+      tile("running", String(status.invocations.running)),
+      tile("awaiting approval", String(status.invocations.waiting_approval)),
       tile("store", status.store.ok ? "up" : "down", status.store.ok ? "good" : "bad"),
     );
     byId("tiles").hidden = false;
@@ -68,8 +68,8 @@ async function showState() {
     const signedOut = error.code === "auth.missing" || error.code === "auth.invalid";
     byId("signed-out").hidden = !signedOut;
     byId("lead").textContent = signedOut
-      ? "Sign in to see its state."
-      : `Its state could not be read: ${error.message}`;
+      ? "Sign in to see the status."
+      : `The status could not be loaded: ${error.message}`;
   }
 }
 

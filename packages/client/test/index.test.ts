@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import * as client from "../src/index.ts";
 
-test("what the room shows is a decision", () => {
+test("exports exactly these names", () => {
   expect(Object.keys(client).sort()).toEqual(["createClient", "readSse"]);
 });

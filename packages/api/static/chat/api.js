@@ -1,4 +1,4 @@
-// The gateway's HTTP side with this browser's cookie. A refusal is an Error with the envelope's code and fix.
+// HTTP requests with the cookie of this browser. An error response becomes an Error with its code and fix.
 
 export async function call(method, path, body) {
   const json = body === undefined ? {} : { "content-type": "application/json" };
@@ -14,7 +14,7 @@ export async function call(method, path, body) {
   throw Object.assign(new Error(message), { code, fix: details?.fix ?? "", status: response.status });
 }
 
-/** What the error list says to do about a code, or nothing. Read when the first error is shown. */
+/** Looks up the remedy of an error code; empty if there is none. The list is loaded with the first error. */
 export function createRemedies() {
   let list = null;
   return async (code) => {

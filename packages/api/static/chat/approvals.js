@@ -1,5 +1,5 @@
-// Questions that wait for a person, below the conversation that asks them. Identical ones (same digest) are one card
-// and one answer. A card goes when its question is answered anywhere: here, in another tab or from the command line.
+// Pending approvals, shown below their conversation. Identical ones (same digest) share one card and one answer. A card
+// is removed when its approval is answered anywhere: here, in another tab or from the command line.
 import { call } from "./api.js";
 import { el, pretty } from "./dom.js";
 
@@ -11,16 +11,16 @@ const RISKS = {
   unknown: ["?", "Unknown risk"],
 };
 const CAREFUL = new Set(["high", "critical", "unknown"]);
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 
-/** `acts`: send(op) answers its ref or null, speak(text), changed(had_focus), mayFocus(). */
+/** `acts`: send(op) returns its ref or null, speak(text), changed(had_focus), mayFocus(). */
 export function createApprovals(container, acts) {
   const pending = new Map();
   const cards = new Map();
   const sent = new Map();
   let session_id = null;
   let timer = null;
-  let looking = false;
+  let refreshing = false;
 
   const groupOf = (digest) => [...pending.values()].filter((one) => one.digest === digest);
 
@@ -34,7 +34,7 @@ export function createApprovals(container, acts) {
       acts.speak(`Approval needed: ${approval.brief || approval.tool}. ${word}.`);
       if (CAREFUL.has(riskOf(approval)) && acts.mayFocus()) cards.get(approval.digest).reject.focus();
     }
-    timer ??= setInterval(tick, LOOK_MS);
+    timer ??= setInterval(tick, POLL_MS);
   }
 
   function remove(id) {
@@ -70,14 +70,14 @@ export function createApprovals(container, acts) {
   function answer(digest, response, feedback) {
     const card = cards.get(digest);
     const said = response === "reject" && feedback !== "" ? { feedback } : {};
-    // A control that is switched off loses the focus.
+    // A disabled control loses the focus.
     card.had_focus = card.node.contains(document.activeElement);
     card.disable(true);
     for (const { id } of groupOf(digest)) {
       const ref = acts.send({ op: "approve", id, response, digest, ...said });
       if (ref === null) {
         card.disable(false);
-        card.problem.textContent = "Not connected; your answer was not sent.";
+        card.problem.textContent = "Not connected. Your answer was not sent.";
         return;
       }
       sent.set(ref, { id, digest });
@@ -86,18 +86,18 @@ export function createApprovals(container, acts) {
 
   function tick() {
     for (const [digest, card] of cards) countDown(card, groupOf(digest));
-    if (!document.hidden) void look();
+    if (!document.hidden) void refresh();
   }
 
-  /** To the conversation, or to a sub-agent that it started: those ask here too. */
+  /** Approvals of sub-agents are shown in the conversation that started them. */
   function belongs(id) {
     return id === session_id || (id ?? "").startsWith(`${session_id}::agent::`);
   }
 
-  /** The record decides which are still open. One that came while it was read is left alone. */
-  async function look() {
-    if (session_id === null || looking) return;
-    looking = true;
+  /** Synchronizes with the pending approvals of the gateway, except for those that arrived during the request. */
+  async function refresh() {
+    if (session_id === null || refreshing) return;
+    refreshing = true;
     const asked = session_id;
     const known = [...pending.keys()];
     try {
@@ -108,25 +108,25 @@ export function createApprovals(container, acts) {
       for (const id of known) if (!ids.has(id)) remove(id);
       for (const one of open) if (!known.includes(one.id)) add(one);
     } catch {
-      // The chip tells of a gateway that is away; this looks again by itself.
+      // The status chip shows that the gateway is unreachable; the next poll tries again.
     } finally {
-      looking = false;
+      refreshing = false;
     }
   }
 
   return {
-    look,
+    refresh,
     watch(next) {
       session_id = next;
       for (const id of pending.keys()) remove(id);
     },
-    heard({ kind, payload }) {
+    receive({ kind, payload }) {
       if (kind === "approval.request")
         add({ ...payload, tool: payload.tool_name, input: payload.params, session_id });
       else if (kind === "approval.cancelled") remove(payload.id);
-      else if (kind === "approval.response") void look();
+      else if (kind === "approval.response") void refresh();
     },
-    /** True when the op answers one of our answers. */
+    /** True when the op is the response to an answer of this page. */
     settled(op) {
       const about = sent.get(op.ref);
       if (about === undefined) return false;
@@ -175,7 +175,7 @@ function makeCard(approval, onAnswer) {
     ),
     brief ? el("p", { class: "brief" }, brief) : null,
     reason ? el("p", { class: "muted" }, reason) : null,
-    changed?.length > 0 ? el("p", {}, `Changed since it was asked before: ${changed.join(", ")}`) : null,
+    changed?.length > 0 ? el("p", {}, `Changed since the last request: ${changed.join(", ")}`) : null,
     el("pre", { tabindex: "0", "aria-label": "The exact arguments" }, pretty(input)),
     el(
       "div",

@@ -1,8 +1,8 @@
-// The message box: grows with its text, sends with Enter, takes the last message up again, offers examples.
+// The message box: grows with its text, sends with Enter, recalls the last message, and offers examples.
 import { el } from "./dom.js";
 
 const EXAMPLES = [
-  ["Hear an echo", "Hello there"],
+  ["Get an echo", "Hello there"],
   [
     "Watch a slow answer stream",
     "/slow 150\n/say **Streaming** works: this text arrives piece by piece, and you can stop it with `Esc`.",
@@ -11,7 +11,7 @@ const EXAMPLES = [
   ["See a tool call fail", '/tool no_such_tool {"why": "to see the card"}'],
 ];
 
-/** `send` answers whether the text was taken; `last` is what the reader said before. */
+/** `send` returns whether the text was sent; `last` returns the previous message. */
 export function createComposer({ form, message, examples }, { send, last }) {
   function put(text) {
     message.value = text;
@@ -53,8 +53,8 @@ export function createComposer({ form, message, examples }, { send, last }) {
   return {
     isEmpty: () => message.value === "",
     focus: () => message.focus(),
-    /** What was not sent after all; what the reader writes meanwhile goes first. */
-    giveBack(text) {
+    /** Puts back a message that was not sent, unless the person has typed another one. */
+    restore(text) {
       put(message.value === "" ? text : message.value);
     },
   };

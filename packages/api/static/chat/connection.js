@@ -1,11 +1,11 @@
-// One socket to the gateway, for as long as the page is open. When it is lost the page says so at once and tries again;
-// it then asks for what comes after the last entry that it has, so nothing is missing and nothing comes twice.
+// The WebSocket of the page. After a lost connection it reconnects and resumes after the last entry that it has, so that
+// no entry is missed or repeated.
 //
-//   connecting → live → reconnecting → live …, and signed-out while the gateway does not know this browser
+//   connecting → live → reconnecting → live …, and signed-out while this browser has no login
 
-const FIRST_PAUSE_MS = 200;
-const LONGEST_PAUSE_MS = 2_000;
-const SIGNED_OUT_PAUSE_MS = 1_500;
+const FIRST_DELAY_MS = 200;
+const MAX_DELAY_MS = 2_000;
+const SIGNED_OUT_DELAY_MS = 1_500;
 const ANSWER_MS = 10_000;
 
 /** `handlers`: state(name), op(op), since() for the next attach, attached(op). */
@@ -14,9 +14,9 @@ export function createConnection(handlers) {
   let socket = null;
   let session_id = null;
   let connection_id = null;
-  let pause = FIRST_PAUSE_MS;
+  let delay = FIRST_DELAY_MS;
   let retry = null;
-  let heart = null;
+  let heartbeat = null;
   let silence = null;
   let refs = 0;
   let attached = false;
@@ -32,7 +32,7 @@ export function createConnection(handlers) {
     return ref;
   }
 
-  /** For the session that is open; waits until it is attached. Answers the op's ref, or null without a line. */
+  /** Sends an op for the open session, after it was attached. Returns the ref of the op, or null without a connection. */
   function act(op) {
     if (attached) return send({ ...op, connection_id });
     if (!ready()) return null;
@@ -49,35 +49,35 @@ export function createConnection(handlers) {
 
   function open() {
     retry = null;
-    const mine = new WebSocket(url, "backplane.v1");
-    socket = mine;
-    mine.addEventListener("open", () => {
-      pause = FIRST_PAUSE_MS;
+    const opened = new WebSocket(url, "backplane.v1");
+    socket = opened;
+    opened.addEventListener("open", () => {
+      delay = FIRST_DELAY_MS;
       known = true;
-      beat(20_000);
+      startHeartbeat(20_000);
       if (session_id === null) handlers.state("live");
       else attach();
     });
-    mine.addEventListener("message", ({ data }) => {
+    opened.addEventListener("message", ({ data }) => {
       clearTimeout(silence);
       silence = null;
-      if (mine === socket) heard(JSON.parse(data));
+      if (opened === socket) receive(JSON.parse(data));
     });
-    mine.addEventListener("close", () => {
-      if (mine === socket) void lost();
+    opened.addEventListener("close", () => {
+      if (opened === socket) void reconnect();
     });
   }
 
-  function heard(op) {
+  function receive(op) {
     if (op.op === "attached") {
       if (op.session_id !== session_id) {
-        // The page went on to another session before this one was there.
+        // The person opened another session meanwhile.
         send({ op: "detach", connection_id: op.connection_id });
         return;
       }
       connection_id = op.connection_id;
       attached = true;
-      beat(op.heartbeat_ms / 3);
+      startHeartbeat(op.heartbeat_ms / 3);
       handlers.state("live");
       handlers.attached(op);
       for (const waiting of queue.splice(0)) act(waiting);
@@ -85,21 +85,21 @@ export function createConnection(handlers) {
     else handlers.op(op);
   }
 
-  /** A line that is cut without a word is found by a heartbeat that nobody answers. */
-  function beat(every_ms) {
-    clearInterval(heart);
-    heart = setInterval(() => {
+  /** A silently broken connection is detected by an unanswered heartbeat. */
+  function startHeartbeat(every_ms) {
+    clearInterval(heartbeat);
+    heartbeat = setInterval(() => {
       send({ op: "heartbeat" });
       silence ??= setTimeout(() => {
-        // Closing a dead line takes the browser long; it is given up at once.
+        // The browser takes long to close a broken connection, so the page does not wait for it.
         socket?.close();
-        void lost();
+        void reconnect();
       }, ANSWER_MS);
     }, every_ms);
   }
 
-  async function lost() {
-    clearInterval(heart);
+  async function reconnect() {
+    clearInterval(heartbeat);
     clearTimeout(silence);
     silence = null;
     socket = null;
@@ -108,19 +108,19 @@ export function createConnection(handlers) {
     if (known) handlers.state("reconnecting");
     if (await signedOut()) {
       handlers.state("signed-out");
-      again(SIGNED_OUT_PAUSE_MS);
+      retryIn(SIGNED_OUT_DELAY_MS);
       return;
     }
-    again(pause);
-    pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
+    retryIn(delay);
+    delay = Math.min(delay * 2, MAX_DELAY_MS);
   }
 
-  function again(ms) {
+  function retryIn(ms) {
     clearTimeout(retry);
     retry = setTimeout(open, ms);
   }
 
-  /** A browser is not told why an upgrade was refused. */
+  /** A browser does not expose why an upgrade was rejected. */
   async function signedOut() {
     try {
       return (await fetch("/v1/status", { headers: { accept: "application/json" } })).status === 401;
@@ -130,14 +130,14 @@ export function createConnection(handlers) {
   }
 
   addEventListener("online", () => {
-    if (socket === null && retry !== null) again(0);
+    if (socket === null && retry !== null) retryIn(0);
   });
   open();
 
   return {
     send,
     act,
-    /** Leaves the session that is open, if one is, for this one; null for none. */
+    /** Detaches from the open session and attaches to this one; null for none. */
     watch(next) {
       if (attached) send({ op: "detach", connection_id });
       session_id = next;

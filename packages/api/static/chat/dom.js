@@ -1,8 +1,8 @@
-// Every node of the page is made here or in the page's own file: text goes in as text, never as markup.
+// All nodes are created here: text is inserted as text and never as markup.
 
 export const byId = (id) => document.getElementById(id);
 
-/** Properties are set as attributes, `on…` as listeners; null and false are left out. */
+/** Properties become attributes and `on…` listeners; null and false are skipped. */
 export function el(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {

@@ -1,4 +1,4 @@
-// The chat page: joins the parts. It holds nothing of its own that the gateway does not have, so a reload loses nothing.
+// The chat page: connects its parts. All state is stored by the gateway, so a reload loses nothing.
 import { call, createRemedies } from "./api.js";
 import { createApprovals } from "./approvals.js";
 import { createComposer } from "./composer.js";
@@ -18,7 +18,10 @@ const CHIP = {
 };
 const scroll = byId("scroll");
 const remedyOf = createRemedies();
-const { complain, hush, speak } = createNotices({ alert: byId("alert"), spoken: byId("spoken") }, remedyOf);
+const { showError, clearError, speak } = createNotices(
+  { alert: byId("alert"), spoken: byId("spoken") },
+  remedyOf,
+);
 const composer = createComposer(
   { form: byId("composer"), message: byId("message"), examples: byId("examples") },
   { send, last: () => transcript.lastUserText() },
@@ -26,10 +29,10 @@ const composer = createComposer(
 let session_id = null;
 let state = "connecting";
 let transcript = null;
-/** Sent and not yet accepted. */
+/** The message that was sent and not yet accepted. */
 let unsent = null;
-let stuck = true;
-/** The replay is over. */
+let at_end = true;
+/** The replay has ended. */
 let live = false;
 
 const view = createView(byId("log"), { fork, undo, remedyOf, drawn });
@@ -49,73 +52,73 @@ const connection = createConnection({
     live = false;
     transcript.reattached();
     sidebar.attached();
-    void approvals.look();
+    void approvals.refresh();
   },
-  op: hear,
+  op: receive,
 });
 const sidebar = createSidebar(
   { list: byId("session-list"), find: byId("find"), note: byId("session-note") },
-  (error) => error.status === 401 || complain(error),
+  (error) => error.status === 401 || showError(error),
 );
-const providers = setUpProviders(byId("provider"), complain, speak);
+const providers = setUpProviders(byId("provider"), showError, speak);
 setUpTheme(byId("theme"), byId("theme-name"));
 
-function hear(op) {
+function receive(op) {
   switch (op.op) {
     case "event":
-      return hearEvent(op);
+      return receiveEvent(op);
     case "accepted":
       if (approvals.settled(op)) return;
       if (op.of === "message" && op.ref === unsent?.ref) unsent = null;
       return;
     case "error":
       if (approvals.settled(op)) return;
-      if (op.ref !== undefined && op.ref === unsent?.ref) takeBack();
-      complain(op);
+      if (op.ref !== undefined && op.ref === unsent?.ref) restoreUnsent();
+      showError(op);
   }
 }
 
-function hearEvent(op) {
+function receiveEvent(op) {
   const { kind } = op.event;
-  if (kind.startsWith("approval.")) approvals.heard(op.event);
+  if (kind.startsWith("approval.")) approvals.receive(op.event);
   else if (kind === "session.replay.done") {
     live = true;
     void replayed();
   } else if (kind === "session.compaction.started") speak("Summarising earlier messages");
   else if (kind === "session.compaction.failed")
-    complain({ code: "loop.failed", message: op.event.payload.error });
+    showError({ code: "loop.failed", message: op.event.payload.error });
   else transcript.take(op);
-  if (op.event.payload.kind === "anchor" && live) checkCompaction().catch(complain);
+  if (op.event.payload.kind === "anchor" && live) checkCompaction().catch(showError);
 }
 
-/** What was under way when the line was lost may have ended without us. */
+/** A message or turn may have completed while the connection was lost. */
 async function replayed() {
   drawState();
-  checkCompaction().catch(complain);
+  checkCompaction().catch(showError);
   if (unsent?.lost === true) {
     const arrived = transcript.items.some(
       ({ type, entry_id, text }) => type === "user" && entry_id > unsent.after && text === unsent.text,
     );
     if (arrived) unsent = null;
-    else takeBack();
+    else restoreUnsent();
   }
   const { running, run_id } = transcript;
   if (!running || run_id === null) return;
   const asked = transcript;
   const run = await call("GET", `/v1/runs/${encodeURIComponent(run_id)}`).catch(() => null);
   if (run === null || run.status === "running" || asked !== transcript || asked.run_id !== run_id) return;
-  // A turn that ended meanwhile has said so on the tape; one that has not was cut off.
-  asked.endRun(run.error ?? { code: "loop.failed", message: "the turn ended without an answer" });
+  // The tape records the end of a turn; one that ended without it was interrupted by a crash.
+  asked.endRun(run.error ?? { code: "loop.failed", message: "The turn ended without an answer." });
 }
 
 function open(id) {
   if (id === session_id && transcript !== null) return;
   session_id = id;
   view.clear();
-  hush();
+  clearError();
   transcript = new Transcript({ ...view, state: stateSoon });
   unsent = null;
-  stuck = true;
+  at_end = true;
   approvals.watch(id);
   connection.watch(id);
   sidebar.open(id);
@@ -126,7 +129,7 @@ function open(id) {
   composer.focus();
 }
 
-const fromAddress = () => {
+const sessionInUrl = () => {
   try {
     return decodeURIComponent(location.hash.slice(1)) || null;
   } catch {
@@ -162,21 +165,21 @@ function drawState() {
   if (was && !running) speak("Answer complete");
 }
 
-/** False: it was not sent, and stays where it is. */
+/** Returns false when the text was not sent; it then stays in the message box. */
 function send(text) {
   if (state !== "live") return false;
-  hush();
+  clearError();
   if (session_id === null) location.hash = encodeURIComponent(newId());
-  if (fromAddress() !== session_id) open(fromAddress());
-  stuck = true;
+  if (sessionInUrl() !== session_id) open(sessionInUrl());
+  at_end = true;
   const ref = connection.act({ op: "message", text });
   if (ref === null) return false;
   unsent = { ref, text, after: transcript.last };
   return true;
 }
 
-function takeBack() {
-  composer.giveBack(unsent.text);
+function restoreUnsent() {
+  composer.restore(unsent.text);
   unsent = null;
   speak("Your message was not sent");
 }
@@ -190,7 +193,7 @@ async function fork(at) {
     const child = await call("POST", `/api/sessions/${encodeURIComponent(session_id)}/fork`, { at });
     location.hash = encodeURIComponent(child.id);
   } catch (error) {
-    complain(error);
+    showError(error);
   }
 }
 
@@ -199,33 +202,33 @@ async function undo() {
     await call("POST", `/api/sessions/${encodeURIComponent(session_id)}/undo-compaction`, {});
     await checkCompaction();
   } catch (error) {
-    complain(error);
+    showError(error);
   }
 }
 
-/** The tape keeps the mark of a compaction that was undone; where the session stands says which it is. */
+/** The marker of an undone compaction stays on the tape; the origin of the head chain shows whether it is in effect. */
 async function checkCompaction() {
   const asked = transcript;
   if (!asked.items.some(({ of }) => of === "compaction")) return;
   const { head_chain_id } = await call("GET", `/v1/sessions/${encodeURIComponent(session_id)}`);
   const { origin } = await call("GET", `/v1/chains/${encodeURIComponent(head_chain_id)}`);
-  if (asked === transcript) asked.compactionStands(origin === "compaction");
+  if (asked === transcript) asked.setCompactionInEffect(origin === "compaction");
 }
 
-/** Readable and unique enough; the first message makes the session. */
+/** A readable id. The first message creates the session. */
 function newId() {
   const stamp = new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
   const [random] = crypto.getRandomValues(new Uint32Array(1));
   return `chat-${stamp}-${random.toString(36).padStart(5, "0").slice(-5)}`;
 }
 
-/** Where the list lies over the conversation. */
+/** For narrow windows, where the list covers the conversation. */
 function hideSessions() {
   byId("shell").removeAttribute("data-sessions");
   byId("show-sessions").setAttribute("aria-expanded", "false");
 }
 
-/** A turn's end shows together with its last words, which are drawn with the next frame. */
+/** The end of a turn is shown with its last text, which is drawn in the next frame. */
 function stateSoon() {
   if (transcript.running) drawState();
   view.drawSoon();
@@ -236,12 +239,12 @@ function drawn() {
   follow();
 }
 
-/** Stays at the end while the reader is there, and lets be who reads further up. */
+/** Scrolls to the end, unless the person has scrolled up. */
 function follow() {
-  if (stuck) scroll.scrollTop = scroll.scrollHeight;
+  if (at_end) scroll.scrollTop = scroll.scrollHeight;
 }
 scroll.addEventListener("scroll", () => {
-  stuck = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
+  at_end = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
 });
 
 addEventListener("keydown", (event) => {
@@ -261,7 +264,7 @@ byId("show-sessions").addEventListener("click", () => {
   byId("show-sessions").setAttribute("aria-expanded", String(shown));
 });
 byId("sign-out").addEventListener("click", () => {
-  void call("POST", "/v1/logout").then(() => location.reload(), complain);
+  void call("POST", "/v1/logout").then(() => location.reload(), showError);
 });
-addEventListener("hashchange", () => open(fromAddress()));
-open(fromAddress());
+addEventListener("hashchange", () => open(sessionInUrl()));
+open(sessionInUrl());

@@ -1,5 +1,5 @@
-// The little markdown that models write: fences, inline code, bold, emphasis, headings, lists, quotes and links. The
-// text is cut into plain values first and only then becomes nodes, so nothing in it can ever be markup.
+// The subset of Markdown that models write: fences, inline code, bold, emphasis, headings, lists, quotes and links. The
+// text is parsed into plain values, which then become nodes, so that it can never inject markup.
 import { el } from "./dom.js";
 
 const FENCE = /^\s*(```+|~~~+)\s*(\S*)/;
@@ -65,7 +65,7 @@ export function parseInline(text) {
   return spans;
 }
 
-/** Only what a person can safely follow; `javascript:` and its like stay text. */
+/** Null for unsafe URLs such as `javascript:`, which stay text. */
 export function safeLink(target) {
   if (/^\/(?![/\\])/.test(target)) return target;
   try {

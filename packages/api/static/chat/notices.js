@@ -1,18 +1,18 @@
-// What the page says beside the conversation: trouble, shown until it is dismissed, and words for who listens.
+// Messages outside the conversation: errors, shown until dismissed, and announcements for screen readers.
 import { el } from "./dom.js";
 import { errorCard } from "./view.js";
 
 export function createNotices({ alert, spoken }, remedyOf) {
-  const hush = () => {
+  const clearError = () => {
     alert.hidden = true;
   };
-  const complain = (error) => {
-    const close = el("button", { type: "button", class: "quiet", onclick: hush }, "Dismiss");
+  const showError = (error) => {
+    const close = el("button", { type: "button", class: "quiet", onclick: clearError }, "Dismiss");
     alert.replaceChildren(errorCard(error, { remedyOf }), close);
     alert.hidden = false;
   };
   const speak = (text) => {
     spoken.textContent = text;
   };
-  return { hush, complain, speak };
+  return { clearError, showError, speak };
 }

@@ -1,4 +1,4 @@
-// Which model answers, and which colours the page has.
+// The model and the theme.
 import { call } from "./api.js";
 import { el } from "./dom.js";
 
@@ -20,7 +20,7 @@ export function setUpTheme(button, name) {
   show();
 }
 
-export function setUpProviders(select, complain, speak) {
+export function setUpProviders(select, showError, speak) {
   let active = "";
 
   async function refresh() {
@@ -31,12 +31,12 @@ export function setUpProviders(select, complain, speak) {
         const name = label || id;
         return el("option", { value: id }, name.includes(plugin) ? name : `${name} (${plugin})`);
       });
-      if (active === "") options.unshift(el("option", { value: "" }, "None is active"));
+      if (active === "") options.unshift(el("option", { value: "" }, "None active"));
       select.replaceChildren(...options);
       select.value = active;
       select.disabled = rows.length === 0;
     } catch (error) {
-      if (error.status !== 401) complain(error);
+      if (error.status !== 401) showError(error);
     }
   }
 
@@ -45,11 +45,11 @@ export function setUpProviders(select, complain, speak) {
     call("PATCH", "/api/llm-providers/active", { name }).then(
       () => {
         active = name;
-        speak(`${name} answers from now on`);
+        speak(`${name} is now active`);
       },
       (error) => {
         select.value = active;
-        complain(error);
+        showError(error);
       },
     );
   });

@@ -1,4 +1,4 @@
-// The sessions at the left: newest first, found by id. The address holds which one is open.
+// The list of sessions, newest first, with a search by id. The fragment of the URL names the open one.
 import { call } from "./api.js";
 import { ago, el } from "./dom.js";
 
@@ -20,7 +20,7 @@ export function createSidebar({ list, find, note }, failed) {
   async function refresh() {
     try {
       const page = await call("GET", `/api/sessions?limit=${PAGE}&workspace=default`);
-      // A sub-agent's session is the kernel's: nobody can speak in it.
+      // Sessions of sub-agents belong to the kernel and accept no messages.
       sessions = page.sessions.filter(({ id }) => !id.includes(AGENT));
       draw();
     } catch (error) {
@@ -36,7 +36,7 @@ export function createSidebar({ list, find, note }, failed) {
       current = id;
       draw();
     },
-    /** The open session is there now, also when it was not before. */
+    /** Attaching may have created the open session. */
     attached() {
       if (!sessions.some((session) => session.id === current)) void refresh();
     },

@@ -1,9 +1,9 @@
-// A conversation as a list of items, fed with what `/ws` sends. It knows no page. An entry counts once, by its id, so a
-// replay and what comes live can overlap; a text that streams is replaced by what the tape says in the end.
+// A conversation as a list of items, built from the events of `/ws`, independent of the page. Entries are deduplicated by
+// id, so a replay and live events may overlap. Streamed text is replaced by the final entry.
 //
-//   user, assistant (streaming until its end), tool, error, marker
+// Types of items: user, assistant (streaming until its end), tool, error, marker
 
-/** A live event in the tape's own form, as a replay would show it. */
+/** A live event in the form of an entry, as in a replay. */
 export function entryOf({ event, entry_id }) {
   const { kind, payload, ts } = event;
   if (kind === "session.replay.entry")
@@ -25,7 +25,7 @@ export function entryOf({ event, entry_id }) {
 
 export class Transcript {
   items = [];
-  /** The highest entry that was taken: where a later attach goes on. */
+  /** The last entry, after which a later attach resumes. */
   last = 0;
   running = false;
   run_id = null;
@@ -35,19 +35,18 @@ export class Transcript {
   #interrupted = false;
   #compacted_at = null;
 
-  /** `view` is told of each item: added(item, next), changed(item), removed(item); and of state(). */
+  /** `view` is notified of each item: added(item, next), changed(item), removed(item); and of state(). */
   constructor(view) {
     this.#view = view;
   }
 
-  /** What streamed is told again, all of it, if it still streams. */
+  /** If an answer is still streaming, its whole text is sent again. */
   reattached() {
     if (this.#streaming === null) return;
     this.#remove(this.#streaming);
     this.#streaming = null;
   }
 
-  /** An event op; true when it was one for the transcript. */
   take(op) {
     if (op.entry_id !== undefined) {
       if (op.entry_id <= this.last) return;
@@ -57,7 +56,7 @@ export class Transcript {
     } else if (op.event.kind === "assistant.message.delta") this.#delta(op.event);
   }
 
-  /** The run ended without a word on the tape, as when the gateway died. */
+  /** The run ended without an entry, for example in a crash of the gateway. */
   endRun({ code, message }) {
     if (!this.running) return;
     this.reattached();
@@ -69,12 +68,12 @@ export class Transcript {
     this.#view.state();
   }
 
-  /** Only the last compaction can be undone, and only while the session stands on it. */
-  compactionStands(stands) {
+  /** Only the last compaction can be undone, and only while it is in effect. */
+  setCompactionInEffect(in_effect) {
     const made = this.items.filter(({ of }) => of === "compaction");
     for (const item of made) {
       const last = item === made.at(-1);
-      this.#change(item, { undoable: stands && last, undone: last ? !stands : item.undone });
+      this.#change(item, { undoable: in_effect && last, undone: last ? !in_effect : item.undone });
     }
   }
 
@@ -84,7 +83,7 @@ export class Transcript {
 
   #entry({ id, at, kind, payload, live }) {
     if (kind === "anchor") return this.#anchor(id, at, payload);
-    // A compaction repeats recent entries behind its anchor, with the dates that they had.
+    // A compaction repeats recent entries after its anchor, with their original dates.
     if (this.#compacted_at !== null && at < this.#compacted_at) return;
     switch (kind) {
       case "message":
@@ -112,7 +111,7 @@ export class Transcript {
     this.#interrupted = false;
     this.running = true;
     const item = { type: "user", entry_id, at, text: textOf(content) };
-    // What is said during an answer stands before the answer that is still growing.
+    // A message sent during an answer is placed before that answer.
     this.#add(item, this.#streaming);
   }
 
@@ -183,7 +182,7 @@ export class Transcript {
         this.run_id = data.state?.run_id ?? this.run_id;
         return;
       case "llm.call.response":
-        return this.#said(data);
+        return this.#textBesideCalls(data);
       case "user.interrupt":
         this.#interrupted = this.running;
         return;
@@ -192,8 +191,8 @@ export class Transcript {
     }
   }
 
-  /** What a model says beside its calls is on the tape here alone. */
-  #said({ text = "", tool_calls = [] }) {
+  /** The text of a model beside its tool calls is only in this event. */
+  #textBesideCalls({ text = "", tool_calls = [] }) {
     if (tool_calls.length === 0) return;
     const open = this.#streaming;
     this.#streaming = null;

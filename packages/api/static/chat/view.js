@@ -1,4 +1,4 @@
-// The transcript on the page: one article per item. Text that streams is drawn once per frame, and only its own article.
+// Draws the transcript: one article for each item. Streaming text is drawn once per frame, in its own article only.
 import { el, pretty } from "./dom.js";
 import { markdown } from "./markdown.js";
 
@@ -55,7 +55,7 @@ export function createView(log, acts) {
   };
 }
 
-/** What a person opened stays open, and what had the focus keeps it. */
+/** Keeps details open and the focus where it was. */
 function keepOpen(old, fresh) {
   const details = old.querySelector("details");
   const again = fresh.querySelector("details");
@@ -104,7 +104,7 @@ function forkButton({ entry_id }, acts) {
     {
       type: "button",
       class: "quiet fork",
-      title: "A new session that begins with everything up to here",
+      title: "Start a new session with all messages up to here",
       onclick: () => acts.fork(entry_id),
     },
     "Fork from here",
@@ -144,7 +144,7 @@ function displayNode(display) {
   );
 }
 
-/** The envelope's own fix where there is one, else what the error list says. */
+/** Shows the fix of the error, or the remedy of its code. */
 export function errorCard({ code, message, fix = "" }, acts) {
   const remedy = el("div", { class: "fix" }, markdown(fix));
   if (fix === "") void acts.remedyOf(code).then((text) => remedy.append(markdown(text)));
@@ -160,12 +160,10 @@ export function errorCard({ code, message, fix = "" }, acts) {
 function marker(item, acts) {
   const { of, tokens_before, tokens_after, summary } = item;
   if (of === "interrupted") return line("■ Interrupted");
-  if (of === "reset") return line("The session was reset; what stands above is archived");
+  if (of === "reset") return line("The session was reset; the messages above are archived");
   const figures =
     tokens_before === undefined ? "" : `, from about ${tokens_before} to ${tokens_after} tokens`;
-  const state = item.undone
-    ? "A summary was made here and undone"
-    : `Earlier messages were summarised${figures}`;
+  const state = item.undone ? "A compaction was undone here" : `Earlier messages were summarised${figures}`;
   return el(
     "article",
     { class: "item marker", "aria-label": "Compaction" },

@@ -41,7 +41,7 @@ const OPEN = new Set([
 
 verifies(
   "webapi.auth",
-  "every route but health, one-time links and static files needs a credential",
+  "requires a credential on every route except health, one-time links and static files",
   async () => {
     const mounts = t.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted }));
     expect(mounts.length).toBeGreaterThan(20);
@@ -68,7 +68,7 @@ verifies(
 
 verifies(
   "webapi.auth",
-  "a foreign Host or Origin is refused before the credential is looked at, on every path",
+  "rejects a foreign Host or Origin before it checks the credential, on every path",
   async () => {
     for (const url of ["/healthz", "/", "/v1/status", "/nowhere"]) {
       expect(await code("GET", url, { headers: { host: "evil.example" } }), url).toEqual([403, "auth.host"]);
@@ -83,7 +83,7 @@ verifies(
   },
 );
 
-verifies("webapi.auth", "a one-time link gives an HttpOnly SameSite cookie, once", async () => {
+verifies("webapi.auth", "exchanges a one-time link for an HttpOnly SameSite cookie once", async () => {
   const link = `/login?code=${t.api.mintLoginCode()}`;
   const opened = await t.call("GET", link, { token: null });
   expect([opened.status, opened.headers.location]).toEqual([303, "/"]);
@@ -99,42 +99,38 @@ verifies("webapi.auth", "a one-time link gives an HttpOnly SameSite cookie, once
   expect((await t.call("GET", made.json.path, { token: null })).status).toBe(303);
 });
 
-verifies(
-  "webapi.auth",
-  "the cookie reads by itself, and changes something only from the own origin",
-  async () => {
-    const cookie = await signIn();
-    const headers = { cookie };
-    const origin = "http://127.0.0.1:7420";
-    const read = await t.call("GET", "/v1/status", { token: null, headers });
-    expect([read.status, read.json.caller.actor]).toEqual([200, "admin"]);
-    const put = (more: Record<string, string>) =>
-      code("PUT", "/v1/secrets/from_console", {
-        token: null,
-        headers: { cookie, ...more },
-        body: { value: "x" },
-      });
-    expect(await put({})).toEqual([403, "auth.origin"]);
-    expect(await put({ origin: "http://evil.example" })).toEqual([403, "auth.origin"]);
-    expect(await put({ origin })).toEqual([200, undefined]);
+verifies("webapi.auth", "accepts the cookie for reads, and for writes only from our own origin", async () => {
+  const cookie = await signIn();
+  const headers = { cookie };
+  const origin = "http://127.0.0.1:7420";
+  const read = await t.call("GET", "/v1/status", { token: null, headers });
+  expect([read.status, read.json.caller.actor]).toEqual([200, "admin"]);
+  const put = (more: Record<string, string>) =>
+    code("PUT", "/v1/secrets/from_console", {
+      token: null,
+      headers: { cookie, ...more },
+      body: { value: "x" },
+    });
+  expect(await put({})).toEqual([403, "auth.origin"]);
+  expect(await put({ origin: "http://evil.example" })).toEqual([403, "auth.origin"]);
+  expect(await put({ origin })).toEqual([200, undefined]);
 
-    expect(await code("GET", "/v1/status", { token: null, headers: { cookie: `${cookie}x` } })).toEqual([
-      401,
-      "auth.invalid",
-    ]);
-    const out = await t.call("POST", "/v1/logout", { token: null, headers: { cookie, origin } });
-    expect(out.status).toBe(204);
-    expect(await code("GET", "/v1/status", { token: null, headers })).toEqual([401, "auth.invalid"]);
-    const later = await signIn();
-    t.clock.advance(12 * 3_600_000);
-    expect(await code("GET", "/v1/status", { token: null, headers: { cookie: later } })).toEqual([
-      401,
-      "auth.invalid",
-    ]);
-  },
-);
+  expect(await code("GET", "/v1/status", { token: null, headers: { cookie: `${cookie}x` } })).toEqual([
+    401,
+    "auth.invalid",
+  ]);
+  const out = await t.call("POST", "/v1/logout", { token: null, headers: { cookie, origin } });
+  expect(out.status).toBe(204);
+  expect(await code("GET", "/v1/status", { token: null, headers })).toEqual([401, "auth.invalid"]);
+  const later = await signIn();
+  t.clock.advance(12 * 3_600_000);
+  expect(await code("GET", "/v1/status", { token: null, headers: { cookie: later } })).toEqual([
+    401,
+    "auth.invalid",
+  ]);
+});
 
-verifies("webapi.auth", "bodies are JSON and nothing else", async () => {
+verifies("webapi.auth", "rejects bodies that are not JSON", async () => {
   const post = (type: string | undefined, url = "/v1/plugin-bindings") =>
     code("POST", url, { body: "{}", headers: type === undefined ? {} : { "content-type": type } });
   for (const type of [
@@ -148,7 +144,7 @@ verifies("webapi.auth", "bodies are JSON and nothing else", async () => {
   expect(await post("application/json; charset=utf-8")).toEqual([400, "request.invalid"]);
 });
 
-test("a key opens what its scopes say; admin headers and sign-in links are not for it", async () => {
+test("limits a key to its scopes and rejects admin headers and login links", async () => {
   const key = async (scopes: string[]) =>
     (await t.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token as string;
   const reader = await key(["bindings:read"]);
@@ -162,7 +158,7 @@ test("a key opens what its scopes say; admin headers and sign-in links are not f
   expect(await code("POST", "/v1/login-links", { token: strong })).toEqual([403, "auth.scope"]);
 });
 
-test("the admin acts where its headers say", async () => {
+test("lets the admin choose org and project by headers", async () => {
   const where = async (headers: Record<string, string>) => {
     const { caller } = (await t.call("GET", "/v1/status", { headers })).json;
     return [caller.org_id, caller.project_id];
@@ -178,7 +174,7 @@ test("the admin acts where its headers say", async () => {
   ]);
 });
 
-test("a delegated token opens tool calls and the records of those, nothing else, and dies with its invocation", async () => {
+test("limits a delegated token to tool calls and their records until its invocation ends", async () => {
   const folder = writeSamplePackage(t.home, "1.0.0", "", ["tools:invoke"]);
   await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
   for (const export_id of ["echo", "shrink"])
@@ -212,7 +208,7 @@ test("a delegated token opens tool calls and the records of those, nothing else,
   expect(await code("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([401, "auth.invalid"]);
 });
 
-test("a token that was found good opens the door for itself alone", async () => {
+test("does not accept a token that only resembles the last valid one", async () => {
   expect((await t.call("GET", "/v1/status")).status).toBe(200);
   expect((await t.call("GET", "/v1/status")).status).toBe(200);
   for (const token of [

@@ -78,7 +78,7 @@ async function end(id: string): Promise<void> {
   await t.call("GET", `/v1/invocations/${id}/events`);
 }
 
-test.each(DELEGATION_SCOPES)("%s opens its routes and none besides", async (scope) => {
+test.each(DELEGATION_SCOPES)("%s allows its routes and no others", async (scope) => {
   const { id, token } = await call(scope);
   const open: string[] = [];
   const served = [
@@ -115,7 +115,7 @@ async function upgrade(token: string): Promise<number> {
   return kind === "open" ? 101 : answer.statusCode;
 }
 
-test("/ws opens for sessions:read alone", async () => {
+test("allows /ws only with sessions:read", async () => {
   for (const scope of DELEGATION_SCOPES) {
     const { id, token } = await call(scope);
     expect(await upgrade(token), scope).toBe(scope === "sessions:read" ? 101 : 403);
@@ -126,7 +126,7 @@ test("/ws opens for sessions:read alone", async () => {
 
 verifies(
   "delegation.token",
-  "a token dies with its call: requests, sockets and streams that it opened too, and only its hash is kept",
+  "ends the requests, sockets and streams of a delegated token with its call, and stores only its hash",
   async () => {
     const { id, token } = await call("sessions:read", "tools:invoke");
     expect(token).toMatch(/^vai_dlg_[A-Za-z0-9_-]{43}$/);
@@ -172,7 +172,7 @@ verifies(
   },
 );
 
-test("an ended, a changed and an invented token are nothing", async () => {
+test("rejects ended, altered and invented delegated tokens", async () => {
   const { id, token } = await call("sessions:read");
   expect((await t.call("GET", "/v1/sessions", { token })).status).toBe(200);
   expect((await t.call("GET", "/v1/sessions", { token: `${token}x` })).status).toBe(401);

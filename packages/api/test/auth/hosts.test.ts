@@ -12,14 +12,14 @@ const verdict = (host: string | undefined, origin?: string) => {
   }
 };
 
-test("loopback names and configured ones pass, with any port unless one is configured", () => {
+test("accepts loopback and configured hosts, with any port unless one is configured", () => {
   for (const host of ["localhost", "localhost:7420", "127.0.0.1:1", "[::1]:7420", "gateway.example:443"])
     expect(verdict(host), host).toBe("ok");
   expect(verdict("fixed.example:8443")).toBe("ok");
   expect(verdict("fixed.example:9999")).toBe("auth.host");
 });
 
-test("every other name is refused", () => {
+test("rejects every other host", () => {
   const strange = [
     undefined,
     "",
@@ -34,7 +34,7 @@ test("every other name is refused", () => {
   for (const host of strange) expect(verdict(host), String(host)).toBe("auth.host");
 });
 
-test("an Origin must be this very gateway", () => {
+test("accepts only its own origin", () => {
   expect(verdict("127.0.0.1:7420", "http://127.0.0.1:7420")).toBe("ok");
   for (const origin of ["null", "", "http://127.0.0.1:3000", "http://localhost:7420", "https://evil.example"])
     expect(verdict("127.0.0.1:7420", origin), origin).toBe("auth.origin");

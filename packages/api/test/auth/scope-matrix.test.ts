@@ -139,7 +139,7 @@ const pluginStates = async () => (await world.admin("GET", "/api/plugins")).plug
 
 verifies(
   "sec.scope-of-change",
-  "every operation of the OpenAPI document that changes something is classified, and no other",
+  "classifies every operation of the OpenAPI document that writes, and no other",
   async () => {
     const { paths } = (await world.admin("GET", "/openapi.json")) as { paths: Record<string, object> };
     const served = Object.entries(paths).flatMap(([path, methods]) =>
@@ -181,7 +181,7 @@ async function check(method: string, operation: string, one: Case, who: Who): Pr
   if (answer.status >= 400) expect(await pluginStates(), told).toEqual(before.plugins);
 }
 
-test("the switch of a plugin reaches the plugin by both doors, for those who may", async () => {
+test("enables and disables a plugin over both APIs, for callers that may", async () => {
   const token = (await tokenOf("org", "plugins:write"))!;
   const state = async () =>
     ((await pluginStates()) as { name: string; status: string }[]).find(({ name }) => name === "spare")

@@ -12,7 +12,7 @@ afterAll(() => t.close());
 
 verifies(
   "bind.scope",
-  "another project's ids answer with the same bytes as ids that do not exist",
+  "responds to ids of another project with the same bytes as to unknown ids",
   async () => {
     const other = { "backplane-project": "proj_other" };
     const folder = writeSamplePackage(t.home);

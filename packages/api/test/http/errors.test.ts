@@ -30,67 +30,71 @@ function envelope(answer: TestAnswer) {
   return error;
 }
 
-verifies("api.errors", "every failure has the one envelope: routes, parsers, router, framework", async () => {
-  const json = { "content-type": "application/json" };
-  const cases: [TestAnswer, number, string][] = [
-    [await t.call("GET", "/nowhere"), 404, "route.not_found"],
-    [await t.call("DELETE", "/v1/status"), 404, "route.not_found"],
-    [await t.call("GET", "/v1/plugin-packages/%ff"), 400, "request.invalid"],
-    [await t.call("GET", `/v1/plugin-packages/${"x".repeat(600)}`), 400, "request.invalid"],
-    [await t.call("GET", "/v1/plugin-packages?limit=many"), 400, "request.invalid"],
-    // Names that no store could hold are refused before one is asked.
-    [await t.call("GET", "/v1/invocations/a%00b"), 400, "request.invalid"],
-    [await t.call("GET", "/v1/invocations?session_id=%00"), 400, "request.invalid"],
-    [await t.call("GET", "/v1/plugin-bindings?after=%07"), 400, "request.invalid"],
-    [
-      await t.call("POST", "/v1/invocations", { body: { export_id: "echo", session_id: "a\u0000" } }),
-      400,
-      "request.invalid",
-    ],
-    [
-      await t.call("POST", "/v1/invocations", {
-        body: '{"export_id":"e","trace_id":"\\ud800"}',
-        headers: json,
-      }),
-      400,
-      "request.invalid",
-    ],
-    [await t.call("POST", "/v1/plugin-bindings", { body: "{oops", headers: json }), 400, "request.invalid"],
-    [
-      await t.call("POST", "/v1/plugin-bindings", { body: "[".repeat(99), headers: json }),
-      400,
-      "request.invalid",
-    ],
-    [
-      await t.call("POST", "/v1/plugin-bindings", { body: '{"__proto__":{}}', headers: json }),
-      400,
-      "request.invalid",
-    ],
-    [
-      await t.call("POST", "/v1/plugin-bindings", { body: { x: "y".repeat(3_000) } }),
-      413,
-      "request.too_large",
-    ],
-    [
-      await t.call("POST", "/v1/plugin-bindings", { body: "x", headers: { "content-type": "x/y" } }),
-      415,
-      "request.not_json",
-    ],
-    [await t.call("GET", "/v1/status", { token: null }), 401, "auth.missing"],
-    [await t.call("GET", "/v1/plugin-packages/pkg_none"), 404, "package.not_found"],
-  ];
-  for (const [answer, status, code] of cases) {
-    expect([answer.status, envelope(answer).code]).toEqual([status, code]);
-  }
-  const lost = toErrorResponse(Object.assign(new Error("aborted"), { code: "ECONNRESET" }), "req_1", "/d");
-  expect([lost.status, lost.unexpected]).toEqual([400, null]);
-  const issues = envelope(await t.call("POST", "/v1/keys", { body: { name: 1 } })).details?.issues;
-  expect(issues).toContainEqual({ path: "body.name", message: expect.any(String) });
-});
+verifies(
+  "api.errors",
+  "uses the error envelope for failures of routes, parsers, router and framework",
+  async () => {
+    const json = { "content-type": "application/json" };
+    const cases: [TestAnswer, number, string][] = [
+      [await t.call("GET", "/nowhere"), 404, "route.not_found"],
+      [await t.call("DELETE", "/v1/status"), 404, "route.not_found"],
+      [await t.call("GET", "/v1/plugin-packages/%ff"), 400, "request.invalid"],
+      [await t.call("GET", `/v1/plugin-packages/${"x".repeat(600)}`), 400, "request.invalid"],
+      [await t.call("GET", "/v1/plugin-packages?limit=many"), 400, "request.invalid"],
+      // Names that no store could hold are refused before one is asked.
+      [await t.call("GET", "/v1/invocations/a%00b"), 400, "request.invalid"],
+      [await t.call("GET", "/v1/invocations?session_id=%00"), 400, "request.invalid"],
+      [await t.call("GET", "/v1/plugin-bindings?after=%07"), 400, "request.invalid"],
+      [
+        await t.call("POST", "/v1/invocations", { body: { export_id: "echo", session_id: "a\u0000" } }),
+        400,
+        "request.invalid",
+      ],
+      [
+        await t.call("POST", "/v1/invocations", {
+          body: '{"export_id":"e","trace_id":"\\ud800"}',
+          headers: json,
+        }),
+        400,
+        "request.invalid",
+      ],
+      [await t.call("POST", "/v1/plugin-bindings", { body: "{oops", headers: json }), 400, "request.invalid"],
+      [
+        await t.call("POST", "/v1/plugin-bindings", { body: "[".repeat(99), headers: json }),
+        400,
+        "request.invalid",
+      ],
+      [
+        await t.call("POST", "/v1/plugin-bindings", { body: '{"__proto__":{}}', headers: json }),
+        400,
+        "request.invalid",
+      ],
+      [
+        await t.call("POST", "/v1/plugin-bindings", { body: { x: "y".repeat(3_000) } }),
+        413,
+        "request.too_large",
+      ],
+      [
+        await t.call("POST", "/v1/plugin-bindings", { body: "x", headers: { "content-type": "x/y" } }),
+        415,
+        "request.not_json",
+      ],
+      [await t.call("GET", "/v1/status", { token: null }), 401, "auth.missing"],
+      [await t.call("GET", "/v1/plugin-packages/pkg_none"), 404, "package.not_found"],
+    ];
+    for (const [answer, status, code] of cases) {
+      expect([answer.status, envelope(answer).code]).toEqual([status, code]);
+    }
+    const lost = toErrorResponse(Object.assign(new Error("aborted"), { code: "ECONNRESET" }), "req_1", "/d");
+    expect([lost.status, lost.unexpected]).toEqual([400, null]);
+    const issues = envelope(await t.call("POST", "/v1/keys", { body: { name: 1 } })).details?.issues;
+    expect(issues).toContainEqual({ path: "body.name", message: expect.any(String) });
+  },
+);
 
 verifies(
   "api.errors",
-  "what breaks inside is told without stack, path, SQL or secret, and logged with them",
+  "hides stack, path, SQL and secrets of internal errors from the client and logs them",
   async () => {
     const secret = "tok_4711";
     next = Object.assign(
@@ -107,7 +111,7 @@ verifies(
   },
 );
 
-test("an error of the kernel keeps its message, details and fix; 429 says when to come back", async () => {
+test("keeps message, details and fix of kernel errors, and adds Retry-After to 429", async () => {
   next = new BackplaneError("invocation.queue_full", "Eleven calls wait.", {
     details: { waiting: 11, retry_after_ms: 2_500 },
     fix: "Come back later.",
@@ -121,7 +125,7 @@ test("an error of the kernel keeps its message, details and fix; 429 says when t
   });
 });
 
-test("a request id is taken over when it is well-formed, else made", async () => {
+test("accepts a well-formed request id and replaces any other", async () => {
   const sent = await t.call("GET", "/healthz", { headers: { "x-request-id": "client-7.a" } });
   expect(sent.headers["x-request-id"]).toBe("client-7.a");
   for (const bad of ["a b", "<script>", "x".repeat(200), ""]) {
@@ -130,7 +134,7 @@ test("a request id is taken over when it is well-formed, else made", async () =>
   }
 });
 
-test("every not-found of one code has the same bytes, whatever the thrower said", () => {
+test("sends the same bytes for all not-found errors of one code", () => {
   const one = toErrorResponse(new BackplaneError("binding.not_found", "bind_1 is in proj_b"), "req_1", "/d");
   const two = toErrorResponse(
     new BackplaneError("binding.not_found", undefined, { details: { a: 1 } }),
@@ -140,7 +144,7 @@ test("every not-found of one code has the same bytes, whatever the thrower said"
   expect(JSON.stringify(one.envelope)).toBe(JSON.stringify(two.envelope));
 });
 
-test("what is not HTTP gets the envelope too", async () => {
+test("responds with the envelope to requests that are not HTTP", async () => {
   await t.api.listen({ host: "127.0.0.1", port: 0 });
   const { port } = t.api.server.address() as { port: number };
   const socket = connect(port, "127.0.0.1");

@@ -62,7 +62,7 @@ async function exchangeWhole(head: readonly string[]): Promise<string> {
 
 verifies(
   "sec.http-edge",
-  "refuses a request with more than one Host header, whichever names it has",
+  "rejects a request with more than one Host header, whatever their values",
   async () => {
     const get = "GET /healthz HTTP/1.1";
     expect(await verdict(get, local)).toBe("200");
@@ -100,7 +100,7 @@ verifies("sec.http-edge", "checks the authority of an absolute-form target like 
   expect(await verdict("GET http://evil.example/ws HTTP/1.1", local, ...UPGRADE, AUTH)).toBe("403 auth.host");
 });
 
-verifies("sec.http-edge", "refuses a request without a Host header with the error envelope", async () => {
+verifies("sec.http-edge", "rejects a request without a Host header with the error envelope", async () => {
   expect(await verdict("GET /healthz HTTP/1.0")).toBe("403 auth.host");
   expect(await verdict("GET /healthz HTTP/1.1")).toBe("403 auth.host");
   expect(await verdict("GET /healthz HTTP/1.1", "Host:")).toBe("403 auth.host");
@@ -199,7 +199,7 @@ const INITIALIZE = JSON.stringify({
   params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "t", version: "0" } },
 });
 
-test("an interim response does not stand in for the final one", async () => {
+test("ignores interim responses", async () => {
   const head = ["POST /v1/plugin-bindings HTTP/1.1", local, AUTH, "Content-Type: application/json"];
   const socket = connect(port, "127.0.0.1");
   socket.write(`${[...head, "Expect: 100-continue", "Content-Length: 1"].join("\r\n")}\r\n\r\n`);

@@ -50,7 +50,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
   });
   const stateless = revision === "2026-07-28";
 
-  test("lists kernel tools and bound exports by name, and nothing that is no tool", async () => {
+  test("lists kernel tools and bound exports by name, and only tools", async () => {
     const { last } = await client.ask("tools/list");
     const tools = last.result.tools as JsonObject[];
     expect(tools.map(({ name }) => name)).toEqual(["ask", "echo", "tell"]);
@@ -66,7 +66,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
       expect(last.result).toMatchObject({ resultType: "complete", ttlMs: 0, cacheScope: "private" });
   });
 
-  test("calls a bound export through the door: one JSON answer and a durable record", async () => {
+  test("calls a bound export with a JSON response and a durable record", async () => {
     const { status, form, last } = await client.ask("tools/call", call("echo", { text: "hi" }));
     expect([status, form]).toEqual([200, "json"]);
     expect(last.result).toMatchObject({ content: [{ type: "text", text: "hi" }], isError: false });
@@ -74,7 +74,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     expect(row).toMatchObject({ status: "succeeded", export_id: "echo", input: { text: "hi" } });
   });
 
-  test("progress and log messages come before the answer, and progress only rises", async () => {
+  test("sends progress and log messages before the result, with increasing progress", async () => {
     const level: JsonObject = stateless ? { [META.level]: "info" } : {};
     const params = { name: "tell", arguments: {}, _meta: { progressToken: "p1", ...level } };
     const { form, messages, last } = await client.ask("tools/call", params);
@@ -90,7 +90,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     expect(JSON.parse(last.result.content[0].text as string)).toEqual({ told: 3 });
   });
 
-  test("a failure of the tool is a result that the model sees, a call of nothing is an error", async () => {
+  test("returns a tool failure as a result and an unknown tool as an error", async () => {
     const failed = await client.ask("tools/call", call("echo", { do: "fail" }));
     expect(failed.last.result).toMatchObject({
       isError: true,
@@ -113,7 +113,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
       expect((await client.ask("tools/call", params)).last.error.code).toBe(-32602);
   });
 
-  test("a call that waits for a person says so and goes on when answered", async () => {
+  test("notifies that a call is awaiting approval and continues when it is approved", async () => {
     const told: JsonObject[] = [];
     const level: JsonObject = stateless ? { [META.level]: "notice" } : {};
     const waits = Promise.withResolvers<string>();
@@ -145,7 +145,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     });
   });
 
-  test("list_changed comes when a binding does, and not for another project's", async () => {
+  test("sends list_changed for a new binding, but not for one of another project", async () => {
     const stop = new AbortController();
     const heard = Promise.withResolvers<JsonObject>();
     const ready = Promise.withResolvers<void>();
@@ -184,7 +184,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     stop.abort();
   });
 
-  test("what is not there is empty or an error, never a surprise", async () => {
+  test("returns empty lists or errors for missing resources and prompts", async () => {
     expect((await client.ask("resources/list")).last.result.resources).toEqual([]);
     expect((await client.ask("resources/templates/list")).last.result.resourceTemplates).toEqual([]);
     expect((await client.ask("prompts/list")).last.result.prompts).toEqual([]);
@@ -207,7 +207,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
   });
 });
 
-test("initialize negotiates, and an unknown wish gets the newest that can be", async () => {
+test("negotiates the revision, and the newest one for an unknown request", async () => {
   for (const [asked, given] of [
     ["2025-11-25", "2025-11-25"],
     ["2025-06-18", "2025-06-18"],
@@ -225,7 +225,7 @@ test("initialize negotiates, and an unknown wish gets the newest that can be", a
   expect((await send(base, request("initialize", {}))).last.error.code).toBe(-32602);
 });
 
-test("server/discover names every revision that is spoken here", async () => {
+test("lists every supported revision in server/discover", async () => {
   const client = await connect(base, "2026-07-28");
   const { last } = await client.ask("server/discover");
   expect(last.result).toMatchObject({
@@ -235,7 +235,7 @@ test("server/discover names every revision that is spoken here", async () => {
   });
 });
 
-test("a session keeps its level; debug shows what a tool says beside", async () => {
+test("keeps the log level of a session and sends debug messages when set", async () => {
   const client = await connect(base, "2025-11-25");
   const levels = async () => {
     const { messages } = await client.ask("tools/call", call("tell"));
@@ -247,13 +247,13 @@ test("a session keeps its level; debug shows what a tool says beside", async () 
   expect((await client.ask("logging/setLevel", { level: "loud" })).last.error.code).toBe(-32602);
 });
 
-test("a stateless call hears no log message that it did not ask for", async () => {
+test("sends no log messages to a stateless call that did not request them", async () => {
   const client = await connect(base, "2026-07-28");
   const { form, messages } = await client.ask("tools/call", call("tell"));
   expect([form, messages.length]).toEqual(["json", 1]);
 });
 
-test("an answer for the session holds for the MCP session that asked, and for no other", async () => {
+test("limits an approval for the session to the MCP session that asked", async () => {
   const [one, other] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
   const asked = async (client: McpClient, response: string) => {
     const seen = Promise.withResolvers<void>();

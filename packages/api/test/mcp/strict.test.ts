@@ -13,7 +13,7 @@ afterAll(() => t.close());
 
 const plain = { jsonrpc: "2.0", id: 1, method: "ping" };
 
-test("a body that is no message is 400 with the code of JSON-RPC", async () => {
+test("responds 400 with a JSON-RPC error to an invalid message", async () => {
   const bodies: [unknown, number][] = [
     ["{", -32700],
     ["", -32600],
@@ -45,7 +45,7 @@ test("a body that is no message is 400 with the code of JSON-RPC", async () => {
   expect((await send(base, { jsonrpc: "2.0", id: "x", method: 7 })).last.id).toBe("x");
 });
 
-test("notifications and answers are taken without a word", async () => {
+test("responds 202 to notifications and answers", async () => {
   for (const body of [
     { jsonrpc: "2.0", method: "notifications/initialized" },
     { jsonrpc: "2.0", method: "notifications/whatever", params: {} },
@@ -57,7 +57,7 @@ test("notifications and answers are taken without a word", async () => {
   }
 });
 
-test("a request without a session stands alone, and an unknown session is 404", async () => {
+test("serves requests without a session and responds 404 for an unknown session", async () => {
   const alone = await send(base, request("tools/call", call("echo", { text: "alone" })));
   expect(alone.last.result.content[0].text).toBe("alone");
   const lost = await send(base, plain, { headers: { "mcp-session-id": "x".repeat(32) } });
@@ -71,7 +71,7 @@ test("a request without a session stands alone, and an unknown session is 404", 
   }
 });
 
-test("batches are for the revision that has them", async () => {
+test("accepts batches only in revisions that support them", async () => {
   const batch = [
     plain,
     { jsonrpc: "2.0", method: "notifications/x" },
@@ -104,7 +104,7 @@ test("batches are for the revision that has them", async () => {
   }
 });
 
-test("in the stateless revision body and headers must say the same", async () => {
+test("rejects stateless requests whose headers do not match the body", async () => {
   const _meta = { [META.version]: "2026-07-28", [META.capabilities]: {} };
   const good = { "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "echo" };
   const body = request("tools/call", { ...call("echo"), _meta });
@@ -141,7 +141,7 @@ test("in the stateless revision body and headers must say the same", async () =>
   );
 });
 
-test("credential, host and origin are checked as on every route", async () => {
+test("checks credential, host and origin like every route", async () => {
   const key = await t.call("POST", "/v1/keys", { body: { name: "reader", scopes: ["exports:read"] } });
   const refusals: [Record<string, string>, string | undefined, number, string][] = [
     [{ origin: "https://evil.example" }, undefined, 403, "auth.origin"],
@@ -156,7 +156,7 @@ test("credential, host and origin are checked as on every route", async () => {
   expect(foreign.json.error.code).toBe("auth.host");
 });
 
-test("a session, its calls and its tools are its caller's alone", async () => {
+test("hides a session, its calls and its tools from other callers", async () => {
   const other = { "backplane-project": "proj_other" };
   const key = await t.call("POST", "/v1/keys", {
     body: { name: "other", scopes: ["invocations:write"] },
@@ -182,7 +182,7 @@ test("a session, its calls and its tools are its caller's alone", async () => {
   expect((await running).last.result.content[0].text).toBe("released");
 });
 
-test("a plugin's own token with tools:invoke is served what its grant names", async () => {
+test("limits a delegated token with tools:invoke to the tools of its grant", async () => {
   const before = t.runner.orders.length;
   const narrow = { gateway_api_scopes: ["tools:invoke"], tools: ["ask"] };
   const held = await t.call("POST", "/v1/invocations", {

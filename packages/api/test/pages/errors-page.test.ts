@@ -9,7 +9,7 @@ const doc = readFileSync(new URL("../../../../docs/errors.md", import.meta.url),
 
 verifies(
   "api.errors",
-  "docs/errors.md lists every code with status and remedy, and no code that is not in the list",
+  "lists exactly the existing error codes with status and remedy in docs/errors.md",
   () => {
     const rows = doc.split("\n").flatMap((line) => {
       const cells = /^\| `([^`]+)` \| (\d{3}) \| (yes|no) \| (.+?) \| (.+) \|$/.exec(line);
@@ -29,7 +29,7 @@ verifies(
   },
 );
 
-test("the page that doc_url points at has an anchor for every code", () => {
+test("has an anchor for every code on the page that doc_url links to", () => {
   const page = renderErrorsPage();
   const anchors = [...page.matchAll(/<article [^>]*id="([^"]+)"/g)].map((match) => match[1]);
   expect(anchors.sort()).toEqual(Object.keys(ERROR_CODES).sort());

@@ -15,7 +15,7 @@ interface Markdown {
 const path = new URL("../../static/chat/markdown.js", import.meta.url).href;
 const { parse, parseInline, safeLink } = (await import(path)) as Markdown;
 
-test("blocks: fences, headings, lists, quotes and text", () => {
+test("parses fences, headings, lists, quotes and text", () => {
   expect(
     parse(
       "Hello\nthere\n\n# Big\n- a\n- b\n  - deep\n1. one\n2. two\n> said\n> so\n```ts\nlet x;\n\ny\n```\nend",
@@ -48,11 +48,11 @@ test("blocks: fences, headings, lists, quotes and text", () => {
   ]);
 });
 
-test("a fence that is still open, as in a stream, is code already", () => {
+test("parses an unclosed fence as code", () => {
   expect(parse("```js\nlet a = '<b>'")).toEqual([{ type: "code", language: "js", text: "let a = '<b>'" }]);
 });
 
-test("inline: code, bold, emphasis and links; the rest is text", () => {
+test("parses code, bold, emphasis and links", () => {
   expect(parseInline("a `b` **c** *d* [e](https://example.org/f) https://example.org/g. 2 * 3 * 4")).toEqual([
     { type: "text", text: "a " },
     { type: "code", text: "b" },
@@ -68,7 +68,7 @@ test("inline: code, bold, emphasis and links; the rest is text", () => {
   ]);
 });
 
-test("only links that are safe to follow become links", () => {
+test("creates links only for safe URLs", () => {
   const refused = [
     "javascript:alert(1)",
     "JaVaScRiPt:alert(1)",
@@ -90,7 +90,7 @@ test("only links that are safe to follow become links", () => {
   expect(parseInline("[x](javascript:alert)")).toEqual([{ type: "text", text: "[x](javascript:alert)" }]);
 });
 
-test("hostile nesting costs no more than its length", () => {
+test("parses hostile nesting in linear time", () => {
   const from = performance.now();
   for (const part of ["*", "**", "`", "[", "[a](", "> ", "- ", "**a*", "`a``"]) {
     const text = part.repeat(10_000);

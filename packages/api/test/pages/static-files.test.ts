@@ -12,7 +12,7 @@ afterAll(() => t.close());
 
 const get = (path: string) => t.call("GET", path, { token: null });
 
-test("the page is served whole to anyone, from here alone, and small", async () => {
+test("serves the chat page without a credential, from its own origin, in under 64 kB", async () => {
   const page = await get("/");
   expect(page.headers["content-type"]).toBe("text/html; charset=utf-8");
   const policy = String(page.headers["content-security-policy"]);
@@ -38,7 +38,7 @@ test("the page is served whole to anyone, from here alone, and small", async () 
   expect(bytes).toBeLessThan(64_000);
 });
 
-test("every file of the folder is on the list, and nothing else can be asked for", async () => {
+test("serves every file of the folder and nothing else", async () => {
   const there = readdirSync(new URL("../../static/chat/", import.meta.url));
   expect([...there, "remedies.json"].sort()).toEqual([...CHAT_FILES, "index.html"].sort());
   const read = createChatFiles();
@@ -57,7 +57,7 @@ test("every file of the folder is on the list, and nothing else can be asked for
     expect((await get(`/static/chat/${name}`)).status, name).toBe(404);
 });
 
-test("every code has its remedy on the page's list", () => {
+test("has a remedy for every error code", () => {
   const { text, type } = createChatFiles()("remedies.json")!;
   expect(type).toBe("application/json");
   const listed = JSON.parse(text) as Record<string, string>;
@@ -65,7 +65,7 @@ test("every code has its remedy on the page's list", () => {
   expect(Object.values(listed).filter((remedy) => remedy === "")).toEqual([]);
 });
 
-test("what the start page showed is the overview now", async () => {
+test("serves the overview page", async () => {
   const page = await get("/overview");
   expect([page.status, page.text.includes("The gateway is running")]).toEqual([200, true]);
 });

@@ -53,7 +53,7 @@ function open() {
 
 const call = { id: "c1", name: "look", args: {} };
 
-test("live and replayed, the same turn reads the same", () => {
+test("shows the same turn live and replayed in the same way", () => {
   const live = open();
   live.live(1, "user.message.received", { text: "go" });
   live.delta("Loo", { iteration: 1 });
@@ -85,7 +85,7 @@ test("live and replayed, the same turn reads the same", () => {
   expect([live.transcript.running, replayed.transcript.running]).toEqual([false, false]);
 });
 
-test("an entry counts once, and the page asks to go on after the last", () => {
+test("ignores repeated entries and resumes after the last one", () => {
   const { replay, live, texts, transcript } = open();
   replay(1, "message", { role: "user", content: "go" });
   live(1, "user.message.received", { text: "go" });
@@ -95,7 +95,7 @@ test("an entry counts once, and the page asks to go on after the last", () => {
   expect(transcript.last).toBe(2);
 });
 
-test("a catch-up takes the place of what was there; what ended meanwhile leaves no half text", () => {
+test("replaces streamed text on catch-up and removes it when the answer ended meanwhile", () => {
   const { live, delta, texts, transcript } = open();
   live(1, "user.message.received", { text: "go" });
   delta("half an ans");
@@ -110,7 +110,7 @@ test("a catch-up takes the place of what was there; what ended meanwhile leaves 
   expect(texts()).toEqual(["user: go", "assistant: The end."]);
 });
 
-test("an interrupt marks the answer, live and from the tape; without text it is a mark of its own", () => {
+test("marks an interrupted answer, and adds a marker when it has no text", () => {
   for (const text of ["some", ""]) {
     const { live, replay, page } = open();
     live(1, "user.message.received", { text: "go" });
@@ -124,7 +124,7 @@ test("an interrupt marks the answer, live and from the tape; without text it is 
   }
 });
 
-test("a turn that died with its gateway ends with an error, its calls without an outcome", () => {
+test("ends a turn interrupted by a crash with an error and its calls without an outcome", () => {
   const { replay, delta, page, transcript } = open();
   replay(1, "message", { role: "user", content: "go" });
   replay(2, "event", { name: "strategy.decide.request", data: { state: { run_id: "run_1" } } });
@@ -140,7 +140,7 @@ test("a turn that died with its gateway ends with an error, its calls without an
   expect(transcript.running).toBe(false);
 });
 
-test("what a compaction repeats behind its anchor is not shown again", () => {
+test("does not show entries again that a compaction repeats after its anchor", () => {
   const { replay, texts } = open();
   replay(1, "anchor", { name: "session/start", state: {} }, 1);
   replay(2, "message", { role: "user", content: "old" }, 10);
@@ -152,7 +152,7 @@ test("what a compaction repeats behind its anchor is not shown again", () => {
   expect(texts()).toEqual(["user: old", "assistant: older", "marker: compaction", "user: new"]);
 });
 
-test("what is said during an answer stands before the answer that is still growing", () => {
+test("places a message sent during an answer before that answer", () => {
   const { live, delta, texts } = open();
   live(1, "user.message.received", { text: "go" });
   delta("Wor");

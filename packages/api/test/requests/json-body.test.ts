@@ -13,12 +13,12 @@ const refused = (text: string) => {
 };
 
 describe("parseJsonBody", () => {
-  test("takes JSON, and nothing at all", () => {
+  test("accepts JSON and an empty body", () => {
     expect(parse('{"a":[1,"}"]}')).toEqual({ a: [1, "}"] });
     expect(parse("")).toBeUndefined();
   });
 
-  test("takes 64 levels and refuses 65, whatever brackets stand in strings", () => {
+  test("accepts 64 levels of nesting and rejects 65, ignoring brackets in strings", () => {
     const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
     expect(refused(nested(64))).toBe("accepted");
     expect(refused(nested(65))).toBe("request.invalid");
@@ -26,18 +26,18 @@ describe("parseJsonBody", () => {
     expect(refused(JSON.stringify({ a: "[{".repeat(200), b: '\\"[[' }))).toBe("accepted");
   });
 
-  test("refuses a __proto__ key at any depth and in any spelling, not the word in a value", () => {
+  test("rejects a __proto__ key at any depth and in any escaping, but not as a value", () => {
     expect(refused('{"a":[{"__proto__":{}}]}')).toBe("request.invalid");
     expect(refused('{"\\u005f_proto\\u005F_":{}}')).toBe("request.invalid");
     expect(refused('{"a":"__proto__"}')).toBe("accepted");
   });
 
-  test("refuses what is not JSON without repeating it", () => {
+  test("rejects invalid JSON without echoing it", () => {
     expect(refused('{"token": tok_secret')).toBe("request.invalid");
     expect(() => parse('{"token": tok_secret')).not.toThrow(/tok_secret/);
   });
 
-  test("refuses what could not be passed on as it was sent", () => {
+  test("rejects values that would change when written again", () => {
     expect(refused('{"a":1e999}')).toBe("request.invalid");
     expect(refused('{"a":[-1e999]}')).toBe("request.invalid");
     expect(parse('{"a":1e308,"b":"é😀"}')).toEqual({ a: 1e308, b: "é😀" });

@@ -25,7 +25,7 @@ const reply = (id: string, body: object) => t.call("POST", `/v1/approvals/${id}:
 
 verifies(
   "api.approvals",
-  "pending approvals are listed and read with their exact arguments, answered once, and a late answer is 409",
+  "lists and reads approvals with exact arguments, and accepts only the first answer",
   async () => {
     const { id, approval_id } = await ask("delete everything");
     const pending = (await t.call("GET", "/v1/approvals?status=pending")).json.items;
@@ -60,7 +60,7 @@ verifies(
   },
 );
 
-verifies("api.approvals", "an answer after the time is over is 409 too", async () => {
+verifies("api.approvals", "responds 409 to an answer after expiry", async () => {
   const { id, approval_id } = await ask("slowly");
   t.clock.advance(3_600_000);
   await t.call("GET", `/v1/invocations/${id}/events`);
@@ -69,7 +69,7 @@ verifies("api.approvals", "an answer after the time is over is 409 too", async (
   expect((await t.call("GET", `/v1/approvals/${approval_id}`)).json.status).toBe("expired");
 });
 
-verifies("api.approvals", "an answer for the session is listed, holds, and can be revoked", async () => {
+verifies("api.approvals", "lists, applies and revokes an approval for the session", async () => {
   const first = await ask("the same", "sess_1");
   expect((await reply(first.approval_id, { response: "approve_for_session" })).status).toBe(200);
   const grants = (await t.call("GET", "/v1/approval-grants")).json.items;

@@ -19,7 +19,7 @@ const bind = (export_id: string, more: object = {}, headers: Record<string, stri
     headers,
   });
 
-verifies("api.bindings", "create, list, read, change, validate and remove a binding", async () => {
+verifies("api.bindings", "creates, lists, reads, changes, validates and removes a binding", async () => {
   const created = await bind("shrink", { config: { window: 5 } });
   expect([created.status, created.headers.etag]).toEqual([201, '"1"']);
   const url = `/v1/plugin-bindings/${created.json.binding_id}`;
@@ -40,7 +40,7 @@ verifies("api.bindings", "create, list, read, change, validate and remove a bind
   expect((await t.call("GET", url)).status).toBe(404);
 });
 
-verifies("api.bindings", "If-Match makes a change conditional, If-None-Match saves the body", async () => {
+verifies("api.bindings", "honours If-Match for writes and If-None-Match for reads", async () => {
   const created = await bind("notify");
   const url = `/v1/plugin-bindings/${created.json.binding_id}`;
   const patch = (match: string) =>
@@ -60,7 +60,7 @@ verifies("api.bindings", "If-Match makes a change conditional, If-None-Match sav
   expect((await t.call("DELETE", url, { headers: { "if-match": '"4"' } })).status).toBe(204);
 });
 
-verifies("api.bindings", "100 racing changes lose no update", async () => {
+verifies("api.bindings", "loses no update of 100 concurrent writes", async () => {
   const created = await bind("echo", { config: {} });
   const url = `/v1/plugin-bindings/${created.json.binding_id}`;
   // Each racer adds its own name to what it has read, and starts over when it was overtaken.
@@ -91,7 +91,7 @@ verifies("api.bindings", "100 racing changes lose no update", async () => {
   expect((await t.call("GET", url)).json.generation).toBe(201);
 });
 
-test("a repeat with the same Idempotency-Key gets the first answer; another body is a conflict", async () => {
+test("returns the first response for a repeated Idempotency-Key and a conflict for another body", async () => {
   const headers = { "idempotency-key": "bind-1" };
   const first = await bind("triage", {}, headers);
   const repeat = await bind("triage", {}, headers);
@@ -105,7 +105,7 @@ test("a repeat with the same Idempotency-Key gets the first answer; another body
   expect((await bind("triage", {}, { "idempotency-key": "sp ace" })).status).toBe(400);
 });
 
-test("an answer is kept for 24 hours and no longer", async () => {
+test("stores a response for 24 hours", async () => {
   const headers = { "idempotency-key": "bind-2" };
   const body = { package_version: "1.1.0", rollout: { traffic_percent: 10 } };
   const first = await bind("echo", body, headers);
@@ -117,7 +117,7 @@ test("an answer is kept for 24 hours and no longer", async () => {
   expect([late.status, late.json.error.code]).toEqual([409, "binding.conflict"]);
 });
 
-test("another version without a share moves the binding; :upgrade and :rollback do so too", async () => {
+test("moves a binding to another version on create, :upgrade and :rollback", async () => {
   const made = await bind("ask", { policy: { approval: "always" } });
   const moved = await bind("ask", { package_version: "1.1.0" });
   expect([made.status, moved.status]).toEqual([201, 200]);

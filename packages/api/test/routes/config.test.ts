@@ -18,7 +18,7 @@ const shown = (answer: TestAnswer) => [answer.status, answer.json];
 
 verifies(
   ["webapi.config", "config.mask"],
-  "list, get, patch and delete have the seed's shapes; secrets are masked unless an admin asks for one",
+  "lists, reads, patches and deletes configuration, with masked secrets unless an admin requests one",
   async () => {
     const value = "sk-verysecretvalue-9876";
     expect(shown(await t.call("GET", "/api/config"))).toEqual([200, {}]);
@@ -74,56 +74,52 @@ verifies(
   },
 );
 
-verifies(
-  "webapi.config",
-  "every error under /api is the envelope plus detail, elsewhere without",
-  async () => {
-    const json = { "content-type": "application/json" };
-    const reader = await keyWith("config:read");
-    const body = { value: 1 };
-    const huge = { value: "x".repeat(CONFIG_LIMITS.value_bytes) };
-    const cases: [Promise<TestAnswer>, number, string][] = [
-      [t.call("GET", "/api/config/none"), 404, "config.not_found"],
-      [t.call("GET", "/api/config/none?show=1"), 404, "config.not_found"],
-      [t.call("GET", "/api/config/a..b"), 400, "request.invalid"],
-      [t.call("GET", "/api/config/a.*"), 400, "request.invalid"],
-      [t.call("GET", "/api/config/a?show=yes"), 400, "request.invalid"],
-      [t.call("GET", "/api/config/%ff"), 400, "request.invalid"],
-      [t.call("GET", `/api/config/${"x".repeat(600)}`), 400, "request.invalid"],
-      [t.call("PATCH", "/api/config/*", { body }), 400, "request.invalid"],
-      [t.call("PATCH", "/api/config/a.__proto__", { body }), 400, "request.invalid"],
-      [t.call("PATCH", "/api/config/a", { body: {} }), 400, "request.invalid"],
-      [t.call("PATCH", "/api/config/a", { body: { value: 1, more: 2 } }), 400, "request.invalid"],
-      [t.call("PATCH", "/api/config/a", { body: "{oops", headers: json }), 400, "request.invalid"],
-      [
-        t.call("PATCH", "/api/config/a", { body: "v", headers: { "content-type": "text/plain" } }),
-        415,
-        "request.not_json",
-      ],
-      [t.call("PATCH", "/api/config/a", { body: huge }), 413, "config.limit"],
-      [t.call("DELETE", "/api/config/a.b*"), 400, "request.invalid"],
-      [t.call("GET", "/api/config", { token: null }), 401, "auth.missing"],
-      [t.call("GET", "/%61pi/config", { token: null }), 401, "auth.missing"],
-      [t.call("GET", "/api/config", { headers: { host: "evil.example" } }), 403, "auth.host"],
-      [t.call("PATCH", "/api/config/a", { body, token: reader }), 403, "auth.scope"],
-      [t.call("DELETE", "/api/config/a", { token: reader }), 403, "auth.scope"],
-      [t.call("POST", "/api/config", { body }), 404, "route.not_found"],
-      [t.call("GET", "/api"), 404, "route.not_found"],
-      [t.call("GET", "/api/nothing?x=1"), 404, "route.not_found"],
-    ];
-    for (const [asked, status, code] of cases) {
-      const answer = await asked;
-      expect([answer.status, answer.json.error.code], answer.text).toEqual([status, code]);
-      expect(Object.keys(answer.json)).toEqual(["error", "detail"]);
-      expect(answer.json.detail).toBe(answer.json.error.message);
-    }
-    for (const url of ["/apis", "/v1/plugin-packages/pkg_none", "/x?/api/config"]) {
-      expect(Object.keys((await t.call("GET", url)).json)).toEqual(["error"]);
-    }
-  },
-);
+verifies("webapi.config", "adds detail to the error envelope under /api only", async () => {
+  const json = { "content-type": "application/json" };
+  const reader = await keyWith("config:read");
+  const body = { value: 1 };
+  const huge = { value: "x".repeat(CONFIG_LIMITS.value_bytes) };
+  const cases: [Promise<TestAnswer>, number, string][] = [
+    [t.call("GET", "/api/config/none"), 404, "config.not_found"],
+    [t.call("GET", "/api/config/none?show=1"), 404, "config.not_found"],
+    [t.call("GET", "/api/config/a..b"), 400, "request.invalid"],
+    [t.call("GET", "/api/config/a.*"), 400, "request.invalid"],
+    [t.call("GET", "/api/config/a?show=yes"), 400, "request.invalid"],
+    [t.call("GET", "/api/config/%ff"), 400, "request.invalid"],
+    [t.call("GET", `/api/config/${"x".repeat(600)}`), 400, "request.invalid"],
+    [t.call("PATCH", "/api/config/*", { body }), 400, "request.invalid"],
+    [t.call("PATCH", "/api/config/a.__proto__", { body }), 400, "request.invalid"],
+    [t.call("PATCH", "/api/config/a", { body: {} }), 400, "request.invalid"],
+    [t.call("PATCH", "/api/config/a", { body: { value: 1, more: 2 } }), 400, "request.invalid"],
+    [t.call("PATCH", "/api/config/a", { body: "{oops", headers: json }), 400, "request.invalid"],
+    [
+      t.call("PATCH", "/api/config/a", { body: "v", headers: { "content-type": "text/plain" } }),
+      415,
+      "request.not_json",
+    ],
+    [t.call("PATCH", "/api/config/a", { body: huge }), 413, "config.limit"],
+    [t.call("DELETE", "/api/config/a.b*"), 400, "request.invalid"],
+    [t.call("GET", "/api/config", { token: null }), 401, "auth.missing"],
+    [t.call("GET", "/%61pi/config", { token: null }), 401, "auth.missing"],
+    [t.call("GET", "/api/config", { headers: { host: "evil.example" } }), 403, "auth.host"],
+    [t.call("PATCH", "/api/config/a", { body, token: reader }), 403, "auth.scope"],
+    [t.call("DELETE", "/api/config/a", { token: reader }), 403, "auth.scope"],
+    [t.call("POST", "/api/config", { body }), 404, "route.not_found"],
+    [t.call("GET", "/api"), 404, "route.not_found"],
+    [t.call("GET", "/api/nothing?x=1"), 404, "route.not_found"],
+  ];
+  for (const [asked, status, code] of cases) {
+    const answer = await asked;
+    expect([answer.status, answer.json.error.code], answer.text).toEqual([status, code]);
+    expect(Object.keys(answer.json)).toEqual(["error", "detail"]);
+    expect(answer.json.detail).toBe(answer.json.error.message);
+  }
+  for (const url of ["/apis", "/v1/plugin-packages/pkg_none", "/x?/api/config"]) {
+    expect(Object.keys((await t.call("GET", url)).json)).toEqual(["error"]);
+  }
+});
 
-test("another org has a configuration of its own", async () => {
+test("separates the configuration of orgs", async () => {
   const other = { "backplane-org": "org_other" };
   await t.call("PATCH", "/api/config/shared.key", { body: { value: 1 } });
   await t.call("PATCH", "/api/config/shared.key", { body: { value: 2 }, headers: other });

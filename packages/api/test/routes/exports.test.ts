@@ -24,7 +24,7 @@ const found = async (list: string, call: Parameters<TestApi["call"]>[2] = {}) =>
 
 verifies(
   "api.discovery",
-  "each kind has its list, with what the scope can see and use and nothing else",
+  "lists the exports of each kind that the caller can use, and no others",
   async () => {
     for (const id of ["echo", "notify", "shrink", "triage"]) expect((await bind(id)).status).toBe(201);
     const unbound = await bind("search");

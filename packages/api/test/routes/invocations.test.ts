@@ -22,7 +22,7 @@ const invoke = (query: string, body: object, headers: Record<string, string> = {
 
 verifies(
   "api.invocations",
-  "a call without wait answers 202 with the row on disk, and can be read, listed and cancelled",
+  "responds 202 with the row on disk, and reads, lists and cancels it",
   async () => {
     const started = await invoke("", { export_id: "echo", input: { do: "wait" } });
     expect([started.status, started.json.status]).toEqual([202, "running"]);
@@ -63,7 +63,7 @@ verifies(
   },
 );
 
-test("wait that is over first answers 202 with the record as it is", async () => {
+test("responds 202 with the current record when wait runs out", async () => {
   const held = invoke("?wait=20", { export_id: "echo", input: { do: "wait" } });
   await t.runner.started(t.runner.orders.length + 1);
   // The line is held by a timer that is armed once the row is on disk.
@@ -77,7 +77,7 @@ test("wait that is over first answers 202 with the record as it is", async () =>
 
 verifies(
   "api.invocations",
-  "a call that waits for an approval answers 202 with its id; wait holds the line over it",
+  "responds 202 for a call awaiting approval, and waits for it with wait",
   async () => {
     const waiting = await invoke("", { export_id: "ask", input: { text: "please" } });
     expect([waiting.status, waiting.json.status]).toEqual([202, "waiting_approval"]);
@@ -98,37 +98,37 @@ verifies(
   },
 );
 
-verifies("api.invocations", "a refusal at the door answers its own status and names its record", async () => {
-  const refused = await invoke("?wait", { export_id: "echo", input: { text: 7 } });
-  expect([refused.status, refused.json.error.code]).toEqual([422, "input.invalid"]);
-  const record = await t.call("GET", `/v1/invocations/${refused.json.error.details.invocation_id}`);
-  expect(record.json).toMatchObject({ status: "failed", error: { code: "input.invalid" } });
-  const unknown = await invoke("", { export_id: "nothing" });
-  expect([unknown.status, unknown.json.error.code]).toEqual([404, "export.not_found"]);
-});
-
 verifies(
   "api.invocations",
-  "events are replayed by SSE after Last-Event-ID and end with the record",
+  "responds to a refused call with its status and the id of its record",
   async () => {
-    const done = await invoke("?wait", { export_id: "echo", input: { do: "talk" } });
-    const url = `/v1/invocations/${done.json.id}/events`;
-    const all = await t.call("GET", url);
-    expect(all.headers["content-type"]).toMatch(/^text\/event-stream/);
-    const ids = (text: string) => [...text.matchAll(/^id: (\d+)$/gm)].map((match) => Number(match[1]));
-    expect(ids(all.text)).toEqual([1, 2, 3]);
-    expect(all.text).toMatch(/data: \{"seq":1,.*"message":"one"/);
-    expect(all.text.trimEnd().split("\n\n").at(-1)).toMatch(/^event: settled\ndata: \{"id":"inv_/);
-    const rest = await t.call("GET", url, { headers: { "last-event-id": "2" } });
-    expect(ids(rest.text)).toEqual([3]);
-    expect(ids((await t.call("GET", `${url}?after=1`)).text)).toEqual([2, 3]);
-    for (const id of ["x", "-1", "1.5", "0x1", "99999999999999999999"])
-      expect((await t.call("GET", url, { headers: { "last-event-id": id } })).status, id).toBe(400);
-    expect((await t.call("GET", "/v1/invocations/inv_none/events")).status).toBe(404);
+    const refused = await invoke("?wait", { export_id: "echo", input: { text: 7 } });
+    expect([refused.status, refused.json.error.code]).toEqual([422, "input.invalid"]);
+    const record = await t.call("GET", `/v1/invocations/${refused.json.error.details.invocation_id}`);
+    expect(record.json).toMatchObject({ status: "failed", error: { code: "input.invalid" } });
+    const unknown = await invoke("", { export_id: "nothing" });
+    expect([unknown.status, unknown.json.error.code]).toEqual([404, "export.not_found"]);
   },
 );
 
-test("a repeat with the same Idempotency-Key is the same call, also while it runs, and runs once", async () => {
+verifies("api.invocations", "replays events after Last-Event-ID and ends with the record", async () => {
+  const done = await invoke("?wait", { export_id: "echo", input: { do: "talk" } });
+  const url = `/v1/invocations/${done.json.id}/events`;
+  const all = await t.call("GET", url);
+  expect(all.headers["content-type"]).toMatch(/^text\/event-stream/);
+  const ids = (text: string) => [...text.matchAll(/^id: (\d+)$/gm)].map((match) => Number(match[1]));
+  expect(ids(all.text)).toEqual([1, 2, 3]);
+  expect(all.text).toMatch(/data: \{"seq":1,.*"message":"one"/);
+  expect(all.text.trimEnd().split("\n\n").at(-1)).toMatch(/^event: settled\ndata: \{"id":"inv_/);
+  const rest = await t.call("GET", url, { headers: { "last-event-id": "2" } });
+  expect(ids(rest.text)).toEqual([3]);
+  expect(ids((await t.call("GET", `${url}?after=1`)).text)).toEqual([2, 3]);
+  for (const id of ["x", "-1", "1.5", "0x1", "99999999999999999999"])
+    expect((await t.call("GET", url, { headers: { "last-event-id": id } })).status, id).toBe(400);
+  expect((await t.call("GET", "/v1/invocations/inv_none/events")).status).toBe(404);
+});
+
+test("runs a call once for repeats of an Idempotency-Key, also while it is running", async () => {
   const headers = { "idempotency-key": "invoke-1" };
   const before = t.runner.orders.length;
   const body = { export_id: "echo", input: { do: "wait" } };
@@ -146,7 +146,7 @@ test("a repeat with the same Idempotency-Key is the same call, also while it run
   expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
 });
 
-test("32 callers that wait at once each get their own answer", async () => {
+test("returns each of 32 concurrent callers its own result", async () => {
   const answers = await Promise.all(
     Array.from({ length: 32 }, (_, i) =>
       invoke("?wait", { export_id: "echo", input: { text: `call ${i}` } }),

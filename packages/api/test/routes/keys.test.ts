@@ -18,7 +18,7 @@ const onDisk = (text: string) =>
 
 verifies(
   "api.keys",
-  "a key has org, project, role and scopes, is shown once, stored hashed, and revoked",
+  "creates a key with org, project, role and scopes, returns its token once, stores a hash and revokes it",
   async () => {
     for (const role of ROLES) {
       const made = await t.call("POST", "/v1/keys", {
@@ -70,7 +70,7 @@ verifies(
   },
 );
 
-test("a repeated create with the same key answers without the token, which is kept nowhere", async () => {
+test("returns no token for a repeated create", async () => {
   const headers = { "idempotency-key": "key-1" };
   const body = { name: "once", scopes: ["secrets:read"] };
   const first = await t.call("POST", "/v1/keys", { body, headers });
@@ -81,7 +81,7 @@ test("a repeated create with the same key answers without the token, which is ke
   expect(onDisk(first.json.token)).toBe(false);
 });
 
-test("an expired key opens nothing", async () => {
+test("rejects an expired key", async () => {
   const expires_at = new Date(t.clock.now() + 60_000).toISOString();
   const made = await t.call("POST", "/v1/keys", {
     body: { name: "short", scopes: ["secrets:read"], expires_at },

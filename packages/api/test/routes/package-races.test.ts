@@ -41,30 +41,36 @@ function count(answers: readonly TestAnswer[]): Record<number, number> {
   return counts;
 }
 
-test.each([20, 100])("of %i racing installs of the same bytes one creates the package", async (racers) => {
-  const archive = await packed(`1.0.${racers}`, "");
-  const answers = await Promise.all(Array.from({ length: racers }, () => upload(archive)));
-  expect(count(answers)).toEqual({ 201: 1, 200: racers - 1 });
-  expect(new Set(answers.map(({ json }) => json.id)).size).toBe(1);
-  expect(existsSync(treeOf(answers[0]!.json.digest))).toBe(true);
-});
+test.each([20, 100])(
+  "creates a package once for %i concurrent installs of the same bytes",
+  async (racers) => {
+    const archive = await packed(`1.0.${racers}`, "");
+    const answers = await Promise.all(Array.from({ length: racers }, () => upload(archive)));
+    expect(count(answers)).toEqual({ 201: 1, 200: racers - 1 });
+    expect(new Set(answers.map(({ json }) => json.id)).size).toBe(1);
+    expect(existsSync(treeOf(answers[0]!.json.digest))).toBe(true);
+  },
+);
 
-test.each([20, 100])("of %i racing installs of other bytes the losers get 409", async (racers) => {
-  const [one, other] = [await packed(`2.0.${racers}`, "one"), await packed(`2.0.${racers}`, "other")];
-  const before = readdirSync(join(t.home, "blobs", "sha256")).length;
-  const answers = await Promise.all(
-    Array.from({ length: racers }, (_, index) => upload(index % 2 === 0 ? one : other)),
-  );
-  expect(count(answers)).toEqual({ 201: 1, 200: racers / 2 - 1, 409: racers / 2 });
-  const created = answers.find(({ status }) => status === 201)!.json;
-  expect(existsSync(treeOf(created.digest))).toBe(true);
-  // The losers' bytes belong to no package and are gone.
-  expect(readdirSync(join(t.home, "blobs", "sha256"))).toHaveLength(before + 1);
-  for (const { status, json } of answers)
-    if (status === 409) expect(json.error.code).toBe("package.conflict");
-});
+test.each([20, 100])(
+  "responds 409 to all but one of %i concurrent installs of different bytes",
+  async (racers) => {
+    const [one, other] = [await packed(`2.0.${racers}`, "one"), await packed(`2.0.${racers}`, "other")];
+    const before = readdirSync(join(t.home, "blobs", "sha256")).length;
+    const answers = await Promise.all(
+      Array.from({ length: racers }, (_, index) => upload(index % 2 === 0 ? one : other)),
+    );
+    expect(count(answers)).toEqual({ 201: 1, 200: racers / 2 - 1, 409: racers / 2 });
+    const created = answers.find(({ status }) => status === 201)!.json;
+    expect(existsSync(treeOf(created.digest))).toBe(true);
+    // The losers' bytes belong to no package and are gone.
+    expect(readdirSync(join(t.home, "blobs", "sha256"))).toHaveLength(before + 1);
+    for (const { status, json } of answers)
+      if (status === 409) expect(json.error.code).toBe("package.conflict");
+  },
+);
 
-test("a package that is removed and installed at the same time has its files or no row", async () => {
+test("leaves either files or no row when a package is removed and installed concurrently", async () => {
   const archive = await packed("3.0.0", "");
   for (let round = 0; round < 10; round++) {
     const { id } = (await upload(archive)).json;

@@ -31,7 +31,7 @@ async function keyWith(scopes: string[]): Promise<string> {
 
 verifies(
   "api.packages",
-  "an archive is installed once, listed, read by its opaque id, and kept while it is bound",
+  "installs an archive once, lists and reads it, and keeps it while it is bound",
   async () => {
     const archive = await packed("1.0.0");
     const created = await upload(archive, { "content-type": "application/gzip" });
@@ -57,7 +57,7 @@ verifies(
   },
 );
 
-verifies("api.packages", "a folder of the host is a source for the admin token only", async () => {
+verifies("api.packages", "accepts a folder of the host only with the admin token", async () => {
   const folder = writeSamplePackage(t.home, "2.0.0");
   const text = await t.call("POST", "/v1/plugin-packages", { body: { source: `folder:${folder}` } });
   expect([text.status, text.json.origin]).toEqual([201, "folder"]);
@@ -78,20 +78,20 @@ verifies("api.packages", "a folder of the host is a source for the admin token o
   expect(asArchive.status).toBe(201);
 });
 
-verifies("pkg.immutable", "other bytes under the same version are a conflict", async () => {
+verifies("pkg.immutable", "rejects different bytes under the same version", async () => {
   expect((await upload(await packed("3.0.0"))).status).toBe(201);
   const other = await upload(await packed("3.0.0", "changed"));
   expect([other.status, other.json.error.code]).toEqual([409, "package.conflict"]);
 });
 
-test("an archive over the limit is refused, announced or not, and what is no archive too", async () => {
+test("rejects an archive over the limit, with or without Content-Length, and invalid archives", async () => {
   const large = await upload(Buffer.alloc(200_001));
   expect([large.status, large.json.error.code]).toEqual([413, "request.too_large"]);
   const noise = await upload(Buffer.from("not an archive at all"));
   expect(noise.status).toBe(422);
 });
 
-test("an archive that grows over the limit while it is read is refused, and nothing of it stays", async () => {
+test("rejects an archive that exceeds the limit while it is read and keeps nothing of it", async () => {
   const dir = writeSamplePackage(t.home, "5.0.0");
   writeFileSync(join(dir, "noise.bin"), randomBytes(300_000));
   const stream = new PassThrough();
@@ -112,7 +112,7 @@ test("an archive that grows over the limit while it is read is refused, and noth
   expect((await t.call("GET", "/v1/plugin-packages?limit=500")).text).not.toContain('"5.0.0"');
 });
 
-test("a repeated upload with the same key gets the first answer; other bytes under it install nothing", async () => {
+test("returns the first response for a repeated upload and installs nothing for other bytes", async () => {
   const archive = await packed("4.0.0");
   const headers = { "idempotency-key": "upload-1" };
   const first = await upload(archive, headers);
@@ -130,7 +130,7 @@ test("a repeated upload with the same key gets the first answer; other bytes und
   expect(versions).not.toContain("4.0.1");
 });
 
-test("lists come in pages", async () => {
+test("pages lists", async () => {
   const first = await t.call("GET", "/v1/plugin-packages?limit=2");
   expect(first.json.items).toHaveLength(2);
   const second = await t.call("GET", `/v1/plugin-packages?limit=2&after=${first.json.next}`);

@@ -23,7 +23,7 @@ const keyOf = async (role: string, scopes: string[]) =>
 
 verifies(
   "api.policy",
-  "tolerance, categories, origins, roles and host policy are read and set, hold from the next call, and are audited",
+  "reads and sets all parts of the policy, with effect from the next call and an audit entry",
   async () => {
     const fresh = await t.call("GET", "/v1/policy");
     expect([fresh.status, fresh.headers.etag, fresh.json.policy]).toEqual([200, '"0"', {}]);
@@ -71,7 +71,7 @@ verifies(
   },
 );
 
-test("a change on what nobody has read is refused, and so is one that is no policy", async () => {
+test("rejects a write with a stale ETag and an invalid policy", async () => {
   const { generation } = (await t.call("GET", "/v1/policy")).json;
   const stale = { "if-match": `"${generation + 7}"` };
   expect((await t.call("PUT", "/v1/policy", { body: {}, headers: stale })).status).toBe(412);
@@ -95,7 +95,7 @@ test("a change on what nobody has read is refused, and so is one that is no poli
   expect((await t.call("GET", "/v1/policy")).json.generation).toBe(generation);
 });
 
-test("only owners and admins set it, a project's key only its project's, and a guest reads nothing", async () => {
+test("lets owners and admins write, a project's key write its project's policy, and guests read nothing", async () => {
   const scopes = ["policy:read", "policy:write"];
   const user = await keyOf("user", scopes);
   expect((await t.call("GET", "/v1/policy", { token: user })).status).toBe(200);
@@ -114,7 +114,7 @@ test("only owners and admins set it, a project's key only its project's, and a g
   await t.call("PUT", "/v1/policy?level=project", { body: {} });
 });
 
-test("explain names the rule that decides, every rule in order, and where the risk comes from", async () => {
+test("explains the deciding rule, all rules in order and the source of the risk", async () => {
   const run = await explain("echo");
   expect(run).toMatchObject({
     outcome: "run",
@@ -140,7 +140,7 @@ test("explain names the rule that decides, every rule in order, and where the ri
   expect([none.status, none.json.error.code]).toEqual([404, "tool.not_found"]);
 });
 
-test("the catalog is listed with origin, risk and cost; what is hidden says why", async () => {
+test("lists the catalog with origin, risk and cost, and hidden tools with the reason", async () => {
   const { items } = (await t.call("GET", "/v1/catalog")).json;
   const own = ["plugin_install", "plugin_unload", "plugins_list"];
   expect(items.map(({ name }: { name: string }) => name)).toEqual(["ask", "echo", ...own]);

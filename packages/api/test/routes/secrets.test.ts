@@ -13,7 +13,7 @@ afterAll(() => t.close());
 
 verifies(
   "api.secrets",
-  "a value goes in and never comes out: reads show name, last 4 and users, the disk shows nothing",
+  "never returns a secret or stores it in plain text, and shows name, last 4 and users",
   async () => {
     const value = "sk-verysecretvalue-9876";
     const seen: string[] = [];

@@ -18,7 +18,7 @@ const run = (session_id: string, text: string) =>
 
 verifies(
   "bus.session-ids",
-  "no client makes or uses an id of the kernel's, a bridge's or a sub-agent's, on any route",
+  "rejects session ids of the kernel, bridges and sub-agents on every route",
   async () => {
     const { json: session } = await t.call("GET", "/v1/sessions/ids-1");
     const input = { text: "x" };
@@ -61,7 +61,7 @@ verifies(
 
 verifies(
   "api.sessions",
-  "another project's ids answer with the same bytes as ids that do not exist",
+  "responds to ids of another project with the same bytes as to unknown ids",
   async () => {
     const there = { "backplane-project": "proj_other", "x-request-id": "same" };
     const here = { "x-request-id": "same" };
@@ -115,7 +115,7 @@ verifies(
   },
 );
 
-test("keys need their scope, and a guest only looks", async () => {
+test("requires the scope of a key and limits guests to reading", async () => {
   const keyWith = async (role: string, ...scopes: string[]) =>
     (await t.call("POST", "/v1/keys", { body: { name: "k", role, scopes } })).json.token as string;
   const reader = await keyWith("user", "sessions:read");
@@ -130,7 +130,7 @@ test("keys need their scope, and a guest only looks", async () => {
   }
 });
 
-test("a delegated token opens what its scopes say and no more, one scope for each noun", async () => {
+test("limits a delegated token to its scopes, one for each noun", async () => {
   const delegated = async (version: string, ...scopes: string[]) => {
     const folder = writeSamplePackage(t.home, version, "", scopes);
     await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });

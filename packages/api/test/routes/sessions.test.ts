@@ -43,7 +43,7 @@ const stream = (path: string, init: RequestInit = {}) =>
     headers: { authorization: `Bearer ${ADMIN_TOKEN}`, ...(init.headers as Record<string, string>) },
   });
 
-test("a session's life: made, spoken to, read, changed, branched, reset", async () => {
+test("creates, messages, reads, changes, branches and resets a session", async () => {
   const made = await t.call("POST", "/v1/sessions", {
     body: { session_id: "support-42", metadata: { topic: "billing" } },
   });
@@ -87,7 +87,7 @@ test("a session's life: made, spoken to, read, changed, branched, reset", async 
   expect(idle.json).toEqual({ interrupted: false });
 });
 
-test("ids with colons, slashes and umlauts are ids like others", async () => {
+test("accepts session ids with colons, slashes and umlauts", async () => {
   for (const id of ["a:b", "team/7", "grün", "x::y", "q?z%41"]) {
     const made = await t.call("POST", "/v1/sessions", { body: { session_id: id } });
     expect([made.status, made.json.id]).toEqual([201, id]);
@@ -98,7 +98,7 @@ test("ids with colons, slashes and umlauts are ids like others", async () => {
   }
 });
 
-test("chains: forked, extended by blocks of all six kinds, verified, listed with their runs", async () => {
+test("forks a chain, adds blocks of all six kinds, verifies it and lists its runs", async () => {
   const { json: done } = await run("chains-1", "one");
   expect(done.status).toBe("completed");
   const { json: session } = await t.call("GET", "/v1/sessions/chains-1");
@@ -148,7 +148,7 @@ test("chains: forked, extended by blocks of all six kinds, verified, listed with
   expect(verified.json).toEqual({ valid: true, broken: null });
 });
 
-test("runs: waited for, streamed, followed later, resumed, cancelled", async () => {
+test("waits for, streams, follows, resumes and cancels runs", async () => {
   const waited = await run("runs-1", "/say hi there");
   expect([waited.status, waited.json.status, waited.json.output.content]).toEqual([
     200,
@@ -198,7 +198,7 @@ test("runs: waited for, streamed, followed later, resumed, cancelled", async () 
     expect(shown(await t.call("POST", "/v1/runs", { body: wrong }))).toEqual([400, "request.invalid"]);
 });
 
-test("a question that was asked before the reader came is put to it, once", async () => {
+test("sends a pending approval request once to a client that connects later", async () => {
   const { json: asking } = await run("asks-1", "/tool buy\n/then\n/say bought", "");
   await expect
     .poll(async () => (await t.call("GET", "/v1/approvals?status=pending")).json.items.length)
@@ -221,7 +221,7 @@ test("a question that was asked before the reader came is put to it, once", asyn
   });
 });
 
-test("a session is followed by all its events; looking makes none", async () => {
+test("follows all events of a session without creating it", async () => {
   await run("watch-1", "/say before");
   const stop = new AbortController();
   const seen: string[] = [];
@@ -244,7 +244,7 @@ test("a session is followed by all its events; looking makes none", async () => 
   expect(shown(await t.call("GET", "/v1/sessions/nobody"))).toEqual([404, "session.not_found"]);
 });
 
-test("a compaction is a chain with its lineage, and can be undone once", async () => {
+test("compacts onto a new chain and undoes that once", async () => {
   await talkLong("compact-1");
   const { json: before } = await t.call("GET", "/v1/sessions/compact-1");
   const made = await t.call("POST", "/v1/compactions", { body: { session_id: "compact-1" } });
@@ -266,7 +266,7 @@ test("a compaction is a chain with its lineage, and can be undone once", async (
   ]);
 });
 
-verifies("api.sessions", "every create takes an Idempotency-Key: a repeat is the first answer", async () => {
+verifies("api.sessions", "honours Idempotency-Key on every create", async () => {
   await talkLong("once-1");
   const { json: session } = await t.call("GET", "/v1/sessions/once-1");
   const chain = session.head_chain_id as string;

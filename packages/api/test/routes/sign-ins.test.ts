@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-test("a browser that comes back with an unknown state sees a page that holds nothing of what it brought", async () => {
+test("shows a page without the request's parameters for an unknown state", async () => {
   const evil = encodeURIComponent("<script>alert(1)</script>");
   const answer = await t.call("GET", `/oauth/callback?state=nobody&code=c0de-c0de&error=${evil}`, {
     token: null,
@@ -25,7 +25,7 @@ test("a browser that comes back with an unknown state sees a page that holds not
   expect(answer.text).not.toContain("<script>");
 });
 
-test("a browser with an unknown ticket is sent nowhere and gets no cookie", async () => {
+test("neither redirects nor sets a cookie for an unknown ticket", async () => {
   for (const path of ["/oauth/start?ticket=t1cket-t1cket", "/oauth/start"]) {
     const answer = await t.call("GET", path, { token: null });
     expect(answer.status).toBe(400);
@@ -37,12 +37,12 @@ test("a browser with an unknown ticket is sent nowhere and gets no cookie", asyn
   }
 });
 
-test("there is a description of the client only where there is a public address", async () => {
+test("serves client metadata only with a public URL", async () => {
   const answer = await t.call("GET", "/client-metadata.json", { token: null });
   expect([answer.status, answer.json.error.code]).toEqual([404, "route.not_found"]);
 });
 
-test("a sign-in is an admin's; a body with anything else in it is refused", async () => {
+test("requires an admin to sign in and rejects unknown fields", async () => {
   const made = await t.call("POST", "/v1/keys", { body: { name: "k", scopes: ["bindings:write"] } });
   const token = (made.json as unknown as { token: string }).token;
   for (const path of [

@@ -6,7 +6,7 @@ import { startApi, type TestApi } from "../support/start-api.ts";
 let t: TestApi;
 afterEach(() => t.close());
 
-test("ready is not alive: a store that is away and a gateway that stops are 503 on readyz alone", async () => {
+test("responds 503 on readyz, but not on healthz, while the store is away or the gateway stops", async () => {
   let health: Partial<Awaited<ReturnType<Kernel["health"]>>> = {};
   t = await startApi({
     wrap: (kernel) => ({ ...kernel, health: async () => ({ ...(await kernel.health()), ...health }) }),
@@ -24,7 +24,7 @@ test("ready is not alive: a store that is away and a gateway that stops are 503 
   expect((await t.call("GET", "/healthz", { token: null })).json).toEqual({ status: "ok" });
 });
 
-test("status says what runs, where the caller acts, and whether there is a sandbox", async () => {
+test("reports running work, the caller's scope and the sandbox in the status", async () => {
   t = await startApi();
   const { json } = await t.call("GET", "/v1/status");
   expect(json).toMatchObject({
@@ -36,7 +36,7 @@ test("status says what runs, where the caller acts, and whether there is a sandb
   });
 });
 
-test("metrics count requests by route and status, and calls by how they ended", async () => {
+test("counts requests by route and status, and invocations by final status", async () => {
   t = await startApi();
   await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(t.home) } } });
   await t.call("POST", "/v1/plugin-bindings", {

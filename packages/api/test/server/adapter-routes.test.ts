@@ -53,7 +53,7 @@ const shown = ({ status, json }: TestAnswer) => [status, json?.error?.code];
 const keyWith = async (...scopes: string[]) =>
   (await t.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
 
-test("a third party's routes lie under /x/NAME: values in, values out, always JSON", async () => {
+test("serves the routes of a third-party plugin under /x/NAME, always as JSON", async () => {
   const asked = await t.call("POST", "/x/weather/cities/S%C3%A3o%20Paulo?unit=c&unit=f", {
     body: { days: 3 },
   });
@@ -75,7 +75,7 @@ test("a third party's routes lie under /x/NAME: values in, values out, always JS
   expect(gone.headers["x-content-type-options"]).toBe("nosniff");
 });
 
-test("the gates are those of every route, and come before the plugin", async () => {
+test("checks host, origin, credential and scope before it calls the plugin", async () => {
   const before = seen.length;
   const reader = await keyWith("sessions:read");
   const url = "/x/weather/cities/Oslo";
@@ -102,7 +102,7 @@ test("the gates are those of every route, and come before the plugin", async () 
   expect(seen.length).toBe(before);
 });
 
-test("a plugin that fails is named, and what it said stays in the log", async () => {
+test("names the plugin that failed and keeps its error in the log", async () => {
   const broken = await t.call("GET", "/x/weather/break");
   expect(broken.json.error.code).toBe("crashed");
   expect(broken.text).toContain("weather");
@@ -111,7 +111,7 @@ test("a plugin that fails is named, and what it said stays in the log", async ()
 
 verifies(
   "plug.web-adapter",
-  "the web surface is a plugin's: without it /api is gone from the routes and the document, and /v1 stays",
+  "removes /api from the routes and the document when the web plugin is disabled, and keeps /v1",
   async () => {
     const paths = async () => (await t.call("GET", "/openapi.json")).json.paths as Record<string, object>;
     const all = await paths();

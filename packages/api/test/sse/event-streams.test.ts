@@ -70,7 +70,7 @@ const toEnd = (response: Response) => readUntil(response, () => false);
 
 verifies(
   "api.invocations",
-  "a reader that lost its line comes back with Last-Event-ID and misses and repeats nothing",
+  "resumes a lost stream with Last-Event-ID without missing or repeating an event",
   async () => {
     const id = await running();
     const gone = new AbortController();
@@ -89,7 +89,7 @@ verifies(
   },
 );
 
-test("a client that goes away leaves no watcher behind", async () => {
+test("stops watching when the client disconnects", async () => {
   const id = await running();
   const gone = new AbortController();
   const streams = await Promise.all(
@@ -102,7 +102,7 @@ test("a client that goes away leaves no watcher behind", async () => {
   expect((await t.call("GET", "/metrics")).text).toMatch(/backplane_event_streams 0/);
 });
 
-test("closing the server ends its streams", async () => {
+test("ends open streams when the server closes", async () => {
   const id = await running();
   const one = await open(`/v1/invocations/${id}/events`);
   const all = await open("/v1/events");
@@ -112,7 +112,7 @@ test("closing the server ends its streams", async () => {
   expect(watchers).toBe(0);
 });
 
-test("a quiet stream says that it is alive", async () => {
+test("sends heartbeats on a quiet stream", async () => {
   const id = await running();
   const stream = await open(`/v1/invocations/${id}/events`);
   await readUntil(stream, (text) => text.includes("connected"));
@@ -122,7 +122,7 @@ test("a quiet stream says that it is alive", async () => {
   await toEnd(stream);
 });
 
-test("semantic events come with their type and cursor, and resume after it", async () => {
+test("streams semantic events with type and cursor and resumes after a cursor", async () => {
   const done = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
   const text = await readUntil(await open("/v1/events"), (so_far) => so_far.includes(done.json.id));
   expect(text).toMatch(/id: \d+\nevent: binding.changed\ndata: \{/);
@@ -136,7 +136,7 @@ test("semantic events come with their type and cursor, and resume after it", asy
   expect(rest).not.toContain(done.json.id);
 });
 
-test("an upload over the limit gets its 413 over a real line, though more is on its way", async () => {
+test("responds 413 to an upload over the limit while the client is still sending", async () => {
   await t.close();
   t = await startApi({ api: { limits: { upload_bytes: 100_000 } } });
   base = await t.api.listen({ host: "127.0.0.1", port: 0 });
@@ -167,7 +167,7 @@ function tarHeader(name: string, size: number): Buffer {
   return block;
 }
 
-test("an upload is read as it comes: the refusal arrives before the rest is sent", async () => {
+test("rejects an upload before the rest of it was sent", async () => {
   const { port } = t.api.server.address() as { port: number };
   const socket = connect(port, "127.0.0.1");
   socket.write(
@@ -180,7 +180,7 @@ test("an upload is read as it comes: the refusal arrives before the rest is sent
   socket.destroy();
 });
 
-test("more streams than there may be are refused with 429, and a closed one makes room", async () => {
+test("rejects streams over the limit with 429 until one is closed", async () => {
   const stops = Array.from({ length: 12 }).map(() => new AbortController());
   // Kept, because a response that nobody holds is closed by the garbage collector.
   const held: Response[] = [];

@@ -20,78 +20,74 @@ async function attached(op: object = {}) {
 const entryIds = (ops: readonly { op: string; entry_id?: number }[]) =>
   ops.flatMap(({ entry_id, op }) => (op === "event" && entry_id !== undefined ? [entry_id] : []));
 
-verifies(
-  "ws.schema",
-  "one talk over the socket: every op, envelopes as JSON, and a return after a lost line",
-  async () => {
-    const first = await attached({ since_entry: 0, ref: "a1" });
-    expect(first.ops[0]).toEqual({
-      op: "attached",
-      connection_id: first.connection_id,
-      session_id: "s",
-      workspace: "default",
-      last_entry_id: 1,
-      heartbeat_ms: 60_000,
-      ref: "a1",
-    });
-    expect((await first.event("session.replay.entry")).entry_id).toBe(1);
-    const { event: done } = await first.event("session.replay.done");
-    expect(done.payload).toEqual({ session_id: "s", connection_id: first.connection_id, replayed: 1 });
+verifies("ws.schema", "supports every operation and resumes after a lost connection", async () => {
+  const first = await attached({ since_entry: 0, ref: "a1" });
+  expect(first.ops[0]).toEqual({
+    op: "attached",
+    connection_id: first.connection_id,
+    session_id: "s",
+    workspace: "default",
+    last_entry_id: 1,
+    heartbeat_ms: 60_000,
+    ref: "a1",
+  });
+  expect((await first.event("session.replay.entry")).entry_id).toBe(1);
+  const { event: done } = await first.event("session.replay.done");
+  expect(done.payload).toEqual({ session_id: "s", connection_id: first.connection_id, replayed: 1 });
 
-    first.send({ op: "message", text: "hello", attachments: [{ name: "a.png" }], ref: "m1" });
-    const accepted = await first.next("accepted");
-    expect(accepted).toMatchObject({
-      of: "message",
-      entry_id: 2,
-      ref: "m1",
-      connection_id: first.connection_id,
-    });
-    const shown = await first.event("user.message.received");
-    expect(shown).toMatchObject({ session_id: "s", entry_id: 2, event: { payload: { text: "hello" } } });
-    expect(Object.keys(shown.event).sort()).toEqual(["id", "kind", "payload", "session_id", "source", "ts"]);
-    expect(shown.event.id).toBe((accepted as { event_id?: string }).event_id);
+  first.send({ op: "message", text: "hello", attachments: [{ name: "a.png" }], ref: "m1" });
+  const accepted = await first.next("accepted");
+  expect(accepted).toMatchObject({
+    of: "message",
+    entry_id: 2,
+    ref: "m1",
+    connection_id: first.connection_id,
+  });
+  const shown = await first.event("user.message.received");
+  expect(shown).toMatchObject({ session_id: "s", entry_id: 2, event: { payload: { text: "hello" } } });
+  expect(Object.keys(shown.event).sort()).toEqual(["id", "kind", "payload", "session_id", "source", "ts"]);
+  expect(shown.event.id).toBe((accepted as { event_id?: string }).event_id);
 
-    first.send({ op: "heartbeat", ref: "h1" });
-    expect(await first.next("heartbeat")).toEqual({ op: "heartbeat", ref: "h1" });
-    first.send({ op: "interrupt" });
-    first.send({ op: "interrupt" });
-    expect(await first.next("accepted")).toMatchObject({ of: "interrupt", interrupted: true });
-    expect(await first.next("accepted")).toMatchObject({ of: "interrupt", interrupted: false });
-    expect(t.agent.interrupts).toEqual(Array(2).fill({ session_id: "s", workspace: "default" }));
+  first.send({ op: "heartbeat", ref: "h1" });
+  expect(await first.next("heartbeat")).toEqual({ op: "heartbeat", ref: "h1" });
+  first.send({ op: "interrupt" });
+  first.send({ op: "interrupt" });
+  expect(await first.next("accepted")).toMatchObject({ of: "interrupt", interrupted: true });
+  expect(await first.next("accepted")).toMatchObject({ of: "interrupt", interrupted: false });
+  expect(t.agent.interrupts).toEqual(Array(2).fill({ session_id: "s", workspace: "default" }));
 
-    const approval = await pendingApproval();
-    first.send({ op: "approve", id: approval, response: "reject", feedback: "no", ref: "p1" });
-    expect(await first.next("accepted")).toEqual({
-      op: "accepted",
-      of: "approve",
-      id: approval,
-      status: "rejected",
-      ref: "p1",
-    });
+  const approval = await pendingApproval();
+  first.send({ op: "approve", id: approval, response: "reject", feedback: "no", ref: "p1" });
+  expect(await first.next("accepted")).toEqual({
+    op: "accepted",
+    of: "approve",
+    id: approval,
+    status: "rejected",
+    ref: "p1",
+  });
 
-    // The line breaks; the client comes back with what it has.
-    first.ws.terminate();
-    await t.agent.write("user.message.received", { text: "meanwhile" }, "s");
-    const second = await attached({ since_entry: 2, connection_id: first.connection_id });
-    await second.event("session.replay.done");
-    await t.agent.write("user.message.received", { text: "live" }, "s");
-    await second.event("user.message.received");
-    expect(entryIds(second.ops)).toEqual([3, 4]);
+  // The line breaks; the client comes back with what it has.
+  first.ws.terminate();
+  await t.agent.write("user.message.received", { text: "meanwhile" }, "s");
+  const second = await attached({ since_entry: 2, connection_id: first.connection_id });
+  await second.event("session.replay.done");
+  await t.agent.write("user.message.received", { text: "live" }, "s");
+  await second.event("user.message.received");
+  expect(entryIds(second.ops)).toEqual([3, 4]);
 
-    second.send({ op: "detach", ref: "d1" });
-    const { connection_id } = second;
-    expect(await second.next("detached")).toEqual({
-      op: "detached",
-      connection_id,
-      session_id: "s",
-      reason: "client_close",
-      ref: "d1",
-    });
-    second.send({ op: "message", text: "hello?" });
-    expect(await second.next("error")).toMatchObject({ of: "message", code: "request.invalid" });
-    expect(t.agent.fanout.stats().connections).toBe(0);
-  },
-);
+  second.send({ op: "detach", ref: "d1" });
+  const { connection_id } = second;
+  expect(await second.next("detached")).toEqual({
+    op: "detached",
+    connection_id,
+    session_id: "s",
+    reason: "client_close",
+    ref: "d1",
+  });
+  second.send({ op: "message", text: "hello?" });
+  expect(await second.next("error")).toMatchObject({ of: "message", code: "request.invalid" });
+  expect(t.agent.fanout.stats().connections).toBe(0);
+});
 
 async function pendingApproval(): Promise<string> {
   await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(t.home) } } });
@@ -104,7 +100,7 @@ async function pendingApproval(): Promise<string> {
   return json.approval_id;
 }
 
-test("a frame that cannot be read is answered, and the socket goes on", async () => {
+test("answers an invalid frame with an error and keeps the socket open", async () => {
   const remote = await attached();
   const frames: unknown[] = [
     "{",
@@ -131,7 +127,7 @@ test("a frame that cannot be read is answered, and the socket goes on", async ()
   expect(remote.ops.find((op) => op.op === "error" && op.ref === "x1")).toMatchObject({ of: "dance" });
 });
 
-test("a run of bad frames ends the socket, and so does one that is too large", async () => {
+test("closes the socket after too many invalid frames or one that is too large", async () => {
   const noisy = await attached();
   for (let n = 0; n < 17; n++) noisy.send("{");
   expect((await noisy.closed).code).toBe(1008);
@@ -142,7 +138,7 @@ test("a run of bad frames ends the socket, and so does one that is too large", a
   await expect.poll(() => t.agent.fanout.stats().connections).toBe(0);
 });
 
-test("a client hears what it is attached to before anything else, with and without a replay", async () => {
+test("sends attached before any event, with and without a replay", async () => {
   for (const since_entry of [null, 0]) {
     const remote = await attached({ since_entry });
     await remote.event("session.replay.done");
@@ -150,7 +146,7 @@ test("a client hears what it is attached to before anything else, with and witho
   }
 });
 
-test("several sessions on one socket are told apart", async () => {
+test("requires connection_id when a socket is attached to several sessions", async () => {
   const remote = await attached();
   remote.send({ op: "attach", session_id: "s" });
   expect((await remote.next("error")).message).toMatch(/already attached to s/);
@@ -165,7 +161,7 @@ test("several sessions on one socket are told apart", async () => {
   await expect.poll(() => t.agent.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
 });
 
-test("a credential that only reads neither writes nor interrupts", async () => {
+test("rejects messages and interrupts of a read-only credential", async () => {
   const { json } = await t.call("POST", "/v1/keys", { body: { name: "reader", scopes: ["sessions:read"] } });
   await t.agent.write("user.message.received", { text: "hello" }, "s");
   const remote = await t.connect({ token: json.token });
@@ -183,14 +179,14 @@ test("a credential that only reads neither writes nor interrupts", async () => {
   }
 });
 
-test("a client that is silent for too long is told and let go", async () => {
+test("detaches a client that stays silent for too long", async () => {
   const remote = await attached();
   t.agent.advance(65_050);
   expect(await remote.next("detached")).toMatchObject({ reason: "timeout" });
   expect((await remote.closed).code).toBe(4408);
 });
 
-test("a ping is a sign of life", async () => {
+test("counts a ping as a heartbeat", async () => {
   const remote = await attached();
   for (let n = 0; n < 4; n++) {
     remote.ws.ping();
@@ -200,7 +196,7 @@ test("a ping is a sign of life", async () => {
   expect(t.agent.fanout.stats().connections).toBe(1);
 });
 
-test("closing the server tells its clients, also when one of them does not answer", async () => {
+test("notifies all clients when the server closes, also when one does not respond", async () => {
   const remote = await attached();
   const deaf = await attached();
   deaf.ws.pause();
@@ -215,14 +211,14 @@ test("closing the server tells its clients, also when one of them does not answe
   expect(seen).toEqual(["shutdown", "shutdown"]);
 });
 
-test("the fan-out's end is the socket's end", async () => {
+test("closes the socket when the fan-out ends", async () => {
   const remote = await attached();
   t.agent.fanout.close();
   expect(await remote.next("detached")).toMatchObject({ reason: "shutdown" });
   expect((await remote.closed).code).toBe(1001);
 });
 
-test("an op that breaks inside is answered without its reason, and is in the log", async () => {
+test("hides the cause of an internal error from the client and logs it", async () => {
   const remote = await attached();
   t.agent.broken = new Error("secret of the store");
   remote.send({ op: "message", text: "hello", ref: "r" });

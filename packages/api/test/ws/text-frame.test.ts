@@ -6,7 +6,7 @@ import { textFrame } from "../../src/ws/text-frame.ts";
 /** What reads frames in `ws`; its types leave it out. */
 const { Receiver } = ws as unknown as { Receiver: new () => Writable };
 
-test("frames of every length are read back as they were", async () => {
+test("encodes text frames of every length", async () => {
   for (const length of [0, 1, 125, 126, 127, 65_535, 65_536, 200_000]) {
     for (const letter of ["a", "ü", "𝄞"]) {
       const text = letter.repeat(length);

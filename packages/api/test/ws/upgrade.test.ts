@@ -42,7 +42,7 @@ const refusal = (options: Parameters<WsHouse["connect"]>[0]) =>
     (error: Error & { status: number }) => `${error.status} ${error.message}`,
   );
 
-test("who may not enter is answered as HTTP answers, before the upgrade", async () => {
+test("rejects an upgrade request without a valid credential before the handshake", async () => {
   const key = await t.call("POST", "/v1/keys", { body: { name: "other", scopes: ["audit:read"] } });
   const port = new URL(t.url).port;
   expect(await refusal({ token: null })).toBe("401 auth.missing");
@@ -64,12 +64,12 @@ test("who may not enter is answered as HTTP answers, before the upgrade", async 
   expect(missing).toMatchObject({ headers: { "www-authenticate": 'Bearer realm="backplane"' } });
 });
 
-test("a browser brings its token as a subprotocol, which is not sent back", async () => {
+test("accepts a token as a subprotocol and does not send it back", async () => {
   const remote = await t.connect({ token: null, protocols: [`bearer.${ADMIN_TOKEN}`, "backplane.v1"] });
   expect(remote.ws.protocol).toBe("backplane.v1");
 });
 
-test("the console's cookie opens it from the console's own pages only", async () => {
+test("accepts the console cookie only from our own origin", async () => {
   const login = await t.call("GET", `/login?code=${t.api.mintLoginCode()}`, { token: null });
   const cookie = String(login.headers["set-cookie"]).split(";")[0]!;
   const origin = t.url.replace("ws:", "http:");
@@ -80,14 +80,14 @@ test("the console's cookie opens it from the console's own pages only", async ()
   expect(await refusal({ token: null, headers: { cookie, origin } })).toBe("opened");
 });
 
-test("more sockets than there may be are refused with 429", async () => {
+test("rejects sockets over the limit with 429", async () => {
   const open = await Promise.all([t.connect(), t.connect(), t.connect()]);
   expect(await refusal({})).toBe("429 request.overloaded");
   open[0]!.ws.terminate();
   await expect.poll(() => refusal({})).toBe("opened");
 });
 
-test("other upgrades are ordinary requests, and a broken handshake gets the envelope", async () => {
+test("handles other upgrades as ordinary requests and an invalid handshake with the envelope", async () => {
   const answer = async (lines: string[]) => {
     const socket = dial(Number(new URL(t.url).port), "127.0.0.1");
     socket.end(`${["GET /healthz HTTP/1.1", "Host: 127.0.0.1", ...lines].join("\r\n")}\r\n\r\n`);
@@ -112,7 +112,7 @@ test("other upgrades are ordinary requests, and a broken handshake gets the enve
   expect(bytes.toString()).toMatch(/^HTTP\/1\.1 400 .*request\.invalid/s);
 });
 
-test("a revoked key does nothing more, and its socket ends at the next look", async () => {
+test("rejects operations of a revoked key and closes its socket at the next check", async () => {
   const key = await t.call("POST", "/v1/keys", {
     body: { name: "watcher", scopes: ["sessions:read", "sessions:write"] },
   });
@@ -127,7 +127,7 @@ test("a revoked key does nothing more, and its socket ends at the next look", as
   expect((await Promise.all([one.closed, two.closed])).map(({ code }) => code)).toEqual([4401, 4401]);
 });
 
-test("a store that does not answer ends no socket", async () => {
+test("keeps sockets open while the store is unavailable", async () => {
   const key = await t.call("POST", "/v1/keys", { body: { name: "watcher", scopes: ["sessions:read"] } });
   const remote = await t.connect({ token: key.json.token });
   failing = true;
@@ -139,7 +139,7 @@ test("a store that does not answer ends no socket", async () => {
   await remote.next("heartbeat");
 });
 
-test("a socket that watches nothing and says nothing is closed", async () => {
+test("closes a socket that is idle and silent", async () => {
   const silent = await t.connect();
   const pinging = await t.connect();
   for (const ms of [30_000, 30_000, 30_000]) {

@@ -15,7 +15,7 @@ afterAll(() => t.close());
 
 const input = (text: string) => ({ text });
 
-test("sessions, chains and runs by noun", async () => {
+test("provides sessions, chains and runs", async () => {
   const made = await client.sessions.create({ session_id: "a/b", workspace: "west" });
   expect(await client.sessions.get("a/b", { workspace: "west" })).toEqual(made);
   expect((await client.sessions.list({ workspace: "west" })).items).toEqual([made]);
@@ -82,7 +82,7 @@ function cuttingOnce(): { fetch: typeof fetch; cuts(): number } {
   };
 }
 
-test("a run as a stream: started, events, ended; a broken line costs and repeats nothing", async () => {
+test("streams a run across a lost connection without missing or repeating an event", async () => {
   const shaky = cuttingOnce();
   const cut = createClient({ url, token: ADMIN_TOKEN, fetch: shaky.fetch });
   const seen: RunUpdate[] = [];
@@ -99,7 +99,7 @@ test("a run as a stream: started, events, ended; a broken line costs and repeats
   expect(seen.filter((update) => "started" in update)).toHaveLength(1);
 });
 
-test("a session is watched from a cursor, over a broken line, each entry once", async () => {
+test("watches a session from a cursor across a lost connection, each entry once", async () => {
   await client.runs.start({ session_id: "watch", input: input("/say before") }, { wait: true });
   const shaky = cuttingOnce();
   const cut = createClient({ url, token: ADMIN_TOKEN, fetch: shaky.fetch });
@@ -124,7 +124,7 @@ test("a session is watched from a cursor, over a broken line, each entry once", 
   expect(seen.at(-1)?.event.payload).toMatchObject({ content: "after" });
 });
 
-test("without a cursor a watch begins with what is new, and a session that is not there is refused", async () => {
+test("watches new events without a cursor, and rejects an unknown session", async () => {
   const stop = new AbortController();
   const kinds: string[] = [];
   for await (const { event } of client.watchSession({ session_id: "watch" }, { signal: stop.signal })) {
@@ -138,7 +138,7 @@ test("without a cursor a watch begins with what is new, and a session that is no
   });
 });
 
-test("plugins and providers through the web adapter", async () => {
+test("provides plugins and providers over the web adapter", async () => {
   const plugins = await client.plugins.list();
   expect(plugins.map(({ name }) => name).toSorted()).toEqual(["llm-echo", "strategy-react", "web"]);
   const off = await client.plugins.setEnabled("llm-echo", false);

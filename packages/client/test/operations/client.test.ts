@@ -28,7 +28,7 @@ const failure = async (work: Promise<unknown>) => {
   throw new Error("nothing was thrown");
 };
 
-test("a plugin's whole life, by noun", async () => {
+test("installs, binds, invokes and removes a plugin", async () => {
   const installed = await client.packages.installFolder(writeSamplePackage(t.home));
   const stream = new PassThrough();
   const packing = packFolder(writeSamplePackage(t.home, "2.0.0"), stream);
@@ -100,7 +100,7 @@ test("approvals and keys", async () => {
   expect((await client.loginLink()).path).toMatch(/^\/login\?code=/);
 });
 
-test("a refusal is the gateway's own error, with code, fix, details and request id", async () => {
+test("throws the error of the gateway with code, fix, details and request id", async () => {
   const error = await failure(client.invocations.invoke({ export_id: "nothing" }));
   expect(error.code).toBe("export.not_found");
   expect(error.fix).toBeTruthy();
@@ -108,7 +108,7 @@ test("a refusal is the gateway's own error, with code, fix, details and request 
   expect(error.details.fix).toBeUndefined();
 });
 
-test("a refusal in the middle of an upload arrives as that refusal", async () => {
+test("throws the error of the gateway when an upload is rejected midway", async () => {
   async function* noise(): AsyncGenerator<Uint8Array> {
     for (let i = 0; i < 80; i++) yield new Uint8Array(64 * 1024).fill(1);
   }
@@ -116,7 +116,7 @@ test("a refusal in the middle of an upload arrives as that refusal", async () =>
     expect((await failure(client.packages.installArchive(bytes))).code).toMatch(/^package\./);
 });
 
-test("a line that breaks in the middle is taken up again; nothing is missed or repeated", async () => {
+test("reconnects a broken stream without missing or repeating an event", async () => {
   await client.bindings.create({ package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" });
   const before = t.runner.orders.length;
   const started = await client.invocations.invoke({ export_id: "echo", input: { do: "wait" } });
@@ -155,7 +155,7 @@ test("a line that breaks in the middle is taken up again; nothing is missed or r
   expect(cuts).toBe(2);
 });
 
-test("nobody there, or somebody else there, is daemon.unreachable", async () => {
+test("throws daemon.unreachable when no gateway or another server responds", async () => {
   const stranger = createServer((_request, response) =>
     response.writeHead(502).end("<html>bad gateway</html>"),
   );

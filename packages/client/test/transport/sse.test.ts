@@ -6,7 +6,7 @@ async function* chunks(text: string, size: number): AsyncGenerator<Uint8Array> {
   for (let i = 0; i < bytes.length; i += size) yield bytes.subarray(i, i + size);
 }
 
-test("messages come out the same however the bytes are split", async () => {
+test("parses the same messages however the bytes are split", async () => {
   const text =
     ': connected\n\nid: 1\ndata: {"a":"ü€"}\n\n: alive\n\nid: 2\nevent: settled\ndata: one\ndata: two\n\n';
   const expected: SseMessage[] = [

@@ -12,7 +12,7 @@ const homeWith = (toml?: string) => {
   return home;
 };
 
-test("defaults, then the file, then the environment, then flags", () => {
+test("applies defaults, file, environment and flags in this order", () => {
   expect(loadConfig({ home: homeWith(), env: {} }).listen).toMatchObject({
     host: "127.0.0.1",
     port: 7420,
@@ -25,7 +25,7 @@ test("defaults, then the file, then the environment, then flags", () => {
   expect(config.listen).toMatchObject({ port: 3, hosts: ["a.example"] });
 });
 
-test("the home is the flag's, the variable's, or the data folder's", () => {
+test("takes the home from the flag, the variable or the data folder", () => {
   expect(loadConfig({ env: { BACKPLANE_HOME: "/tmp/backplane-none" } }).home).toBe("/tmp/backplane-none");
   expect(loadConfig({ env: { XDG_DATA_HOME: "/tmp/data" } }).home).toBe("/tmp/data/backplane");
   expect(loadConfig({ env: { HOME: "/tmp/me" } }).home).toBe("/tmp/me/.local/share/backplane");
@@ -50,7 +50,7 @@ test.each([
   ['[projects.proj_x]\nnetwork = "none"\n', "projects.proj_x"],
   ['[projects."org_acme/proj_x"]\ngateway_api_scopes = ["everything"]\n', "gateway_api_scopes"],
   ["[listen\n", "backplane.toml"],
-])("%j is refused and the key named", (toml, named) => {
+])("rejects %j and names the key", (toml, named) => {
   let thrown: unknown;
   try {
     loadConfig({ home: homeWith(toml), env: {} });
@@ -61,11 +61,11 @@ test.each([
   expect((thrown as Error).message).toContain(named);
 });
 
-test("a variable with a bad value names its key", () => {
+test("names the key of a variable with an invalid value", () => {
   expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
 });
 
-test("places of the operator's own, and caps, reach the runner as they are written", () => {
+test("passes private destinations and limits to the runner unchanged", () => {
   const toml =
     '[egress]\nallow_private = ["ollama.lan:11434", "[fd00::1]:80"]\n[egress.limits]\nbytes_out = 10\n';
   const told = (toml?: string) =>
@@ -75,7 +75,7 @@ test("places of the operator's own, and caps, reach the runner as they are writt
   expect(told()).toMatchObject({ operator_allows: [], limits: {} });
 });
 
-test("the sandbox is on unless it is switched off in so many words", () => {
+test("enables the sandbox unless it is explicitly turned off", () => {
   const sandbox = (toml?: string, value?: string) =>
     loadConfig({ home: homeWith(toml), env: { BACKPLANE_SANDBOX: value } }).sandbox;
   expect(sandbox()).toEqual({ enabled: true, limits: {}, prewarmed: 16, prewarmed_bytes: 536_870_912 });
@@ -88,7 +88,7 @@ test("the sandbox is on unless it is switched off in so many words", () => {
   expect(() => sandbox(undefined, "off")).toThrow(/sandbox\.enabled/);
 });
 
-test("what is kept for how long is told in days", () => {
+test("reads retention in days", () => {
   const kept = (toml?: string) => loadConfig({ home: homeWith(toml), env: {} }).retention;
   expect(kept()).toEqual({
     jobs_days: 7,
@@ -104,7 +104,7 @@ test("what is kept for how long is told in days", () => {
   });
 });
 
-test("what an org and a project may do at most stands in the file", () => {
+test("reads the limits of orgs and projects", () => {
   const { orgs, projects, policy } = loadConfig({
     home: homeWith(`[policy]
 mounts = false

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { loadConfig } from "../../src/config/config.ts";
 import { checkSandbox, describe as describeStatus } from "../../src/doctor/check-sandbox.ts";
 
-test("looking does not make a home", async () => {
+test("does not create a missing home", async () => {
   const parent = mkdtempSync(join(tmpdir(), "backplane-doctor-"));
   const home = join(parent, "home");
   try {
@@ -17,7 +17,7 @@ test("looking does not make a home", async () => {
   }
 });
 
-test("what is missing is named with its fix, and a weaker boundary is not called whole", () => {
+test("reports a missing sandbox with its fix, and a weaker one as degraded", () => {
   const missing = { available: false, reason: "bubblewrap is not installed", fix: "apt-get …", checks: [] };
   expect(describeStatus(missing)).toEqual({
     name: "sandbox",

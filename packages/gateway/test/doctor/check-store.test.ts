@@ -19,7 +19,7 @@ async function storeRow(home: string, env: Record<string, string> = {}) {
   return checks.find(({ name }) => name === "store")!;
 }
 
-test("doctor counts what is still in the WAL of the store", async () => {
+test("includes the WAL in the size of the store", async () => {
   const home = makeHome();
   const file = join(home, "store.db");
   const store = await openSqliteStore({ file, threaded: false });
@@ -32,7 +32,7 @@ test("doctor counts what is still in the WAL of the store", async () => {
   });
 });
 
-test("doctor says whether PostgreSQL checks its pages, and when it does not answer", async () => {
+test("reports whether PostgreSQL has page checksums, and when it is unreachable", async () => {
   const postgres = await startPostgres();
   const { url } = postgres;
   const client = new pg.Client({ connectionString: url });

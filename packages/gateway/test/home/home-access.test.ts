@@ -56,7 +56,7 @@ async function homeCheck() {
   return checks.find(({ name }) => name === "home")!;
 }
 
-verifies("sec.home-modes", "closes an existing home and all that is in it to other users", async () => {
+verifies("sec.home-modes", "makes an existing home and its entries inaccessible to other users", async () => {
   mkdirSync(join(home, "blobs", "sha256"), { recursive: true, mode: 0o777 });
   mkdirSync(join(home, "plugins", "npm"), { recursive: true, mode: 0o775 });
   for (const file of ["store.db", "store.db-wal", "store.db.schema-3.backup", "gateway.log", "notes.txt"])
@@ -86,72 +86,57 @@ verifies("sec.home-modes", "closes an existing home and all that is in it to oth
   expect(openHome(home).problems).toEqual([]);
 });
 
-verifies(
-  "sec.home-modes",
-  "what a running gateway makes is closed to other users, whatever the umask",
-  async () => {
-    mkdirSync(home, { mode: 0o777 });
-    const config = loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } });
-    const gateway = await startGateway({ ...config, plugins: { bundled_roots: [] } });
-    try {
-      const names = readdirSync(home);
-      for (const name of ["store.db", "store.db-wal", "store.db-shm", "backplane.lock", "gateway.json"])
-        expect(names).toContain(name);
-      for (const name of names)
-        expect([name, modeOf(name)]).toEqual([
-          name,
-          statSync(join(home, name)).isDirectory() ? "700" : "600",
-        ]);
-      expect(modeOf()).toBe("700");
-    } finally {
-      await gateway.stop();
-    }
-  },
-);
+verifies("sec.home-modes", "creates files inaccessible to other users, whatever the umask", async () => {
+  mkdirSync(home, { mode: 0o777 });
+  const config = loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } });
+  const gateway = await startGateway({ ...config, plugins: { bundled_roots: [] } });
+  try {
+    const names = readdirSync(home);
+    for (const name of ["store.db", "store.db-wal", "store.db-shm", "backplane.lock", "gateway.json"])
+      expect(names).toContain(name);
+    for (const name of names)
+      expect([name, modeOf(name)]).toEqual([name, statSync(join(home, name)).isDirectory() ? "700" : "600"]);
+    expect(modeOf()).toBe("700");
+  } finally {
+    await gateway.stop();
+  }
+});
 
-verifies(
-  "sec.home-modes",
-  "copies that the operator makes of the store are closed to other users",
-  async () => {
-    mkdirSync(home, { mode: 0o700 });
-    process.umask(0o077);
-    await (await openSqliteStore({ file: join(home, "store.db") })).close();
-    const files = storeFiles(loadConfig({ home, env: {} }));
-    const outside = join(base, "taken-away.db");
-    for (const work of [() => files.check(), () => files.backUp(), () => files.backUp(outside)]) {
-      process.umask(0);
-      work();
-    }
+verifies("sec.home-modes", "creates backups of the store inaccessible to other users", async () => {
+  mkdirSync(home, { mode: 0o700 });
+  process.umask(0o077);
+  await (await openSqliteStore({ file: join(home, "store.db") })).close();
+  const files = storeFiles(loadConfig({ home, env: {} }));
+  const outside = join(base, "taken-away.db");
+  for (const work of [() => files.check(), () => files.backUp(), () => files.backUp(outside)]) {
     process.umask(0);
-    await files.restore(outside);
-    const open = readdirSync(home, { recursive: true, encoding: "utf8" }).filter(
-      (name) => (statSync(join(home, name)).mode & 0o077) !== 0,
-    );
-    expect(open).toEqual([]);
-    expect((statSync(outside).mode & 0o777).toString(8)).toBe("600");
-  },
-);
+    work();
+  }
+  process.umask(0);
+  await files.restore(outside);
+  const open = readdirSync(home, { recursive: true, encoding: "utf8" }).filter(
+    (name) => (statSync(join(home, name)).mode & 0o077) !== 0,
+  );
+  expect(open).toEqual([]);
+  expect((statSync(outside).mode & 0o777).toString(8)).toBe("600");
+});
 
-verifies(
-  "sec.home-modes",
-  "refuses a home that is a symbolic link, and changes nothing behind it",
-  async () => {
-    const target = join(base, "elsewhere");
-    mkdirSync(target, { mode: 0o755 });
-    symlinkSync(target, home);
-    expect(refusal()).toEqual({
-      code: "home.unsafe",
-      message: `The home ${home} is a symbolic link to ${target}.`,
-      fix: `Set BACKPLANE_HOME to ${target} itself.`,
-    });
-    expect((statSync(target).mode & 0o777).toString(8)).toBe("755");
-    expect(readdirSync(target)).toEqual([]);
-    expect(await homeCheck()).toMatchObject({
-      status: "failed",
-      message: expect.stringContaining("symbolic link"),
-    });
-  },
-);
+verifies("sec.home-modes", "refuses a home that is a symbolic link without changing its target", async () => {
+  const target = join(base, "elsewhere");
+  mkdirSync(target, { mode: 0o755 });
+  symlinkSync(target, home);
+  expect(refusal()).toEqual({
+    code: "home.unsafe",
+    message: `The home ${home} is a symbolic link to ${target}.`,
+    fix: `Set BACKPLANE_HOME to ${target} itself.`,
+  });
+  expect((statSync(target).mode & 0o777).toString(8)).toBe("755");
+  expect(readdirSync(target)).toEqual([]);
+  expect(await homeCheck()).toMatchObject({
+    status: "failed",
+    message: expect.stringContaining("symbolic link"),
+  });
+});
 
 verifies("sec.home-modes", "refuses a home that every user can replace", async () => {
   mkdirSync(home, { mode: 0o700 });
@@ -168,14 +153,14 @@ verifies("sec.home-modes", "refuses a home that every user can replace", async (
   expect(openHome(home).problems).toEqual([]);
 });
 
-verifies("sec.home-modes", "warns of a folder above that its group can write", async () => {
+verifies("sec.home-modes", "warns about a parent folder that is writable by its group", async () => {
   chmodSync(base, 0o770);
   const warned = { path: base, action: "warn", fix: `chmod g-w ${base}` };
   expect(openHome(home).problems).toMatchObject([warned]);
   expect(await homeCheck()).toMatchObject({ status: "degraded", fix: `chmod g-w ${base}` });
 });
 
-test("a link in the home is left alone, and so is what it leads to", () => {
+test("ignores symbolic links in the home and their targets", () => {
   const file = join(base, "shared.toml");
   writeFileSync(file, "");
   mkdirSync(home, { mode: 0o700 });
@@ -199,7 +184,7 @@ test.runIf(root)("refuses a home that belongs to another user", async () => {
 });
 
 test.runIf(root)(
-  "refuses what another user has put into the home, and warns of one who owns a folder above",
+  "refuses files of another user in the home and warns about a parent folder of another user",
   () => {
     for (const path of [
       "store.db",

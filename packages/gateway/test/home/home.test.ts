@@ -7,7 +7,7 @@ import { clearDaemon, createFolders, openHome, readSecretKeys, writeDaemon } fro
 
 const folder = () => join(mkdtempSync(join(tmpdir(), "backplane-home-")), "home");
 
-test("a new home is private and its token is made once", () => {
+test("creates a private home and its token once", () => {
   const dir = folder();
   const first = openHome(dir);
   expect(statSync(dir).mode & 0o777).toBe(0o700);
@@ -16,7 +16,7 @@ test("a new home is private and its token is made once", () => {
   expect(openHome(dir).admin_token).toBe(first.admin_token);
 });
 
-test("a token that others can read is refused with the command that mends it", () => {
+test("refuses a token that others can read and names the command that fixes it", () => {
   const dir = folder();
   const { admin_token_file } = openHome(dir);
   chmodSync(admin_token_file, 0o644);
@@ -33,7 +33,7 @@ test("creates secret keys once, reads several lines and rejects an invalid line"
   expect(() => readSecretKeys(file)).toThrow(/not a key/);
 });
 
-test("a state file of a process that is gone is not believed", () => {
+test("ignores the state file of a process that has ended", () => {
   const dir = folder();
   openHome(dir);
   expect(readDaemon(dir)).toBeNull();
@@ -45,7 +45,7 @@ test("a state file of a process that is gone is not believed", () => {
   expect(readDaemon(dir)).toBeNull();
 });
 
-test("folders are made as deep as needed, private, and a place where none can be made ends with its error", () => {
+test("creates nested private folders and reports where none can be created", () => {
   const deep = join(folder(), "a", "b");
   createFolders(deep);
   createFolders(deep);

@@ -18,7 +18,7 @@ function entryOf(dir: string): PluginEntry {
   return { name: "again", version: "1.0.0", category: "skill", origin: "local", source: dir, dir, module };
 }
 
-test("a reload reads every file of the plugin anew, each once, and what it depends on not at all", async () => {
+test("reloads every file of a plugin once and none of its dependencies", async () => {
   const folder = writeManyFiles("first");
   folders.push(folder);
   const home = mkdtempSync(join(tmpdir(), "backplane-again-home-"));

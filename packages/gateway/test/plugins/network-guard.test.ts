@@ -109,7 +109,7 @@ async function load(
   return { ...(await serve(options)), serve };
 }
 
-test("an inline plugin's own code connects to nothing that the operator has not named, by any of Node's ways", async () => {
+test("refuses connections to hosts that the operator has not named, with every API of Node", async () => {
   const { go, run } = await load("tool", { allowed_domains: [] });
   for (const way of [...WAYS, "unix", "udp", "early"]) {
     expect([way, await go(way)]).toEqual([way, "policy.denied"]);
@@ -119,7 +119,7 @@ test("an inline plugin's own code connects to nothing that the operator has not 
   expect(await (await fetch(`http://127.0.0.1:${at.port}`)).text()).toBe("from outside");
 });
 
-test("what is named is reached, at the port that is named", async () => {
+test("allows a named host at the named port", async () => {
   const { go, run } = await load("tool", { allowed_domains: [`127.0.0.1:${at.port}`] }, { egress: OPENED });
   expect(await go("fetch")).toBe("from outside");
   for (const way of ["http", "net", "ports", "socket", "later"]) expect(await go(way)).toBe("connected");
@@ -127,7 +127,7 @@ test("what is named is reached, at the port that is named", async () => {
   expect(await go("net", elsewhere)).toBe("policy.denied");
 });
 
-test("a model provider reaches its instances' base_url once it has read it, and its vendor; another plugin's not", async () => {
+test("allows the base_url of a provider's own instances and its vendor, not those of other plugins", async () => {
   const instance = (plugin: string) => ({
     id: "main",
     plugin,
@@ -154,7 +154,7 @@ test("a model provider reaches its instances' base_url once it has read it, and 
   expect([await tool.go("net"), await tool.go("net", elsewhere)]).toEqual(["policy.denied", "policy.denied"]);
 });
 
-test("a connection that is kept alive is used again by whoever asks; it was opened by somebody who may", async () => {
+test("does not share kept-alive connections with plugins that may not use them", async () => {
   const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: OPENED });
   const url = `http://127.0.0.1:${at.port}`;
   for (let i = 0; i < 3; i++) {
@@ -163,7 +163,7 @@ test("a connection that is kept alive is used again by whoever asks; it was open
   }
 });
 
-test("a refusal harms nobody else who asks for the same place at the same moment", async () => {
+test("does not affect concurrent requests of others to the same host when it refuses one", async () => {
   const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: OPENED });
   const denied = await load("tool", { allowed_domains: [] });
   // A place of its own, so that no connection to it is open yet.
@@ -187,7 +187,7 @@ test("a refusal harms nobody else who asks for the same place at the same moment
   }
 });
 
-test("what a plugin sets off in the gateway is the gateway's, and there is one guard in a process", async () => {
+test("does not guard gateway code called by a plugin, and installs one guard per process", async () => {
   const guard = installNetworkGuard();
   expect(installNetworkGuard()).toBe(guard);
   const nobody = {
@@ -207,58 +207,54 @@ test("what a plugin sets off in the gateway is the gateway's, and there is one g
   expect(codeOf(refused)).toBe("policy.denied");
 });
 
-verifies(
-  "sec.provider-egress",
-  "a name is resolved once for a connection, and the address that was checked is the one that is dialled",
-  async () => {
-    // The same port on two addresses: one that counts as public here, and one that does not.
-    const inside: string[] = [];
-    const hidden = createServer((_request, response) => response.end("from inside"));
-    hidden.on("connection", (socket) => inside.push(socket.localAddress ?? ""));
-    await new Promise<void>((done) => hidden.listen(at.port, "127.0.0.66", done));
-    let answers: string[][] = [];
-    const asked: string[] = [];
-    const resolve = async (name: string) => {
-      asked.push(name);
-      return answers.shift() ?? ["127.0.0.66"];
-    };
-    const forbidden = (address: string) => (address === "127.0.0.66" ? "private" : null);
-    const target = { host: "rebind.test", port: at.port };
-    const { go } = await load(
-      "llm-provider",
-      { allowed_domains: ["rebind.test"] },
-      { egress: { resolve, forbidden } },
-    );
-    try {
-      for (const way of ["net", "ports", "socket", "later", "http", "tls"]) {
-        // Asked again at any time, the name leads inside.
-        answers = [["127.0.0.1"]];
-        asked.length = 0;
-        const got = await go(way, target);
-        expect([way, got]).toEqual([way, way === "tls" ? expect.not.stringMatching("policy") : "connected"]);
-        expect(asked).toEqual(["rebind.test"]);
-        answers = [];
-        expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
-        // One address of several is enough to refuse them all.
-        answers = [["127.0.0.1", "127.0.0.66"]];
-        expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
-      }
-      // Checked for the request, and again for the connection that it opens.
+verifies("sec.provider-egress", "resolves a name once and connects to the checked address", async () => {
+  // The same port on two addresses: one that counts as public here, and one that does not.
+  const inside: string[] = [];
+  const hidden = createServer((_request, response) => response.end("from inside"));
+  hidden.on("connection", (socket) => inside.push(socket.localAddress ?? ""));
+  await new Promise<void>((done) => hidden.listen(at.port, "127.0.0.66", done));
+  let answers: string[][] = [];
+  const asked: string[] = [];
+  const resolve = async (name: string) => {
+    asked.push(name);
+    return answers.shift() ?? ["127.0.0.66"];
+  };
+  const forbidden = (address: string) => (address === "127.0.0.66" ? "private" : null);
+  const target = { host: "rebind.test", port: at.port };
+  const { go } = await load(
+    "llm-provider",
+    { allowed_domains: ["rebind.test"] },
+    { egress: { resolve, forbidden } },
+  );
+  try {
+    for (const way of ["net", "ports", "socket", "later", "http", "tls"]) {
+      // Asked again at any time, the name leads inside.
       answers = [["127.0.0.1"]];
-      expect(await go("fetch", target)).toBe("policy.denied");
-      answers = [["127.0.0.1"], ["127.0.0.1"]];
-      expect(await go("fetch", target)).toBe("from outside");
-      // The connection is still open; the name leads inside now, and the request is refused.
-      expect(await go("fetch", target)).toBe("policy.denied");
-      expect(inside).toEqual([]);
-    } finally {
-      hidden.closeAllConnections();
-      hidden.close();
+      asked.length = 0;
+      const got = await go(way, target);
+      expect([way, got]).toEqual([way, way === "tls" ? expect.not.stringMatching("policy") : "connected"]);
+      expect(asked).toEqual(["rebind.test"]);
+      answers = [];
+      expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
+      // One address of several is enough to refuse them all.
+      answers = [["127.0.0.1", "127.0.0.66"]];
+      expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
     }
-  },
-);
+    // Checked for the request, and again for the connection that it opens.
+    answers = [["127.0.0.1"]];
+    expect(await go("fetch", target)).toBe("policy.denied");
+    answers = [["127.0.0.1"], ["127.0.0.1"]];
+    expect(await go("fetch", target)).toBe("from outside");
+    // The connection is still open; the name leads inside now, and the request is refused.
+    expect(await go("fetch", target)).toBe("policy.denied");
+    expect(inside).toEqual([]);
+  } finally {
+    hidden.closeAllConnections();
+    hidden.close();
+  }
+});
 
-test("a host that is named leads to no private address unless the operator opened the place too", async () => {
+test("refuses private addresses of a named host unless the operator allowed the destination", async () => {
   const { go } = await load("tool", { allowed_domains: ["*"] });
   for (const way of WAYS) expect([way, await go(way)]).toEqual([way, "policy.denied"]);
   for (const host of ["localhost", "LOCALHOST.", "a.localhost", "::1", "0.0.0.0", "169.254.169.254"]) {
@@ -268,7 +264,7 @@ test("a host that is named leads to no private address unless the operator opene
 
 verifies(
   "sec.provider-egress",
-  "a private place that was opened for one org's instance is closed for another's, on an open connection too",
+  "limits an allowed private destination to the org of its instance, also on open connections",
   async () => {
     const place = `127.0.0.1:${at.port}`;
     const base_url = `http://${place}/v1`;
@@ -292,7 +288,7 @@ verifies(
   },
 );
 
-test("a redirect is not followed, not even to a place that is open", async () => {
+test("does not follow redirects, not even to an allowed host", async () => {
   const target = `http://127.0.0.1:${elsewhere.port}/`;
   const moved = createServer((_request, response) => response.writeHead(307, { location: target }).end());
   await new Promise<void>((done) => moved.listen(0, "127.0.0.1", done));

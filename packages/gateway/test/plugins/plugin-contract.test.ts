@@ -23,7 +23,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
     }
   };
 
-  test("a tool plugin: its description, its tools, their answers", () =>
+  test("loads a tool plugin and calls its tools", () =>
     using("shop", async ({ plugin }) => {
       expect({ ...plugin, subscriptions: plugin.subscriptions() }).toMatchObject({
         name: "shop",
@@ -68,7 +68,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       expect(await run.health()).toEqual({ status: "degraded", summary: "closed", details: [] });
     }));
 
-  test("a running tool hears the signal; one that is stopped before it begins does too", () =>
+  test("aborts the signal of a running tool and of one stopped before it began", () =>
     using("shop", async ({ plugin }) => {
       const run = await loadInto(plugin);
       const stop = new AbortController();
@@ -89,7 +89,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       expect((still as ToolReturn).brief).toBe("shouted");
     }));
 
-  test("what a tool throws keeps its name, its words and its author's trace", () =>
+  test("keeps name, message and stack of an error that a tool throws", () =>
     using("shop", async ({ plugin }) => {
       const run = await loadInto(plugin);
       const error = await rejection(run.tool("broken", {}));
@@ -100,7 +100,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       expect(error.stack).toContain(join(FIXTURES, "shop/plugin.mjs"));
     }));
 
-  test("an adapter: routes, answers, services in the name of whoever asked", () =>
+  test("calls adapter routes and services on behalf of the caller", () =>
     using("door", async ({ plugin }) => {
       expect(plugin.routes?.map(({ method, path, scope }) => [method, path, scope])).toEqual([
         ["GET", "/hello/{name}", "sessions:read"],
@@ -132,7 +132,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       });
     }));
 
-  test("an emitter: what it reads, what it emits, in order; unloading may come twice", () =>
+  test("delivers and emits events in order, and allows unloading twice", () =>
     using("teller", async ({ plugin }) => {
       const provider = (id: string, owner: string) => ({ id, plugin: owner, label: `the ${id}`, config: {} });
       const run = await loadInto(plugin, {
@@ -175,7 +175,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
         ]);
     }));
 
-  test("what an event handler throws goes to the kernel, with its own code", () =>
+  test("reports an error of an event handler to the kernel with its code", () =>
     using("teller", async ({ plugin }) => {
       const run = await loadInto(plugin);
       // `crashed` is also what the end of a process is called; here it is only a word.
@@ -186,7 +186,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       }
     }));
 
-  test("each event has its own context, also after it was handled", () =>
+  test("gives each event its own context, also after it was handled", () =>
     using("teller", async ({ plugin }) => {
       const told: string[] = [];
       const { ctx } = await loadInto(plugin);
@@ -218,14 +218,14 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       ]);
     }));
 
-  test("a throw in onLoad comes with the author's trace", () =>
+  test("reports an error in onLoad with its stack", () =>
     using("grump", async ({ plugin }) => {
       const error = await rejection(loadInto(plugin));
       expect(error.message).toBe("not today");
       expect(error.stack).toMatch(/at complain \(.*grump\/plugin\.mjs/);
     }));
 
-  test("an event that hangs stays open and holds up nothing else", () =>
+  test("does not block other events when one hangs", () =>
     using("sleeper", async ({ plugin }) => {
       const run = await loadInto(plugin);
       const hanging = run.event("x.sleeper.a", {}).then(

@@ -47,7 +47,7 @@ const valuesOf = (plugin: KernelPlugin) =>
 const names = (entries: readonly PluginEntry[]) =>
   entries.map(({ name, origin }) => `${origin} ${name}`).sort();
 
-test("the bundled plugins are those of this package's own dependencies that are on disk", async () => {
+test("finds the bundled plugins among the installed dependencies", async () => {
   const { dependencies } = JSON.parse(readFileSync("packages/gateway/package.json", "utf8")) as {
     dependencies: Record<string, string>;
   };
@@ -60,7 +60,7 @@ test("the bundled plugins are those of this package's own dependencies that are 
 
 verifies(
   "plug.discovery",
-  "bundled, then installed packages with the entry group, then local overrides; one path for all of them",
+  "loads bundled, installed and local plugins in this order of precedence",
   async () => {
     const home = makeHome();
     const plugins = join(home, "plugins");
@@ -107,35 +107,31 @@ verifies(
   },
 );
 
-verifies(
-  "approval.digest",
-  "a plugin with other files under the same version has another digest",
-  async () => {
-    const home = makeHome();
-    const folder = join(home, "my-shop");
-    cpSync(join(FIXTURES, "shop"), folder, { recursive: true });
-    const loader = open(home, { bundled_roots: [join(FIXTURES, "door")] });
-    await loader.install(folder, { editable: true });
-    const { entries } = await loader.discover();
-    const digestOf = async (name: string, mode: "inline" | "hosted") => {
-      const loaded = await loader.load(entries.find((one) => one.name === name)!, mode, NO_REACH);
-      await loaded.close();
-      return loaded.digest;
-    };
-    const first = await digestOf("shop", "inline");
-    expect(first).toMatch(/^sha256:/);
-    expect(await digestOf("shop", "hosted")).toBe(first);
-    mkdirSync(join(folder, "node_modules"));
-    writeFileSync(join(folder, "node_modules/x.js"), "");
-    expect(await digestOf("shop", "inline")).toBe(first);
-    writeFileSync(join(folder, "more.js"), "export {};\n");
-    expect(await digestOf("shop", "inline")).not.toBe(first);
-    // The gateway's own change with the gateway.
-    expect(await digestOf("door", "inline")).toBeUndefined();
-  },
-);
+verifies("approval.digest", "changes the digest when files change under the same version", async () => {
+  const home = makeHome();
+  const folder = join(home, "my-shop");
+  cpSync(join(FIXTURES, "shop"), folder, { recursive: true });
+  const loader = open(home, { bundled_roots: [join(FIXTURES, "door")] });
+  await loader.install(folder, { editable: true });
+  const { entries } = await loader.discover();
+  const digestOf = async (name: string, mode: "inline" | "hosted") => {
+    const loaded = await loader.load(entries.find((one) => one.name === name)!, mode, NO_REACH);
+    await loaded.close();
+    return loaded.digest;
+  };
+  const first = await digestOf("shop", "inline");
+  expect(first).toMatch(/^sha256:/);
+  expect(await digestOf("shop", "hosted")).toBe(first);
+  mkdirSync(join(folder, "node_modules"));
+  writeFileSync(join(folder, "node_modules/x.js"), "");
+  expect(await digestOf("shop", "inline")).toBe(first);
+  writeFileSync(join(folder, "more.js"), "export {};\n");
+  expect(await digestOf("shop", "inline")).not.toBe(first);
+  // The gateway's own change with the gateway.
+  expect(await digestOf("door", "inline")).toBeUndefined();
+});
 
-test("every bundled plugin loads inline and hosted, and says the same of itself", async () => {
+test("loads every bundled plugin inline and hosted with the same description", async () => {
   const loader = open(makeHome());
   const { entries, problems } = await loader.discover();
   expect(problems).toEqual([]);
@@ -151,7 +147,7 @@ test("every bundled plugin loads inline and hosted, and says the same of itself"
   }
 });
 
-test("a state folder is the plugin's own and nobody else's", () => {
+test("gives each plugin its own private state folder", () => {
   const home = makeHome();
   const dir = open(home).stateDir("shop");
   expect(dir).toBe(join(home, "plugins/state/shop"));
@@ -159,7 +155,7 @@ test("a state folder is the plugin's own and nobody else's", () => {
   expect(open(home).stateDir("shop")).toBe(dir);
 });
 
-test("discovery and a look at a source execute nothing", async () => {
+test("executes nothing when it discovers or inspects plugins", async () => {
   const home = makeHome();
   const trap = join(home, "trap");
   const mark = join(home, "executed");
@@ -182,7 +178,7 @@ test("discovery and a look at a source execute nothing", async () => {
   expect(existsSync(mark)).toBe(true);
 });
 
-test("a hosted plugin sees a clean environment and its own home, and ends with the loader", async () => {
+test("starts a hosted plugin with a clean environment and its own home, and ends it with the loader", async () => {
   const home = makeHome();
   const dir = join(home, "mirror");
   mkdirSync(dir);
@@ -224,7 +220,7 @@ test("a hosted plugin sees a clean environment and its own home, and ends with t
   await eventually(() => !isAlive(pid), 5_000, "the hosted plugin ends");
 });
 
-test("in the sandbox a plugin of the npm tree finds what is installed beside it, its state, and no more", async () => {
+test("shows a sandboxed npm plugin only its sibling packages and its state", async () => {
   const home = makeHome();
   const modules = join(home, "plugins/node_modules");
   for (const name of ["mirror", "beside"]) mkdirSync(join(modules, name), { recursive: true });
@@ -277,7 +273,7 @@ test("in the sandbox a plugin of the npm tree finds what is installed beside it,
   expect(readFileSync(join(loader.stateDir("mirror"), "note"), "utf8")).toBe("kept");
 });
 
-test("in the sandbox a plugin that takes too much memory is ended, and told why", async () => {
+test("ends a sandboxed plugin that exceeds its memory limit and reports why", async () => {
   const home = makeHome();
   const dir = join(home, "glutton");
   mkdirSync(dir);

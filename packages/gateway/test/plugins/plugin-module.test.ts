@@ -34,7 +34,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
     if (text.startsWith("throw")) expect(error.stack).toContain(`${module}`);
   });
 
-  test("a changed file is read anew", async () => {
+  test("reloads a changed file", async () => {
     const dir = openFolder();
     const entry = { ...entryOf("shop"), name: "odd", dir, module: join(dir, "odd.mjs") };
     const versions: string[] = [];

@@ -10,7 +10,7 @@ describe.each([
   ["in the sandbox", confined],
   ["as a plain process", plain],
 ] as const)("hosted alone, %s", (_how, loader) => {
-  test("an onLoad that hangs is killed, and the error says so", async () => {
+  test("kills a plugin whose onLoad hangs and reports it", async () => {
     const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
     const error = await rejection(loadInto(loaded.plugin, { config: { where: "load" } }));
     expect(codeOf(error)).toBe("launch_failed");
@@ -44,7 +44,7 @@ describe.each([
     await loaded.plugin.onUnload?.(run.ctx);
   });
 
-  test("one that spins is ended all the same", async () => {
+  test("kills a plugin that spins", async () => {
     const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
     // The folder that the kernel names is the one that the process writes to, whatever it is called in there.
     const state_dir = loader.stateDir("sleeper");

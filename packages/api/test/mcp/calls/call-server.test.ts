@@ -21,7 +21,7 @@ test.each([
     { type: "ref/resource", uri: "x://one", name: "p" },
     { type: "ref/resource", uri: "x://one" },
   ],
-])("a completion asks the server for the one thing that was admitted: %j", async (ref, wanted) => {
+])("sends a completion only for the authorized reference: %j", async (ref, wanted) => {
   const asked: JsonObject[] = [];
   const deps = {
     kernel: {

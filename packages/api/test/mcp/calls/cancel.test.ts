@@ -34,7 +34,7 @@ async function settled(id: string): Promise<string> {
   return await ended(id);
 }
 
-test("notifications/cancelled ends the call, and the stream ends without an answer", async () => {
+test("cancels a call on notifications/cancelled and ends its stream without a response", async () => {
   const client = await connect(base, "2025-11-25");
   const answer = Promise.withResolvers<unknown[]>();
   const id = await waiting(async () => {
@@ -47,14 +47,14 @@ test("notifications/cancelled ends the call, and the stream ends without an answ
   expect((await answer.promise).filter((message) => "id" in (message as object))).toEqual([]);
 });
 
-test("a cancel that overtakes its request is not lost", async () => {
+test("applies a cancellation that arrives before its request", async () => {
   const client = await connect(base, "2025-11-25");
   await send(base, cancelled("early"), { headers: client.headers });
   const { last } = await client.ask("tools/call", call("echo", { do: "wait" }), { id: "early" });
   expect(last.error.message).toMatch(/cancelled/);
 });
 
-test("the id of a call that runs is not taken twice", async () => {
+test("rejects a request id that is in use", async () => {
   const client = await connect(base, "2025-11-25");
   const id = await waiting(() => client.ask("tools/call", call("echo", { do: "wait" }), { id: 5 }));
   expect((await client.ask("tools/call", call("echo"), { id: 5 })).last.error.code).toBe(-32600);
@@ -62,7 +62,7 @@ test("the id of a call that runs is not taken twice", async () => {
   expect(await settled(id)).toBe("succeeded");
 });
 
-test("in the stateless revision going away cancels; in a session the call goes on", async () => {
+test("cancels a stateless call on disconnect, but not a call of a session", async () => {
   const stop = new AbortController();
   const params = call("echo", { do: "wait" }, "p");
   const { signal } = stop;
@@ -77,7 +77,7 @@ test("in the stateless revision going away cancels; in a session the call goes o
   expect(await settled(kept)).toBe("succeeded");
 });
 
-test("DELETE ends the session and cancels what runs in it", async () => {
+test("ends the session and cancels its calls on DELETE", async () => {
   const client = await connect(base, "2025-11-25");
   const id = await waiting(() => client.ask("tools/call", call("echo", { do: "wait" })));
   const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, ...client.headers };
@@ -88,7 +88,7 @@ test("DELETE ends the session and cancels what runs in it", async () => {
   expect((await fetch(`${base}/mcp`, { headers })).status).toBe(404);
 });
 
-test("100 sessions with a stream each call at once, and each hears its own answer and every change", async () => {
+test("delivers results and changes to 100 concurrent sessions with streams", async () => {
   const clients = await Promise.all(Array.from({ length: 100 }, () => connect(base, "2025-11-25")));
   const stop = new AbortController();
   const heard = clients.map(async ({ headers }) => {

@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-test("a call that takes long becomes a stream, and ends in it", async () => {
+test("turns the response of a long call into a stream", async () => {
   const client = await connect(base, "2025-11-25");
   const before = t.runner.orders.length;
   const running = client.ask("tools/call", call("echo", { do: "wait" }));
@@ -30,7 +30,7 @@ test("a call that takes long becomes a stream, and ends in it", async () => {
   expect(messages.at(-1).result.content[0].text).toBe("released");
 });
 
-test("who waits for a person is told again and again, with rising progress", async () => {
+test("repeats the approval notification with increasing progress", async () => {
   const client = await connect(base, "2025-11-25");
   const told: JsonObject[] = [];
   const said: PromiseWithResolvers<void>[] = [Promise.withResolvers(), Promise.withResolvers()];
@@ -58,7 +58,7 @@ test("who waits for a person is told again and again, with rising progress", asy
   expect(told[0]!.message).toContain(`backplane approve allow ${json.items[0].id}`);
 });
 
-test("a change that nobody told of is found by looking again, and told once per reader", async () => {
+test("finds an unannounced change by polling and reports it once to each client", async () => {
   const caller = { ...userCalled("a"), scope: { org_id: "org_local", project_id: null } };
   let tools = [catalogTool("one")];
   const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };

@@ -31,7 +31,7 @@ const lists = {
 const caller = {} as never;
 const everything = { server: null };
 
-test("an address that two servers offer is the first one's, and the list says so", async () => {
+test("serves a URI of two servers from the first one and lists the other", async () => {
   const resources = createResources(lists);
   const page = await resources.list(caller, everything, undefined);
   expect(page.resources).toEqual([
@@ -51,7 +51,7 @@ test("an address that two servers offer is the first one's, and the list says so
   expect(await resources.serverOf(caller, { server: b }, "z://1", true)).toBe(b);
 });
 
-test("prompts bear the server's name, so none hides another", async () => {
+test("prefixes prompts with the server name so that none hides another", async () => {
   const prompts = createPrompts(lists);
   const page = await prompts.list(caller, everything, undefined);
   expect((page.prompts as { name: string }[]).map(({ name }) => name)).toEqual([
@@ -63,7 +63,7 @@ test("prompts bear the server's name, so none hides another", async () => {
   await expect(prompts.find(caller, everything, "greet")).rejects.toMatchObject({ code: -32602 });
 });
 
-test("templates tell whose an address is, in no more than one pass", () => {
+test("matches templates in linear time", () => {
   expect(matchesTemplate("y://{id}/data", "y://7/data")).toBe(true);
   expect(matchesTemplate("y://{id}/data", "y://7/8/data")).toBe(false);
   expect(matchesTemplate("y://{+path}", "y://7/8/data")).toBe(true);

@@ -12,7 +12,7 @@ const server: ServerInfo = {
   tools: [],
 };
 
-test("hidden characters in what a server says of its resources are a mark; in an address they leave it out", async () => {
+test("marks hidden characters in texts of resources and omits resources with hidden characters in their URI", async () => {
   const logged: string[] = [];
   const resources: JsonObject[] = [
     { uri: "x://one", name: "one", description: "first\u{e0041}\u202e" },

@@ -13,7 +13,7 @@ const server = (package_id: string, binding_id: string): ServerInfo => ({
   tools: [{ name: "read", export_id: "mcp_files_read" }],
 });
 
-test("a server whose tool lost its name does not serve it in the words of the one that has it", async () => {
+test("omits a tool of a server when another package has its name", async () => {
   const all = [tool("first/files")];
   const names = createToolNames({ list: async () => all } as unknown as Catalog);
   const caller = {} as never;
@@ -24,7 +24,7 @@ test("a server whose tool lost its name does not serve it in the words of the on
   expect(await names.find(caller, loser, "read")).toBeNull();
 });
 
-test("a tool whose own name holds what nobody can see has the catalog's", async () => {
+test("uses the catalog name for a tool whose own name has hidden characters", async () => {
   const all = [tool("first/files")];
   const names = createToolNames({ list: async () => all } as unknown as Catalog);
   const own = server("first/files", "b1");
@@ -33,7 +33,7 @@ test("a tool whose own name holds what nobody can see has the catalog's", async 
   expect(await names.find({} as never, view, "mcp_files_read")).toMatchObject({ binding_id: "b1" });
 });
 
-test("the names of a server are made once, also for a caller whom a policy shows less of it", async () => {
+test("caches the names of a server for each catalog", async () => {
   const all = [tool("first/files")];
   const names = createToolNames({ list: async () => all } as unknown as Catalog);
   const own = server("first/files", "b1");

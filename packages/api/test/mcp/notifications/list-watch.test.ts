@@ -30,7 +30,7 @@ function kernelWith(server: () => typeof SHARED): { kernel: Kernel; say: (notice
   return { kernel, say: (notice) => heard(notice) };
 }
 
-test("a binding of the whole org: what one project's process says is not told in another project", async () => {
+test("does not forward notices of one project's process to another project", async () => {
   const { kernel, say } = kernelWith(() => SHARED);
   const watch = createListWatch(kernel, clock);
   const heard: string[] = [];
@@ -52,7 +52,7 @@ test("a binding of the whole org: what one project's process says is not told in
   watch.close();
 });
 
-test("whose policy has taken a server's resources away hears of them no more, though it is subscribed", async () => {
+test("stops resource updates for a subscriber when its policy removes the resources", async () => {
   let capabilities: JsonObject = { resources: { subscribe: true } };
   const { kernel, say } = kernelWith(() => ({ ...SHARED, capabilities }));
   const watch = createListWatch(kernel, clock);

@@ -13,7 +13,7 @@ const TOOL = catalogTool("");
 let now = 0;
 const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };
 
-test("an idle session ends after an hour, a busy one does not", () => {
+test("expires idle sessions after an hour, but not busy ones", () => {
   now = 0;
   const sessions = new McpSessions(clock);
   const idle = sessions.open(caller("a"), OPENED);
@@ -26,7 +26,7 @@ test("an idle session ends after an hour, a busy one does not", () => {
   expect(sessions.size).toBe(1);
 });
 
-test("what plugins opened and left behind takes nobody's place for long", () => {
+test("evicts abandoned sessions of delegated tokens first", () => {
   now = 0;
   const sessions = new McpSessions(clock, { sessions: 40, per_caller: 30 });
   const grant = {} as NonNullable<Caller["delegation"]>["grant"];
@@ -45,7 +45,7 @@ test("what plugins opened and left behind takes nobody's place for long", () => 
   expect(sessions.find(caller("a"), sessions.open(caller("a"), OPENED).id, null)).not.toBe(null);
 });
 
-test("a caller that opens too many loses its oldest idle one; others keep theirs", () => {
+test("evicts the oldest idle session of a caller at its limit, not those of others", () => {
   const sessions = new McpSessions(clock, { sessions: 4, per_caller: 2 });
   const other = sessions.open(caller("b"), OPENED);
   const [first, second] = [sessions.open(caller("a"), OPENED), sessions.open(caller("a"), OPENED)];
@@ -61,7 +61,7 @@ test("a caller that opens too many loses its oldest idle one; others keep theirs
   expect(sessions.find(caller("b"), other.id, null)).toBe(other);
 });
 
-test("a session of one server's endpoint is none of the catalog's", () => {
+test("does not find a session of one endpoint at another", () => {
   const sessions = new McpSessions(clock);
   const own = sessions.open(caller("a"), { ...OPENED, server: "bind_1" });
   expect(sessions.find(caller("a"), own.id, null)).toBe(null);
@@ -69,7 +69,7 @@ test("a session of one server's endpoint is none of the catalog's", () => {
   expect(sessions.find(caller("a"), own.id, "bind_1")).toBe(own);
 });
 
-test("pages follow each other by name, with no gap and no double", () => {
+test("pages tools by name without gaps or duplicates", () => {
   const tools = Array.from(
     { length: 7 },
     (_, n): NamedTool => ({ name: `tool_${n}`, tool: { ...TOOL, name: `tool_${n}` } }),
