@@ -1,4 +1,4 @@
-/** An API that listens, with the sample package installed and some of its exports bound. */
+/** A listening API with the sample package installed and some of its exports bound. */
 import { PACKAGE_ID, writeSamplePackage } from "./sample-package.ts";
 import { startApi, type TestApi } from "./start-api.ts";
 
@@ -20,7 +20,7 @@ export async function startBoundApi(
   return { t, base };
 }
 
-/** Answers the binding's id. */
+/** Returns the id of the binding. */
 export async function bindSample(
   t: TestApi,
   export_id: string,

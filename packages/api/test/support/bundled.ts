@@ -1,4 +1,4 @@
-/** Kernel plugins for a kernel in a test: bundled ones by name, and any others as values, all inline. */
+/** Kernel plugins for tests, all inline: bundled ones by name and others as values. */
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";

@@ -1,4 +1,4 @@
-/** Who asks, as the edge would have made it out. */
+/** Callers as authentication would create them. */
 import type { Caller } from "@backplane/ports";
 
 const SCOPE = { org_id: "org_local", project_id: "proj_default" };

@@ -1,4 +1,4 @@
-/** A hand-written MCP client: what it sends and gets is on the page, with no library to forgive either side. */
+/** A minimal MCP client that tolerates no deviation from the protocol, unlike a library. */
 import type { Json, JsonObject } from "@backplane/contract";
 import { ADMIN_TOKEN } from "./start-api.ts";
 
@@ -13,8 +13,8 @@ export interface McpAnswer {
   headers: Headers;
   /** `json`, `sse` or `none`. */
   form: string;
-  /** Every message that came, the answer last. */
-  // biome-ignore lint/suspicious/noExplicitAny: messages are looked at field by field in tests
+  /** All received messages, the response last. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests check messages field by field
   messages: any[];
   // biome-ignore lint/suspicious/noExplicitAny: the same
   last: any;
@@ -24,7 +24,7 @@ export interface Sending {
   token?: string;
   headers?: Record<string, string>;
   signal?: AbortSignal;
-  /** Called with each message as it comes. */
+  /** Called with each message when it arrives. */
   each?: (message: JsonObject) => void;
 }
 
@@ -75,11 +75,11 @@ export const request = (method: string, params?: JsonObject, id: string | number
   ...(params === undefined ? {} : { params }),
 });
 
-/** One client, whatever the revision: how a request is dressed is the only difference. */
+/** A client for any revision; only the envelope of requests differs. */
 export interface McpClient {
   revision: string;
   ask(method: string, params?: JsonObject, sending?: Sending & { id?: string | number }): Promise<McpAnswer>;
-  /** Headers for what is sent by hand. */
+  /** Headers for requests that a test sends itself. */
   headers: Record<string, string>;
 }
 

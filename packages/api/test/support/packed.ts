@@ -1,4 +1,4 @@
-/** The archive of a package's folder, as a client uploads it. */
+/** Packs the folder of a package as a client does for an upload. */
 import { Writable } from "node:stream";
 import { packFolder } from "@backplane/supply";
 

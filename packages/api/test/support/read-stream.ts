@@ -1,4 +1,4 @@
-/** Server-sent events over a real socket, to the end of the stream or until the signal says stop. */
+/** Reads server-sent events over a real socket until the stream ends or the signal is aborted. */
 export interface StreamItem {
   id: string | null;
   event: string;

@@ -1,4 +1,4 @@
-/** A package folder for tests: one export of every kind, one tool with slots and one that asks first. */
+/** A package folder with one export of every kind, a tool with secret slots and one that requires approval. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 

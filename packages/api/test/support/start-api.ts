@@ -1,6 +1,6 @@
 /**
- * A whole gateway but for the plugin processes: real kernel, real SQLite, real importer, and a runner that plays
- * scripts. What a call does is said by its input: {do: "echo" | "fail" | "wait" | "talk"}.
+ * A gateway without plugin processes: real kernel, SQLite and importer, and a scripted runner. The input of a call says
+ * what it does: {do: "echo" | "fail" | "wait" | "talk"}.
  */
 import { createKernel } from "@backplane/kernel";
 import {
@@ -48,7 +48,7 @@ export interface TestAnswer {
   status: number;
   headers: Record<string, string | string[] | number | undefined>;
   text: string;
-  // biome-ignore lint/suspicious/noExplicitAny: answers are looked at field by field in tests
+  // biome-ignore lint/suspicious/noExplicitAny: tests check responses field by field
   json: any;
 }
 
@@ -137,7 +137,7 @@ async function inject(
   return { status: answer.statusCode, headers: answer.headers, text: answer.body, json };
 }
 
-/** Every answer that any test sees has a status and a shape that the route's description names. */
+/** Checks that the status and body of every response in any test match the description of its route. */
 function assertDescribed(
   api: Api,
   kernel: Kernel,
@@ -147,10 +147,10 @@ function assertDescribed(
   json: unknown,
 ): void {
   const path = url.split("?", 1)[0]!;
-  // Past the gates /mcp speaks JSON-RPC, errors included.
+  // After the gate, /mcp responds with JSON-RPC, also for errors.
   if (/^\/mcp(\/|$)/.test(path) && (json as { jsonrpc?: string } | undefined)?.jsonrpc === "2.0") return;
   const shown = routeOf(api, method, path)?.responses[status];
-  // A person's browser is shown a page, also of what went wrong.
+  // A browser gets a page, also for errors.
   if (status >= 400 && shown?.type === "text/html") return;
   if (status >= 400) return void ErrorEnvelopeSchema.parse(json);
   if (kernel.adapters.find(method, path)?.mount.responses?.[status] !== undefined) return;
@@ -170,7 +170,7 @@ function routeOf(api: Api, method: string, path: string): Api["routeTable"][numb
 }
 
 interface TestClock extends Clock {
-  /** Moves both clocks on without waiting; timers that fall due run. */
+  /** Advances both clocks and runs due timers. */
   advance(ms: number): void;
 }
 
@@ -204,11 +204,11 @@ function createTestClock(): TestClock {
 
 interface ScriptedRunner extends Runner {
   orders: RunOrder[];
-  /** Ends a call that waits. */
+  /** Ends a waiting call. */
   release(invocation_id: string): void;
-  /** Makes a call that waits say something. */
+  /** Makes a waiting call send an event. */
   say(invocation_id: string, event: JsonObject & { type: string }): void;
-  /** Resolves when this many calls have been started in all. */
+  /** Resolves when this many calls have been started in total. */
   started(count: number): Promise<void>;
 }
 

@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { startWs, type WsHouse } from "../support/open-agent.ts";
+import { startWs, type TestWs } from "../support/test-agent.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 
-let t: WsHouse;
+let t: TestWs;
 beforeEach(async () => {
   t = await startWs();
 });

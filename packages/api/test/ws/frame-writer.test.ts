@@ -3,9 +3,9 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { FrameWriter, WriteTicks } from "../../src/ws/frame-writer.ts";
 import { textFrame } from "../../src/ws/text-frame.ts";
-import { startWs, type WsHouse } from "../support/open-agent.ts";
+import { startWs, type TestWs } from "../support/test-agent.ts";
 
-let t: WsHouse;
+let t: TestWs;
 beforeEach(async () => {
   t = await startWs();
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { startWs } from "../support/open-agent.ts";
+import { startWs } from "../support/test-agent.ts";
 import { ADMIN_TOKEN } from "../support/start-api.ts";
 
 const CLIENTS = 12;

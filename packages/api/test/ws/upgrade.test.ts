@@ -3,10 +3,10 @@ import { connect as dial } from "node:net";
 import { BackplaneError } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { startWs, type WsHouse } from "../support/open-agent.ts";
+import { startWs, type TestWs } from "../support/test-agent.ts";
 import { ADMIN_TOKEN } from "../support/start-api.ts";
 
-let t: WsHouse;
+let t: TestWs;
 let failing = false;
 beforeEach(async () => {
   t = await startWs({ wrap: delegating, api: { limits: { sockets: 3 } } });
@@ -36,7 +36,7 @@ function delegating(kernel: Kernel): Kernel {
   };
 }
 
-const refusal = (options: Parameters<WsHouse["connect"]>[0]) =>
+const refusal = (options: Parameters<TestWs["connect"]>[0]) =>
   t.connect(options).then(
     () => "opened",
     (error: Error & { status: number }) => `${error.status} ${error.message}`,

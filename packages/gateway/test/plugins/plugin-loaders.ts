@@ -1,4 +1,4 @@
-/** The loaders of the plugin suites: plain, and with the sandbox; each suite file has a home of its own. */
+/** Plugin loaders with and without the sandbox. Each test file has its own home. */
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { logTo } from "@backplane/test-kit/log-to";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 
-/** Where the plugins of these suites lie. */
+/** The folder of plugin fixtures. */
 export const FIXTURES = join(import.meta.dirname, "../fixtures/plugins");
 const home = mkdtempSync(join(tmpdir(), "backplane-contract-"));
 const names = ["shop", "door", "teller", "grump", "sleeper"];
@@ -41,14 +41,14 @@ export const rejection = async (work: Promise<unknown>): Promise<Error & { code?
     (error) => error as Error,
   );
 
-/** Whoever holds a loaded plugin cannot tell which of these it is. */
+/** A loaded plugin must behave the same with all of these loaders. */
 export const WAYS = [
   ["inline", "inline", plain],
   ["hosted", "hosted", confined],
   ["hosted, the sandbox switched off", "hosted", plain],
 ] as const;
 
-/** In a sandbox the plugin is another user, so its folder must be open to others. */
+/** A sandboxed plugin runs as another user, so its folder must be accessible to others. */
 export function openFolder(): string {
   const dir = mkdtempSync(join(home, "odd-"));
   chmodSync(dir, 0o755);

@@ -1,6 +1,6 @@
 /**
- * The agent's side of `/ws` without a loop: real bus, real store, real tape, real fan-out. A message is on disk before
- * it is acknowledged; an interrupt is noted.
+ * The agent behind `/ws` without a loop: real bus, store, tape and fan-out. A message is on disk before it is acknowledged;
+ * interrupts are recorded.
  */
 import { createFanout, type FanoutDeps, type FanoutService } from "@backplane/agent";
 import type { Kernel, SessionKey, SessionRef } from "@backplane/ports";
@@ -19,24 +19,24 @@ import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
 const scope = { org_id: "org_local", project_id: "proj_default" };
 
 interface Agent {
-  /** What stands in the kernel's place. */
+  /** Replaces these parts of the kernel. */
   parts: { fanout: FanoutService; sessions: Pick<Kernel["sessions"], "message" | "interrupt"> };
   fanout: FanoutService;
   bus: Bus;
   interrupts: SessionRef[];
-  /** What the next message fails with. */
+  /** The error of the next message. */
   broken: Error | null;
   write<K extends string>(kind: K, payload: BusPayload<K>, session_id: string): Promise<number>;
   publish<K extends string>(kind: K, payload: BusPayload<K>, session_id: string): Promise<unknown>;
-  /** Lets time pass for the fan-out alone. */
+  /** Advances the clock of the fan-out only. */
   advance(ms: number): void;
   close(): Promise<void>;
 }
 
-async function openAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent> {
+async function createTestAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-agent-"));
   const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
-  const clock = handClock();
+  const clock = createTestClock();
   const ids = createIdSource(
     () => clock.now(),
     (bytes) => void randomFillSync(bytes),
@@ -93,7 +93,7 @@ async function openAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent> {
   return agent;
 }
 
-function handClock() {
+function createTestClock() {
   let ahead = 0;
   const timers = new Set<{ at: number; run: () => void }>();
   const monotonic = () => performance.now() + ahead;
@@ -113,7 +113,7 @@ function handClock() {
   };
 }
 
-export interface WsHouse extends TestApi {
+export interface TestWs extends TestApi {
   agent: Agent;
   url: string;
   connect(options?: ConnectOptions): Promise<Remote>;
@@ -128,8 +128,8 @@ interface ConnectOptions {
 
 export async function startWs(
   options: Parameters<typeof startApi>[0] & { fanout?: FanoutDeps["limits"] } = {},
-): Promise<WsHouse> {
-  const agent = await openAgent(options.fanout);
+): Promise<TestWs> {
+  const agent = await createTestAgent(options.fanout);
   const wrap = (kernel: Kernel): Kernel => {
     const { fanout, sessions } = agent.parts;
     const whole = { ...kernel, fanout, sessions: { ...kernel.sessions, ...sessions } };
@@ -152,12 +152,12 @@ export async function startWs(
 
 type Op<K extends WsServerOp["op"]> = Extract<WsServerOp, { op: K }>;
 
-/** A client that checks every frame against the schema and waits for what it names. */
+/** A client that validates every frame and can wait for an op or event. */
 interface Remote {
   ws: WebSocket;
   ops: WsServerOp[];
   send(op: unknown): void;
-  /** The next op of this kind that nobody has taken yet. */
+  /** The next op of this kind that was not returned yet. */
   next<K extends WsServerOp["op"]>(kind: K, where?: (op: Op<K>) => boolean): Promise<Op<K>>;
   event(kind: string): Promise<Op<"event">>;
   closed: Promise<{ code: number; reason: string }>;
