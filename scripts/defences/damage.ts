@@ -37,15 +37,15 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "the definitions of tables are checked",
     file: `${SQLITE}/damage/check-file.ts`,
-    from: "return row.schema_sum === schemaSum(database) ?",
+    from: "return row.schema_sum === schemaChecksum(database) ?",
     to: "return row.schema_sum !== -1 ?",
     tests: DAMAGE,
   },
   {
     defence: "numbering that went back is found",
     file: `${SQLITE}/damage/check-file.ts`,
-    from: "return strange || outbox < (cursor.seq ?? 0) ?",
-    to: "return strange ?",
+    from: "return unknown || outbox < (cursor.seq ?? 0) ?",
+    to: "return unknown ?",
     tests: DAMAGE,
   },
   {

@@ -9,7 +9,7 @@ import { loadConfig, startGateway } from "@backplane/gateway";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { EXIT, run } from "../../packages/cli/src/index.ts";
 import { captureIo } from "../../packages/cli/test/support/capture-io.ts";
-import { addSumFunctions, summedTables } from "../../packages/store/src/sqlite/connection/row-checksums.ts";
+import { addChecksumFunctions, checksummedTables } from "../../packages/store/src/sqlite/connection/row-checksums.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -47,9 +47,9 @@ async function backplane(...argv: string[]) {
 /** As an attacker who knows how the checksums of rows are made. */
 function tamper(change: (database: DatabaseSync) => void): void {
   const database = new DatabaseSync(join(home, "store.db"));
-  addSumFunctions(database);
+  addChecksumFunctions(database);
   change(database);
-  for (const { name, columns } of summedTables(database)) {
+  for (const { name, columns } of checksummedTables(database)) {
     if (name !== "audit" && name !== "audit_head") continue;
     database.exec(`update ${name} set sum = row_sum(${columns.join(", ")})`);
   }

@@ -1,6 +1,6 @@
 import type { Page, PageOf } from "@backplane/ports";
 
-/** Everything that a list gives, two at a time. */
+/** All items of a list, read in pages of two. */
 export async function allPages<T>(list: (page: Page) => Promise<PageOf<T>>): Promise<T[]> {
   const found: T[] = [];
   for (let after: string | null | undefined; after !== null; ) {

@@ -1,4 +1,4 @@
-/** The files of calls in PostgreSQL, where every node finds them. */
+/** Artifacts in PostgreSQL, where every node finds them. */
 import { openPostgresStore, type PostgresStore } from "@backplane/store";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -41,7 +41,7 @@ artifactContract(() => subject);
 const rows = async (table: string, sha256: string) =>
   (await direct.query(`select 1 from ${table} where sha256 = $1`, [sha256])).rowCount;
 
-test("what one node kept another serves and sweeps, to the last piece", async () => {
+test("serves and removes on one node what another node stored", async () => {
   const { bytes, sha256 } = freshBytes();
   const [one, two] = nodes.map(({ artifacts }) => artifacts);
   await one!.keep(sha256, bytes);
@@ -53,7 +53,7 @@ test("what one node kept another serves and sweeps, to the last piece", async ()
   expect([await rows("artifacts", sha256), await rows("artifact_pieces", sha256)]).toEqual([0, 0]);
 });
 
-test("a file of which a piece is missing, or one too many, is not given", async () => {
+test("does not open an artifact with a missing or an extra piece", async () => {
   const [short, long] = [freshBytes(), freshBytes()];
   for (const { bytes, sha256 } of [short, long]) await subject.files.keep(sha256, bytes);
   await direct.query("delete from artifact_pieces where sha256 = $1 and piece = 2", [short.sha256]);
@@ -61,7 +61,7 @@ test("a file of which a piece is missing, or one too many, is not given", async 
   for (const { sha256 } of [short, long]) expect(await subject.files.open(sha256)).toBeNull();
 });
 
-test("one that changes or goes while it is read ends in an error, not in other bytes", async () => {
+test("fails a read when the artifact is changed or removed meanwhile", async () => {
   const harm: ((sha256: string) => unknown)[] = [
     subject.change,
     (sha256) => direct.query("delete from artifacts where sha256 = $1", [sha256]),
@@ -80,7 +80,7 @@ test("one that changes or goes while it is read ends in an error, not in other b
   }
 });
 
-test("a file that does not come in whole leaves nothing, and the database's end is said", async () => {
+test("stores nothing of an interrupted artifact, and reports an unavailable database", async () => {
   const { bytes, sha256 } = freshBytes();
   await direct.query("alter table artifact_pieces add constraint full_disk check (piece < 2) not valid");
   try {

@@ -6,7 +6,7 @@ import { freshOrg, type Subject } from "./subject.ts";
 export function accessCases(subject: () => Subject): void {
   const store = () => subject().store;
 
-  test("a secret has versions, tells who uses it and stays while it is used", async () => {
+  test("versions a secret, lists its bindings and refuses to remove it while it is used", async () => {
     const scope = freshOrg();
     const { org_id } = scope;
     const whole = { org_id, project_id: null };
@@ -44,7 +44,7 @@ export function accessCases(subject: () => Subject): void {
     expect(await store().secrets.list(whole, { limit: 5 })).toEqual({ items: [], next: null });
   });
 
-  test("secrets are listed by name", async () => {
+  test("lists secrets by name", async () => {
     const { org_id } = freshOrg();
     const whole = { org_id, project_id: null };
     for (const name of ["b", "a", "c"]) {
@@ -56,7 +56,7 @@ export function accessCases(subject: () => Subject): void {
     expect(rest.items.map((secret) => secret.name)).toEqual(["c"]);
   });
 
-  test("a project replaces and removes its own secrets alone, and sees its own and the org's", async () => {
+  test("lets a project change only its own secrets and read its own and the org's", async () => {
     const { org_id } = freshOrg();
     const of = (project_id: string | null) => ({ org_id, project_id });
     const put = (project_id: string | null, name: string) =>
@@ -74,7 +74,7 @@ export function accessCases(subject: () => Subject): void {
       expect((await store().secrets.get(org_id, name))?.version).toBe(1);
     }
     expect((await put("proj_a", "mine")).version).toBe(2);
-    // The org may replace it; it stays the project's.
+    // The org may replace it; it still belongs to the project.
     expect(await put(null, "mine")).toMatchObject({ version: 3, project_id: "proj_a" });
     expect(await namesIn("proj_a")).toEqual(["mine", "shared"]);
     expect(await namesIn(null)).toEqual(["mine", "shared", "theirs"]);
@@ -83,7 +83,7 @@ export function accessCases(subject: () => Subject): void {
     expect(await store().secrets.remove(of(null), "theirs", {})).toBe(true);
   });
 
-  test("a key is found by its hash until and after it is revoked", async () => {
+  test("finds a key by its hash before and after it is revoked", async () => {
     const scope = freshOrg();
     const key = sampleKey(scope);
     const hash = ids.next("request");
@@ -105,7 +105,7 @@ export function accessCases(subject: () => Subject): void {
     expect(await store().keys.byHash(hash)).toEqual({ ...key, revoked_at: NOW });
   });
 
-  test("an idempotency key is claimed once, answered again, freed when stale or expired", async () => {
+  test("claims an idempotency key once, returns its response, and frees it when stale or expired", async () => {
     const scope = freshOrg();
     const begin = (digest: string, now: number) => store().idempotency.begin(scope, "k", digest, now, 1_000);
     const states = await Promise.all(Array.from({ length: 10 }, () => begin("d1", 100)));
@@ -128,7 +128,7 @@ export function accessCases(subject: () => Subject): void {
     expect(await begin("d5", 8_000)).toEqual({ state: "new" });
   });
 
-  test("the audit chain is verified in steps from a mark, and its writers are heard", async () => {
+  test("verifies the audit chain in steps from a mark, and notifies listeners", async () => {
     const { audit } = store();
     const from = await audit.head();
     let heard = 0;
@@ -150,7 +150,7 @@ export function accessCases(subject: () => Subject): void {
     expect((await audit.after(from.seq, 2)).map(({ details }) => details.n)).toEqual([1, 2]);
   });
 
-  test("the audit chain is serial under racing writers, and a changed byte is found", async () => {
+  test("keeps the audit chain serial with concurrent writers, and detects a changed byte", async () => {
     const scope = freshOrg();
     const other = { ...scope, project_id: "proj_other" };
     await Promise.all(
@@ -188,7 +188,7 @@ export function accessCases(subject: () => Subject): void {
     expect(await store().audit.verify()).toBeNull();
   });
 
-  test("an entry cut off the end of the audit chain is missed", async () => {
+  test("detects an entry that was removed from the end of the audit chain", async () => {
     await store().audit.append(sampleAudit());
     const last = (await store().audit.list({ org_id: "org_local", project_id: null }, {}, { limit: 1 }))
       .items[0]!;

@@ -5,7 +5,7 @@ import { ids, sampleAudit, sampleBinding, sampleEvent, samplePackage } from "./s
 import { freshOrg } from "./subject.ts";
 
 export function bindingCases(store: () => Store): void {
-  test("a package is installed once, and other bytes under its version are refused", async () => {
+  test("installs a package once, and refuses other content for the same version", async () => {
     const { org_id } = freshOrg();
     const first = samplePackage({ org_id });
     expect(await store().packages.insert(first, {})).toEqual({ row: first, created: true });
@@ -23,7 +23,7 @@ export function bindingCases(store: () => Store): void {
     expect(await store().packages.digestInUse("sha256:none")).toBe(false);
   });
 
-  test("a package that is bound is not removed; afterwards it is", async () => {
+  test("removes a package only when it is not bound", async () => {
     const scope = freshOrg();
     const row = samplePackage({ org_id: scope.org_id });
     await store().packages.insert(row, {});
@@ -41,7 +41,7 @@ export function bindingCases(store: () => Store): void {
     });
   });
 
-  test("several bindings change together or not at all", async () => {
+  test("updates several bindings together or not at all", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     await store().packages.insert(samplePackage({ org_id: scope.org_id, version: "0.2.0" }), {});
@@ -63,7 +63,7 @@ export function bindingCases(store: () => Store): void {
     expect(await versions()).toEqual(["0.2.0", "0.2.0"]);
   });
 
-  test("lists run from the newest down, page by page", async () => {
+  test("lists packages from the newest to the oldest, in pages", async () => {
     const { org_id } = freshOrg();
     const rows = [];
     for (let n = 0; n < 5; n++) rows.push(samplePackage({ org_id, version: `0.${n}.0` }));
@@ -80,7 +80,7 @@ export function bindingCases(store: () => Store): void {
 
   verifies(
     "bind.scope",
-    "a project sees its own bindings and the org's; another project's id is like no id",
+    "shows a project its own bindings and the org's, and no id of another project",
     async () => {
       const mine = freshOrg();
       const other = { ...mine, project_id: "proj_other" };
@@ -115,7 +115,7 @@ export function bindingCases(store: () => Store): void {
     },
   );
 
-  test("the same export version is bound once in one scope", async () => {
+  test("binds the same version of an export once per scope", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     await store().packages.insert(samplePackage({ org_id: scope.org_id, version: "0.2.0" }), {});
@@ -132,28 +132,32 @@ export function bindingCases(store: () => Store): void {
     expect((await store().bindings.get(scope, second.binding_id))?.binding).toEqual(second);
   });
 
-  verifies("api.bindings", "100 racing changes of one binding: each generation is written once", async () => {
-    const scope = freshOrg();
-    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
-    const row = sampleBinding({ scope, config: { changes: [] } });
-    await store().bindings.create(row, {});
-    const change = async (who: number): Promise<void> => {
-      for (;;) {
-        const { binding } = (await store().bindings.get(scope, row.binding_id))!;
-        const changes = [...(binding.config.changes as number[]), who];
-        const next = { ...binding, config: { changes }, generation: binding.generation + 1 };
-        if (await store().bindings.update(next, binding.generation, {})) return;
-      }
-    };
-    await Promise.all(Array.from({ length: 100 }, (_, who) => change(who)));
-    const { binding } = (await store().bindings.get(scope, row.binding_id))!;
-    expect(binding.generation).toBe(101);
-    expect([...(binding.config.changes as number[])].sort((a, b) => a - b)).toEqual(
-      Array.from({ length: 100 }, (_, who) => who),
-    );
-  });
+  verifies(
+    "api.bindings",
+    "writes each generation once with 100 concurrent updates of a binding",
+    async () => {
+      const scope = freshOrg();
+      await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+      const row = sampleBinding({ scope, config: { changes: [] } });
+      await store().bindings.create(row, {});
+      const change = async (who: number): Promise<void> => {
+        for (;;) {
+          const { binding } = (await store().bindings.get(scope, row.binding_id))!;
+          const changes = [...(binding.config.changes as number[]), who];
+          const next = { ...binding, config: { changes }, generation: binding.generation + 1 };
+          if (await store().bindings.update(next, binding.generation, {})) return;
+        }
+      };
+      await Promise.all(Array.from({ length: 100 }, (_, who) => change(who)));
+      const { binding } = (await store().bindings.get(scope, row.binding_id))!;
+      expect(binding.generation).toBe(101);
+      expect([...(binding.config.changes as number[])].sort((a, b) => a - b)).toEqual(
+        Array.from({ length: 100 }, (_, who) => who),
+      );
+    },
+  );
 
-  test("a change of another project's binding hits nothing", async () => {
+  test("does not update a binding of another project", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     const row = sampleBinding({ scope });
@@ -162,7 +166,7 @@ export function bindingCases(store: () => Store): void {
     expect(await store().bindings.update(stolen, 1, {})).toBe(false);
   });
 
-  test("a binding is removed only while it is what the caller has read", async () => {
+  test("removes a binding only in the generation that the caller has read", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     const binding = sampleBinding({ scope });
@@ -177,7 +181,7 @@ export function bindingCases(store: () => Store): void {
     expect(await store().bindings.get(scope, id)).toBeNull();
   });
 
-  test("hooks are found by event, and a project's hook hears only its project", async () => {
+  test("finds hooks by event, and those of a project only for its own events", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     const own = sampleBinding({ scope, export_id: "notify", kind: "hook" });
@@ -196,7 +200,7 @@ export function bindingCases(store: () => Store): void {
     expect(await heard("proj_default", "invocation.settled")).toEqual([org.binding_id]);
   });
 
-  test("facts are written with their change, or not at all", async () => {
+  test("writes facts in the transaction of their change", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     const row = sampleBinding({ scope });

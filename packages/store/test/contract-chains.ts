@@ -11,7 +11,7 @@ export function chainCases(subject: () => Subject): void {
 
   verifies(
     "tape.fork",
-    "a child reads its parent's entries and its own, and writes only its own",
+    "shows a child the entries of its parent and its own, and appends only to the child",
     async () => {
       const key = freshKey();
       const { scope } = key;
@@ -34,7 +34,7 @@ export function chainCases(subject: () => Subject): void {
       expect(await shown(scope, forked.id, 3)).toEqual(["4 c"]);
       expect((await sessions().get(child))?.parent_session_id).toBe("s");
 
-      // A child of the child, from a point that only the grandparent holds; and a second chain of one session.
+      // A child of the child, forked at an entry of the grandparent, and a second chain of one session.
       const early = await sessions().fork({ scope, chain_id: forked.id, at: 2 }, newChain(), null, {});
       expect(await shown(scope, early.id)).toEqual(["1 session/start", "2 a"]);
       expect(early.session_id).toBe("child");
@@ -44,7 +44,7 @@ export function chainCases(subject: () => Subject): void {
       await expect(sessions().append(key, [message("no")], early.id)).rejects.toMatchObject({
         code: "chain.not_found",
       });
-      // The point of a fork is an entry that the chain shows: 4 is another chain's id here, 9 nobody's.
+      // A fork must be at a visible entry: 4 belongs to another chain here, 9 does not exist.
       for (const [chain_id, at, is] of [
         [early.id, 4, 2],
         [early.id, 9, 5],
@@ -61,14 +61,14 @@ export function chainCases(subject: () => Subject): void {
       ).rejects.toMatchObject({ code: "session.conflict" });
       for (const id of [root, forked.id, early.id]) expect(await sessions().verify(scope, id)).toBeNull();
 
-      // Resetting the child leaves the parent as it is.
+      // Resetting the child does not change the parent.
       await sessions().reset(child, forked.id, newChain(), [start], {});
       expect(await shown(scope, root)).toEqual(["1 session/start", "2 a", "3 b", "4 p"]);
       expect((await sessions().chain(scope, root))?.archived_at).toBeNull();
     },
   );
 
-  verifies("tape.reset", "a reset archives the tape and starts a new chain with its anchor", async () => {
+  verifies("tape.reset", "archives the tape on reset and starts a new chain with its anchor", async () => {
     const key = freshKey();
     const old = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
     await sessions().append(key, [message("a")]);
@@ -82,7 +82,7 @@ export function chainCases(subject: () => Subject): void {
     await expect(sessions().append(key, [message("late")], old)).rejects.toMatchObject({
       code: "chain.archived",
     });
-    // The refused write took no id.
+    // The refused write used no id.
     expect(await sessions().append(key, [message("b")])).toMatchObject({ first_id: 4 });
     expect(await sessions().reset(key, old, newChain(), [start], {})).toBeNull();
     expect(await sessions().moveHead(key, chain.id, old, {})).toBe(false);
@@ -94,7 +94,7 @@ export function chainCases(subject: () => Subject): void {
 
   verifies(
     ["tape.compaction", "tape.ids"],
-    "a compaction begins a chain with its anchor, undo moves the head back, ids rise through all of it",
+    "begins a chain with its anchor on compaction, moves the head back on undo, and keeps ids increasing",
     async () => {
       const key = freshKey();
       const { scope } = key;
@@ -120,7 +120,7 @@ export function chainCases(subject: () => Subject): void {
       ]);
       expect(await sessions().compact(key, source, newChain(), [summary], {})).toBeNull();
 
-      // A fork from before the anchor does not see it; one from behind it starts there.
+      // A fork before the anchor does not show it; a fork after it starts there.
       const before = await sessions().fork({ scope, chain_id: chain.id, at: 3 }, newChain(), null, {});
       expect(await since(before.id)).toEqual(["1 session/start", "2 a", "3 b"]);
       const behind = await sessions().fork({ scope, chain_id: chain.id, at: 5 }, newChain(), null, {});
@@ -130,7 +130,7 @@ export function chainCases(subject: () => Subject): void {
       expect(await sessions().moveHead(key, chain.id, old, {})).toBe(true);
       await sessions().append(key, [message("d")]);
       expect(await shown(scope, old)).toEqual(["1 session/start", "2 a", "3 b", "7 d"]);
-      // A client that has seen entry 6 of the chain that was left misses nothing of what comes now.
+      // A client that has seen entry 6 of the abandoned chain misses no later entry.
       expect(await shown(scope, old, 6)).toEqual(["7 d"]);
       const fresh = newChain();
       await sessions().reset(key, old, fresh, [start], {});
@@ -143,7 +143,7 @@ export function chainCases(subject: () => Subject): void {
     },
   );
 
-  test("a changed byte, a changed line and a cut-off end are found", async () => {
+  test("detects a changed byte, a changed entry and a truncated end", async () => {
     const found = async (change: (chain: string, fork: string) => string) => {
       const key = freshKey();
       const { scope } = key;
@@ -173,7 +173,7 @@ export function chainCases(subject: () => Subject): void {
     expect(await found((_, fork) => `delete from spans ${of(fork, 5)}`)).toEqual([null, "fork 3"]);
   });
 
-  test("what one append wrote is read, cut, forked and checked entry by entry", async () => {
+  test("reads, pages, forks and verifies the entries of one append individually", async () => {
     const key = freshKey();
     const { scope } = key;
     const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
@@ -204,7 +204,7 @@ export function chainCases(subject: () => Subject): void {
     expect(await sessions().verify(scope, fork.id)).toBeNull();
   });
 
-  test("of two anchors written at once the last is where the model's context begins", async () => {
+  test("begins the context of the model at the last of two anchors in one append", async () => {
     const key = freshKey();
     const { scope } = key;
     const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
@@ -215,13 +215,13 @@ export function chainCases(subject: () => Subject): void {
     expect((await sessions().sinceAnchor(scope, fork.id)).map(({ id }) => id)).toEqual([3, 4]);
   });
 
-  test("a fork point that was moved is found even where it shows the same entries", async () => {
+  test("detects a moved fork point even when the same entries are visible", async () => {
     const key = freshKey();
     const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
     const fork = await sessions().fork({ scope: key.scope, chain_id }, newChain(), null, {});
     expect(await sessions().verify(key.scope, fork.id)).toBeNull();
     await subject().tamper(`update chains set fork_entry = 2, last_entry = 2 where id = '${fork.id}'`);
-    // SQLite checks the row itself; PostgreSQL leaves that to the database.
+    // SQLite rows have a checksum; PostgreSQL verifies its pages itself.
     const reading = shown(key.scope, fork.id);
     if (subject().row_checks) await expect(reading).rejects.toMatchObject({ code: "store.damaged" });
     else expect(await reading).toEqual(["1 session/start"]);

@@ -14,7 +14,7 @@ export function configCases(store: () => Store): void {
   const keysOf = async (org_id: string, prefix = "") =>
     (await store().config.list(org_id, prefix)).map((row) => row.key);
 
-  test("a setting is written, replaced, read and listed by prefix, inside its org", async () => {
+  test("writes, replaces, reads and lists settings by prefix within an org", async () => {
     const { org_id } = freshOrg();
     const { config } = store();
     const other = freshOrg().org_id;
@@ -33,7 +33,7 @@ export function configCases(store: () => Store): void {
     expect(await config.get(org_id, "b")).toEqual(strange);
   });
 
-  test("unset takes a key alone or all that is below one, and says what is gone", async () => {
+  test("unsets a key or everything below it, and returns the removed keys", async () => {
     const { org_id } = freshOrg();
     const { config } = store();
     const all = ["a.b", "a.b-c", "a.b.c", "a.b.d.e", "a.bc", "a.b_", "z"];
@@ -48,7 +48,7 @@ export function configCases(store: () => Store): void {
     expect(await keysOf(org_id)).toEqual(["a.bc", "z"]);
   });
 
-  test("a changed destination takes the sealed values of its group along, unless the write brings them anew", async () => {
+  test("removes the sealed values of a group when its destination changes, unless the same write sets them", async () => {
     const { org_id } = freshOrg();
     const { config } = store();
     const rows = [
@@ -61,7 +61,7 @@ export function configCases(store: () => Store): void {
     ];
     await config.write(org_id, { set: rows, unset: [] }, NOW, {});
     const write = (set: ConfigRow[], unset: string[] = []) => config.write(org_id, { set, unset }, NOW, {});
-    // The same value is no change, and other fields say nothing about where it goes.
+    // Writing the same value is not a change, and other fields are not destinations.
     expect(await write([rows[0]!, setting("providers.p.model", "m")])).toEqual([]);
     const elsewhere = setting("providers.p.base_url", "https://b.example");
     expect(await write([elsewhere])).toEqual(["providers.p.api_key", "providers.p.deep.token"]);
@@ -76,18 +76,18 @@ export function configCases(store: () => Store): void {
       "providers.p.api_key",
       "providers.p.base_url",
     ]);
-    // An instance that only now gets its plugin was nowhere before.
+    // An instance without a plugin has had no destination yet.
     await write([setting("providers.n.api_key", "v1.k.n.c", true)]);
     expect(await write([setting("providers.n.plugin", "llm")])).toEqual([]);
     expect(await write([setting("providers.n.plugin", "other")])).toEqual(["providers.n.api_key"]);
-    // A bound that is broken leaves everything as it was, the credential included.
+    // A write beyond the limit changes nothing, the credential included.
     await write([anew]);
     const big = Array.from({ length: CONFIG_LIMITS.keys_per_org }, (_, n) => setting(`big.k${n}`, n));
     await expect(write([elsewhere, ...big])).rejects.toMatchObject({ code: "config.limit" });
     expect(await config.get(org_id, "providers.p.api_key")).toEqual(anew);
   });
 
-  test("a change has its facts with it, and none when nothing changes", async () => {
+  test("writes facts with a change, and none without a change", async () => {
     const scope = freshOrg();
     const { config, audit, outbox } = store();
     const facts = () => ({
@@ -100,7 +100,7 @@ export function configCases(store: () => Store): void {
     expect(await outbox.read(0, 9, scope)).toHaveLength(1);
   });
 
-  test("a change that breaks a bound leaves nothing of itself: no key, no removal, no fact", async () => {
+  test("writes nothing of a change beyond the limits: no key, no removal, no fact", async () => {
     const scope = freshOrg();
     const { org_id } = scope;
     const { config, audit } = store();
@@ -136,7 +136,7 @@ export function configCases(store: () => Store): void {
     expect(await config.write(many, { set: [setting("one-more")], unset: ["k7"] }, NOW, {})).toEqual(["k7"]);
   });
 
-  test("racing writers of the same keys each write whole: no reader ever finds a mix", async () => {
+  test("never shows a reader a mix of concurrent writes to the same keys", async () => {
     const { org_id } = freshOrg();
     const { config } = store();
     const keys = ["p.a", "p.b", "p.c", "p.d"];

@@ -5,7 +5,7 @@ import { sampleAudit, sampleBinding, samplePackage } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function definitionCases(store: () => Store): void {
-  test("definitions are written one revision after the other, and go with their binding", async () => {
+  test("writes definitions one revision after the other, and removes them with their binding", async () => {
     const scope = freshOrg();
     const { org_id } = scope;
     await store().packages.insert(samplePackage({ org_id }), {});
@@ -27,7 +27,7 @@ export function definitionCases(store: () => Store): void {
     expect(await store().definitions.get(org_id, id)).toBeNull();
   });
 
-  test("a binding of a whole package is a candidate of every export", async () => {
+  test("returns a binding of a whole package as a candidate for every export", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     const whole = sampleBinding({ scope, export_id: "*" });

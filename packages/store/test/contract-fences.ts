@@ -1,4 +1,4 @@
-/** A turn belongs to one gateway at a time, and a session has one turn: the store refuses what breaks either. */
+/** A turn belongs to one gateway at a time, and a session has at most one running turn; the store enforces both. */
 import type { RunRow, SessionKey, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";
@@ -6,7 +6,7 @@ import { brief, freshKey, message, newChain, newSession, start, summary } from "
 import { ids, sampleInvocation, sampleSettlement } from "./samples.ts";
 
 export function fenceCases(store: () => Store): void {
-  const talk = async () => {
+  const createSession = async () => {
     const key = freshKey();
     const { head_chain_id } = await store().sessions.create(newSession(key), newChain(), [start], {});
     return { key, scope: key.scope, head: head_chain_id };
@@ -15,7 +15,7 @@ export function fenceCases(store: () => Store): void {
   const taken = { code: "run.taken_over" };
   const busy = { code: "session.busy" };
 
-  /** A turn of a node that is gone, with an open call and a question, taken over by another. */
+  /** A turn of an expired node, with a running call and one that awaits approval, taken over by another node. */
   const takeOver = async (key: SessionKey) => {
     const old = sampleRun(key, { node_id: ids.next("node") });
     await store().runs.start(old, tape(key, "hello"), {});
@@ -29,8 +29,8 @@ export function fenceCases(store: () => Store): void {
     return { old, now, calls };
   };
 
-  test("a takeover raises the fence, and takes the open calls of the turn along", async () => {
-    const { key, scope } = await talk();
+  test("increases the fence on a takeover and releases the open calls of the turn", async () => {
+    const { key, scope } = await createSession();
     const { old, now, calls } = await takeOver(key);
     expect(now).toMatchObject({ id: old.id, fence: old.fence + 1, status: "running" });
     for (const row of calls) {
@@ -40,15 +40,15 @@ export function fenceCases(store: () => Store): void {
       expect(await store().invocations.retried(row.id, row.fence, 1)).toBe(false);
       expect(await store().invocations.start(row.id, row.fence, "", {})).toBe(false);
     }
-    // They belong to nobody, so whoever looks next has them.
+    // No node owns them, so the next claim gets them.
     const claimed = await store().invocations.claimOrphans(now.node_id, Date.now(), 1_000);
     expect(claimed.find(({ id }) => id === calls[0]!.id)).toMatchObject({ node_id: now.node_id });
     expect((await store().invocations.get(scope, calls[1]!.id))?.fence).toBeGreaterThan(calls[1]!.fence);
     expect(await tapeOf(key)).toEqual(["2 hello"]);
   });
 
-  test("the old hold of a turn writes nothing, and the new one does", async () => {
-    const { key, scope, head } = await talk();
+  test("refuses writes with the old fence of a turn and accepts those with the new one", async () => {
+    const { key, scope, head } = await createSession();
     const { old, now } = await takeOver(key);
     const writes = (run: RunRow, n: number): (() => Promise<unknown>)[] => {
       const hold = holdOf(run);
@@ -84,12 +84,12 @@ export function fenceCases(store: () => Store): void {
     expect(await store().runs.end(scope, holdOf(now), 0, sampleEnd(), tape(key, "new"), {})).toMatchObject({
       first_id: expect.any(Number),
     });
-    // After its end nobody has it.
+    // After its end no node owns it.
     for (const write of writes(now, 3)) await expect(write()).rejects.toMatchObject(taken);
   });
 
-  test("a session has one running turn; a second one is told which, and the head stays", async () => {
-    const { key, scope, head } = await talk();
+  test("refuses a second running turn of a session, naming the first, and keeps the head", async () => {
+    const { key, scope, head } = await createSession();
     const racing = Array.from({ length: 8 }, () => sampleRun(key));
     const begun = await Promise.allSettled(
       racing.map((run, n) => store().runs.start(run, tape(key, `m${n}`), {})),
@@ -114,8 +114,8 @@ export function fenceCases(store: () => Store): void {
     await store().runs.start(sampleRun(key), tape(key, "next"), {});
   });
 
-  test("a message that another gateway adds to a turn keeps it from ending unread", async () => {
-    const { key, scope } = await talk();
+  test("does not end a turn before it has read the messages of other gateways", async () => {
+    const { key, scope } = await createSession();
     const run = sampleRun(key);
     await store().runs.start(run, tape(key, "hello"), {});
     const answer = { run_id: run.id, event_id: "e" };
@@ -138,7 +138,7 @@ export function fenceCases(store: () => Store): void {
     await store().sessions.append(key, [message("free")]);
   });
 
-  test("a claim that wants ready jobs leaves those whose lease ran out", async () => {
+  test("excludes jobs with an expired lease from a claim of ready jobs", async () => {
     const queue = `q-${ids.next("job")}`;
     const job = (id: string) => ({ id, queue, group: null, payload: {}, max_attempts: 9 });
     const { jobs } = store();
@@ -147,7 +147,7 @@ export function fenceCases(store: () => Store): void {
     await jobs.enqueue([job(`${queue}-2`)], 5_000);
     const ready = await jobs.claim(queue, "m", 5_000, 1_000_000, 5, undefined, true);
     expect(ready.map(({ id }) => id)).toEqual([`${queue}-2`]);
-    // Its holder may say that it is still at it.
+    // The holder may still extend its lease.
     expect(await jobs.extend(leased!.id, leased!.fence, 5_000, 100)).toBe(true);
     expect((await jobs.claim(queue, "m", 9_000, 100, 5)).map(({ id }) => id)).toEqual([leased!.id]);
   });

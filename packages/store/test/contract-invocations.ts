@@ -6,7 +6,7 @@ import { ids, NOW, sampleApproval, sampleEvent, sampleInvocation, sampleSettleme
 import { freshOrg } from "./subject.ts";
 
 export function invocationCases(store: () => Store): void {
-  test("an opened row comes back whole, and only inside its scope", async () => {
+  test("returns an opened row complete, and only within its scope", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({
       ...scope,
@@ -20,7 +20,7 @@ export function invocationCases(store: () => Store): void {
     expect(await store().invocations.get(freshOrg(), row.id)).toBeNull();
   });
 
-  test("a result block comes back whole, whether it repeats the result or not", async () => {
+  test("returns a result block complete, whether it repeats the result or not", async () => {
     const scope = freshOrg();
     const content = [{ type: "text", text: "x" }];
     const structured_output = { n: 1 };
@@ -51,7 +51,7 @@ export function invocationCases(store: () => Store): void {
     }
   });
 
-  test("a refused call is opened terminal and cannot be settled", async () => {
+  test("opens a refused call in a terminal status that cannot be settled", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({
       ...scope,
@@ -67,7 +67,7 @@ export function invocationCases(store: () => Store): void {
 
   verifies(
     "inv.record",
-    "of 20 racing settlements one wins, with its event, and the token is gone",
+    "accepts one of 20 concurrent settlements, with its event, and revokes the token",
     async () => {
       const scope = freshOrg();
       const row = sampleInvocation(scope);
@@ -99,7 +99,7 @@ export function invocationCases(store: () => Store): void {
     },
   );
 
-  test("a row that waits is asked about again by its holder, and by nobody once it runs", async () => {
+  test("asks again for the approval of a waiting row only for its owner and before it runs", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
     const first = sampleApproval(row);
@@ -120,7 +120,7 @@ export function invocationCases(store: () => Store): void {
     expect(await invocations.askAgain(next, sampleApproval(row), {})).toBe(false);
   });
 
-  test("an approval is answered once, then the row starts once", async () => {
+  test("answers an approval once and then starts the row once", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
     const asked = sampleApproval(row);
@@ -160,14 +160,14 @@ export function invocationCases(store: () => Store): void {
     });
   });
 
-  test("an operation that fails half way leaves nothing, and its neighbours stay", async () => {
+  test("undoes an operation that fails midway, and keeps the others of its batch", async () => {
     const scope = freshOrg();
     const good = sampleInvocation(scope);
     const bad = sampleInvocation(scope);
     const taken = sampleDelegation(good.id, scope);
     const outcomes = await Promise.allSettled([
       store().invocations.open(good, { delegation: taken, facts: {} }),
-      // Its row is written, then its token collides.
+      // Its row is written, then its token violates a constraint.
       store().invocations.open(bad, { delegation: { ...taken, invocation_id: bad.id }, facts: {} }),
       ...Array.from({ length: 20 }, () => store().invocations.open(sampleInvocation(scope), { facts: {} })),
     ]);
@@ -176,7 +176,7 @@ export function invocationCases(store: () => Store): void {
     expect(left.items).toHaveLength(21);
   });
 
-  test("invocations are listed by scope and filter, newest first", async () => {
+  test("lists invocations by scope and filter, newest first", async () => {
     const scope = freshOrg();
     const other = { ...scope, project_id: "proj_other" };
     const rows: InvocationRow[] = [];
@@ -210,7 +210,7 @@ export function invocationCases(store: () => Store): void {
     expect(Object.keys(item!)).not.toContain("fence");
   });
 
-  test("progress is there when the invocation has settled", async () => {
+  test("has stored all progress when the invocation is settled", async () => {
     const scope = freshOrg();
     const row = sampleInvocation(scope);
     await store().invocations.open(row, { facts: {} });
@@ -226,7 +226,7 @@ export function invocationCases(store: () => Store): void {
     expect(await store().invocations.events(row.id, 3, 1)).toEqual([events[3]]);
   });
 
-  test("rows of a dead node are taken over once, with a risen fence", async () => {
+  test("takes over the rows of an expired node once, with a higher fence", async () => {
     const scope = freshOrg();
     const dead = ids.next("node");
     const [one, two] = [ids.next("node"), ids.next("node")];

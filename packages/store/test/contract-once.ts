@@ -6,7 +6,7 @@ import { ids, sampleInvocation } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function onceCases(store: () => Store): void {
-  test("a key is taken by the call that it opens, and racing requests open one call", async () => {
+  test("completes a key with the call that it opens, and opens one call for concurrent requests", async () => {
     const scope = freshOrg();
     const { invocations, idempotency } = store();
     const once = { scope, key: "k", digest: "d", now: 1_000, stale_ms: 500 };
@@ -31,7 +31,7 @@ export function onceCases(store: () => Store): void {
     expect(await idempotency.find(scope, "k", "d", later.now, 500)).toMatchObject({ body: second.id });
   });
 
-  test("a key that another request is working under is not taken, until that is given up", async () => {
+  test("refuses a key that another request has claimed until that claim is stale", async () => {
     const scope = freshOrg();
     const { invocations, idempotency } = store();
     await idempotency.begin(scope, "k", "d", 1_000, 500);
@@ -47,7 +47,7 @@ export function onceCases(store: () => Store): void {
     expect(await idempotency.find(scope, "k", "d", 1_600, 500)).toMatchObject({ status: 202 });
   });
 
-  test("a session, a chain and entries take the key that they are made under, and a taken key leaves nothing", async () => {
+  test("completes keys with sessions, chains and entries, and writes nothing for a used key", async () => {
     const key = freshKey();
     const { scope } = key;
     const { sessions, idempotency } = store();
@@ -64,7 +64,7 @@ export function onceCases(store: () => Store): void {
       sessions.create(newSession(other), newChain(), [start], {}, onceOf(name));
     await expect(create("s")).rejects.toMatchObject(taken);
     expect(await sessions.get(other)).toBeNull();
-    // What is refused for another reason takes no key.
+    // A write that is refused for another reason does not use the key.
     const same = sessions.create(newSession(key), newChain(), [start], {}, onceOf("s2"));
     await expect(same).rejects.toMatchObject({ code: "session.conflict" });
     expect(await answerOf("s2")).toBe("new");
@@ -94,7 +94,7 @@ export function onceCases(store: () => Store): void {
     expect(await sessions.verify(scope, head_chain_id)).toBeNull();
   });
 
-  test("a call that runs again gets a new token, and the old one is gone", async () => {
+  test("replaces the token of a call that runs again", async () => {
     const scope = freshOrg();
     const { invocations, delegations } = store();
     const row = sampleInvocation(scope);
@@ -119,7 +119,7 @@ export function onceCases(store: () => Store): void {
     expect((await invocations.get(scope, row.id))?.retry_count).toBe(3);
   });
 
-  test("how deep a call is, is kept", async () => {
+  test("stores the depth of a call", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({ ...scope, depth: 3 });
     await store().invocations.open(row, { facts: {} });

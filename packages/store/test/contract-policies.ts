@@ -13,7 +13,7 @@ export function policyCases(store: () => Store): void {
     ...more,
   });
 
-  test("policies of an org and its projects are kept apart, and a scope reads both that hold in it", async () => {
+  test("stores policies of an org and its projects separately, and reads both for a project", async () => {
     const { org_id } = freshOrg();
     const { policies } = store();
     const at = (project_id: string | null) => policies.at({ org_id, project_id });
@@ -29,7 +29,7 @@ export function policyCases(store: () => Store): void {
     expect(await policies.at({ org_id: other, project_id: null })).toEqual({ org: null, project: null });
   });
 
-  test("a policy is written under its generation, with its audit entry or not at all", async () => {
+  test("writes a policy with its audit entry, and only in the expected generation", async () => {
     const { org_id } = freshOrg();
     const { policies, audit } = store();
     const scope = { org_id, project_id: null };

@@ -7,7 +7,7 @@ import { freshOrg } from "./subject.ts";
 export function queueCases(store: () => Store): void {
   const queue = () => ids.next("request");
 
-  test("events are read in order by cursor, inside a scope, and the listener is told", async () => {
+  test("reads events in order by cursor within a scope, and notifies the listener", async () => {
     const scope = freshOrg();
     const told = new Promise<void>((resolve) => {
       const stop = store().outbox.onAppended(() => {
@@ -37,7 +37,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().outbox.read(0, 100, { ...scope, project_id: null })).toHaveLength(4);
   });
 
-  test("what lies ahead is counted by kind, as far as `read` would go", async () => {
+  test("counts the next events by kind, as far as `read` would return them", async () => {
     const scope = freshOrg();
     const before = (await store().outbox.read(0, 10_000)).at(-1)?.seq ?? 0;
     expect(await store().outbox.survey(before, 10)).toBeNull();
@@ -69,7 +69,7 @@ export function queueCases(store: () => Store): void {
     });
   });
 
-  test("a cursor moves once, together with its jobs", async () => {
+  test("moves a cursor once, together with its jobs", async () => {
     const consumer = queue();
     expect(await store().outbox.cursor(consumer)).toBe(0);
     const jobs = Array.from({ length: 10 }, () => sampleJob({ queue: consumer }));
@@ -82,7 +82,7 @@ export function queueCases(store: () => Store): void {
     expect(there.filter((job) => job !== null)).toHaveLength(1);
   });
 
-  test("a job is leased to one claimer, and the old fence is refused", async () => {
+  test("leases a job to one claimer, and refuses an old fence", async () => {
     const name = queue();
     const jobs = Array.from({ length: 20 }, () => sampleJob({ queue: name }));
     await store().jobs.enqueue(jobs, 1_000);
@@ -112,7 +112,7 @@ export function queueCases(store: () => Store): void {
     expect((await store().jobs.get(job.id))?.payload).toEqual({ event: "evt_1" });
   });
 
-  test("a job is tried again, dies after its attempts, and can be replayed", async () => {
+  test("retries a job, marks it dead after its last attempt, and replays it", async () => {
     const name = queue();
     const job = sampleJob({ queue: name, max_attempts: 2 });
     await store().jobs.enqueue([job], 1_000);
@@ -134,7 +134,7 @@ export function queueCases(store: () => Store): void {
     expect(await claim(10_000)).toMatchObject({ attempt: 3, fence: 3, max_attempts: 2 });
     expect(await store().jobs.fail(job.id, 3, "x", 10_000, 0.6)).toBe(true);
     expect(await claim(10_001)).toMatchObject({ attempt: 4 });
-    // Nobody reports: the lease runs out, and there is no attempt left.
+    // The lease expires without a report, and no attempt is left.
     expect(await claim(20_000)).toBeUndefined();
     expect(await store().jobs.get(job.id)).toMatchObject({ state: "dead", attempt: 4 });
     const given_up = sampleJob({ queue: name });
@@ -144,7 +144,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.get(given_up.id)).toMatchObject({ state: "dead", attempt: 1 });
   });
 
-  test("jobs of a group run one after the other; a dead one lets the next out", async () => {
+  test("runs the jobs of a group one after the other, also after a dead one", async () => {
     const name = queue();
     const group = (g: string, count: number) =>
       Array.from({ length: count }, () => sampleJob({ queue: name, group: g, max_attempts: 1 }));
@@ -168,7 +168,7 @@ export function queueCases(store: () => Store): void {
     expect(await claim()).toEqual([late[0]!.id]);
   });
 
-  test("a lane is claimed apart from the others, and the most urgent is named first", async () => {
+  test("claims the jobs of one lane, and lists the lane that is due first", async () => {
     const name = queue();
     const job = (lane: string) => sampleJob({ queue: name, lane, group: `${lane}/x${ids.next("job")}` });
     const busy = Array.from({ length: 5 }, () => job("busy"));
@@ -191,7 +191,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.claim(name, "n", 1_200, 500, 9)).toHaveLength(4);
   });
 
-  test("racing enqueuers and workers of one group lose no job and never overlap", async () => {
+  test("loses no job and never overlaps with concurrent enqueuers and workers of one group", async () => {
     const name = queue();
     const jobs = Array.from({ length: 30 }, () => sampleJob({ queue: name, group: "g" }));
     const enqueued = Promise.all(jobs.map((job) => store().jobs.enqueue([job], 1_000)));
@@ -215,7 +215,7 @@ export function queueCases(store: () => Store): void {
     expect(new Set(done).size).toBe(30);
   });
 
-  test("a lease has one holder and a token that only rises", async () => {
+  test("gives a lease one holder and an increasing fencing token", async () => {
     const name = queue();
     const takes = await Promise.all(
       Array.from({ length: 10 }, (_, n) => store().leases.acquire(name, `h${n}`, 0, 100)),
@@ -233,7 +233,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().leases.acquire(name, holder, 250, 100)).toBe(4);
   });
 
-  verifies("bind.concurrency", "racing callers never hold more slots than there are", async () => {
+  verifies("bind.concurrency", "never gives concurrent callers more slots than the maximum", async () => {
     const name = queue();
     const take = () => store().leases.acquireSlot(name, 4, "node", 0, 1_000);
     const slots = (await Promise.all(Array.from({ length: 30 }, take))).filter((slot) => slot !== null);

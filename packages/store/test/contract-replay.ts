@@ -1,4 +1,4 @@
-/** A session read as one stream of ids, whatever chains its entries are on; and its metadata. */
+/** Reads a session as one stream of ids across its chains; and its metadata. */
 import type { SessionKey } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { brief, freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
@@ -17,7 +17,7 @@ export function replayCases(subject: () => Subject): void {
     }
   };
 
-  test("a replay shows every entry of every chain once, in order, from any id and in any pages", async () => {
+  test("replays every entry of every chain once, in order, from any id and with any page size", async () => {
     const key = freshKey();
     const { scope } = key;
     const old = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
@@ -49,7 +49,7 @@ export function replayCases(subject: () => Subject): void {
       }
     }
 
-    // What the child inherits is what its chain shows: 4 and 6 to 8 are on chains beside it.
+    // The child inherits what its chain shows: 4 and 6 to 8 are on other chains.
     const child = { ...key, session_id: "child" };
     const at = 9;
     const forked = await sessions().fork({ scope, chain_id: old, at }, newChain(), newSession(child), {});
@@ -71,7 +71,7 @@ export function replayCases(subject: () => Subject): void {
     }
   });
 
-  test("metadata is set key by key, null removes a key, and two writers lose nothing", async () => {
+  test("patches metadata by key, removes a key by null, and keeps concurrent patches", async () => {
     const key = freshKey();
     const made = await sessions().create(newSession(key), newChain(), [start], {});
     expect(await sessions().patch(key, { colour: "red", deep: { a: null } })).toEqual({

@@ -5,11 +5,11 @@ import { freshOrg, type Subject } from "./subject.ts";
 
 const DAY = 86_400_000;
 
-/** Each case empties what it sweeps first: cases share a database. */
+/** Cases share a database, so each removes older rows first. */
 export function retentionCases(subject: () => Subject): void {
   const store = () => subject().store;
 
-  test("finished and dead jobs go when they are old, a step at a time; the others stay", async () => {
+  test("removes old finished and dead jobs in steps, and keeps all others", async () => {
     await subject().tamper("delete from jobs");
     const { jobs, retention } = store();
     const queue = ids.next("request");
@@ -37,7 +37,7 @@ export function retentionCases(subject: () => Subject): void {
     expect(await jobs.get(some[4]!.id)).toBeNull();
   });
 
-  test("events go from the old end, never past the slowest cursor", async () => {
+  test("removes the oldest events, never beyond the slowest cursor", async () => {
     await subject().tamper("delete from outbox");
     await subject().tamper("delete from cursors");
     const scope = freshOrg();
@@ -48,7 +48,7 @@ export function retentionCases(subject: () => Subject): void {
     const { outbox, retention } = store();
     const left = async () => (await outbox.read(0, 100)).map((event) => event.subject.id);
     const seqs = (await outbox.read(0, 100)).map((event) => event.seq);
-    // Nobody has read anything.
+    // No consumer has read anything.
     expect(await retention.outbox(9_000, 100, 100)).toBe(0);
     await outbox.advance("fast", 0, seqs[7]!, [], 0);
     await outbox.advance("slow", 0, seqs[3]!, [], 0);
@@ -65,7 +65,7 @@ export function retentionCases(subject: () => Subject): void {
     expect((await outbox.read(seqs[7]!, 10)).map((event) => event.subject.id)).toEqual(["late"]);
   });
 
-  test("progress goes with the age of its call's end; the call stays", async () => {
+  test("removes progress by the end of its call, and keeps the call", async () => {
     await subject().tamper("delete from invocation_events");
     const scope = freshOrg();
     const { invocations, retention } = store();
@@ -109,7 +109,7 @@ export function retentionCases(subject: () => Subject): void {
     expect((await invocations.get(scope, old))?.status).toBe("succeeded");
   });
 
-  test("tokens go when they have long expired", async () => {
+  test("removes tokens some time after they have expired", async () => {
     await subject().tamper("delete from delegations");
     const scope = freshOrg();
     const { invocations, delegations, retention } = store();

@@ -1,4 +1,4 @@
-/** Runs, and invocations that write to the tape: row, entries and events in one transaction or not at all. */
+/** Runs and invocations that append to the tape: row, entries and events are one transaction. */
 import type { RunRow, SessionKey, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { allPages } from "./all-pages.ts";
@@ -7,18 +7,18 @@ import { brief, freshKey, message, newChain, newSession, start } from "./sample-
 import { ids, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
 
 export function runCases(store: () => Store): void {
-  const talk = async (over: Partial<SessionKey> = {}) => {
+  const createSession = async (over: Partial<SessionKey> = {}) => {
     const key = { ...freshKey(), ...over };
     const { head_chain_id } = await store().sessions.create(newSession(key), newChain(), [start], {});
     return { key, scope: key.scope, head: head_chain_id };
   };
   const tapeOf = async (key: SessionKey) => (await store().sessions.replay(key, 1, 1_000)).map(brief);
-  const told = async ({ scope }: SessionKey) =>
+  const publishedEvents = async ({ scope }: SessionKey) =>
     (await store().outbox.read(0, 100, scope)).map((event) => event.subject.id);
   const facts = ({ scope }: SessionKey, name: string) => ({ events: [sampleEvent(name, { scope })] });
 
-  test("a run begins with its entries on the head and ends once, with the answer's entry", async () => {
-    const { key, scope, head } = await talk();
+  test("starts a run with its entries on the head and ends it once, with the entry of the answer", async () => {
+    const { key, scope, head } = await createSession();
     const run = sampleRun(key, { chain_id: "ch_unknown" });
     const begun = await store().runs.start(run, tape(key, "hello", "more"), facts(key, "started"));
     expect(begun).toEqual({ chain_id: head, first_id: 2, last_id: 3 });
@@ -44,12 +44,12 @@ export function runCases(store: () => Store): void {
       output: { content: "done", entry_id: 5 },
     });
     expect(await tapeOf(key)).toEqual(["2 hello", "3 more", `4 a${winner}`, `5 b${winner}`]);
-    expect(await told(key)).toEqual(["started", `e${winner}`]);
+    expect(await publishedEvents(key)).toEqual(["started", `e${winner}`]);
     expect(await store().sessions.verify(scope, head)).toBeNull();
   });
 
-  test("a run that ends without an answer writes none, and says so with an empty range", async () => {
-    const { key, scope, head } = await talk();
+  test("appends nothing for a run that ends without an answer, and returns an empty range", async () => {
+    const { key, scope, head } = await createSession();
     const run = sampleRun(key);
     await store().runs.start(run, tape(key, "hello"), {});
     const failed = sampleEnd({ status: "failed", output: null, error: { code: "internal", message: "no" } });
@@ -58,7 +58,7 @@ export function runCases(store: () => Store): void {
     expect(await store().runs.get(scope, run.id)).toMatchObject(failed);
     expect(await tapeOf(key)).toEqual(["2 hello"]);
 
-    // A last word on the tape is no output.
+    // An entry at the end of the tape is not an output.
     const other = sampleRun(key);
     await store().runs.start(other, tape(key, "again"), {});
     await store().runs.end(scope, holdOf(other), 0, failed, tape(key, "gave up"), {});
@@ -66,8 +66,8 @@ export function runCases(store: () => Store): void {
     expect(await tapeOf(key)).toEqual(["2 hello", "3 again", "4 gave up"]);
   });
 
-  test("a run of a session that is not there, or of a stranger, writes nothing", async () => {
-    const { key, scope } = await talk();
+  test("writes nothing for a run of a missing or foreign session", async () => {
+    const { key, scope } = await createSession();
     const missing = { ...key, session_id: "missing" };
     const run = sampleRun(missing);
     const refused = { code: "session.not_found" };
@@ -90,17 +90,17 @@ export function runCases(store: () => Store): void {
       output: null,
       ended_at: null,
     });
-    // Its own id is taken: the entries that were written before it was seen are gone too.
+    // The id of the run exists already, so the entries are rolled back too.
     await expect(store().runs.start(real, tape(key, "twice"), {})).rejects.toThrow();
     expect(await tapeOf(key)).toEqual(["2 hello"]);
-    expect(await told(key)).toEqual([]);
+    expect(await publishedEvents(key)).toEqual([]);
     expect(await store().sessions.append(key, [message("next")])).toMatchObject({ first_id: 3 });
   });
 
-  test("runs are listed by scope and filter, newest first", async () => {
-    const { key, scope, head } = await talk();
-    const elsewhere = (await talk({ scope, workspace: "/other" })).key;
-    const project = (await talk({ scope: { ...scope, project_id: "proj_other" } })).key;
+  test("lists runs by scope and filter, newest first", async () => {
+    const { key, scope, head } = await createSession();
+    const elsewhere = (await createSession({ scope, workspace: "/other" })).key;
+    const project = (await createSession({ scope: { ...scope, project_id: "proj_other" } })).key;
     const rows: RunRow[] = [];
     for (const one of [key, elsewhere, project, key, key]) {
       const run = sampleRun(one);
@@ -125,12 +125,12 @@ export function runCases(store: () => Store): void {
     expect(Object.keys(item!)).not.toContain("node_id");
   });
 
-  test("running rows of a dead node are taken over once", async () => {
-    const { key, scope } = await talk();
+  test("takes over the running runs of an expired node once", async () => {
+    const { key, scope } = await createSession();
     const dead = ids.next("node");
     const [one, two] = [ids.next("node"), ids.next("node")];
     const keys = [key];
-    for (const workspace of ["/2", "/3", "/4"]) keys.push((await talk({ scope, workspace })).key);
+    for (const workspace of ["/2", "/3", "/4"]) keys.push((await createSession({ scope, workspace })).key);
     const runs = keys.map((of) => sampleRun(of, { node_id: dead }));
     for (const [n, run] of runs.entries()) await store().runs.start(run, tape(keys[n]!, "x"), {});
     await store().runs.end(scope, holdOf(runs[3]!), 0, sampleEnd(), tape(keys[3]!, "y"), {});
@@ -139,7 +139,7 @@ export function runCases(store: () => Store): void {
     );
     const again = await store().runs.claimOrphans(one, Date.now(), 1_000);
     const mine = (claimed: RunRow[]) => claimed.filter((run) => run.org_id === scope.org_id);
-    // In a home of one process the second node takes everything from the first, and the first takes it back.
+    // A SQLite home has one process, so each node may take over from the other.
     const last = new Map([...claims, again].flatMap(mine).map((run) => [run.id, run.node_id]));
     expect([...last.keys()].sort()).toEqual(
       runs
@@ -152,8 +152,8 @@ export function runCases(store: () => Store): void {
     expect(first).toMatchObject({ status: "running", input: { text: "hello" } });
   });
 
-  test("a run is resumed by the node that has it, with the entry that tells of it, and by nobody else", async () => {
-    const { key, scope, head } = await talk();
+  test("resumes a run with its entry only for the node that owns it", async () => {
+    const { key, scope, head } = await createSession();
     const run = { ...sampleRun(key), resumed: 1 };
     await store().runs.start(sampleRun(key, { id: run.id }), tape(key, "hello"), {});
     expect(await store().runs.resume({ ...run, node_id: "node_b" }, tape(key, "not mine"))).toBeNull();
@@ -174,8 +174,8 @@ export function runCases(store: () => Store): void {
     expect(await tapeOf(key)).toEqual(["2 hello", "3 resumed", "4 done"]);
   });
 
-  test("an invocation opens and settles together with its entries", async () => {
-    const { key, scope, head } = await talk();
+  test("opens and settles an invocation together with its entries", async () => {
+    const { key, scope, head } = await createSession();
     const turn = { workspace: "/w", tool_call_id: "call_1", entry_meta: { step: 1 } };
     const row = sampleInvocation({ ...scope, session_id: "s", turn });
     expect(
@@ -201,17 +201,17 @@ export function runCases(store: () => Store): void {
       result: { n: winner },
     });
     expect(await tapeOf(key)).toEqual(["2 call", `3 result ${winner}`]);
-    expect(await told(key)).toEqual(["open", `settled ${winner}`]);
+    expect(await publishedEvents(key)).toEqual(["open", `settled ${winner}`]);
     expect(await store().invocations.open(sampleInvocation(scope), { facts: {} })).toBeNull();
   });
 
-  test("an invocation whose session is not there is neither opened nor settled", async () => {
-    const { key, scope } = await talk();
+  test("neither opens nor settles an invocation of a missing session", async () => {
+    const { key, scope } = await createSession();
     const missing = tape({ ...key, workspace: "/nowhere" }, "x");
     const refused = { code: "session.not_found" };
     const row = sampleInvocation(scope);
     const good = sampleInvocation(scope);
-    // Neighbours in the same batch stay.
+    // Other writes of the batch are kept.
     const [bad, fine] = await Promise.allSettled([
       store().invocations.open(row, { tape: missing, facts: facts(key, "no") }),
       store().invocations.open(good, { tape: tape(key, "call"), facts: {} }),
@@ -223,11 +223,11 @@ export function runCases(store: () => Store): void {
       store().invocations.settleWithTape(good.id, 1, sampleSettlement(), facts(key, "no"), missing),
     ).rejects.toMatchObject(refused);
     expect((await store().invocations.get(scope, good.id))?.status).toBe("running");
-    expect(await told(key)).toEqual([]);
+    expect(await publishedEvents(key)).toEqual([]);
     expect(await store().invocations.settle(good.id, 1, sampleSettlement(), {})).toBe(true);
   });
 
-  test("a key is taken by the run that it begins, and a taken key leaves nothing", async () => {
+  test("completes a key with the run that it starts, and writes nothing for a used key", async () => {
     const key = freshKey();
     await store().sessions.create(newSession(key), newChain(), [start], {});
     const once = { scope: key.scope, key: "k", digest: "d", now: 1_000, stale_ms: 500 };

@@ -16,33 +16,33 @@ export function samplingCases(subject: () => Subject): void {
     return { scope, binding_id: binding.binding_id, take };
   }
 
-  test("so many uses are counted in any hour, and no more", async () => {
+  test("limits the uses within any hour", async () => {
     const { take } = await bound();
     const t = 1_700_000_000_000;
     expect(await take(2, t)).toBe(true);
     expect(await take(2, t + HOUR / 2)).toBe(true);
     expect(await take(2, t + HOUR - 1)).toBe(false);
-    // A refusal costs nothing; each use is free again an hour after it.
+    // A refusal does not count; each use expires after an hour.
     expect(await take(2, t + HOUR)).toBe(true);
     expect(await take(2, t + HOUR + 1)).toBe(false);
     expect(await take(3, t + HOUR + 1), "the operator gave more").toBe(true);
     expect(await take(1, t + HOUR + 2), "or less").toBe(false);
   });
 
-  test("of many at once as many are let in as there are", async () => {
+  test("admits as many concurrent uses as the limit allows", async () => {
     const { take } = await bound();
     const taken = await Promise.all(Array.from({ length: 20 }, () => take(7, 1_700_000_000_000)));
     expect(taken.filter(Boolean)).toHaveLength(7);
   });
 
-  test("a clock that was far ahead does not close it for good", async () => {
+  test("ignores uses that a wrong clock recorded far in the future", async () => {
     const { take } = await bound();
     expect(await take(1, 1_900_000_000_000)).toBe(true);
     expect(await take(1, 1_700_000_000_000)).toBe(true);
     expect(await take(1, 1_700_000_000_000 - 60_000), "a small step back counts on").toBe(false);
   });
 
-  test("another org's binding is none, and what was counted goes with its binding", async () => {
+  test("refuses a binding of another org, and removes the uses with their binding", async () => {
     const { scope, binding_id, take } = await bound();
     const { sampling, bindings } = subject().store;
     const t = 1_700_000_000_000;

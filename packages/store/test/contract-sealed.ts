@@ -4,7 +4,7 @@ import { NOW } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function sealedCases(store: () => Store): void {
-  /** Of these orgs: others may be in the same database. */
+  /** Only of these orgs, because other cases share the database. */
   async function all(
     kind: SealedRow["kind"],
     prefix: string,
@@ -21,7 +21,7 @@ export function sealedCases(store: () => Store): void {
     }
   }
 
-  test("sealed texts of every org are listed in steps and replaced only where nothing changed", async () => {
+  test("lists the sealed values of all orgs in pages and replaces only unchanged ones", async () => {
     const { secrets, config, sealed } = store();
     const orgs = [freshOrg().org_id, freshOrg().org_id].toSorted();
     for (const org_id of orgs) {
@@ -42,7 +42,7 @@ export function sealedCases(store: () => Store): void {
     const values = await all("config", "v1.k2.", orgs);
     expect(values.map(({ name }) => name)).toEqual(["x.api_key", "x.api_key"]);
 
-    // Somebody stores a new value in between.
+    // A new value is stored in between.
     const [first] = rows;
     await secrets.put({ org_id: orgs[0]!, name: "a", ciphertext: "v1.k2.newer", last4: "****" }, NOW, {});
     const changes = [...rows, ...values].map((row) => ({

@@ -10,7 +10,7 @@ export function sessionCases(subject: () => Subject): void {
   const shown = async (scope: Scope, chain_id: string, after = 0) =>
     (await sessions().entries(scope, chain_id, after, 1_000)).map(brief);
 
-  test("a session belongs to its scope and workspace, and its key is taken once", async () => {
+  test("identifies a session by scope, workspace and id, and refuses a second one", async () => {
     const key = freshKey();
     const made = await sessions().create(newSession(key), newChain(), [start], {});
     expect(made).toMatchObject({ id: "s", ...key.scope, workspace: "/w", last_entry_id: 1 });
@@ -54,7 +54,7 @@ export function sessionCases(subject: () => Subject): void {
     expect(rest).toEqual({ items: [made], next: null });
   });
 
-  verifies("tape.name", "two sessions whose tapes have the same name share nothing", async () => {
+  verifies("tape.name", "separates two sessions whose tapes have the same name", async () => {
     const key = freshKey();
     const other = { ...key, session_id: "t" };
     const name = "0123456789abcdef__0123456789abcdef";
@@ -73,40 +73,44 @@ export function sessionCases(subject: () => Subject): void {
     }
   });
 
-  verifies("tape.append-only", "entries keep their order and every field, whoever writes", async () => {
-    const key = freshKey();
-    const { head_chain_id } = await sessions().create(newSession(key), newChain(), [start], {});
-    const odd: NewEntry = {
-      kind: "event",
-      payload: { name: "x.a.b", data: { nul: "\u0000", half: "\ud800", deep: [{ a: null }] } },
-      meta: { source: "a" },
-      date: "2026-11-01T10:00:00.123Z",
-    };
-    expect(await sessions().append(key, [message("a"), odd])).toEqual({
-      chain_id: head_chain_id,
-      first_id: 2,
-      last_id: 3,
-    });
-    expect(await sessions().entries(key.scope, head_chain_id, 2, 5)).toEqual([{ id: 3, ...odd }]);
-    const batches = await Promise.all(
-      Array.from({ length: 40 }, (_, n) => sessions().append(key, [message(`${n}a`), message(`${n}b`)])),
-    );
-    expect(batches.map((batch) => batch.first_id).sort((a, b) => a - b)).toEqual(
-      Array.from({ length: 40 }, (_, n) => 4 + 2 * n),
-    );
-    const all = await sessions().entries(key.scope, head_chain_id, 3, 1_000);
-    expect(all.map((entry) => entry.id)).toEqual(Array.from({ length: 80 }, (_, n) => n + 4));
-    for (let n = 0; n < 80; n += 2) {
-      const [first, second] = [all[n]!, all[n + 1]!].map((entry) => entry.payload.content as string);
-      expect(second).toBe(`${first!.slice(0, -1)}b`);
-    }
-    expect(await sessions().verify(key.scope, head_chain_id)).toBeNull();
-    expect((await sessions().get(key))?.last_entry_id).toBe(83);
-    const page = await sessions().entries(key.scope, head_chain_id, 10, 3);
-    expect(page.map((entry) => entry.id)).toEqual([11, 12, 13]);
-  });
+  verifies(
+    "tape.append-only",
+    "keeps the order and every field of entries with several writers",
+    async () => {
+      const key = freshKey();
+      const { head_chain_id } = await sessions().create(newSession(key), newChain(), [start], {});
+      const odd: NewEntry = {
+        kind: "event",
+        payload: { name: "x.a.b", data: { nul: "\u0000", half: "\ud800", deep: [{ a: null }] } },
+        meta: { source: "a" },
+        date: "2026-11-01T10:00:00.123Z",
+      };
+      expect(await sessions().append(key, [message("a"), odd])).toEqual({
+        chain_id: head_chain_id,
+        first_id: 2,
+        last_id: 3,
+      });
+      expect(await sessions().entries(key.scope, head_chain_id, 2, 5)).toEqual([{ id: 3, ...odd }]);
+      const batches = await Promise.all(
+        Array.from({ length: 40 }, (_, n) => sessions().append(key, [message(`${n}a`), message(`${n}b`)])),
+      );
+      expect(batches.map((batch) => batch.first_id).sort((a, b) => a - b)).toEqual(
+        Array.from({ length: 40 }, (_, n) => 4 + 2 * n),
+      );
+      const all = await sessions().entries(key.scope, head_chain_id, 3, 1_000);
+      expect(all.map((entry) => entry.id)).toEqual(Array.from({ length: 80 }, (_, n) => n + 4));
+      for (let n = 0; n < 80; n += 2) {
+        const [first, second] = [all[n]!, all[n + 1]!].map((entry) => entry.payload.content as string);
+        expect(second).toBe(`${first!.slice(0, -1)}b`);
+      }
+      expect(await sessions().verify(key.scope, head_chain_id)).toBeNull();
+      expect((await sessions().get(key))?.last_entry_id).toBe(83);
+      const page = await sessions().entries(key.scope, head_chain_id, 10, 3);
+      expect(page.map((entry) => entry.id)).toEqual([11, 12, 13]);
+    },
+  );
 
-  test("facts are written with the change, or not at all", async () => {
+  test("writes facts in the transaction of the change", async () => {
     const key = freshKey();
     const told = async () =>
       (await subject().store.outbox.read(0, 100, key.scope)).map((event) => event.subject.id);

@@ -19,7 +19,7 @@ export function signInCases(store: () => Store): void {
     ciphertext,
   });
 
-  test("a sign-in is written one revision after the other, and goes with its binding", async () => {
+  test("writes a sign-in one revision after the other, and removes it with its binding", async () => {
     const { sign_ins, audit, bindings } = store();
     const { scope, org_id, binding_id } = await bound();
     expect(await sign_ins.put(org_id, "bind_other", row(1), {})).toBe(false);
@@ -36,7 +36,7 @@ export function signInCases(store: () => Store): void {
     expect(await sign_ins.get(org_id, binding_id)).toBeNull();
   });
 
-  test("of many who write the same revision one does", async () => {
+  test("accepts one of several concurrent writes of the same revision", async () => {
     const { sign_ins } = store();
     const { org_id, binding_id } = await bound();
     await sign_ins.put(org_id, binding_id, row(1), {});
@@ -46,7 +46,7 @@ export function signInCases(store: () => Store): void {
     expect((await Promise.all(tries)).filter(Boolean)).toHaveLength(1);
   });
 
-  test("a login is taken once, before its end, and a new one takes its place", async () => {
+  test("takes a login once before it expires, and replaces it by a new one", async () => {
     const { sign_ins } = store();
     const { org_id, binding_id } = await bound();
     const login = (state: string): Login => ({
@@ -90,7 +90,7 @@ export function signInCases(store: () => Store): void {
     expect(await sign_ins.login(org_id, binding_id)).toBeNull();
   });
 
-  test("a login belongs to the first browser that opens it, until another login takes its place", async () => {
+  test("binds a login to the first browser that opens it, until it is replaced", async () => {
     const { sign_ins } = store();
     const { org_id, binding_id } = await bound();
     const login = (state: string) => ({
@@ -116,7 +116,7 @@ export function signInCases(store: () => Store): void {
     expect(await sign_ins.open(login("b").start_hash, "other", 0), "taken").toBeNull();
   });
 
-  test("sealed sign-ins are found for another key and replaced where nothing changed", async () => {
+  test("lists sealed sign-ins for another key and replaces unchanged ones", async () => {
     const { sign_ins, sealed } = store();
     const { org_id, binding_id } = await bound();
     await sign_ins.put(org_id, binding_id, row(1, "v1.old.text"), {});

@@ -1,4 +1,4 @@
-/** One table of cases for every implementation of the store. */
+/** The test cases for every implementation of the store. */
 import { accessCases } from "./contract-access.ts";
 import { bindingCases } from "./contract-bindings.ts";
 import { chainCases } from "./contract-chains.ts";

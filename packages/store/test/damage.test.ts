@@ -1,4 +1,4 @@
-/** What a store says when its files are not as it left them. */
+/** Detection of damaged files of a SQLite store. */
 import {
   copyFileSync,
   mkdtempSync,
@@ -60,8 +60,8 @@ function flip(path: string, offset: number): void {
   bytes[offset]! ^= 1;
   writeFileSync(path, bytes);
 }
-/** A column of each table that a reader would believe, and a read that meets it. */
-const BELIEVED: [table: string, change: string, read: string][] = [
+/** A change to a column of each table that would go unnoticed without a checksum, and a read that returns the row. */
+const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
   ["invocations", "outcome = replace(outcome, 'a', 'b')", "invocations"],
   ["invocations", "status = 'succeeded' where status = 'running'", "invocations"],
   ["invocation_events", "at = 'x'", "progress"],
@@ -88,7 +88,7 @@ const BELIEVED: [table: string, change: string, read: string][] = [
   ["binding_secrets", "ref = 'secret://org_local/token' where 1", "used_by"],
 ];
 
-test.each(BELIEVED)("a changed row of %s is refused when it is read (%s)", async (table, change, read) => {
+test.each(PLAUSIBLE_CHANGES)("refuses to read a changed row of %s (%s)", async (table, change, read) => {
   if (table === "binding_secrets") tamper("update binding_secrets set sum = sum + 1");
   else tamper(`update ${table} set ${change}`);
   log.length = 0;
@@ -102,7 +102,7 @@ test.each(BELIEVED)("a changed row of %s is refused when it is read (%s)", async
   await store.close();
 });
 
-test("one damaged row leaves all others readable, and is not made valid by a change", async () => {
+test("keeps other rows readable, and refuses to update a damaged row", async () => {
   tamper("update invocations set body = replace(body, 'a', 'b') where id = 'inv_full_000'");
   const store = await open();
   await expect(store.invocations.get(LOCAL, "inv_full_000")).rejects.toMatchObject({
@@ -113,7 +113,7 @@ test("one damaged row leaves all others readable, and is not made valid by a cha
   const settled = store.invocations.settle("inv_full_000", 1, sampleSettlement(), {});
   await expect(settled).rejects.toMatchObject({ code: "store.damaged" });
   await expect(store.invocations.get(LOCAL, "inv_full_000")).rejects.toMatchObject({ code: "store.damaged" });
-  // A batch with one damaged row does not fail the others.
+  // A damaged row does not fail the other writes of its batch.
   const both = await Promise.allSettled([
     store.invocations.settle("inv_full_000", 1, sampleSettlement(), {}),
     store.invocations.open(sampleInvocation({ id: "inv_new" }), { facts: {} }),
@@ -122,7 +122,7 @@ test("one damaged row leaves all others readable, and is not made valid by a cha
   await store.close();
 });
 
-test("rows from before the checksums get theirs, and damage from before a schema change stays known", async () => {
+test("adds checksums to older rows, and keeps rows damaged across a schema change", async () => {
   file = join(dir, "old.db");
   const old = await openSqliteStore({
     file,
@@ -145,7 +145,7 @@ test("rows from before the checksums get theirs, and damage from before a schema
   await store.close();
 });
 
-test("a damaged log is missed, named, kept aside, and refused again at the next start", async () => {
+test("refuses a store with a damaged log at each start, and keeps a copy of the log", async () => {
   killedStore();
   const size = readFileSync(`${file}-wal`).length;
   flip(`${file}-wal`, Math.floor(size / 2));
@@ -163,7 +163,7 @@ test("a damaged log is missed, named, kept aside, and refused again at the next 
   expect(readFileSync(join(dir, kept[0]!)).length).toBe(size);
 });
 
-test("a log that is gone is missed, and a whole one is read as before", async () => {
+test("refuses a store whose log is missing, and opens it with an intact log", async () => {
   killedStore();
   const store = await open();
   expect(await store.invocations.get(LOCAL, "inv_full_039")).not.toBeNull();
@@ -177,15 +177,10 @@ test.each([
   ["is empty", () => truncateSync(file, 0), "store.damaged", "is empty"],
   ["is missing", () => rmSync(file), "store.damaged", "is missing"],
   ["is cut off", () => truncateSync(file, 40_960), "store.damaged", "malformed"],
-  [
-    "is something else",
-    () => writeFileSync(file, "x".repeat(9_000)),
-    "store.damaged",
-    "not a SQLite database",
-  ],
+  ["is another file", () => writeFileSync(file, "x".repeat(9_000)), "store.damaged", "not a SQLite database"],
   ["has a damaged first byte", () => flip(file, 0), "store.damaged", "not a SQLite database"],
   ["has another text encoding", () => flip(file, 58), "store.damaged", "text encoding"],
-])("a store whose file %s names it and the newest backup", async (_, damage, code, says) => {
+])("names the file and the newest backup when the file %s", async (_, damage, code, says) => {
   writeFileSync(`${file}.schema-12.backup`, "");
   damage();
   await expect(open()).rejects.toMatchObject({
@@ -195,7 +190,7 @@ test.each([
   });
 });
 
-test("a damaged index is refused at the start, before a list without its rows is served", async () => {
+test("refuses a store with a damaged index at the start", async () => {
   const database = new DatabaseSync(file);
   const { rootpage } = database
     .prepare("select rootpage from sqlite_schema where name = 'approvals_list'")
@@ -218,13 +213,13 @@ test.each([
   ],
   ["a dropped index", "drop index approvals_list"],
   ["numbering that went back", "update sqlite_sequence set seq = 0 where name = 'outbox'"],
-])("%s is refused at the start", async (_, change) => {
+])("refuses a store with %s at the start", async (_, change) => {
   if (change.includes("sqlite_sequence")) tamper("delete from outbox");
   tamper(change);
   await expect(open()).rejects.toMatchObject({ code: "store.damaged" });
 });
 
-test("a damaged count of commits is named and kept, and the store starts", async () => {
+test("reports and keeps a damaged commit file, and starts", async () => {
   flip(`${file}.commits`, 3);
   log.length = 0;
   const store = await open();
@@ -242,7 +237,7 @@ test("a damaged count of commits is named and kept, and the store starts", async
   await (await open()).close();
 });
 
-test("a large store is checked while it works, and is not ready once damage is found", async () => {
+test("checks a large store while it is used, and is not ready once damage is found", async () => {
   tamper("drop index approvals_list");
   const store = await open({ check_first_bytes: { structure: 0, rows: 0 } });
   await expect
@@ -258,7 +253,7 @@ test("a large store is checked while it works, and is not ready once damage is f
   await store.close();
 });
 
-test("the rows of a larger store are checked while it works, and a damaged one is refused from the start", async () => {
+test("checks the rows of a larger store while it is used, and refuses a damaged row from the start", async () => {
   tamper("update invocations set outcome = '{}' where id = 'inv_full_000'");
   log.length = 0;
   const store = await open({ check_first_bytes: { rows: 0 } });
@@ -270,7 +265,7 @@ test("the rows of a larger store are checked while it works, and a damaged one i
   await store.close();
 });
 
-test("damage of the structure is refused before a larger store is used", async () => {
+test("refuses a larger store with structural damage before it is used", async () => {
   tamper("drop index approvals_list");
   await expect(open({ check_first_bytes: { rows: 0 } })).rejects.toMatchObject({ code: "store.damaged" });
 });

@@ -7,7 +7,7 @@ import { migrateFile } from "../src/sqlite/migrate.ts";
 import { encodeInvocation } from "../src/stores/invocation-row.ts";
 import { sampleInvocation } from "./samples.ts";
 
-test("a filtered list that is cut short goes on where it stopped, and misses nothing", () => {
+test("continues a filtered list where its scan stopped, without missing rows", () => {
   const connection = openConnection(":memory:", "write");
   migrateFile(connection, ":memory:", MIGRATIONS, undefined);
   const wanted: string[] = [];
@@ -40,7 +40,7 @@ test("a filtered list that is cut short goes on where it stopped, and misses not
     let before = "~";
     let pages = 0;
     for (;;) {
-      // A window of 4 rows, 5 windows a page: every page but the last is cut short somewhere.
+      // With windows of 4 rows and 5 windows per page, the scan of every page but the last stops early.
       const page = connection.run(
         listInvocations({ org_id: "org_local", project_id, filter, before, limit, window: 4 }),
       );

@@ -1,4 +1,4 @@
-/** A process that writes, is killed in the middle, and whose acknowledgements are kept: one line each. */
+/** Starts a writing process, kills it, and returns the writes that it acknowledged, one line each. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";

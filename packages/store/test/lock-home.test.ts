@@ -13,7 +13,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true }));
 
-test("a home has one owner, and is free again after release", () => {
+test("locks a home until it is released", () => {
   const lock = lockHome(dir);
   expect(() => lockHome(dir)).toThrow(expect.objectContaining({ code: "home.locked" }));
   lock.release();
@@ -21,7 +21,7 @@ test("a home has one owner, and is free again after release", () => {
   lockHome(dir).release();
 });
 
-test("another process's home is locked until that process dies, even by kill -9", async () => {
+test("keeps a home locked until its process ends, also by kill -9", async () => {
   const holder = spawn(
     process.execPath,
     [
@@ -38,6 +38,6 @@ test("another process's home is locked until that process dies, even by kill -9"
   lockHome(dir).release();
 });
 
-test("a folder that cannot be written says so", () => {
+test("reports a folder that is not writable", () => {
   expect(() => lockHome(join(dir, "none"))).toThrow(expect.objectContaining({ code: "store.unavailable" }));
 });

@@ -1,4 +1,4 @@
-/** A connection that breaks after the database has committed: nothing is written twice, nothing is said to be lost. */
+/** Connections that break after the database has committed: nothing is written twice or reported as lost. */
 
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
@@ -8,7 +8,7 @@ import { openPostgresStore } from "../src/index.ts";
 import { brief, freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
 import { sampleInvocation } from "./samples.ts";
 
-/** Passes everything on, and cuts the connection instead of answering the next message that holds `word`. */
+/** Forwards everything, and cuts the connection instead of the response to the next message that contains `word`. */
 async function startCuttingProxy(url: string) {
   const target = new URL(url);
   const folder = target.searchParams.get("host");
@@ -31,7 +31,7 @@ async function startCuttingProxy(url: string) {
       database.write(chunk);
     });
     database.on("data", (chunk) => {
-      // The answer means that it is done.
+      // The response means that the statement is done.
       if (cut) client.destroy();
       else client.write(chunk);
     });
@@ -51,7 +51,7 @@ async function startCuttingProxy(url: string) {
   return { url: through.href, state, close };
 }
 
-test("a write whose commit was answered by a broken connection is there once", async () => {
+test("writes once when the connection breaks instead of acknowledging the commit", async () => {
   const postgres = await startPostgres();
   const proxy = await startCuttingProxy(postgres.url);
   const store = await openPostgresStore({ url: proxy.url });
@@ -66,7 +66,7 @@ test("a write whose commit was answered by a broken connection is there once", a
   expect(await store.sessions.append(key, [message("a")])).toMatchObject({ first_id: 2, last_id: 2 });
   expect((await store.sessions.replay(key, 1, 9)).map(brief)).toEqual(["2 a"]);
 
-  // A single statement, which commits by itself.
+  // A single statement, which commits implicitly.
   const row = sampleInvocation(key.scope);
   proxy.state.word = row.id;
   expect(await store.invocations.open(row, { facts: {} })).toBeNull();

@@ -1,4 +1,4 @@
-/** Databases of the schema before the live configuration, with data in them, are brought up to it. */
+/** Migrates databases from before the live configuration. */
 import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { LOCAL, NOW, sampleAudit, sampleBinding, samplePackage } from "./samples.ts";
@@ -12,7 +12,7 @@ async function fill(store: Store) {
   return { content, binding };
 }
 
-/** A secret of that time has no owner, so it is the org's. */
+/** An earlier secret has no owner, so it belongs to the org. */
 const old = (): Statement[] => [
   [
     `insert into secrets (org_id, name, ciphertext, last4, version, created_at, updated_at)

@@ -1,4 +1,4 @@
-/** Deliveries from before there were lanes get theirs, and those that are over an age. */
+/** Migrates deliveries from before lanes: they get a lane, and finished ones an end. */
 import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { type Statement, upgradeCases } from "./upgrade-cases.ts";

@@ -1,4 +1,4 @@
-/** Attempts to sign in from before they belonged to a browser begin anew; sign-ins stand. */
+/** Migrates logins from before they belonged to a browser: they must be started again; sign-ins are kept. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ async function check(store: Store): Promise<void> {
   await store.close();
 }
 
-test("SQLite", async () => {
+test("removes earlier login attempts and keeps sign-ins on SQLite", async () => {
   const dir = mkdtempSync(join(tmpdir(), "bp-migrate-"));
   const file = join(dir, "store.db");
   await (await openSqliteStore({ file, threaded: false, migrations: BEFORE })).close();
@@ -41,7 +41,7 @@ test("SQLite", async () => {
   rmSync(dir, { recursive: true });
 });
 
-test("PostgreSQL", async () => {
+test("removes earlier login attempts and keeps sign-ins on PostgreSQL", async () => {
   const server = await startPostgres();
   try {
     await (await openPostgresStore({ url: server.url, migrations: BEFORE })).close();

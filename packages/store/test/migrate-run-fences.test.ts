@@ -1,4 +1,4 @@
-/** Two gateways of an earlier version could leave two running turns of one session; the newest of them stays. */
+/** Migrates sessions with two running turns, which earlier versions could leave; the newest turn is kept. */
 import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";
@@ -10,7 +10,7 @@ const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
 const other = { ...key, session_id: "t" };
 const [older, newer, apart] = [sampleRun(key), sampleRun(key), sampleRun(other)];
 
-/** As the schema of then had them. */
+/** In the earlier schema. */
 function oldRun({ id, session_id, input, usage, started_at }: ReturnType<typeof sampleRun>): Statement {
   const body = JSON.stringify({
     parent_run_id: null,

@@ -1,4 +1,4 @@
-/** Databases of the schema before runs and spans, with tapes and calls in them, are brought up to today's. */
+/** Migrates databases with tapes and calls from before runs and spans. */
 import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { type EntryRow, entryHash, originHash } from "../src/ops/entry-hash.ts";
@@ -16,7 +16,7 @@ const CHILD = newChain().id;
 const child = { ...key, session_id: "child" };
 const ENTRIES: EntryRow[] = [start, message("a"), message("b"), odd()].map(encodeEntry);
 
-/** Characters that one of the two languages might spell in its own way. */
+/** Characters that the JSON functions of a database might escape differently. */
 function odd() {
   return {
     ...message("b"),
@@ -25,7 +25,7 @@ function odd() {
   };
 }
 
-/** As the schema of then had them. */
+/** In the earlier schema. */
 function oldTape(): Statement[] {
   const { org_id, project_id } = LOCAL;
   const session = (id: string, chain: string, parent: string | null): Statement => [
@@ -50,7 +50,7 @@ function oldTape(): Statement[] {
   ];
 }
 
-/** The calls of then said neither their turn nor their role. */
+/** Earlier calls had neither a turn nor a role. */
 const OLD_CALLS = {
   sqlite: "update invocations set body = json_remove(body, '$.turn', '$.role')",
   postgres: "update invocations set body = (body::jsonb - 'turn' - 'role')::text",
@@ -61,7 +61,7 @@ async function fill(store: Store) {
 }
 
 async function check(store: Store) {
-  // Its text is from before there were turns, and before it said whose call it was.
+  // The stored text has no turn and no role.
   expect(await store.invocations.get(LOCAL, row.id)).toEqual({ ...row, turn: null, role: "user" });
   const settled = await store.invocations.settleWithTape(row.id, 1, sampleSettlement(), {}, tape(key, "c"));
   expect(settled).toEqual({ chain_id: ROOT, first_id: 5, last_id: 5 });

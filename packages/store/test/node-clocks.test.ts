@@ -1,4 +1,4 @@
-/** Nodes that share a PostgreSQL go by its clock: theirs may be an hour apart (leases, jobs, orphans, keys). */
+/** Nodes that share a PostgreSQL use its clock, because their own may differ by an hour (leases, jobs, orphans, keys). */
 
 import type { Store } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
@@ -46,7 +46,7 @@ afterAll(async () => {
 
 const take = (node: Node, name: string) => node.store.leases.acquire(name, node.id, node.now(), TTL);
 
-test("a lease is kept and taken by the same clock, whichever node asks", async () => {
+test("uses one clock for a lease on all nodes", async () => {
   for (const [holder, other] of [
     [slow, fast],
     [fast, slow],
@@ -61,7 +61,7 @@ test("a lease is kept and taken by the same clock, whichever node asks", async (
   }
 });
 
-verifies("bind.concurrency", "clocks an hour apart let nobody hold one slot too many", async () => {
+verifies("bind.concurrency", "never exceeds the number of slots with clocks an hour apart", async () => {
   const name = ids.next("request");
   const slot = (node: Node) => node.store.leases.acquireSlot(name, 2, node.id, node.now(), TTL);
   expect(await slot(slow)).not.toBeNull();
@@ -69,7 +69,7 @@ verifies("bind.concurrency", "clocks an hour apart let nobody hold one slot too 
   expect([await slot(slow), await slot(fast)]).toEqual([null, null]);
 });
 
-test("a job is due at once for both, leased to one, and comes back when it should", async () => {
+test("makes a job due for both nodes, leases it to one, and makes it due again after the lease", async () => {
   for (const [maker, other] of [
     [slow, fast],
     [fast, slow],
@@ -92,7 +92,7 @@ test("a job is due at once for both, leased to one, and comes back when it shoul
   }
 });
 
-test("the calls and turns of a living node are its own", async () => {
+test("does not take over calls and turns of a live node", async () => {
   const scope = freshOrg();
   const key = freshKey();
   for (const [holder, other] of [
@@ -115,7 +115,7 @@ test("the calls and turns of a living node are its own", async () => {
   expect(await fast.store.runs.claimOrphans(fast.id, fast.now(), 100)).toEqual([]);
 });
 
-test("a quota looks back by one clock, whichever node takes from it", async () => {
+test("uses one clock for a quota on all nodes", async () => {
   const scope = freshOrg();
   await slow.store.packages.insert(samplePackage({ org_id: scope.org_id }), {});
   const binding = sampleBinding({ scope });
@@ -130,7 +130,7 @@ test("a quota looks back by one clock, whichever node takes from it", async () =
   ]);
 });
 
-test("an idempotency key in use is not free for the other node", async () => {
+test("keeps an idempotency key claimed for all nodes", async () => {
   const scope = freshOrg();
   expect(await slow.store.idempotency.begin(scope, "k", "d", slow.now(), TTL)).toEqual({ state: "new" });
   expect(await fast.store.idempotency.begin(scope, "k", "d", fast.now(), TTL)).toEqual({

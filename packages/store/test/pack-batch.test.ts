@@ -5,8 +5,8 @@ import type { Call } from "../src/sqlite/writer/run-batch.ts";
 
 const pack = createPacker();
 
-test("a batch comes out of its packet as it went in", () => {
-  // -0 and undefined do not exist in what the store writes.
+test("unpacks a batch to the same calls", () => {
+  // The store writes neither -0 nor undefined.
   const plain = fc.jsonValue().map((value) => JSON.parse(JSON.stringify(value)) as unknown);
   fc.assert(
     fc.property(fc.array(plain), (inputs) => {
@@ -17,7 +17,7 @@ test("a batch comes out of its packet as it went in", () => {
   );
 });
 
-test("a key named __proto__ is a key", () => {
+test("keeps a key named __proto__", () => {
   const input = JSON.parse('{"__proto__":{"polluted":true},"a":1}') as unknown;
   const [call] = unpackBatch(pack([{ name: "openInvocation", input } as Call]));
   const out = call!.input as object;
@@ -25,7 +25,7 @@ test("a key named __proto__ is a key", () => {
   expect(JSON.stringify(out)).toBe(JSON.stringify(input));
 });
 
-test("strings of any kind keep their borders", () => {
+test("separates strings of any content", () => {
   const strings = ["", "ü", "\u0000", "\ud800", "\u{1F511}", "a".repeat(10_000)];
   const calls: Call[] = strings.map((input) => ({
     name: "appendProgress",
@@ -34,7 +34,7 @@ test("strings of any kind keep their borders", () => {
   expect(unpackBatch(pack(calls))).toEqual(calls);
 });
 
-test("a key is written once, however many calls have it", () => {
+test("writes a key once for all calls of a batch", () => {
   const calls: Call[] = Array.from({ length: 5 }, (_, n) => ({
     name: "appendProgress",
     input: { outcome: n },
@@ -44,7 +44,7 @@ test("a key is written once, however many calls have it", () => {
   expect(unpackBatch(packet)).toEqual(calls);
 });
 
-test("a batch that outgrows the table does not change the next one", () => {
+test("packs the next batch correctly after one that outgrew the array", () => {
   const many: Call[] = [
     { name: "appendProgress", input: Array.from({ length: 70_000 }, (_, n) => [n, `${n}`]) },
   ];

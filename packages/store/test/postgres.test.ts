@@ -27,7 +27,7 @@ let second: Store;
 beforeAll(async () => {
   server = await startPostgres();
   const schema = "gateway";
-  // Both start at once on an empty database: migrations take turns.
+  // Both start at the same time on an empty database; a lock serializes the migrations.
   const [store, other] = await Promise.all([
     openPostgresStore({ url: server.url, schema, caller_clock: true }),
     openPostgresStore({ url: server.url, schema, caller_clock: true }),
@@ -56,7 +56,7 @@ describe("PostgreSQL", () => {
 });
 
 describe("two gateways on one database", () => {
-  verifies("bind.concurrency", "never hold more slots than there are", async () => {
+  verifies("bind.concurrency", "never hold more slots than the maximum", async () => {
     const name = ids.next("request");
     const take = (store: Store, n: number) => store.leases.acquireSlot(name, 5, `h${n}`, 0, 1_000);
     const slots = await Promise.all(
@@ -89,7 +89,7 @@ describe("two gateways on one database", () => {
     expect(new Set(claimed).size).toBe(100);
   });
 
-  verifies("inv.record", "settle a row once and see each other's writes at once", async () => {
+  verifies("inv.record", "settle a row once and see each other's writes immediately", async () => {
     const scope = freshOrg();
     for (let n = 0; n < 10; n++) {
       const row = sampleInvocation(scope);
@@ -102,7 +102,7 @@ describe("two gateways on one database", () => {
     }
   });
 
-  test("a row is taken over only when its node's lease has run out", async () => {
+  test("take over a row only when the lease of its node has expired", async () => {
     const scope = freshOrg();
     const node = ids.next("node");
     const now = Date.now();
@@ -118,7 +118,7 @@ describe("two gateways on one database", () => {
     expect(await claim(now + 1_000)).toBe(false);
   });
 
-  test("so is a run", async () => {
+  test("take over a run only when the lease of its node has expired", async () => {
     const key = freshKey();
     const node = ids.next("node");
     const now = Date.now();
@@ -133,7 +133,7 @@ describe("two gateways on one database", () => {
     expect(await claim(now + 1_000)).toBe(false);
   });
 
-  test("race to bind and to remove the same package: never a binding without its package", async () => {
+  test("never leave a binding without its package when one binds and the other removes it", async () => {
     for (let n = 0; n < 10; n++) {
       const scope = freshOrg();
       const package_ = samplePackage({ org_id: scope.org_id });
@@ -163,7 +163,7 @@ describe("two gateways on one database", () => {
     expect(await second.audit.verify()).toBeNull();
   });
 
-  verifies("tape.ids", "write one tape together: every id once, nothing behind a compaction", async () => {
+  verifies("tape.ids", "append to one tape with unique ids, and never to a compacted chain", async () => {
     const key = freshKey();
     const { head_chain_id } = await subject.store.sessions.create(newSession(key), newChain(), [start], {});
     const stores = [subject.store, second];
@@ -180,7 +180,7 @@ describe("two gateways on one database", () => {
       ]);
       if (made === null) continue;
       compacted++;
-      // What raced with it is on the new chain, or made it give up.
+      // Concurrent entries are on the new chain, or made the compaction fail.
       const left = await second.sessions.chain(key.scope, chain_id);
       expect(left?.last_entry_id).toBe(made.fork_entry_id);
       chain_id = made.id;
@@ -192,7 +192,7 @@ describe("two gateways on one database", () => {
     expect(await second.sessions.verify(key.scope, chain_id)).toBeNull();
   });
 
-  test("a listener hears of the other gateway's events", async () => {
+  test("notify a listener of the other gateway's events", async () => {
     const heard = new Promise<void>((resolve) => {
       const stop = second.outbox.onAppended(() => {
         stop();
@@ -203,20 +203,20 @@ describe("two gateways on one database", () => {
       const row = sampleInvocation(freshOrg());
       await subject.store.invocations.open(row, { facts: { events: [sampleEvent(row.id)] } });
     };
-    // The first look only learns where the table ends, so one event may come too early to be news.
+    // The first poll only reads the current position, so it may not report an early event.
     const timer = setInterval(() => void append(), 100);
     await heard.finally(() => clearInterval(timer));
     expect((await second.outbox.read(0, 1)).length).toBe(1);
   });
 });
 
-test("an event whose transaction commits late is never skipped", async () => {
+test("never skips an event whose transaction commits late", async () => {
   const { store } = subject;
   const scope = freshOrg();
   const append = async (name: string) =>
     store.invocations.open(sampleInvocation(scope), { facts: { events: [sampleEvent(name, { scope })] } });
   await append("first");
-  // A slow writer takes its place in the table, and others overtake it.
+  // A slow transaction inserts its event before others that commit earlier.
   await direct.query("begin");
   await direct.query(
     `insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
@@ -233,7 +233,7 @@ test("an event whose transaction commits late is never skipped", async () => {
   expect(rest.map((event) => event.subject.id)).toEqual(["late", "third"]);
 });
 
-test("racing readers number the events once, in order", async () => {
+test("numbers events once and in order with concurrent readers", async () => {
   const scope = freshOrg();
   await Promise.all(
     Array.from({ length: 50 }, async (_, n) => {
@@ -247,7 +247,7 @@ test("racing readers number the events once, in order", async () => {
   expect(new Set(seqs).size).toBe(50);
 });
 
-test("a newer schema is refused, and an unreachable server is store.unavailable", async () => {
+test("refuses a newer schema, and reports an unreachable server as store.unavailable", async () => {
   const url = server.url;
   const newer = { version: 999, name: "future", statements: ["create table future (one {int})"] };
   const store = await openPostgresStore({ url, schema: "newer", migrations: [newer] });
@@ -261,7 +261,7 @@ test("a newer schema is refused, and an unreachable server is store.unavailable"
   });
 });
 
-test("a lost connection fails its write, and the next one works", async () => {
+test("fails a write whose connection is lost, and succeeds with the next", async () => {
   const { store } = subject;
   const scope = freshOrg();
   const writes = Promise.allSettled(

@@ -1,4 +1,4 @@
-/** Realistic runs and entries, without vitest: programs of the fault tests load this. */
+/** Sample runs and entries. Programs of the fault tests load this file, so it does not import vitest. */
 import type { NewEntry, RunEnd, RunHold, RunRow, SessionKey, TapeWrite } from "@backplane/ports";
 import { ids, NOW } from "./samples.ts";
 

@@ -1,4 +1,4 @@
-/** Realistic rows for the suites of this room. */
+/** Sample rows for the tests of this module. */
 import { randomFillSync } from "node:crypto";
 import {
   type ApiKey,

@@ -1,4 +1,4 @@
-/** What only a file of our own can show of tapes: death, cost, and an upgrade. */
+/** Tapes in a SQLite file: crashes, cost, and a migration. */
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ beforeEach(() => {
 afterEach(() => rmSync(dir, { recursive: true }));
 
 for (const threaded of [true, false]) {
-  verifies("tape.durable", `acknowledged entries survive kill -9 (threaded: ${threaded})`, async () => {
+  verifies("tape.durable", `keeps acknowledged entries after kill -9 (threaded: ${threaded})`, async () => {
     const acknowledged = await acknowledgedBeforeKill("tape-writer", file, String(threaded));
     const store = await openSqliteStore({ file, threaded: false });
     const there = new Set<string>();
@@ -33,14 +33,14 @@ for (const threaded of [true, false]) {
       for (const { id } of entries) there.add(`${head_chain_id} ${id}`);
     }
     await store.close();
-    // The last line may be cut in the middle.
+    // The last line may be truncated.
     const whole = acknowledged.slice(0, -1);
     expect(whole.length).toBeGreaterThanOrEqual(1_999);
     expect(whole.filter((line) => !there.has(line))).toEqual([]);
   });
 }
 
-verifies("tape.fork", "forking 100,000 entries writes as much as forking one", async () => {
+verifies("tape.fork", "writes the same amount for forking 100,000 entries and for forking one", async () => {
   const counts = new SharedArrayBuffer(8);
   const hook = {
     module: new URL("./fixtures/statement-hook.ts", import.meta.url).href,
@@ -95,13 +95,13 @@ async function checkNew(store: Store): Promise<void> {
   await store.close();
 }
 
-test("a SQLite file from before sessions is copied and brought up to them", async () => {
+test("backs up and migrates a SQLite file from before sessions", async () => {
   await fillOld(await openSqliteStore({ file, threaded: false, migrations: MIGRATIONS.slice(0, 1) }));
   await checkNew(await openSqliteStore({ file, threaded: false }));
   expect(existsSync(`${file}.schema-1.backup`)).toBe(true);
 });
 
-test("a PostgreSQL database from before sessions is brought up to them", async () => {
+test("migrates a PostgreSQL database from before sessions", async () => {
   const server = await startPostgres();
   try {
     await fillOld(await openPostgresStore({ url: server.url, migrations: MIGRATIONS.slice(0, 1) }));

@@ -30,7 +30,7 @@ const hook = (data: object): HookModule => ({
 const append = (store: Store) => store.invocations.open(sampleInvocation(), { facts: {} });
 
 describe.each([true, false])("threaded: %s", (threaded) => {
-  test("100 writers at once share a few commits", async () => {
+  test("groups 100 concurrent writes into a few commits", async () => {
     const counts = new SharedArrayBuffer(8);
     const store = await openSqliteStore({ file, threaded, onStatement: hook({ counts }) });
     const commits = () => new Int32Array(counts)[1]!;
@@ -40,7 +40,7 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     await store.close();
   });
 
-  test("what several callbacks of one turn ask for shares a commit", async () => {
+  test("commits the writes of one turn of the event loop together", async () => {
     const counts = new SharedArrayBuffer(8);
     const store = await openSqliteStore({ file, threaded, onStatement: hook({ counts }) });
     const commits = () => new Int32Array(counts)[1]!;
@@ -54,7 +54,7 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     await store.close();
   });
 
-  test("every acknowledged row survives kill -9 of a process that writes with many hands", async () => {
+  test("keeps every acknowledged row after kill -9 during concurrent writes", async () => {
     const acknowledged = await acknowledgedBeforeKill("writer", file, String(threaded));
     const database = new DatabaseSync(file);
     const there = database.prepare("select id from invocations where id = ?");
@@ -65,8 +65,8 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     database.close();
   });
 
-  test("a full disk refuses whole batches, and the store recovers when there is room again", async () => {
-    // The shell's limit counts blocks of 512 bytes; SIGXFSZ stays ignored across exec.
+  test("refuses whole batches on a full disk, and recovers when there is space again", async () => {
+    // The limit of the shell is in blocks of 512 bytes; SIGXFSZ stays ignored across exec.
     const child = spawn(
       "/bin/sh",
       [
@@ -88,7 +88,7 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     expect(report).toMatchObject({ codes: ["store.unavailable"], lost: 0, ghosts: 0, after: 20 });
   });
 
-  test("what the request path caches is never stale", async () => {
+  test("never returns a stale cached row", async () => {
     const store = await openSqliteStore({ file, threaded });
     const row = samplePackage();
     expect(await store.packages.find("org_local", "acme/devkit", "0.1.0")).toBeNull();
@@ -114,11 +114,11 @@ describe.each([true, false])("threaded: %s", (threaded) => {
   });
 });
 
-test("a writer thread that dies fails its batch and is started again", async () => {
+test("fails the batch of a writer thread that dies, and starts a new thread", async () => {
   const counts = new SharedArrayBuffer(8);
   const said: string[] = [];
   const log = logTo((_, message) => said.push(message));
-  // The first commit is the schema's.
+  // The first commit is that of the schema.
   const exit_at_commit = 2;
   const store = await openSqliteStore({ file, log, onStatement: hook({ counts, exit_at_commit }) });
   const results = await Promise.allSettled(Array.from({ length: 5 }, () => append(store)));
@@ -131,7 +131,7 @@ test("a writer thread that dies fails its batch and is started again", async () 
   await store.close();
 });
 
-test("in a burst that is cut, a failure half way still fails alone", async () => {
+test("fails only the failing operations of a burst that is split into batches", async () => {
   const store = await openSqliteStore({ file });
   const delegation = (invocation_id: string) => ({
     token_hash: "same",
@@ -154,7 +154,7 @@ test("in a burst that is cut, a failure half way still fails alone", async () =>
   await store.close();
 });
 
-test("a schema from the future is refused", async () => {
+test("refuses a newer schema", async () => {
   const future = {
     version: SCHEMA_VERSION + 1,
     name: "future",
@@ -167,7 +167,7 @@ test("a schema from the future is refused", async () => {
   });
 });
 
-test("an older file is copied before it is migrated, and a failed step leaves it as it was", async () => {
+test("backs up an older file before migrating it, and undoes a failed step", async () => {
   const old = await openSqliteStore({ file, threaded: false });
   await append(old);
   await old.close();
@@ -189,7 +189,7 @@ test("an older file is copied before it is migrated, and a failed step leaves it
   backup.close();
 });
 
-test("a file that is no database is store.damaged, and stays untouched", async () => {
+test("reports a file that is not a database as store.damaged, and does not change it", async () => {
   writeFileSync(file, "no database at all, but long enough to be mistaken for one".repeat(100));
   const before = readFileSync(file);
   await expect(openSqliteStore({ file })).rejects.toMatchObject({ code: "store.damaged" });

@@ -1,17 +1,17 @@
 import type { Store } from "@backplane/ports";
 
-/** What a contract case works on. */
+/** The store under test. */
 export interface Subject {
   store: Store;
-  /** Runs SQL behind the store's back. */
+  /** Runs SQL directly on the database. */
   tamper(text: string): Promise<void>;
-  /** Reading a row that was changed so is an error. */
+  /** Whether reading a row that was changed this way is an error. */
   row_checks: boolean;
 }
 
 let orgs = 0;
 
-/** Cases share a database; each lives in an org of its own. */
+/** Cases share a database; each uses its own org. */
 export function freshOrg(): { org_id: string; project_id: string } {
   orgs++;
   return { org_id: `org_t${orgs}`, project_id: "proj_default" };

@@ -1,4 +1,4 @@
-/** Tapes against a model in memory: any order of appends, forks, compactions, undos and resets shows the same entries. */
+/** Compares tapes with a model in memory after random appends, forks, compactions, undos and resets. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,12 +40,12 @@ interface ModelSession {
   last: number;
   head: ModelChain;
   chains: ModelChain[];
-  /** What a replay shows. */
+  /** The entries of a replay. */
   all: Shown[];
 }
 
-/** A repeatable source of numbers below `n`. */
-function dice(seed: number): (n: number) => number {
+/** A seeded source of random numbers below `n`. */
+function createRandom(seed: number): (n: number) => number {
   let state = seed + 1;
   return (n) => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
@@ -54,9 +54,9 @@ function dice(seed: number): (n: number) => number {
 }
 
 test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
-  "tapes are as the model says (%i)",
+  "shows the same entries as the model (seed %i)",
   async (seed) => {
-    const roll = dice(seed);
+    const roll = createRandom(seed);
     const { sessions } = store;
     const { scope, workspace } = freshKey();
     const all: ModelSession[] = [];
@@ -65,7 +65,7 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
     const entriesOf = (count: number): NewEntry[] =>
       Array.from({ length: count }, () => {
         const name = `m${words++}`;
-        // Long ones end a row before it has its full number of entries.
+        // Long entries end a span before it has the maximum number of entries.
         return roll(9) === 0
           ? { ...summary, payload: { name, state: {} } }
           : message(roll(40) === 0 ? name.padEnd(300_000, "x") : name);

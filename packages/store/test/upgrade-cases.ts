@@ -1,4 +1,4 @@
-/** A database as an earlier version left it is brought up to today's: one case, on both engines. */
+/** Migrates a database of an earlier version, as one case on both databases. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,15 +10,15 @@ import { test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 
-/** With `$1` for the first value, on either engine. */
+/** With `$1` for the first value, on both databases. */
 export type Statement = readonly [text: string, values: readonly (string | number | null)[]];
 
 export interface Upgrade<Left> {
   /** The first version that the old database does not have. */
   before: number;
-  /** What could be written then by today's store. */
+  /** Writes the data that the current store can write to the old schema. */
   fill: (store: Store) => Promise<Left>;
-  /** What only the old version would have written. */
+  /** Statements for data that only the old version wrote. */
   old?: (engine: "sqlite" | "postgres") => Iterable<Statement>;
   check: (store: Store, left: Left) => Promise<void>;
   /** Of the PostgreSQL store that is checked. */
@@ -28,7 +28,7 @@ export interface Upgrade<Left> {
 export function upgradeCases<Left>({ before, fill, old, check, caller_clock = false }: Upgrade<Left>): void {
   const migrations = MIGRATIONS.filter(({ version }) => version < before);
 
-  test("SQLite", async () => {
+  test("migrates a SQLite file of the earlier version", async () => {
     const dir = mkdtempSync(join(tmpdir(), "bp-migrate-"));
     const file = join(dir, "store.db");
     const store = await openSqliteStore({ file, threaded: false, migrations });
@@ -45,7 +45,7 @@ export function upgradeCases<Left>({ before, fill, old, check, caller_clock = fa
     rmSync(dir, { recursive: true });
   });
 
-  test("PostgreSQL", async () => {
+  test("migrates a PostgreSQL database of the earlier version", async () => {
     const server = await startPostgres();
     try {
       const store = await openPostgresStore({ url: server.url, migrations });

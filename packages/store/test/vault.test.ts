@@ -6,7 +6,7 @@ const old = { id: "k1", key: randomBytes(32) };
 const fresh = { id: "k2", key: randomBytes(32) };
 const unreadable = expect.objectContaining({ code: "internal", retryable: false });
 
-test("what is sealed opens again, and no two seals are alike", () => {
+test("opens a sealed value, and never seals to the same text twice", () => {
   const vault = createSecretVault([fresh]);
   for (const value of ["s3cret", "", "ü\u0000\u{1F511}", "x".repeat(65_536)]) {
     const sealed = vault.seal("org_a", "token", value);
@@ -16,7 +16,7 @@ test("what is sealed opens again, and no two seals are alike", () => {
   }
 });
 
-test("a value moved to another org or name does not open", () => {
+test("does not open a value that was moved to another org or name", () => {
   const vault = createSecretVault([fresh]);
   const sealed = vault.seal("org_a", "token", "s3cret");
   expect(() => vault.open("org_b", "token", sealed)).toThrow(unreadable);
@@ -24,7 +24,7 @@ test("a value moved to another org or name does not open", () => {
   expect(() => vault.open('org_a","to', "ken", sealed)).toThrow(unreadable);
 });
 
-test("every changed character is found", () => {
+test("detects every changed character", () => {
   const vault = createSecretVault([fresh]);
   const sealed = vault.seal("org_a", "token", "s3cret");
   for (let at = 0; at < sealed.length - 1; at++) {
@@ -35,7 +35,7 @@ test("every changed character is found", () => {
   expect(() => vault.open("org_a", "token", "")).toThrow(unreadable);
 });
 
-test("the newest key seals, older ones still open", () => {
+test("seals with the newest key and opens with older ones", () => {
   const before = createSecretVault([old]).seal("org_a", "token", "s3cret");
   const both = createSecretVault([fresh, old]);
   expect(both.open("org_a", "token", before)).toBe("s3cret");
@@ -44,7 +44,7 @@ test("the newest key seals, older ones still open", () => {
   expect(() => createSecretVault([{ ...old, id: "k2" }]).open("org_a", "token", after)).toThrow(unreadable);
 });
 
-test("a vault without a usable key is refused", () => {
+test("refuses a vault without a valid key", () => {
   const invalid = expect.objectContaining({ code: "config.invalid" });
   expect(() => createSecretVault([])).toThrow(invalid);
   expect(() => createSecretVault([{ id: "k", key: randomBytes(16) }])).toThrow(invalid);
@@ -52,7 +52,7 @@ test("a vault without a usable key is refused", () => {
   expect(() => createSecretVault([old, old])).toThrow(invalid);
 });
 
-test("a new key is kept before it seals, and one that another process added is found", () => {
+test("stores a new key before sealing with it, and finds a key of another process", () => {
   const kept = [old];
   const file = { read: () => kept.toReversed(), append: (key: typeof old) => void kept.push(key) };
   const here = createSecretVault(file.read(), file);

@@ -11,10 +11,14 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 
-// test/slow/store-faults.test.ts dies at every point; here a sample spread over the whole life.
-verifies("fault.write-points", "death before a sampled write leaves the old or the new state", async () => {
-  const whole = await wholeRun(dir, true);
-  expect(whole.statements).toBeGreaterThan(100);
-  const sample = Array.from({ length: 6 }, (_, n) => 1 + Math.floor(((n + 0.5) * whole.statements) / 6));
-  expect(await dieBeforeEach(sample, dir, true, whole)).toEqual([]);
-});
+// test/slow/store-faults.test.ts kills the process at every point; here only at a sample of them.
+verifies(
+  "fault.write-points",
+  "leaves the old or the new state when killed before a sampled write",
+  async () => {
+    const whole = await wholeRun(dir, true);
+    expect(whole.statements).toBeGreaterThan(100);
+    const sample = Array.from({ length: 6 }, (_, n) => 1 + Math.floor(((n + 0.5) * whole.statements) / 6));
+    expect(await dieBeforeEach(sample, dir, true, whole)).toEqual([]);
+  },
+);

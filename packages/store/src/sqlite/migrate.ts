@@ -1,7 +1,7 @@
 /**
- * Brings a file to the newest schema, one transaction per step: death at any point leaves the step undone or
- * done. A file that holds data of an older schema is copied beside itself first. A new file gets all steps in one
- * transaction: it has no step to go back to, and waits for the disk once instead of once per step.
+ * Migrates a file to the newest schema, one transaction per step: a crash at any point leaves the step undone or
+ * done. A file with data of an older schema is backed up beside itself first. A new file gets all steps in one
+ * transaction, which waits for the disk once instead of once per step (bench row boot.ready).
  */
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
@@ -17,7 +17,7 @@ import {
 import { type Op, type Statement, sql } from "../ops/op.ts";
 import { readState, writeState } from "./connection/commit-counter.ts";
 import type { Connection } from "./connection/connection.ts";
-import { keepingSums, schemaSum } from "./connection/row-checksums.ts";
+import { rewriteChecksums, schemaChecksum } from "./connection/row-checksums.ts";
 
 export function migrateFile(
   connection: Connection,
@@ -26,11 +26,11 @@ export function migrateFile(
   log: Logger | undefined,
 ): void {
   connection.exec(CREATE_SCHEMA_VERSION);
-  const found = ask(connection, sql(READ_SCHEMA_VERSION))[0]!.version as number;
+  const found = runStatement(connection, sql(READ_SCHEMA_VERSION))[0]!.version as number;
   const steps = missingSteps(found, migrations);
   if (steps.length > 0 && found > 0) {
     const backup = backUp(connection, file, found);
-    log?.info({ backup }, "the store was copied before its schema changes");
+    log?.info({ backup }, "the store was backed up before its schema was changed");
   }
   if (found === 0) apply(connection, steps);
   else for (const step of steps) apply(connection, [step]);
@@ -42,15 +42,18 @@ function apply(connection: Connection, steps: readonly Migration[]): void {
     const change = () => {
       for (const step of steps) {
         for (const statement of statementsOf(step, "sqlite")) connection.exec(statement);
-        ask(connection, sql(WRITE_SCHEMA_VERSION, [step.version, step.name, new Date().toISOString()]));
+        runStatement(
+          connection,
+          sql(WRITE_SCHEMA_VERSION, [step.version, step.name, new Date().toISOString()]),
+        );
       }
     };
     if (steps.every(({ version }) => version < rowSums.version)) change();
     else {
-      keepingSums(connection.database, change);
+      rewriteChecksums(connection.database, change);
       const state = readState(connection);
       if (state !== null)
-        ask(connection, writeState({ ...state, schema_sum: schemaSum(connection.database) }));
+        runStatement(connection, writeState({ ...state, schema_sum: schemaChecksum(connection.database) }));
     }
     connection.exec("commit");
   } catch (error) {
@@ -59,7 +62,7 @@ function apply(connection: Connection, steps: readonly Migration[]): void {
   }
 }
 
-/** Complete under its final name or not there at all. */
+/** The backup is complete under its final name or does not exist. */
 function backUp(connection: Connection, file: string, version: number): string {
   const backup = `${file}.schema-${version}.backup`;
   const partial = `${backup}.partial`;
@@ -80,7 +83,7 @@ function syncPath(path: string): void {
   }
 }
 
-function ask(connection: Connection, statement: Statement) {
+function runStatement(connection: Connection, statement: Statement) {
   return connection.run(
     (function* (): Op<Record<string, unknown>[]> {
       return yield statement;

@@ -27,18 +27,18 @@ import { createLocalWriter, type Writer } from "./writer/writer.ts";
 
 export interface SqliteOptions {
   file: string;
-  /** The writer has its own thread (default), so that no fsync ever sits on the event loop. */
+  /** The writer has its own thread (default), so that no fsync blocks the event loop. */
   threaded?: boolean;
   log?: Logger;
-  /** Fault tests only. */
+  /** For fault tests. */
   onStatement?: HookModule;
-  /** A larger file is checked in a thread while the store works. Tests only; the default is for everyone. */
+  /** Limits for checking a part before the store is used, see check-at-open.ts. For tests. */
   check_first_bytes?: Partial<Record<CheckPart, number>>;
-  /** Migration tests only. */
+  /** For migration tests. */
   migrations?: readonly Migration[];
 }
 
-/** The caller holds the home's lock: one process per file, see lockHome. */
+/** The caller has locked the home (lockHome), so that only one process opens the file. */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const { file, onStatement, log } = options;
   const { first, later } = planCheck(file, options.check_first_bytes);
@@ -89,7 +89,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     async close() {
       await group.drain();
       await check?.stop();
-      // The writer goes last: it folds the log back into the file.
+      // The writer is closed last, because closing it checkpoints the log.
       reader.close();
       await writer.close();
     },
@@ -97,7 +97,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   return createStore(backend);
 }
 
-/** The reader opens while the log exists: a read-only connection cannot make one. */
+/** The reader is opened while the log exists, because a read-only connection cannot create it. */
 function openFile(
   options: SqliteOptions,
   hook: StatementHook | undefined,
@@ -112,10 +112,10 @@ function openFile(
     checkCommits(owner, file, log);
     checkContent(owner, file, check_first, log);
     migrateFile(owner, file, options.migrations ?? MIGRATIONS, log);
-    // A writer in a thread has a connection of its own, and this one is closed.
-    if (options.threaded === false) owner.guardRows();
+    // A writer thread has its own connection, and this one is closed.
+    if (options.threaded === false) owner.enableRowChecks();
     const reader = openConnection(file, "read");
-    reader.guardRows();
+    reader.enableRowChecks();
     return { owner, reader };
   } catch (error) {
     owner?.close();

@@ -1,25 +1,25 @@
 /**
- * Counts the commits of a store, in the store and in a small file beside it. SQLite ends a damaged log at its first
- * bad frame and says nothing, so acknowledged commits would be gone without a trace; with the count they are missed.
- * The file is written after the commit and before its acknowledgement, without a sync of its own: it may lag behind
- * the store after a power cut, and is never ahead of it unless the store lost something.
+ * Counts the commits of a store, in the store and in a small file beside it. SQLite silently ends a damaged log at its
+ * first bad frame, so acknowledged commits could be lost without notice; the count detects this. The file is written after
+ * the commit and before its acknowledgement, without a sync of its own. After a power failure it may be behind the store,
+ * but it is ahead only if the store has lost commits.
  */
 import { closeSync, openSync, readFileSync, renameSync, writeSync } from "node:fs";
 import { crc32 } from "node:zlib";
 import { type Op, type Statement, sql } from "../../ops/op.ts";
 import type { Connection } from "./connection.ts";
-import { STATE_TABLE, sumOf } from "./row-checksums.ts";
+import { checksumOf, STATE_TABLE } from "./row-checksums.ts";
 
 export interface Commits {
   count: number;
-  /** When the last one was made, in milliseconds since 1970. */
+  /** Time of the last commit, in milliseconds since 1970. */
   at: number;
 }
 
 export interface CommitCounter {
-  /** SpanPart of every transaction that writes. */
+  /** The statement to add to every transaction that writes. */
   next(): Statement;
-  /** The transaction is on disk. */
+  /** To be called once the transaction is on disk. */
   committed(): void;
   close(): void;
 }
@@ -30,13 +30,13 @@ interface State extends Commits {
 
 const WRITE = `update ${STATE_TABLE} set commits = $1, at = $2, schema_sum = $3, sum = $4 where one = 1`;
 
-/** Null where the schema is older than the counter. */
+/** Null: the schema is older than the counter. */
 export function createCommitCounter(connection: Connection, file: string): CommitCounter | null {
   const state = readState(connection);
   if (state === null) return null;
-  const handle = openSync(countFile(file), "a+", 0o600);
+  const handle = openSync(commitFile(file), "a+", 0o600);
   closeSync(handle);
-  const fd = openSync(countFile(file), "r+");
+  const fd = openSync(commitFile(file), "r+");
   let pending: State = state;
   return {
     next() {
@@ -45,7 +45,7 @@ export function createCommitCounter(connection: Connection, file: string): Commi
     },
     committed() {
       Object.assign(state, pending);
-      writeSync(fd, lineageOf(state), 0);
+      writeSync(fd, lineOf(state), 0);
     },
     close: () => closeSync(fd),
   };
@@ -53,7 +53,7 @@ export function createCommitCounter(connection: Connection, file: string): Commi
 
 export function writeState(state: State): Statement {
   const { count, at, schema_sum } = state;
-  return sql(WRITE, [count, at, schema_sum, sumOf([1, count, at, schema_sum])]);
+  return sql(WRITE, [count, at, schema_sum, checksumOf([1, count, at, schema_sum])]);
 }
 
 export function readState(connection: Connection): State | null {
@@ -70,11 +70,11 @@ export function readState(connection: Connection): State | null {
   );
 }
 
-/** What the file beside the store says; `damaged` when it says nothing that can be believed. */
-export function readCount(file: string): Commits | "missing" | "damaged" {
+/** Reads the file beside the store. `damaged`: its checksum does not match. */
+export function readCommitFile(file: string): Commits | "missing" | "damaged" {
   let text: string;
   try {
-    text = readFileSync(countFile(file), "utf8");
+    text = readFileSync(commitFile(file), "utf8");
   } catch (error) {
     if ((error as { code?: string }).code === "ENOENT") return "missing";
     throw error;
@@ -85,20 +85,20 @@ export function readCount(file: string): Commits | "missing" | "damaged" {
   return { count: Number(match[1]), at: Number(match[2]) };
 }
 
-/** Starts counting from what the store has. The old file stays beside it under another name. */
-export function resetCount(file: string, commits: Commits, keep_as: string | null): void {
-  if (keep_as !== null) renameSync(countFile(file), keep_as);
-  const fd = openSync(countFile(file), "w", 0o600);
-  writeSync(fd, lineageOf(commits), 0);
+/** Restarts the count from that of the store. The old file is kept as `keep_as`. */
+export function resetCommitFile(file: string, commits: Commits, keep_as: string | null): void {
+  if (keep_as !== null) renameSync(commitFile(file), keep_as);
+  const fd = openSync(commitFile(file), "w", 0o600);
+  writeSync(fd, lineOf(commits), 0);
   closeSync(fd);
 }
 
-export function countFile(file: string): string {
+export function commitFile(file: string): string {
   return `${file}.commits`;
 }
 
-/** Of fixed length: each write covers the one before. */
-function lineageOf({ count, at }: Commits): string {
+/** Has a fixed length, so that each write replaces the one before. */
+function lineOf({ count, at }: Commits): string {
   const text = `${String(count).padStart(16, "0")} ${String(at).padStart(16, "0")}`;
   return `${text} ${crcOf(text)}\n`;
 }

@@ -1,14 +1,14 @@
-/** One connection with its prepared statements, and the way an operation runs on it. */
+/** A connection with its prepared statements, which runs operations. */
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import type { Op, Row, Statement } from "../../ops/op.ts";
-import { addSumFunctions, addSumTriggers, rowChecks, withRowChecks } from "./row-checksums.ts";
+import { addChecksumFunctions, addChecksumTriggers, rowChecks, withRowChecks } from "./row-checksums.ts";
 
-/** Called before every statement that writes, and before `begin` and `commit`. For fault tests. */
+/** Called before every writing statement, and before `begin` and `commit`. For fault tests. */
 export type StatementHook = (text: string) => void;
 
 /**
- * Names a module whose default export is called before each writing statement, as `(text, data)`. A name and
- * not a function, because it has to reach the writer's thread. For fault tests only.
+ * A module whose default export is called before each writing statement, as `(text, data)`. It is named instead of passed
+ * as a function, because it has to be loaded in the writer's thread. For fault tests only.
  */
 export interface HookModule {
   module: string;
@@ -23,12 +23,12 @@ export async function loadHook(hook: HookModule | undefined): Promise<StatementH
 
 export interface Connection {
   run<T>(op: Op<T>): T;
-  /** As `run`, but tells through `wrote` whether a statement had changed something when it threw. */
-  runCounting<T>(op: Op<T>, wrote: { value: boolean }): T;
-  /** As `run`, but gives rows as they are, damaged or not: for what looks for damage itself. */
+  /** As `run`, and sets `wrote` when a statement has written, also when the operation throws. */
+  runTracked<T>(op: Op<T>, wrote: { value: boolean }): T;
+  /** As `run`, but returns damaged rows too, for code that looks for damage itself. */
   runUnchecked<T>(op: Op<T>): T;
-  /** From here on rows are checked when they are read, and written with their checksum. Needs the newest schema. */
-  guardRows(): void;
+  /** From now on checks rows when they are read, and writes them with their checksum. Needs the newest schema. */
+  enableRowChecks(): void;
   database: DatabaseSync;
   exec(text: string): void;
   inTransaction(): boolean;
@@ -37,11 +37,11 @@ export interface Connection {
 
 interface Prepared {
   statement: StatementSync;
-  answers: boolean;
+  returns_rows: boolean;
   writes: boolean;
 }
 
-/** FULL: a commit is on the platter before it is acknowledged. Checkpoints of 16 MB cost less per row. */
+/** With FULL a commit is on disk before it is acknowledged. Checkpoints of 16 MB cost less per row (bench row store.append). */
 const WRITER_PRAGMAS = `
   pragma busy_timeout = 5000;
   pragma journal_mode = wal;
@@ -54,7 +54,7 @@ const WRITER_PRAGMAS = `
 export function openConnection(file: string, mode: "write" | "read", hook?: StatementHook): Connection {
   const database = new DatabaseSync(file, { readOnly: mode === "read" });
   database.exec(mode === "write" ? WRITER_PRAGMAS : "pragma busy_timeout = 5000;");
-  addSumFunctions(database);
+  addChecksumFunctions(database);
   const statements = new Map<string, Prepared>();
   const unchecked = new Map<string, Prepared>();
   let checks: ReadonlyMap<string, string> = new Map();
@@ -67,7 +67,7 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
       const statement = database.prepare(full.replaceAll(/\$(\d+)/g, "?$1"));
       prepared = {
         statement,
-        answers: statement.columns().length > 0,
+        returns_rows: statement.columns().length > 0,
         writes: !/^\s*select/i.test(text),
       };
       known.set(text, prepared);
@@ -79,7 +79,7 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
     const prepared = prepare(request.text, checked);
     if (prepared.writes) hook?.(request.text);
     const values = request.values as SQLInputValue[];
-    if (!prepared.answers) {
+    if (!prepared.returns_rows) {
       const { changes } = prepared.statement.run(...values);
       if (wrote !== null) wrote.value = true;
       return changes === 0 ? NO_ROWS : CHANGED;
@@ -97,17 +97,17 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
 
   return {
     run: (op) => drive(op, null),
-    runCounting: (op, wrote) => drive(op, wrote),
+    runTracked: (op, wrote) => drive(op, wrote),
     runUnchecked: (op) => drive(op, null, false),
-    guardRows() {
-      if (mode === "write") addSumTriggers(database);
+    enableRowChecks() {
+      if (mode === "write") addChecksumTriggers(database);
       checks = rowChecks(database);
       statements.clear();
     },
     database,
     exec(text) {
       hook?.(text);
-      const step = STEPS.has(text) ? prepare(text) : null;
+      const step = PREPARED_STEPS.has(text) ? prepare(text) : null;
       if (step === null) database.exec(text);
       else step.statement.run();
     },
@@ -118,5 +118,5 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
 
 const NO_ROWS: Row[] = [];
 const CHANGED: Row[] = [{}];
-/** What every batch runs, so it is prepared once. */
-const STEPS: ReadonlySet<string> = new Set(["begin immediate", "commit"]);
+/** Every batch runs these, so they are prepared once. */
+const PREPARED_STEPS: ReadonlySet<string> = new Set(["begin immediate", "commit"]);

@@ -1,7 +1,7 @@
 /** What an error of the SQLite driver means. The writer's thread loads this file: no import of another module. */
 import type { Failure } from "../../ops/op.ts";
 
-/** SQLite's primary codes for a file that is damaged (CORRUPT) or not one of its files (NOTADB). */
+/** SQLite's primary codes for a damaged file (CORRUPT) and for a file that is not a database (NOTADB). */
 const DAMAGE_CODES = new Set([11, 26]);
 
 /** Undefined for any other error. */
@@ -10,11 +10,11 @@ export function damageOf(error: unknown): Failure | undefined {
   if (typeof errcode === "number" && DAMAGE_CODES.has(errcode & 0xff)) {
     return { code: "store.damaged", message: `The store's file is damaged: SQLite says "${message}".` };
   }
-  // No row of ours holds a number that JavaScript cannot.
+  // No valid row has a number that JavaScript cannot represent.
   if (code === "ERR_OUT_OF_RANGE") {
     return {
       code: "store.damaged",
-      message: "A row of the store is damaged: it holds a number out of range.",
+      message: "A row of the store is damaged: it contains a number out of range.",
     };
   }
   return undefined;

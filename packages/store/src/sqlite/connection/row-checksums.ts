@@ -1,26 +1,26 @@
 /**
- * Every row of a SQLite store carries a checksum over all its columns, so that a changed byte on the disk is an error
- * and not an answer. Each connection that writes brings its own TEMP triggers, which write the checksum with the row and
- * refuse to change a damaged row, since a new checksum would hide the damage; queries check each row that they return.
- * Nothing in the file depends on our functions, so any SQLite tool can read it.
+ * Every row of a SQLite store has a checksum over all its columns, so that a changed byte on the disk is an error instead of
+ * a wrong result. Each writing connection has TEMP triggers that write the checksum with the row and refuse to change a
+ * damaged row, since a new checksum would hide the damage. Queries check each row that they return. Nothing in the file
+ * depends on our functions, so any SQLite tool can read it.
  */
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import type { Failure } from "../../ops/op.ts";
 
-/** The checksum of a row whose damage was known when its table changed: no content has it. */
+/** The checksum of a row that was damaged before its table changed. No content has this checksum. */
 const KNOWN_DAMAGED = -1;
 
-/** The one table whose checksum no trigger writes: commit-counter.ts does. */
+/** The only table without triggers; commit-counter.ts writes its checksum. */
 export const STATE_TABLE = "store_state";
 
-/** Without a checksum: SQLite's own tables, and the list of schema steps, which `schemaSum` covers. */
+/** Excludes SQLite's own tables and the list of schema steps, which `schemaChecksum` covers. */
 const TABLES = `select name from main.sqlite_schema where type = 'table' and name not like 'sqlite\\_%' escape '\\'
   and name <> 'schema_version' order by name`;
 
-export interface SummedTable {
+export interface ChecksummedTable {
   name: string;
-  /** All but the checksum; those of the primary key first. */
+  /** All but the checksum, the columns of the primary key first. */
   columns: string[];
   /** How many of them are the primary key. */
   key: number;
@@ -30,11 +30,11 @@ export interface SummedTable {
 
 export interface DamagedRow {
   table: string;
-  /** The primary key as stored, as text. */
+  /** The primary key as text. */
   id: string;
 }
 
-export function summedTables(database: DatabaseSync): SummedTable[] {
+export function checksummedTables(database: DatabaseSync): ChecksummedTable[] {
   const names = database.prepare(TABLES).all() as { name: string }[];
   const listed = database.prepare("pragma main.table_list").all() as { name: string; wr: number }[];
   const without = new Map(listed.map(({ name, wr }) => [name, wr]));
@@ -57,18 +57,19 @@ export function summedTables(database: DatabaseSync): SummedTable[] {
 }
 
 /** Adds the functions `row_sum` and `check_row` to a connection. */
-export function addSumFunctions(database: DatabaseSync): void {
-  database.function("row_sum", { deterministic: true, varargs: true }, (...values) => sumOf(values));
+export function addChecksumFunctions(database: DatabaseSync): void {
+  database.function("row_sum", { deterministic: true, varargs: true }, (...values) => checksumOf(values));
   // (table, number of key columns, checksum, key columns …, other columns …)
   database.function("check_row", { deterministic: true, varargs: true }, (table, key, sum, ...values) => {
-    if (sumOf(values) !== sum) throw new DamagedRowError(String(table), idOf(values.slice(0, Number(key))));
+    if (checksumOf(values) !== sum)
+      throw new DamagedRowError(String(table), idOf(values.slice(0, Number(key))));
     return 1;
   });
 }
 
-/** Makes every write of this connection keep the checksums. Call it after the schema is up to date. */
-export function addSumTriggers(database: DatabaseSync): void {
-  for (const table of summedTables(database)) {
+/** From now on writes of this connection update the checksums. Call it after the schema is up to date. */
+export function addChecksumTriggers(database: DatabaseSync): void {
+  for (const table of checksummedTables(database)) {
     if (!table.has_sum || table.name === STATE_TABLE) continue;
     const name = quote(table.name);
     const old = table.columns.map((column) => `old.${quote(column)}`).join(", ");
@@ -91,10 +92,10 @@ export function addSumTriggers(database: DatabaseSync): void {
   }
 }
 
-/** The call of `check_row` for each table, by name; `$alias` stands for what the statement calls the table. */
+/** The call of `check_row` by table; `$alias` stands for the alias of the table in a statement. */
 export function rowChecks(database: DatabaseSync): ReadonlyMap<string, string> {
   const checks = new Map<string, string>();
-  for (const { name, columns, key, has_sum } of summedTables(database)) {
+  for (const { name, columns, key, has_sum } of checksummedTables(database)) {
     if (!has_sum) continue;
     const listed = ["sum", ...columns].map((column) => `$alias.${quote(column)}`).join(", ");
     checks.set(name, `check_row('${name}', ${key}, ${listed})`);
@@ -105,14 +106,14 @@ export function rowChecks(database: DatabaseSync): ReadonlyMap<string, string> {
 const TABLE = /\b(?:from|join)\s+(\w+)(?:\s+(?!where\b|join\b|on\b|order\b|limit\b|group\b|left\b)(\w+))?/gi;
 
 /**
- * The query with a check of every row that it returns: one more column, named `row_checked`. Not in the WHERE clause,
- * where SQLite replaces a column by the value that it is compared with before it looks at the row. Queries that only
- * count or take an extreme return no row; what a subquery reads comes from an index or ends up in a row that is returned.
+ * Adds a check of every returned row to a query, as a column named `row_checked`. It is not in the WHERE clause, where
+ * SQLite substitutes a column by the value that it is compared with before it reads the row. Queries with only an aggregate
+ * return no row; what a subquery reads comes from an index or ends up in a returned row.
  */
 export function withRowChecks(text: string, checks: ReadonlyMap<string, string>): string {
   if (checks.size === 0 || !/^\s*select\b/i.test(text) || /^\s*select\s+(min|max|count)\(/i.test(text))
     return text;
-  const outer = hideParentheses(text);
+  const outer = blankParentheses(text);
   const from = /\sfrom\s/i.exec(outer);
   if (from === null || /\bgroup by\b/i.test(outer)) return text;
   const calls: string[] = [];
@@ -124,8 +125,8 @@ export function withRowChecks(text: string, checks: ReadonlyMap<string, string>)
   return `${text.slice(0, from.index)}, ${calls.join(" + ")} as row_checked${text.slice(from.index)}`;
 }
 
-/** The same length, with a blank for everything inside parentheses. */
-function hideParentheses(text: string): string {
+/** Replaces everything inside parentheses by blanks, keeping the length. */
+function blankParentheses(text: string): string {
   let depth = 0;
   let outer = "";
   for (const char of text) {
@@ -136,10 +137,10 @@ function hideParentheses(text: string): string {
   return outer;
 }
 
-/** Rows whose checksum does not match, at most `limit` of each table. A table that cannot be read throws. */
+/** Rows whose checksum does not match, at most `limit` of each table. Throws for a table that cannot be read. */
 export function findDamagedRows(database: DatabaseSync, limit: number): DamagedRow[] {
   const found: DamagedRow[] = [];
-  for (const table of summedTables(database)) {
+  for (const table of checksummedTables(database)) {
     if (!table.has_sum) continue;
     const listed = table.columns.map(quote).join(", ");
     const shown = table.key === 0 ? "rowid" : listed.split(", ").slice(0, table.key).join(", ");
@@ -153,12 +154,12 @@ export function findDamagedRows(database: DatabaseSync, limit: number): DamagedR
 }
 
 /**
- * Runs a change of the schema or of rows without triggers, and gives every row its checksum anew; within a transaction
- * of the caller. Rows that were damaged before stay so.
+ * Runs a change of the schema or of rows without triggers, and computes all checksums again. The caller has begun a
+ * transaction. Rows that were damaged before stay damaged.
  */
-export function keepingSums(database: DatabaseSync, change: () => void): void {
+export function rewriteChecksums(database: DatabaseSync, change: () => void): void {
   const damaged = new Map<string, string>();
-  for (const table of summedTables(database)) {
+  for (const table of checksummedTables(database)) {
     if (!table.has_sum) continue;
     const kept = `damaged_${table.name}`;
     const key = table.key === 0 ? ["rowid"] : table.columns.slice(0, table.key).map(quote);
@@ -173,7 +174,7 @@ export function keepingSums(database: DatabaseSync, change: () => void): void {
     );
   }
   change();
-  for (const table of summedTables(database)) {
+  for (const table of checksummedTables(database)) {
     if (!table.has_sum) database.exec(`alter table main.${quote(table.name)} add column sum integer`);
     const sum = `row_sum(${table.columns.map(quote).join(", ")})`;
     const same = damaged.get(table.name);
@@ -186,8 +187,8 @@ export function keepingSums(database: DatabaseSync, change: () => void): void {
   for (const name of damaged.keys()) database.exec(`drop table temp.${quote(`damaged_${name}`)}`);
 }
 
-/** Over every table, index and column as the schema spells them, and over the steps that made it. */
-export function schemaSum(database: DatabaseSync): number {
+/** Covers the definitions of all tables and indexes, and the steps that created them. */
+export function schemaChecksum(database: DatabaseSync): number {
   const parts = database
     .prepare("select type, name, tbl_name, sql from main.sqlite_schema order by type, name")
     .all() as Record<string, SQLOutputValue>[];
@@ -195,11 +196,11 @@ export function schemaSum(database: DatabaseSync): number {
     string,
     SQLOutputValue
   >[];
-  return sumOf([...parts, ...steps].flatMap((part) => Object.values(part)));
+  return checksumOf([...parts, ...steps].flatMap((part) => Object.values(part)));
 }
 
-/** Each value with its type and length, so that no two rows serializeEntry the same text. */
-export function sumOf(values: readonly SQLOutputValue[]): number {
+/** Each value is written with its type and length, so that different rows never give the same text. */
+export function checksumOf(values: readonly SQLOutputValue[]): number {
   let text = "";
   for (const value of values) {
     if (typeof value === "string") text += `s${value.length}:${value}`;
@@ -210,7 +211,7 @@ export function sumOf(values: readonly SQLOutputValue[]): number {
   return crc32(text);
 }
 
-/** A refusal of op.ts: it says which row, wherever it was read. */
+/** A refusal as in op.ts, which names the damaged row. */
 class DamagedRowError extends Error {
   readonly failure: Failure;
   constructor(table: string, id: string) {

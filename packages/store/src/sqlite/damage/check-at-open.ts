@@ -1,21 +1,21 @@
 /**
- * What is found out before a store is used. A file that cannot be trusted is refused; single damaged rows are named in
- * the log and refused when they are read, since one of them must not keep all others from being used.
+ * Checks a store before it is used. A file that cannot be trusted is refused. Single damaged rows are logged and refused
+ * when they are read, since one of them must not make all others unusable.
  */
 import { copyFileSync, statSync } from "node:fs";
 import { Worker } from "node:worker_threads";
 import { BackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
-import { countFile, readCount, readState, resetCount } from "../connection/commit-counter.ts";
+import { commitFile, readCommitFile, readState, resetCommitFile } from "../connection/commit-counter.ts";
 import type { Connection } from "../connection/connection.ts";
 import { CHECK_PARTS, type CheckPart, type FileDamage, findDamage } from "./check-file.ts";
 import type { CheckThreadData } from "./check-thread.ts";
 import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
 
 /**
- * Up to this size a part is checked before the gateway is ready; of a larger file in a thread while it works. Damage of
- * the structure makes answers wrong, so that is waited for as long as it takes some 50 ms. Damaged rows are only named:
- * each is refused when it is read.
+ * Up to this size a part is checked before the gateway is ready; a larger file is checked in a thread while the gateway
+ * runs. Damage of the structure makes results wrong, so up to about 50 ms are spent on it first (bench row boot.ready).
+ * Damaged rows are only logged, because each of them is refused when it is read.
  */
 const CHECK_FIRST_BYTES: Record<CheckPart, number> = {
   structure: 32 * 1024 * 1024,
@@ -46,7 +46,7 @@ export function checkContent(
   });
 }
 
-/** Resolves when it is done; `refuse` is called when the file cannot be trusted. */
+/** Calls `refuse` when the file cannot be trusted. */
 export function checkInThread(
   file: string,
   parts: readonly CheckPart[],
@@ -64,7 +64,7 @@ export function checkInThread(
   return { stop: async () => void (await worker.terminate()) };
 }
 
-/** Beside this file, in the sources as in the build. */
+/** In the same folder, in the sources and in the build. */
 function threadEntry(): URL {
   return new URL(
     import.meta.url.endsWith(".ts") ? "./check-thread.ts" : "./check-thread.js",
@@ -84,7 +84,7 @@ function report(
   if (structure.length === 0) return;
   const error = damagedStore(
     file,
-    `${file} is damaged, so answers from it could be wrong or incomplete: ${structure.slice(0, 3).join("; ")}.`,
+    `${file} is damaged, so results could be wrong or incomplete: ${structure.slice(0, 3).join("; ")}.`,
     { structure, rows },
   );
   log?.error({ structure, fix: error.fix }, "the store is damaged");
@@ -93,16 +93,16 @@ function report(
 
 /** Throws `store.commits_lost` when the store has fewer commits than were acknowledged. */
 export function checkCommits(connection: Connection, file: string, log: Logger | undefined): void {
-  const counted = readCount(file);
-  // A file without the counter is from before there was one, or older than all that was counted.
+  const counted = readCommitFile(file);
+  // A file without the counter is from an earlier version, or older than the first counted commit.
   const state = readState(connection) ?? { count: 0, at: 0 };
   if (counted === "missing") return;
   if (counted === "damaged") {
-    const kept = `${countFile(file)}.damaged-${stamp()}`;
-    resetCount(file, state, kept);
+    const kept = `${commitFile(file)}.damaged-${stamp()}`;
+    resetCommitFile(file, state, kept);
     log?.error(
-      { file: countFile(file), kept },
-      "the count of commits is damaged; whether commits were lost cannot be told this time, and it starts anew from the store",
+      { file: commitFile(file), kept },
+      "the file with the count of commits is damaged; lost commits cannot be detected this time, and the count restarts from the store",
     );
     return;
   }
@@ -113,15 +113,15 @@ export function checkCommits(connection: Connection, file: string, log: Logger |
   const [backup] = backupsOf(file);
   throw new BackplaneError(
     "store.commits_lost",
-    `${lost} acknowledged ${lost === 1 ? "commit is" : "commits are"} missing from ${file}: all that was written after ${since} and up to ${new Date(counted.at).toISOString()}. The log (${file}-wal) is damaged or gone, or an older file was put in place.`,
+    `${lost} acknowledged ${lost === 1 ? "commit is" : "commits are"} missing from ${file}: everything written after ${since} and up to ${new Date(counted.at).toISOString()}. The log (${file}-wal) is damaged or missing, or the file was replaced by an older one.`,
     {
       details: { lost, since, until: new Date(counted.at).toISOString(), ...(kept === null ? {} : { kept }) },
-      fix: `Put the files of this home back from where they were copied to${backup === undefined ? "" : `, or run \`backplane store restore ${backup}\``}, or go on without what is lost: \`backplane store repair --accept-loss\`.`,
+      fix: `Restore the files of this home from a copy${backup === undefined ? "" : `, or run \`backplane store restore ${backup}\``}, or continue without the lost commits: \`backplane store repair --accept-loss\`.`,
     },
   );
 }
 
-/** Closing the store would remove the log; somebody may get something out of it. */
+/** Keeps a copy of the log for manual recovery, because closing the store removes it. */
 function keepLog(file: string): string | null {
   const wal = `${file}-wal`;
   if ((statSync(wal, { throwIfNoEntry: false })?.size ?? 0) === 0) return null;

@@ -1,14 +1,19 @@
-/** Looks for damage in a SQLite store: its header, its structure, its schema and every row's checksum. */
+/** Finds damage in a SQLite store: in its header, its structure, its schema and the checksums of its rows. */
 import { closeSync, openSync, readSync, statSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
-import { readCount } from "../connection/commit-counter.ts";
-import { type DamagedRow, findDamagedRows, STATE_TABLE, schemaSum } from "../connection/row-checksums.ts";
+import { readCommitFile } from "../connection/commit-counter.ts";
+import {
+  type DamagedRow,
+  findDamagedRows,
+  STATE_TABLE,
+  schemaChecksum,
+} from "../connection/row-checksums.ts";
 import { damagedStore } from "./restore-advice.ts";
 
 export interface FileDamage {
-  /** The file as a whole cannot be trusted: rows may be missing from answers. */
+  /** The file as a whole cannot be trusted: results may be incomplete. */
   structure: string[];
-  /** Single rows; reading one of them is an error, all others are whole. */
+  /** Single rows. Reading one of them is an error; all others are intact. */
   rows: DamagedRow[];
 }
 
@@ -16,7 +21,7 @@ const MAGIC = "SQLite format 3\0";
 const HEADER_BYTES = 100;
 const MAX_FINDINGS = 20;
 
-/** Header fields that are the same in every store of ours; the two that may be 0 are so until the log is first written back. */
+/** Header fields that are the same in every store. */
 const FIXED: readonly [offset: number, bytes: readonly number[], name: string][] = [
   [20, [0], "the reserved space of pages"],
   [21, [64, 32, 32], "the payload fractions"],
@@ -29,13 +34,14 @@ const FIXED: readonly [offset: number, bytes: readonly number[], name: string][]
   [72, Array.from({ length: 20 }, () => 0), "the reserved bytes"],
 ];
 
+/** These two are 0 until the first checkpoint. */
 const FORMAT = [47, [4], "the schema format"] as const;
 const ENCODING = [59, [1], "the text encoding"] as const;
 
-/** Before SQLite opens the file, which would take an empty one for a new store. Throws `store.damaged`. */
+/** Call it before SQLite opens the file, because SQLite accepts an empty file as a new store. Throws `store.damaged`. */
 export function checkHeader(file: string): void {
   const header = readHeader(file);
-  const counted = readCount(file);
+  const counted = readCommitFile(file);
   const was_used = typeof counted === "object" && counted.count > 0;
   if (header === null || header.length === 0) {
     if (!was_used) return;
@@ -54,15 +60,12 @@ export function checkHeader(file: string): void {
       `${file} is not a SQLite database: its header is damaged or it was overwritten.`,
     );
   }
-  // A file that was never written through the log has another version; it holds nothing of ours yet.
+  // A file without any commit has another version, and no data yet.
   if (!was_used) return;
-  // 2 is a file with a log, 1 one without: a backup that was put in place.
+  // 2 is a file with a write-ahead log, 1 one without it, such as a restored backup.
   const version = header[18]!;
   if ((version !== 1 && version !== 2) || header[19] !== version) {
-    throw damagedStore(
-      file,
-      `The header of ${file} is damaged: its format version (byte 18) cannot be right.`,
-    );
+    throw damagedStore(file, `The header of ${file} is damaged: its format version (byte 18) is invalid.`);
   }
   const unset = header[47] === 0 && header[59] === 0;
   const wrong =
@@ -70,10 +73,7 @@ export function checkHeader(file: string): void {
     (unset || header[47] === 4 ? undefined : FORMAT) ??
     (unset || header[59] === 1 ? undefined : ENCODING);
   if (wrong !== undefined) {
-    throw damagedStore(
-      file,
-      `The header of ${file} is damaged: ${wrong[2]} (byte ${wrong[0]}) cannot be right.`,
-    );
+    throw damagedStore(file, `The header of ${file} is damaged: ${wrong[2]} (byte ${wrong[0]}) is invalid.`);
   }
 }
 
@@ -101,12 +101,12 @@ export function findDamage(database: DatabaseSync, parts: readonly CheckPart[] =
   try {
     const check_structure = parts.includes("structure");
     if (check_structure) structure.push(...integrityFindings(database));
-    // A file from before the checksums has nothing else to compare with.
+    // A file from before the checksums has nothing else to verify.
     if (!hasState(database)) return { structure, rows };
     if (check_structure) structure.push(...schemaFindings(database), ...sequenceFindings(database));
     if (parts.includes("rows")) rows = findDamagedRows(database, MAX_FINDINGS);
   } catch (error) {
-    structure.push(`SQLite says "${(error as Error).message}"`);
+    structure.push(`SQLite reports "${(error as Error).message}"`);
   }
   return { structure: structure.slice(0, MAX_FINDINGS), rows };
 }
@@ -123,22 +123,24 @@ function hasState(database: DatabaseSync): boolean {
   return find.get(STATE_TABLE) !== undefined;
 }
 
-/** A changed default or a lost index would not be noticed by anything else. */
+/** Nothing else would detect a changed default or a missing index. */
 function schemaFindings(database: DatabaseSync): string[] {
   const row = database.prepare(`select schema_sum from ${STATE_TABLE} where one = 1`).get() as
     | { schema_sum: number }
     | undefined;
-  if (row === undefined) return [`the table ${STATE_TABLE} lost its row`];
-  return row.schema_sum === schemaSum(database) ? [] : ["the definitions of tables and indexes have changed"];
+  if (row === undefined) return [`the table ${STATE_TABLE} has no row`];
+  return row.schema_sum === schemaChecksum(database)
+    ? []
+    : ["the definitions of tables and indexes have changed"];
 }
 
-/** A position that is given twice would be passed over by readers that are further already. */
+/** Readers that are further ahead would skip a position that is assigned twice. */
 function sequenceFindings(database: DatabaseSync): string[] {
   const [found, cursor] = [
     database.prepare("select name, seq from sqlite_sequence").all() as { name: string; seq: number }[],
     database.prepare("select max(seq) as seq from cursors").get() as { seq: number | null },
   ];
   const outbox = found.find(({ name }) => name === "outbox")?.seq ?? 0;
-  const strange = found.some(({ name }) => name !== "outbox" && name !== "jobs");
-  return strange || outbox < (cursor.seq ?? 0) ? ["the numbering of rows (sqlite_sequence) went back"] : [];
+  const unknown = found.some(({ name }) => name !== "outbox" && name !== "jobs");
+  return unknown || outbox < (cursor.seq ?? 0) ? ["the numbering of rows (sqlite_sequence) is too low"] : [];
 }

@@ -1,4 +1,4 @@
-/** Checks a large store beside the work: one message out is what it found. */
+/** The entry of the thread that checks a large store. It sends one message with the damage. */
 import { parentPort, workerData } from "node:worker_threads";
 import { openConnection } from "../connection/connection.ts";
 import { type CheckPart, findDamage } from "./check-file.ts";

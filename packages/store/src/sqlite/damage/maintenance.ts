@@ -1,9 +1,10 @@
 /**
- * What an operator does with the files of a SQLite store: check, back up, restore, repair. Nothing is overwritten: what
- * a repair or a restore replaces is moved into a folder beside the store first. Except for checks and backups the caller
- * holds the home's lock.
+ * Maintenance of a SQLite store by an operator: check, back up, restore, repair. Nothing is overwritten: files that a repair
+ * or a restore replaces are first kept in a folder beside the store. Except for checks and backups the caller has locked
+ * the home.
  */
 import {
+  appendFileSync,
   closeSync,
   copyFileSync,
   existsSync,
@@ -16,14 +17,15 @@ import {
   writeFileSync,
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import type { DatabaseSync } from "node:sqlite";
 import { BackplaneError } from "@backplane/contract";
-import { countFile, readCount, readState, resetCount } from "../connection/commit-counter.ts";
+import { commitFile, readCommitFile, readState, resetCommitFile } from "../connection/commit-counter.ts";
 import { type Connection, openConnection } from "../connection/connection.ts";
 import { damageOf } from "../connection/driver-errors.ts";
+import { checksummedTables, checksumOf, type DamagedRow, STATE_TABLE } from "../connection/row-checksums.ts";
 import { checkCommits, stamp } from "./check-at-open.ts";
 import { checkHeader, type FileDamage, findDamage } from "./check-file.ts";
 import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
-import { setDamagedRowsAside } from "./set-aside.ts";
 
 export interface StoreReport extends FileDamage {
   file: string;
@@ -31,7 +33,7 @@ export interface StoreReport extends FileDamage {
   bytes: number;
   /** Acknowledged commits that the store does not have. */
   lost_commits: number;
-  /** The newest first. */
+  /** Newest first. */
   backups: string[];
   /** What to do; empty when nothing is damaged. */
   fix: string;
@@ -42,7 +44,7 @@ export function storeBytes(file: string): number {
   return sizeOf(file) + sizeOf(`${file}-wal`);
 }
 
-/** Reads everything and changes nothing. `running`: a gateway has the file open. */
+/** Reads the whole store and changes nothing. `running`: a gateway has the file open. */
 export function checkStoreFile(file: string, running: boolean): StoreReport {
   const report = { file, bytes: storeBytes(file), lost_commits: 0, backups: backupsOf(file), fix: "" };
   const structure: string[] = [];
@@ -50,12 +52,13 @@ export function checkStoreFile(file: string, running: boolean): StoreReport {
     checkHeader(file);
     if (!existsSync(file)) return { ...report, structure, rows: [] };
     return withCopy(file, running, (connection) => {
-      const counted = readCount(file);
+      const counted = readCommitFile(file);
       const found = findDamage(connection.database);
       const state = readState(connection) ?? { count: 0 };
-      // A gateway that runs may commit between the two reads; the count is then behind, never ahead.
+      // A running gateway may commit between the two reads; the count is then behind, never ahead.
       const lost_commits = typeof counted === "object" ? Math.max(0, counted.count - state.count) : 0;
-      if (counted === "damaged") found.structure.push(`${countFile(file)} (the count of commits) is damaged`);
+      if (counted === "damaged")
+        found.structure.push(`${commitFile(file)} (the count of commits) is damaged`);
       const damaged = found.structure.length + found.rows.length + lost_commits > 0;
       return { ...report, ...found, lost_commits, fix: damaged ? restoreAdvice(file) : "" };
     });
@@ -65,7 +68,7 @@ export function checkStoreFile(file: string, running: boolean): StoreReport {
   }
 }
 
-/** A store that nobody has open is read from a copy: opening it would change its files. */
+/** A store that is not open is read from a copy, because opening it would change its files. */
 function withCopy<T>(file: string, running: boolean, work: (connection: Connection) => T): T {
   if (running) return withConnection(openConnection(file, "read"), work);
   const folder = join(dirname(file), `.${basename(file)}.check-${process.pid}`);
@@ -88,12 +91,11 @@ function withConnection<T>(connection: Connection, work: (connection: Connection
   }
 }
 
-/** A whole, checked copy under `to`, which must not be there; a running gateway goes on working. */
+/** Writes a complete, verified copy to `to`, which must not exist. A running gateway is not interrupted. */
 export function backUpStoreFile(file: string, to: string, running: boolean): void {
-  if (existsSync(to))
-    throw new BackplaneError("request.invalid", `${to} is there already; name another file.`);
+  if (existsSync(to)) throw new BackplaneError("request.invalid", `${to} already exists; name another file.`);
   if (!existsSync(file))
-    throw new BackplaneError("request.invalid", `${file} is not there; there is nothing to back up.`);
+    throw new BackplaneError("request.invalid", `${file} does not exist, so there is nothing to back up.`);
   checkHeader(file);
   const partial = `${to}.partial`;
   rmSync(partial, { force: true });
@@ -115,14 +117,14 @@ export function backUpStoreFile(file: string, to: string, running: boolean): voi
   renameSync(partial, to);
 }
 
-/** Puts a backup in the store's place. Answers the folder with the files that were there. */
+/** Replaces the store by a backup. Returns the folder with the previous files. */
 export function restoreStoreFile(file: string, backup: string): string {
-  if (!existsSync(backup)) throw new BackplaneError("request.invalid", `${backup} is not there.`);
+  if (!existsSync(backup)) throw new BackplaneError("request.invalid", `${backup} does not exist.`);
   const found = checkStoreFile(backup, false);
   if (found.structure.length + found.rows.length > 0) {
     throw new BackplaneError(
       "store.damaged",
-      `${backup} is damaged itself, so it was not put in place: ${found.structure[0] ?? "some of its rows are"}.`,
+      `${backup} is damaged too, so it was not restored: ${found.structure[0] ?? "some of its rows are damaged"}.`,
       {
         fix: "Name another backup.",
       },
@@ -135,20 +137,20 @@ export function restoreStoreFile(file: string, backup: string): string {
 }
 
 export interface Repaired {
-  /** The folder with the files as they were. */
+  /** The folder with the previous files. */
   kept: string;
   lost_commits: number;
-  /** Damaged rows that were taken out of the store, by table. */
+  /** Damaged rows that were removed from the store. */
   rows: { table: string; id: string }[];
-  /** What was wrong with indexes, which were built anew. */
+  /** Damage of indexes, which were rebuilt. */
   indexes: string[];
 }
 
-/** Keeps what is whole. Throws when the file is beyond that; then only a backup helps. */
+/** Keeps intact data. Throws when the file cannot be repaired and has to be restored from a backup. */
 export function repairStoreFile(file: string, accept_loss: boolean): Repaired {
   checkHeader(file);
   if (!existsSync(file))
-    throw new BackplaneError("request.invalid", `${file} is not there; there is nothing to repair.`);
+    throw new BackplaneError("request.invalid", `${file} does not exist, so there is nothing to repair.`);
   const kept = keepFiles(file, "before-repair", false);
   const connection = openConnection(file, "write");
   return withConnection(connection, () => {
@@ -165,16 +167,16 @@ export function repairStoreFile(file: string, accept_loss: boolean): Repaired {
         );
       }
     }
-    const rows = setDamagedRowsAside(database, join(kept, "damaged-rows.jsonl"));
-    const counted = readCount(file);
+    const rows = moveDamagedRowsAside(database, join(kept, "damaged-rows.jsonl"));
+    const counted = readCommitFile(file);
     const state = readState(connection) ?? { count: 0, at: 0 };
     const lost_commits = typeof counted === "object" ? Math.max(0, counted.count - state.count) : 0;
-    if (lost_commits > 0 || counted === "damaged") resetCount(file, state, null);
+    if (lost_commits > 0 || counted === "damaged") resetCommitFile(file, state, null);
     return { kept, lost_commits, rows, indexes: before };
   });
 }
 
-/** Into a folder of their own beside the store. */
+/** Keeps the files of a store in a new folder beside it. */
 function keepFiles(file: string, why: string, move: boolean): string {
   const kept = `${file}.${why}-${stamp()}`;
   mkdirSync(kept, { mode: 0o700 });
@@ -196,4 +198,48 @@ function sync(path: string): void {
   const handle = openSync(path, "r");
   fsyncSync(handle);
   closeSync(handle);
+}
+
+/**
+ * Rows of the audit log are never removed: its hashes show what was changed, so they only get a new checksum. The same goes
+ * for the two rows that the store cannot do without.
+ */
+const NEVER_REMOVED = new Set(["audit", "audit_head", STATE_TABLE]);
+
+/** Removes the damaged rows from the store, after writing each as a line of JSON to `file`. */
+function moveDamagedRowsAside(database: DatabaseSync, file: string): DamagedRow[] {
+  const removed: DamagedRow[] = [];
+  database.exec("pragma foreign_keys = off; begin immediate");
+  for (const { name, columns, key, has_rowid, has_sum } of checksummedTables(database)) {
+    if (!has_sum) continue;
+    const quoted = columns.map((column) => `"${column}"`);
+    const find = database.prepare(
+      `select ${has_rowid ? "rowid as own_rowid, " : ""}${quoted.join(", ")} from "${name}" where sum is not row_sum(${quoted.join(", ")})`,
+    );
+    const where = has_rowid
+      ? "rowid = ?"
+      : quoted
+          .slice(0, key)
+          .map((column) => `${column} is ?`)
+          .join(" and ");
+    for (const row of find.all()) {
+      const values = columns.map((column) => row[column]!);
+      const key_values = has_rowid ? [row.own_rowid!] : values.slice(0, key);
+      const id = values
+        .slice(0, key)
+        .map((value) => JSON.stringify(String(value)))
+        .join(", ");
+      appendFileSync(file, `${JSON.stringify({ table: name, row: { ...row, own_rowid: undefined } })}\n`, {
+        mode: 0o600,
+      });
+      if (NEVER_REMOVED.has(name))
+        database
+          .prepare(`update "${name}" set sum = ? where ${where}`)
+          .run(checksumOf(values), ...key_values);
+      else database.prepare(`delete from "${name}" where ${where}`).run(...key_values);
+      removed.push({ table: name, id });
+    }
+  }
+  database.exec("commit");
+  return removed;
 }

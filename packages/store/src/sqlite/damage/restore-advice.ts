@@ -1,4 +1,4 @@
-/** What to say about a damaged store: what is damaged, what is lost, how to restore it. */
+/** Errors for a damaged store, with advice on how to restore it. */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
@@ -11,16 +11,16 @@ export function damagedStore(
   return new BackplaneError("store.damaged", message, { details, fix: restoreAdvice(file) });
 }
 
-/** Names the newest backup there is. */
+/** Names the newest backup, if there is one. */
 export function restoreAdvice(file: string): string {
   const [newest] = backupsOf(file);
-  const look = "Stop the gateway and run `backplane store check` to see all that is damaged.";
-  const repair = "`backplane store repair` keeps what is whole and sets the rest aside";
+  const look = "Stop the gateway and run `backplane store check` to see all damage.";
+  const repair = "`backplane store repair` keeps intact data and moves the rest aside";
   if (newest === undefined) return `${look} ${repair}; there is no backup beside ${file}.`;
-  return `${look} ${repair}, \`backplane store restore ${newest}\` goes back to that backup; both keep the damaged files.`;
+  return `${look} ${repair}, \`backplane store restore ${newest}\` restores that backup; both keep the damaged files.`;
 }
 
-/** The newest first. */
+/** Newest first. */
 export function backupsOf(file: string): string[] {
   const folder = dirname(file);
   if (!existsSync(folder)) return [];

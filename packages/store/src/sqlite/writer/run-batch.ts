@@ -79,7 +79,7 @@ function runCall(connection: Connection, call: Call, attempt: BatchAttempt, save
   const wrote = { value: false };
   const { result } = attempt;
   try {
-    result.values.push(connection.runCounting(startWrite(call.name, call.input, "sqlite"), wrote) ?? null);
+    result.values.push(connection.runTracked(startWrite(call.name, call.input, "sqlite"), wrote) ?? null);
   } catch (error) {
     if (isDiskError(error) || !connection.inTransaction()) throw error;
     // A statement is atomic, so an operation without an earlier write leaves nothing behind.

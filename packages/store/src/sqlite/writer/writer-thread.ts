@@ -16,7 +16,7 @@ export interface WriterThreadData {
 const { file, hook } = workerData as WriterThreadData;
 const port = parentPort!;
 const connection = openConnection(file, "write", await loadHook(hook));
-connection.guardRows();
+connection.enableRowChecks();
 const counter = createCommitCounter(connection, file);
 
 port.on("message", (message: PackedBatch | null) => {
