@@ -37,8 +37,8 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "the definitions of tables are checked",
     file: `${SQLITE}/damage/check-file.ts`,
-    from: "return row.schema_sum === schemaChecksum(database) ?",
-    to: "return row.schema_sum !== -1 ?",
+    from: "return row.schema_sum === schemaChecksum(database)",
+    to: "return row.schema_sum !== -1",
     tests: DAMAGE,
   },
   {
