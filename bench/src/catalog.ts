@@ -1,7 +1,7 @@
 /**
  * The catalog with 2,000 tools. `lookup` is what a call pays: the snapshot, the tool by its name, the policy of the
  * scope, and every rule of admission asked. `list` is the whole catalog made anew after a change: bindings read, names
- * ranked, standing rules and risk of each tool; what was compiled for a binding stays.
+ * ranked, listing rules and risk of each tool; what was compiled for a binding stays.
  */
 
 import { randomFillSync } from "node:crypto";
@@ -10,7 +10,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createIdSource, type Policy } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
-import { type Asked, assumeStanding, createToolCatalog, RULES, type Surroundings } from "@backplane/door";
+import {
+  type AdmissionState,
+  assumeValidRoot,
+  createToolCatalog,
+  RULES,
+  type RuleInput,
+} from "@backplane/door";
 import type { BoundPackage } from "@backplane/ports";
 import { Changes, hostPolicy } from "@backplane/ports";
 import { ExportPlans, Policies } from "@backplane/registry";
@@ -40,11 +46,11 @@ const POLICY: Policy = {
   rules: [{ tools: ["shell_*"], when: [{ pointer: "/path", matches: "^/etc" }], action: "deny" }],
 };
 
-const AROUND: Surroundings = {
+const STATE: AdmissionState = {
   stopping: false,
   sandbox: () => ({ enabled: true, available: true, reason: "" }),
-  queueFull: () => false,
-  waitingFull: () => false,
+  isQueueFull: () => false,
+  areApprovalsFull: () => false,
   max_depth: 8,
 };
 
@@ -64,9 +70,9 @@ export async function catalog(): Promise<Row[]> {
       log: { warn() {}, error() {} },
       plans,
       policies,
-      bounds: async () => bounds,
-      legacy: () => false,
-      anySkill: async () => false,
+      listBindings: async () => bounds,
+      isLegacy: () => false,
+      hasSkills: async () => false,
     });
     await policies.put({ ...caller, actor: "admin", role: "owner", admin: true }, "org", POLICY);
     const { tools } = await ours.snapshot(caller);
@@ -76,7 +82,7 @@ export async function catalog(): Promise<Row[]> {
       const name = names[(n * 7) % TOOLS]!;
       const [snapshot, policy] = await Promise.all([ours.snapshot(caller), policies.of(scope)]);
       const plan = snapshot.plans.get(name)!;
-      const asked: Asked = {
+      const asked: RuleInput = {
         caller,
         plan,
         policy,
@@ -85,10 +91,10 @@ export async function catalog(): Promise<Row[]> {
         hits: [],
         depth: 0,
         row: null,
-        standing: assumeStanding(caller),
+        root: assumeValidRoot(caller),
       };
       for (const rule of RULES) {
-        if (rule.decide(asked, plan.grant, AROUND).kind === "deny")
+        if (rule.decide(asked, plan.grant, STATE).kind === "deny")
           throw new Error(`${name}: ${rule.name} denies`);
       }
     };

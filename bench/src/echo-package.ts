@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createPackageImporter, createSchemas, openContentStore, openPackageImages } from "@backplane/supply";
-import { build } from "esbuild";
 import { logTo } from "@backplane/test-kit/log-to";
+import { build } from "esbuild";
 
 export async function buildEchoPackage(): Promise<{ folder: string; remove(): void }> {
   const source = fileURLToPath(new URL("../plugins/echo", import.meta.url));

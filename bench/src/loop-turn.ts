@@ -5,21 +5,22 @@
  * SDK is the peer: the same turn with nothing durable at all, answered whole (`generateText`) and, beside our own turns
  * whose model sends its words in parts, as a stream (`streamText`).
  */
-import { createKernel } from "@backplane/kernel";
-import { hostPolicy, type Kernel } from "@backplane/ports";
+
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { createIdSource, type KernelPlugin } from "@backplane/contract";
+import { createKernel } from "@backplane/kernel";
 import { plugin as react } from "@backplane/plugin-strategy-react";
+import { hostPolicy, type Kernel } from "@backplane/ports";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
-import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
-import { MockLanguageModelV3 } from "ai/test";
 import { inlineLoader } from "@backplane/test-kit/inline-loader";
 import { logTo } from "@backplane/test-kit/log-to";
+import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { MockLanguageModelV3 } from "ai/test";
 import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";

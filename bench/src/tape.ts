@@ -1,12 +1,13 @@
 /** Reading tapes: a whole one against bare node:sqlite, and a long talk's context against a short one's. */
-import type { SessionKey } from "@backplane/ports";
-import { createSessions, entryFor, type Sessions } from "@backplane/session";
+
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { createIdSource } from "@backplane/contract";
+import type { SessionKey } from "@backplane/ports";
+import { createSessions, entryFor, type Sessions } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";

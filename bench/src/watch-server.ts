@@ -3,9 +3,7 @@
  * (`node src/watch-server.ts ours|bare`) it prints its address and answers `{"heap", "rss"}` to each line on stdin;
  * `bare` is a `ws` server that accepts and does nothing.
  */
-import { createFanout } from "@backplane/agent";
-import type { Kernel } from "@backplane/ports";
-import { createBus, createSessions, type TapeFeed } from "@backplane/session";
+
 import { hash, randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -13,11 +11,14 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { createFanout } from "@backplane/agent";
 import { createApi } from "@backplane/api";
 import { createIdSource, type Entry } from "@backplane/contract";
+import type { Kernel } from "@backplane/ports";
+import { createBus, createSessions, type TapeFeed } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
-import { WebSocketServer } from "ws";
 import { logTo } from "@backplane/test-kit/log-to";
+import { WebSocketServer } from "ws";
 import { systemClock as clock } from "../../test/support/system-clock.ts";
 
 export const TOKEN = "the-token-of-the-bench";

@@ -13,9 +13,9 @@ const CALLS = ["packages/door/test/authority/calls.test.ts"];
 export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: a rule of admission",
-    file: "packages/door/src/policy/rules.ts",
-    from: "const revocation = standing.revoked ?? revokedByPolicy(policy, standing);",
-    to: "const revocation = null as ReturnType<typeof revokedByPolicy>; void standing; void policy;",
+    file: "packages/door/src/admission/rules.ts",
+    from: "const revocation = root.revoked ?? revokedByPolicy(policy, root);",
+    to: "const revocation = null as ReturnType<typeof revokedByPolicy>; void root; void policy;",
     tests: CALLS,
   },
   {
@@ -56,7 +56,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: of whoever an approval would run for",
     file: "packages/door/src/approval/approvals.ts",
-    from: "    await authority.require(asker);\n",
+    from: "    await authority.require(requester);\n",
     to: "",
     tests: CALLS,
   },
@@ -91,15 +91,15 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: bindings between a call and its root",
     file: "packages/door/src/authority/authority.ts",
-    from: "if (revoked !== null) return { root: actor, role, revoked };",
+    from: "if (revoked !== null) return { actor, role, revoked };",
     to: "",
     tests: CALLS,
   },
   {
     defence: "authority: a delegated token of a revoked key",
     file: "packages/door/src/keys/authenticate.ts",
-    from: "(await authority.revocationOf(caller)) !== null",
-    to: "(await authority.revocationOf(caller)) === undefined",
+    from: "(await authority.findRevocation(caller)) !== null",
+    to: "(await authority.findRevocation(caller)) === undefined",
     tests: CALLS,
   },
   {
@@ -112,8 +112,8 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "session ids: a right to the session that is named",
     file: "packages/door/src/authority/named-ids.ts",
-    from: '  throw new BackplaneError("auth.scope", `The session',
-    to: '  void new BackplaneError("auth.scope", `The session',
+    from: '  throw new BackplaneError("auth.scope", `This caller',
+    to: '  void new BackplaneError("auth.scope", `This caller',
     tests: NAMED,
   },
   {
@@ -154,7 +154,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "session approval: as long as the approver's key holds",
     file: "packages/door/src/invoke/record.ts",
-    from: "approver !== null && (await authority.revocationOf(approver)) === null",
+    from: "approver !== null && (await authority.findRevocation(approver)) === null",
     to: "approver !== null && authority !== null",
     tests: NAMED,
   },
@@ -182,8 +182,8 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: by the role of the key itself",
     file: "packages/door/src/authority/authority.ts",
-    from: "role: found?.role ?? asker.role,",
-    to: "role: asker.role,",
+    from: "role: found?.role ?? principal.role,",
+    to: "role: principal.role,",
     tests: ["packages/door/test/authority/turns.test.ts"],
   },
   {
@@ -217,8 +217,8 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "delegated token: from the process of its call",
     file: "packages/door/src/keys/authenticate.ts",
-    from: "return expected === null || (proof !== undefined && sameText(proof, expected));",
-    to: "return expected === null || proof !== null || sameText(expected, expected);",
+    from: "return expected === null || (proof !== undefined && equalInConstantTime(proof, expected));",
+    to: "return expected === null || proof !== null || equalInConstantTime(expected, expected);",
     tests: DELEGATED,
   },
   {

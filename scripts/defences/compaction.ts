@@ -2,26 +2,26 @@
 import type { Mutant } from "./mutant.ts";
 
 const ANSWERS = ["packages/agent/test/loop/compactor-answers.test.ts"];
-const SHAPE = "packages/door/src/invoke/answer-shape.ts";
+const ACCEPT = "packages/door/src/invoke/accept.ts";
 
 export const COMPACTION_DEFENCES: Mutant[] = [
   {
     defence: "compaction: a compactor's answer is checked",
-    file: "packages/door/src/invoke/accept.ts",
+    file: ACCEPT,
     from: "acceptObject(ending, compactorIssue)",
     to: "acceptObject(ending, () => null)",
     tests: ANSWERS,
   },
   {
     defence: "compaction: an answer has blocks or a summary",
-    file: SHAPE,
-    from: 'seed_blocks.length === 0 && textOf(result).trim() === ""',
+    file: ACCEPT,
+    from: 'seed_blocks.length === 0 && summaryTextOf(result).trim() === ""',
     to: "false",
     tests: ANSWERS,
   },
   {
     defence: "compaction: every block is checked",
-    file: SHAPE,
+    file: ACCEPT,
     from: "if (issue !== null) return `seed_blocks",
     to: "if (issue !== null && index > 99) return `seed_blocks",
     tests: ANSWERS,

@@ -108,15 +108,15 @@ export const FENCE_DEFENCES: Mutant[] = [
   {
     defence: "lease: nothing is dispatched without it",
     file: "packages/door/src/invoke/run.ts",
-    from: "!door.lease.held() || live.lapses",
-    to: "live.lapses",
+    from: "!door.lease.held() || live.lease_lapses",
+    to: "live.lease_lapses",
     tests: FENCED,
   },
   {
     defence: "lease: a call that was taken over is not dispatched",
     file: "packages/door/src/invoke/run.ts",
-    from: "live.lapses !== door.lease.lapses",
-    to: "live.lapses < 0",
+    from: "live.lease_lapses !== door.lease.lapses",
+    to: "live.lease_lapses < 0",
     tests: FENCED,
   },
   {

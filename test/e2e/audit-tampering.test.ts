@@ -105,12 +105,12 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
       db.exec(`delete from audit where seq > ${last(db) - 2}`);
       rehash(db);
     },
-    /which .*audit\.anchor names, is gone: the end of the log was cut off/,
+    /which .*audit\.anchor names, is missing: the end of the log was removed/,
   ],
   [
     "a log that was emptied",
     (db) => db.exec("delete from audit; update audit_head set seq = 0, hash = ''"),
-    /the end of the log was cut off/,
+    /the end of the log was removed/,
   ],
   [
     "an edited entry with all hashes computed anew",
@@ -118,7 +118,7 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
       db.exec("update audit set actor = 'somebody' where seq = 3");
       rehash(db);
     },
-    /is not the one that .*audit\.anchor names: the log was rewritten/,
+    /differs from the one that .*audit\.anchor names: the log was rewritten/,
   ],
 ];
 
@@ -175,7 +175,7 @@ verifies("integrity.audit", "a changed log is named in the gateway's log at star
   });
   const gateway = await startTestGateway({ home });
   await expect.poll(() => gateway.log(), { timeout: 30_000 }).toContain("the audit log was changed");
-  expect(gateway.log()).toContain("the end of the log was cut off");
+  expect(gateway.log()).toContain("the end of the log was removed");
   await gateway.stop();
 });
 

@@ -1,34 +1,33 @@
-/** Builds the door: what a node holds of its calls, the door itself, the catalog and what clients ask of both. */
+/** Builds the door: the state of the calls on this node, the door itself, the catalog, and the services of both. */
 
 import { type Changes, type Kernel, type KernelDeps, requireOperator } from "@backplane/ports";
 import type { RegistryModule, SignInTokens } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
-import { approvalNews, hearAnswers } from "./approval/approval-events.ts";
+import { createSandboxProbe } from "./admission/sandbox-probe.ts";
+import { createApprovalPublisher, subscribeToAnswers } from "./approval/approval-events.ts";
 import { createApprovals } from "./approval/approvals.ts";
-import { PendingApprovals } from "./approval/pending.ts";
+import { PendingApprovals } from "./approval/pending-approvals.ts";
 import { SessionGrants } from "./approval/session-grants.ts";
 import { createAuditWatch } from "./audit/watch-audit.ts";
 import { Authority } from "./authority/authority.ts";
 import { type RevocableTurn, RevocationWatch } from "./authority/revocation-watch.ts";
 import { ConcurrencyGates } from "./calls/concurrency.ts";
-import { LiveCalls } from "./calls/live.ts";
+import { LiveCalls } from "./calls/live-calls.ts";
 import { createToolCatalog, type ToolCatalog } from "./catalog/catalog.ts";
 import { discover } from "./catalog/discover.ts";
 import { explain } from "./catalog/explain.ts";
-import { createKeptBack } from "./catalog/hidden-tools.ts";
+import { createHiddenTools } from "./catalog/hidden-tools.ts";
 import { createOffers } from "./catalog/offers.ts";
-import { once } from "./idempotency/once.ts";
-import { openOnce } from "./idempotency/open-once.ts";
+import { openIdempotent, runIdempotent } from "./idempotency/idempotency.ts";
 import { stopCall } from "./invoke/cancel.ts";
 import type { Door } from "./invoke/door.ts";
-import { createInvocations } from "./invoke/invocations.ts";
+import { createInvocations } from "./invoke/invoke.ts";
 import { createKeys } from "./keys/keys.ts";
 import { NodeLease } from "./node/node-lease.ts";
 import { StoreWait } from "./node/store-wait.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
-import { sandboxProbe } from "./policy/sandbox-probe.ts";
 
-/** What this gateway holds of its work: its lease, the calls under way, and how long they wait for the store. */
+/** The state of the calls on this node: its lease, the calls in flight, and how long they wait for the store. */
 export type CallState = Pick<Door, "lease" | "live" | "store_wait">;
 
 export function createCallState(deps: KernelDeps, changes: Changes): CallState {
@@ -40,7 +39,7 @@ export function createCallState(deps: KernelDeps, changes: Changes): CallState {
   };
 }
 
-interface DoorParts extends Pick<Door, "bindings" | "lend" | "watched"> {
+interface DoorParts extends Pick<Door, "bindings" | "samplingAccess" | "isWatched"> {
   changes: Changes;
   registry: RegistryModule;
   session: SessionModule;
@@ -58,7 +57,7 @@ export interface DoorModule {
     "catalog" | "exports" | "invocations" | "approvals" | "keys" | "audit" | "events" | "idempotency"
   > & { policy: Pick<Kernel["policy"], "explain"> };
   start(): Promise<void>;
-  /** No revocation is looked for any more; the rest of the door goes on until its calls have ended. */
+  /** Stops the watch for revocations. The rest of the door works until its calls have ended. */
   stopWatching(): void;
   stop(): Promise<void>;
 }
@@ -68,8 +67,8 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
   const { policies, plans, skills } = registry;
   const { clock, host, log, store } = deps;
   const gates = new ConcurrencyGates(deps);
-  const news = approvalNews(session.port, log);
-  const pending = new PendingApprovals(deps, news);
+  const publisher = createApprovalPublisher(session.port, log);
+  const pending = new PendingApprovals(deps, publisher);
   const authority = new Authority({ store, clock, bindings, policies, live: calls.live });
   const door: Door = {
     deps,
@@ -83,18 +82,18 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     pending,
     grants: new SessionGrants(deps),
     tokens: parts.tokens,
-    around: {
+    state: {
       stopping: false,
-      sandbox: sandboxProbe(deps),
-      queueFull: (gate, max) => gates.full(gate, max),
-      waitingFull: () => pending.size >= host.max_waiting,
+      sandbox: createSandboxProbe(deps),
+      isQueueFull: (gate, max) => gates.isFull(gate, max),
+      areApprovalsFull: () => pending.size >= host.max_waiting,
       max_depth: host.max_depth,
     },
-    watched: parts.watched,
-    lend: parts.lend,
+    isWatched: parts.isWatched,
+    samplingAccess: parts.samplingAccess,
   };
-  const approvals = createApprovals(deps, pending, door.grants, news, authority);
-  hearAnswers(session.port, approvals, log);
+  const approvals = createApprovals(deps, pending, door.grants, publisher, authority);
+  subscribeToAnswers(session.port, approvals, log);
   const revocations = new RevocationWatch({
     authority,
     clock,
@@ -110,30 +109,31 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     log,
     plans,
     policies,
-    bounds: async (scope) => [...bindings.own(scope), ...(await bindings.discover(scope, "tool"))],
-    legacy: ({ binding }) => bindings.tool(binding.binding_id)?.legacy === true,
-    anySkill: async (scope) => (await skills.list(scope)).length > 0,
+    listBindings: async (scope) => [...bindings.own(scope), ...(await bindings.discover(scope, "tool"))],
+    isLegacy: ({ binding }) => bindings.tool(binding.binding_id)?.legacy === true,
+    hasSkills: async (scope) => (await skills.list(scope)).length > 0,
   });
-  const keptBack = createKeptBack(deps, policies, (scope) => bindings.discover(scope, "tool"));
-  const explained = {
+  const listHiddenTools = createHiddenTools(deps, policies, (scope) => bindings.discover(scope, "tool"));
+  const explain_deps = {
     catalog: tools,
-    keptBack,
+    listHiddenTools,
     policies,
-    around: door.around,
+    state: door.state,
     host,
-    servers: (scope: Parameters<typeof store.bindings.discover>[0]) => store.bindings.discover(scope, "tool"),
+    listServers: (scope: Parameters<typeof store.bindings.discover>[0]) =>
+      store.bindings.discover(scope, "tool"),
   };
   const audit_watch = createAuditWatch(deps);
   return {
     door,
     tools,
     facade: {
-      catalog: createOffers(tools, changes, keptBack),
+      catalog: createOffers(tools, changes, listHiddenTools),
       exports: { discover: (caller, kind) => discover(door, caller, kind) },
       invocations: createInvocations(door),
       approvals,
       keys: createKeys(deps, calls.live, authority),
-      policy: { explain: (caller, question) => explain(explained, caller, question) },
+      policy: { explain: (caller, question) => explain(explain_deps, caller, question) },
       audit: {
         list: async (caller, filter, page) => {
           requireOperator(caller, "read the audit log");
@@ -146,8 +146,8 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
       },
       events: { watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop) },
       idempotency: {
-        once: (caller, key, digest, work) => once(deps, caller, key, digest, work),
-        open: (caller, key, digest, begin) => openOnce(deps, caller, key, digest, begin),
+        once: (caller, key, digest, work) => runIdempotent(deps, caller, key, digest, work),
+        open: (caller, key, digest, begin) => openIdempotent(deps, caller, key, digest, begin),
       },
     },
     start: () => audit_watch.start(),

@@ -1,44 +1,32 @@
-export { approvalNews, hearAnswers } from "./approval/approval-events.ts";
-export { createApprovals } from "./approval/approvals.ts";
-export { changedParts, coverUse } from "./approval/coverage.ts";
-export { PendingApprovals } from "./approval/pending.ts";
-export { SessionGrants } from "./approval/session-grants.ts";
-export { createAuditWatch } from "./audit/watch-audit.ts";
-export { Authority } from "./authority/authority.ts";
-export { RevocationWatch } from "./authority/revocation-watch.ts";
-export { ConcurrencyGates, SLOT_TTL_MS } from "./calls/concurrency.ts";
-export type { Coverage } from "./calls/coverage.ts";
+export { type AdmissionState, RULES, type RuleInput } from "./admission/rules.ts";
+export {
+  admitServerRequest,
+  filterCapabilities,
+  findFeature,
+  planServerFeature,
+  type ServerFeature,
+} from "./admission/server-features.ts";
+export { changedParts, readUseCoverage } from "./approval/coverage.ts";
+export { SLOT_TTL_MS } from "./calls/concurrency.ts";
 export { cancelledBy, failedWith } from "./calls/ending.ts";
-export { LiveCall, LiveCalls } from "./calls/live.ts";
+export { type Coverage, LiveCall, LiveCalls } from "./calls/live-calls.ts";
 export { createRedactor } from "./calls/redact.ts";
-export { assumeStanding, type Revocation } from "./calls/revocation.ts";
+export { assumeValidRoot, type Revocation } from "./calls/revocation.ts";
 export { createToolCatalog, SEARCH_TOOL, type ToolCatalog } from "./catalog/catalog.ts";
-export { discover } from "./catalog/discover.ts";
-export { explain } from "./catalog/explain.ts";
-export { createKeptBack } from "./catalog/hidden-tools.ts";
 export type { OfferedTool } from "./catalog/offered-tool.ts";
-export { createOffers } from "./catalog/offers.ts";
 export { type CallState, createCallState, createDoorModule, type DoorModule } from "./door-module.ts";
-export { once } from "./idempotency/once.ts";
-export { openOnce } from "./idempotency/open-once.ts";
+export { openIdempotent } from "./idempotency/idempotency.ts";
 export { readCancels, stopCall } from "./invoke/cancel.ts";
-export type { Borrower, Door, LendModel } from "./invoke/door.ts";
-export { createInvocations } from "./invoke/invocations.ts";
+export type { Door, SamplingAccess, SamplingCaller } from "./invoke/door.ts";
 export { invoke } from "./invoke/invoke.ts";
-export { rearmApprovals, recoverOrphans } from "./invoke/recover.ts";
+export { recoverCalls, resumeApprovals } from "./invoke/recover.ts";
 export { settle } from "./invoke/settle.ts";
-export { callerOf } from "./keys/authenticate.ts";
-export { createKeys } from "./keys/keys.ts";
+export { delegatedCallerOf } from "./keys/authenticate.ts";
 export { Heartbeat } from "./node/heartbeat.ts";
 export { NodeLease } from "./node/node-lease.ts";
 export { StoreWait } from "./node/store-wait.ts";
 export { Deliverer } from "./outbox/deliver.ts";
 export { Dispatcher } from "./outbox/dispatcher.ts";
-export { watchEvents } from "./outbox/watch-events.ts";
-export type { Asked, Surroundings } from "./policy/rule.ts";
-export { RULES } from "./policy/rules.ts";
-export { sandboxProbe } from "./policy/sandbox-probe.ts";
-export { partOf, partPlan, requirePart, type ServerPart, visibleParts } from "./policy/server-access.ts";
 export { Retention } from "./retention/retention.ts";
 export { coreBindingId, type DoorBindings, withKernelTools } from "./tools/bound-tools.ts";
 export { CORE, coreTool, noBrief, REQUEST_TOOL, SAMPLING_TOOL } from "./tools/core-tool.ts";

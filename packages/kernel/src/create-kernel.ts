@@ -33,9 +33,9 @@ export function createKernel(given: KernelDeps): Kernel {
     calls,
     tokens,
     bindings: host.bindings,
-    lend: host.lend,
+    samplingAccess: host.samplingAccess,
     turns: host.turns,
-    watched: (key) => host.fanout.watches(key),
+    isWatched: (key) => host.fanout.watches(key),
   });
   const agent = createAgentModule(deps, { changes, registry, session, host, door });
   const servers = createServersModule(deps, {
@@ -61,14 +61,14 @@ export function createKernel(given: KernelDeps): Kernel {
       await lifecycle.start();
       await agent.start();
       // The tools of plugins are loaded now, so calls can be recovered, and then the turns that wait for them.
-      await lifecycle.recoverCalls();
+      await lifecycle.recover();
       agent.resumeTurns();
       await servers.start();
       await registry.start();
       servers.loadInstruments();
     },
     async stop(grace_ms) {
-      door.door.around.stopping = true;
+      door.door.state.stopping = true;
       servers.stopAsking();
       door.stopWatching();
       // Turns end first and wait for the ends of their calls, which the lifecycle of the door brings about.

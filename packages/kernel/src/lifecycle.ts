@@ -1,6 +1,6 @@
 /**
- * Start: acquire the node's lease and begin to work. Recover: run or end the calls of the previous run and arm its
- * open approvals again. Stop: accept nothing new, cancel what runs, and after a grace period record it as ended even
+ * Start: acquire the node's lease and begin to work. Recover: run or end the calls of the previous run and resume its
+ * pending approvals. Stop: accept nothing new, cancel what runs, and after a grace period record it as ended even
  * if it did not end.
  */
 import {
@@ -12,8 +12,8 @@ import {
   invoke,
   Retention,
   readCancels,
-  rearmApprovals,
-  recoverOrphans,
+  recoverCalls,
+  resumeApprovals,
   SLOT_TTL_MS,
   settle,
   stopCall,
@@ -27,36 +27,36 @@ const SWEEP_EVERY = 360;
 export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
   /** `turns` resolves when no turn makes calls any more. */
   stop(grace_ms: number, turns: Promise<void>): Promise<void>;
-  /** Runs or ends the calls that earlier gateways left, and arms their open approvals again. */
-  recoverCalls(): Promise<void>;
+  /** Runs or ends the calls that earlier gateways left, and resumes their pending approvals. */
+  recover(): Promise<void>;
 }
 
 export function createLifecycle(
   door: Door,
   recoverTurns: (calls: () => Promise<unknown>) => Promise<unknown>,
 ): Lifecycle {
-  const { deps, live, pending, gates, around, lease } = door;
+  const { deps, live, pending, gates, state, lease } = door;
   const { clock, host, runner, log } = deps;
   const deliverer = new Deliverer(deps, lease, (request) => invoke(door, request));
   const dispatcher = new Dispatcher(deps, () => deliverer.wake());
   const retention = new Retention(deps);
   let beats = 0;
   let recovered = false;
-  const idle = () => around.stopping || !recovered || !lease.mayTakeOver();
+  const idle = () => state.stopping || !recovered || !lease.mayTakeOver();
   const every = Math.min(host.recovery.interval_ms, host.recovery.node_ttl_ms / 3);
   const heartbeat = new Heartbeat(clock, log, every, [
     { name: "slots", run: () => renewSlots(deps, gates.held()) },
-    { name: "dispatcher lease", run: () => dispatcher.lead() },
+    { name: "dispatcher lease", run: () => dispatcher.renewLease() },
     { name: "deliveries", run: () => deliverer.extend() },
     { name: "cancels", run: () => readCancels(door) },
-    { name: "orphans", run: async () => (idle() ? 0 : await recoverOrphans(door)) },
-    { name: "approvals", run: async () => (idle() ? 0 : await rearmApprovals(door)) },
+    { name: "orphans", run: async () => (idle() ? 0 : await recoverCalls(door)) },
+    { name: "approvals", run: async () => (idle() ? 0 : await resumeApprovals(door)) },
     // After the calls, so that a recovered turn finds its own calls recovered.
-    { name: "turns", run: async () => (idle() ? 0 : await recoverTurns(() => recoverOrphans(door))) },
+    { name: "turns", run: async () => (idle() ? 0 : await recoverTurns(() => recoverCalls(door))) },
     {
       name: "retention",
       run: async () => {
-        if (beats++ % SWEEP_EVERY === 0) retention.begin();
+        if (beats++ % SWEEP_EVERY === 0) retention.start();
       },
     },
   ]);
@@ -68,18 +68,18 @@ export function createLifecycle(
     heartbeat.start();
   }
 
-  async function recoverCalls(): Promise<void> {
+  async function recover(): Promise<void> {
     // Gateways that share a store may only have lost their connection to it, so the heartbeat recovers their calls once
     // their leases have had the time to be renewed.
-    const orphans = lease.mayTakeOver() ? await recoverOrphans(door) : 0;
-    const approvals = lease.mayTakeOver() ? await rearmApprovals(door) : 0;
+    const orphans = lease.mayTakeOver() ? await recoverCalls(door) : 0;
+    const approvals = lease.mayTakeOver() ? await resumeApprovals(door) : 0;
     if (orphans + approvals > 0)
       log.info({ orphans, approvals }, "recovered calls and approvals of an earlier gateway");
     recovered = true;
   }
 
   async function stop(grace_ms: number, turns: Promise<void>): Promise<void> {
-    around.stopping = true;
+    state.stopping = true;
     const swept = retention.stop();
     // No delivery begins from here on. The leases of those that run are kept until they end.
     await dispatcher.stop();
@@ -99,7 +99,7 @@ export function createLifecycle(
 
   return {
     start,
-    recoverCalls,
+    recover,
     stop,
     health: async () => ({
       store: await storeHealth(deps),
@@ -110,7 +110,7 @@ export function createLifecycle(
         queued: live.count("queued"),
       },
       lease: { held: lease.held(), takes_over: lease.mayTakeOver() },
-      stopping: around.stopping,
+      stopping: state.stopping,
     }),
   };
 }

@@ -80,7 +80,7 @@ test("what is over is let go of soon after the start, beside the work, and no mo
   fixture.importer.sweep = async () => ++swept;
   await fixture.kernel.start();
   await until(() => swept === 1);
-  await until(() => fixture.logged.some(({ message }) => message.startsWith("let go of")));
+  await until(() => fixture.logged.some(({ message }) => message === "deleted expired data"));
   await fixture.kernel.stop(0);
   expect(swept).toBe(1);
 });

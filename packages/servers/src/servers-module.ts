@@ -40,7 +40,7 @@ export function createServersModule(deps: KernelDeps, parts: ServersParts): Serv
   changes.on("definitions.written", ({ bound, definitions: row }) => refresher.recordResult(bound, row));
   const { approvedRequest, tool } = createApprovedRequest(door.door);
   core_tools.set(REQUEST_TOOL, tool);
-  const servers = createServers(deps, policies, tokens, door.door.around, approvedRequest);
+  const servers = createServers(deps, policies, tokens, door.door.state, approvedRequest);
   changes.on("catalog.changed", () => servers.forget());
   const instruments = createInstruments({
     deps,
@@ -62,7 +62,7 @@ export function createServersModule(deps: KernelDeps, parts: ServersParts): Serv
       signIns: createSignIns(deps, definitions, revocation),
     },
     start: () => refresher.start(definitions),
-    loadInstruments: () => void instruments.loadAll(() => door.door.around.stopping),
+    loadInstruments: () => void instruments.loadAll(() => door.door.state.stopping),
     stopAsking: () => refresher.stop(),
     stop: () => revocation.idle(),
   };

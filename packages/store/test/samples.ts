@@ -9,7 +9,7 @@ import {
   type SemanticEventType,
 } from "@backplane/contract";
 import type {
-  AskedApproval,
+  NewApproval,
   InvocationRow,
   NewAudit,
   NewEvent,
@@ -143,7 +143,7 @@ export function sampleInvocation(over: Partial<InvocationRow> = {}): InvocationR
   };
 }
 
-export function sampleApproval(row: InvocationRow, over: Partial<AskedApproval> = {}): AskedApproval {
+export function sampleApproval(row: InvocationRow, over: Partial<NewApproval> = {}): NewApproval {
   return {
     id: ids.next("approval"),
     invocation_id: row.id,

@@ -6,8 +6,8 @@
 import {
   type CallState,
   type DoorBindings,
-  type LendModel,
   SAMPLING_TOOL,
+  type SamplingAccess,
   withKernelTools,
 } from "@backplane/door";
 import type { Changes, KernelDeps, PluginLoader, RegisteredTool, Runner } from "@backplane/ports";
@@ -45,7 +45,7 @@ export interface AgentHost {
   runner: Runner;
   fanout: FanoutService;
   turns: ActiveTurns;
-  lend: LendModel;
+  samplingAccess: SamplingAccess;
 }
 
 const NO_PLUGINS: PluginLoader = {
@@ -110,6 +110,6 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
     runner,
     fanout: createFanout({ store, sessions, bus, feed: persister, live, clock, ids, log }),
     turns,
-    lend: sampling.lend,
+    samplingAccess: sampling.access,
   };
 }

@@ -1,7 +1,7 @@
 /** Runs as the edges see them. A run is a turn: it goes through the loop, whoever asks. */
 
 import { BackplaneError, type Run } from "@backplane/contract";
-import { openOnce } from "@backplane/door";
+import { openIdempotent } from "@backplane/door";
 import type { AgentRuns, Caller, Clock, OnceKey, RunTicket, SessionKey, Store } from "@backplane/ports";
 import { checkClientSessionId, type KernelPort, type Sessions } from "@backplane/session";
 import type { ActiveTurns } from "../loop/active-turns.ts";
@@ -65,7 +65,7 @@ export function createAgentRuns({ store, clock, sessions, loop, turns, port }: A
   return {
     start: (caller, body) => start(caller, body),
     async startOnce(caller, body, key, digest) {
-      const { began, before } = await openOnce({ store, clock }, caller, key, digest, (once) =>
+      const { began, before } = await openIdempotent({ store, clock }, caller, key, digest, (once) =>
         start(caller, body, once),
       );
       if (began !== null) return { id: began.run.id, entry_id: began.entry_id, ticket: began };

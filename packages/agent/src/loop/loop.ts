@@ -14,7 +14,7 @@ import {
   type Run,
   toBackplaneError,
 } from "@backplane/contract";
-import { callerOf, type NodeLease } from "@backplane/door";
+import { delegatedCallerOf, type NodeLease } from "@backplane/door";
 import type { Accepted, Caller, Changes, Logger, RunRow, Scope, SessionKey } from "@backplane/ports";
 import { type LiveSessions, sessionName } from "@backplane/session";
 import type { ActiveTurns } from "./active-turns.ts";
@@ -110,7 +110,7 @@ export class Loop {
   resume(key: SessionKey, actor: string): void {
     if (this.#stopping || this.#places.has(sessionName(key))) return;
     if (key.session_id.includes(AGENT_SEPARATOR)) return;
-    this.#callerOf(key, actor)
+    this.#delegatedCallerOf(key, actor)
       .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
       .catch((error: unknown) => {
         // The result is on the tape, where the turn that runs finds it.
@@ -118,10 +118,10 @@ export class Loop {
       });
   }
 
-  async #callerOf({ scope }: SessionKey, actor: string): Promise<Caller | null> {
+  async #delegatedCallerOf({ scope }: SessionKey, actor: string): Promise<Caller | null> {
     if (!isId("invocation", actor)) return { actor, scope, role: "user", scopes: [], admin: false };
     const row = await this.#deps.store.invocations.get(scope, actor);
-    return row === null ? null : callerOf(row);
+    return row === null ? null : delegatedCallerOf(row);
   }
 
   /** False: no turn runs there. */

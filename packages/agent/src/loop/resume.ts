@@ -5,7 +5,7 @@
  */
 
 import { AGENT_SEPARATOR, BackplaneError, isId } from "@backplane/contract";
-import { callerOf } from "@backplane/door";
+import { delegatedCallerOf } from "@backplane/door";
 import type { Caller, RunRow, SessionKey, Store } from "@backplane/ports";
 import { entryFor, type KernelPort, sessionName, type TapeFeed } from "@backplane/session";
 import { type BeginDeps, CONTEXT_OF } from "./begin-turn.ts";
@@ -131,7 +131,7 @@ async function whoAsked({ store }: ResumeDeps, run: RunRow): Promise<Caller | nu
   if (actor === "admin") return { actor, scope, role: "owner", scopes: ["admin"], admin: true };
   if (isId("invocation", actor)) {
     const row = await store.invocations.get(scope, actor);
-    return row === null ? null : callerOf(row);
+    return row === null ? null : delegatedCallerOf(row);
   }
   if (!isId("key", actor)) return { ...ANYBODY, actor, scope };
   const key = await store.keys.get(org_id, actor);

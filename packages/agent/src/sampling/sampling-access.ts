@@ -7,13 +7,13 @@
 
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import {
-  type Borrower,
   coreBindingId,
   type Door,
   invoke,
-  type LendModel,
   type LiveCall,
   SAMPLING_TOOL,
+  type SamplingAccess,
+  type SamplingCaller,
   stopCall,
 } from "@backplane/door";
 import type { RegisteredTool } from "@backplane/ports";
@@ -23,7 +23,7 @@ import { type SamplingToolParts, samplingAnswer, samplingTool } from "./sampling
 const HOUR_MS = 3_600_000;
 
 export function createSampling(parts: Omit<SamplingToolParts, "open">): {
-  lend: LendModel;
+  access: SamplingAccess;
   tool: RegisteredTool;
 } {
   /** Requests under way. The tool answers these alone. */
@@ -32,7 +32,7 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
   async function sample(
     door: Door,
     live: LiveCall,
-    { caller, context, bound }: Borrower,
+    { caller, context, bound }: SamplingCaller,
     params: JsonObject,
   ): Promise<Json> {
     const { clock, ids, store } = door.deps;
@@ -84,9 +84,9 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
     }
   }
 
-  const lend: LendModel = (door, live, borrower) =>
-    borrower.bound.binding.policy.sampling === undefined
+  const access: SamplingAccess = (door, live, requester) =>
+    requester.bound.binding.policy.sampling === undefined
       ? null
-      : (params) => sample(door, live, borrower, params);
-  return { lend, tool: samplingTool({ ...parts, open }) };
+      : (params) => sample(door, live, requester, params);
+  return { access, tool: samplingTool({ ...parts, open }) };
 }

@@ -20,7 +20,7 @@ export function endWithTurn(door: Door, turn: Turn, live: LiveCall): Promise<voi
       if (turn.stopped === "shutdown") return;
       // Another gateway has the turn and its questions: nothing is to be said about them here.
       if (turn.stopped === "lost" && live.stage === "approval") {
-        if (live.row.approval_id !== null) door.pending.tell(live.row.approval_id, { kind: "detached" });
+        if (live.row.approval_id !== null) door.pending.resolve(live.row.approval_id, { kind: "detached" });
         return resolve();
       }
       // A question outlives a turn that broke: whoever answers it sets the conversation going again.

@@ -87,7 +87,7 @@ verifies(
     ]);
     expect(said.find(({ kind }) => kind === "tool.error")!.payload).toMatchObject({
       kind: "rejected",
-      brief: expect.stringContaining("a headless call has nobody to ask"),
+      brief: expect.stringContaining("A headless run cannot ask for approval"),
     });
     const { items } = await talk.kernel.invocations.list(user, { export_id: "do_medium" }, { limit: 1 });
     expect(items[0]).toMatchObject({
@@ -176,7 +176,7 @@ test("a turn keeps the catalog that it began with; policy holds from the next ca
     .slice(1)
     .map(({ payload }) => String(payload.brief));
   expect(told.toSorted()).toEqual([
-    "the role user may not use add: the tool is denied",
+    "The role user may not use add: the tool is denied.",
     "there is no tool late",
   ]);
   await talk.say("/say again");

@@ -128,7 +128,7 @@ test("it is weighed like any call: a conversation asks first, a headless run and
   expect(fixture.answers[0]).toContain("policy.denied: the model was not asked:");
 
   await (await fixture.call("headless")).settled;
-  expect(fixture.answers[1]).toMatch(/policy\.denied: .*nobody to ask/);
+  expect(fixture.answers[1]).toMatch(/policy\.denied: .*cannot ask for approval/);
   await (await fixture.call(undefined, guest)).settled;
   expect(fixture.answers[2]).toMatch(/policy\.denied: .*guest/);
   expect(fixture.events.some(({ kind }) => kind === "llm.call.request")).toBe(false);

@@ -1,9 +1,9 @@
 /** `backplane mcp`: a client's lines on stdin, the gateway's answers as lines on stdout, in both revisions. */
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { PassThrough } from "node:stream";
 import type { JsonObject } from "@backplane/contract";
 import { loadConfig, startGateway } from "@backplane/gateway";

@@ -66,7 +66,7 @@ test("the catalog is listed with its cost, and explain says what decides", async
   const headless = await gateway.backplane(["policy", "explain", "agent", "--context", "headless"]);
   expect([headless.exit, headless.out.split("\n")[0]]).toEqual([
     EXIT.denied,
-    "agent is refused. approval: a headless call has nobody to ask, and the tool requires approval",
+    "agent is refused. approval: A headless run cannot ask for approval of this call: the tool requires approval.",
   ]);
   const tool = await gateway.backplane(["tool", "show", "agent"]);
   expect(tool.out).toMatch(/^name: +agent\nstatus: +offered\norigin: +bundled\n/);

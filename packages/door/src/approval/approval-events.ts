@@ -1,7 +1,7 @@
 /**
- * Approvals on the bus (approval.flow): questions and withdrawals go out on the reserved session, because the
- * session that asks is the one that waits; answers of adapters come back the same way and meet the same checks as
- * those over HTTP. An answer that fits nothing runs nothing.
+ * Approvals on the bus (approval.flow). Requests and cancellations are published on the reserved kernel session, because
+ * the session that needs the approval is blocked until it is answered. Answers of adapters arrive the same way and pass
+ * the same checks as answers over HTTP.
  */
 
 import {
@@ -14,13 +14,13 @@ import {
 } from "@backplane/contract";
 import type { Caller, Kernel, Logger } from "@backplane/ports";
 import type { KernelPort } from "@backplane/session";
-import type { ApprovalNews } from "./pending.ts";
+import type { ApprovalPublisher } from "./pending-approvals.ts";
 
-/** Who answers on the bus has told everybody by that. */
+/** The actor of an answer from the bus. Such an answer is not published again: every subscriber has seen it. */
 export const BUS_ACTOR = "plugin:";
 
-export function approvalNews(port: KernelPort, log: Logger): ApprovalNews {
-  const tell = (approval: Approval, kind: string, payload: JsonObject) => {
+export function createApprovalPublisher(port: KernelPort, log: Logger): ApprovalPublisher {
+  const publish = (approval: Approval, kind: string, payload: JsonObject) => {
     const { id, org_id, project_id, session_id } = approval;
     const sent = port.tryPublish(
       kind,
@@ -28,11 +28,11 @@ export function approvalNews(port: KernelPort, log: Logger): ApprovalNews {
       { session_id: KERNEL_SESSION, scope: { org_id, project_id } },
     );
     if (sent === null)
-      log.error({ approval_id: id, kind }, "the kernel's session is full; an approval was not told");
+      log.error({ approval_id: id, kind }, "approval event dropped: the queue of the kernel session is full");
   };
   return {
     requested: (approval) =>
-      tell(approval, "approval.request", {
+      publish(approval, "approval.request", {
         tool_name: approval.tool,
         params: objectOf(approval.input),
         brief: approval.brief,
@@ -43,13 +43,17 @@ export function approvalNews(port: KernelPort, log: Logger): ApprovalNews {
         expires_at: approval.expires_at,
         ...(approval.replaces === null ? {} : { replaces: approval.replaces, changed: approval.changed }),
       }),
-    answered: (approval, response) => tell(approval, "approval.response", { response }),
-    cancelled: (approval, reason) => tell(approval, "approval.cancelled", { reason }),
+    answered: (approval, response) => publish(approval, "approval.response", { response }),
+    cancelled: (approval, reason) => publish(approval, "approval.cancelled", { reason }),
   };
 }
 
-/** Answers how to stop listening. */
-export function hearAnswers(port: KernelPort, approvals: Kernel["approvals"], log: Logger): () => void {
+/** Passes answers from the bus to `approvals`. Returns the function that unsubscribes. */
+export function subscribeToAnswers(
+  port: KernelPort,
+  approvals: Kernel["approvals"],
+  log: Logger,
+): () => void {
   const answer = async ({ payload, source, org_id, project_id }: BusEvent<"approval.response">) => {
     const { id, response, feedback } = payload;
     const caller: Caller = {
@@ -68,10 +72,10 @@ export function hearAnswers(port: KernelPort, approvals: Kernel["approvals"], lo
       });
     } catch (error) {
       if (codeOf(error) === undefined) throw error;
-      log.info({ approval_id: id, source, code: codeOf(error) }, "an answer to an approval was refused");
+      log.info({ approval_id: id, source, code: codeOf(error) }, "answer to an approval rejected");
     }
   };
-  // Its own are news of answers that were taken already.
+  // The kernel itself publishes answers that came over HTTP; those are already recorded.
   return port.subscribe("approval.response", (event) =>
     event.source === port.name ? undefined : answer(event),
   );

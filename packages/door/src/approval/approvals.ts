@@ -1,17 +1,17 @@
-/** Answers to approvals. The row decides: only a pending one, only for the digest that was shown, only once. */
+/** Answers to approvals. A row is answered once, while it is pending, and only for the digest that the person saw. */
 
 import { type Approval, type ApprovalAnswer, BackplaneError } from "@backplane/contract";
 import { auditOf, type Caller, type Kernel, type KernelDeps, requireOperator } from "@backplane/ports";
 import type { Authority } from "../authority/authority.ts";
 import { BUS_ACTOR } from "./approval-events.ts";
-import { type ApprovalNews, type PendingApprovals, resolveApproval } from "./pending.ts";
+import { type ApprovalPublisher, type PendingApprovals, resolveApproval } from "./pending-approvals.ts";
 import { type SessionCall, type SessionGrants, sessionCallOf } from "./session-grants.ts";
 
 export function createApprovals(
   deps: KernelDeps,
   pending: PendingApprovals,
   grants: SessionGrants,
-  news: Pick<ApprovalNews, "answered">,
+  publisher: Pick<ApprovalPublisher, "answered">,
   authority: Authority,
 ): Kernel["approvals"] {
   const { store } = deps;
@@ -22,30 +22,38 @@ export function createApprovals(
     return approval;
   }
 
-  /** The gateway that carries the call ends it; here its answer only finds nothing to run. */
-  async function requireAsker({ org_id, project_id, invocation_id }: Approval): Promise<SessionCall | null> {
+  /** Requires that the caller of the waiting call is still authorized. The gateway that owns the call ends it otherwise. */
+  async function requireRequester({
+    org_id,
+    project_id,
+    invocation_id,
+  }: Approval): Promise<SessionCall | null> {
     const scope = { org_id, project_id };
     const row = await store.invocations.get(scope, invocation_id);
     if (row === null) return null;
-    const asker = { actor: row.requested_by, role: row.role, scope };
-    await authority.require(asker);
-    return sessionCallOf(row, (await authority.standingOf(asker)).root);
+    const requester = { actor: row.requested_by, role: row.role, scope };
+    await authority.require(requester);
+    return sessionCallOf(row, (await authority.resolveRoot(requester)).actor);
   }
 
   async function answer(caller: Caller, id: string, body: ApprovalAnswer): Promise<Approval> {
     requireOperator(caller, "answer approvals");
     const approval = await get(caller, id);
     if (approval.status !== "pending") throw closed(approval);
-    // Both sides of the question: who answers, and whoever the call would run for.
+    // Both must still be authorized: the person who answers and the caller that the call would run for.
     await authority.require(caller);
-    const call = body.response === "reject" ? null : await requireAsker(approval);
+    const call = body.response === "reject" ? null : await requireRequester(approval);
     if (body.digest !== undefined && body.digest !== approval.digest) {
-      throw new BackplaneError("approval.changed", "the answer is for other arguments than the approval's", {
-        fix: `Read the approval again (backplane approve show ${id}), and answer with its digest.`,
-      });
+      throw new BackplaneError(
+        "approval.changed",
+        "The digest of the answer is not the digest of the approval.",
+        {
+          fix: `Read the approval again (backplane approve show ${id}), and answer with its digest.`,
+        },
+      );
     }
     if (body.response === "approve_for_session" && approval.session_id === null) {
-      const message = "the call belongs to no session, so it can only be approved once";
+      const message = "The call belongs to no session, so it can be approved only once.";
       throw new BackplaneError("request.invalid", message, {
         details: { issues: [{ path: "body.response", message }] },
         fix: "Answer with approve.",
@@ -61,8 +69,8 @@ export function createApprovals(
     });
     if (!won) throw closed(await get(caller, id));
     if (body.response === "approve_for_session" && call !== null) grants.remember(approval, call, caller);
-    pending.tell(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });
-    if (!caller.actor.startsWith(BUS_ACTOR)) news.answered(approval, body.response);
+    pending.resolve(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });
+    if (!caller.actor.startsWith(BUS_ACTOR)) publisher.answered(approval, body.response);
     return await get(caller, id);
   }
 
@@ -73,7 +81,7 @@ export function createApprovals(
     grants: (caller) => grants.list(caller.scope),
     revokeGrant: async (caller, id) => {
       requireOperator(caller, "revoke session grants");
-      // Revoked first: a store that is away must not keep it alive.
+      // Revoked before the audit entry is written, so that an unavailable store does not keep the grant alive.
       const { tool, session_id, digest, org_id, project_id } = grants.revoke(caller.scope, id);
       const about = { tool, session_id, digest };
       await store.audit.append(
@@ -84,7 +92,7 @@ export function createApprovals(
 }
 
 function closed(approval: Approval): BackplaneError {
-  return new BackplaneError("approval.closed", `the approval is ${approval.status} already`, {
+  return new BackplaneError("approval.closed", `The approval is already ${approval.status}.`, {
     details: { status: approval.status },
   });
 }

@@ -1,7 +1,7 @@
 /**
- * What an approval covers (approval.digest): everything that decides what happens when the call runs. Each part has a
- * digest of its own, so that a later question can name the parts that changed; no part holds a value. The digest of
- * all of them is what a person says yes to.
+ * What an approval covers (approval.digest): everything that decides what happens when the call runs. Each part has its
+ * own digest, so that a follow-up approval can name the parts that changed without storing their values. A person
+ * approves the digest of all parts.
  */
 
 import { hash } from "node:crypto";
@@ -23,8 +23,8 @@ import {
   parseSecretRef,
   readSignIn,
 } from "@backplane/registry";
-import type { Coverage, CoveredParts } from "../calls/coverage.ts";
-import type { Admitted } from "../policy/admit.ts";
+import type { Admitted } from "../admission/admit.ts";
+import type { Coverage, CoveredParts } from "../calls/live-calls.ts";
 
 type CoverageDeps = Pick<KernelDeps, "store" | "vault">;
 
@@ -33,17 +33,17 @@ export interface CoveredFacts {
   package_id: string;
   package_version: string;
   package_digest: string;
-  /** What a described package's tool is its bytes do not say. */
+  /** The digest of a tool that the running package describes, because the package's bytes do not define it. */
   definition: string | null;
   binding_id: string;
   arguments: Json;
   config: JsonObject;
-  /** Name, version and birth of what each granted slot holds. */
+  /** Name, version and creation time of the secret in each granted slot. */
   secrets: Readonly<Record<string, string>>;
-  /** Whose sign-in at a remote server the call uses; null: none. */
+  /** The sign-in that the call uses at a remote server, if any. */
   sign_in: Json;
   grant: Grant;
-  /** Where its traffic may go. */
+  /** Where the call may send traffic. */
   destination: Json;
 }
 
@@ -53,7 +53,7 @@ export function coverageOf(facts: CoveredFacts): Coverage {
     ...Object.entries(rest),
     ...Object.entries(config).map(([key, value]) => [`config.${key}`, value] as [string, unknown]),
     ...Object.entries(secrets).map(([slot, value]) => [`secret.${slot}`, value] as [string, unknown]),
-    ...Object.entries(grant).map(([key, value]) => [`grant.${key}`, inOrder(value)] as [string, unknown]),
+    ...Object.entries(grant).map(([key, value]) => [`grant.${key}`, sorted(value)] as [string, unknown]),
   ];
   const digests = Object.fromEntries(
     parts.flatMap(([name, value]) => (value === undefined ? [] : [[name, sha256(value as Json)]])),
@@ -61,19 +61,19 @@ export function coverageOf(facts: CoveredFacts): Coverage {
   return { digest: `sha256:${sha256(digests)}`, parts: digests };
 }
 
-/** The names of the parts that are not the same in both, in order. */
+/** The sorted names of the parts that differ. */
 export function changedParts(before: CoveredParts | null, after: CoveredParts): string[] {
-  // A question of an earlier version did not say what it covered.
+  // Approvals of an earlier gateway version did not store their parts.
   if (before === null) return ["all"];
   const names = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...names].filter((name) => own(before, name) !== own(after, name)).sort();
 }
 
-/** As things are now, for a call that was admitted. */
+/** The coverage of an admitted call, read from the current state of the store. */
 export async function readCoverage(deps: CoverageDeps, { call, grant }: Admitted): Promise<Coverage> {
   const { bound, export: item } = call.plan;
   const described = bound.described !== undefined && item.kind === "tool";
-  return await coverUse(deps, bound, {
+  return await readUseCoverage(deps, bound, {
     tool: bound.binding.export_id,
     definition: described ? digestTool(item, bound.package.schemas) : null,
     arguments: call.input,
@@ -81,8 +81,8 @@ export async function readCoverage(deps: CoverageDeps, { call, grant }: Admitted
   });
 }
 
-/** The same for whatever else a binding is used for after a person's yes. */
-export async function coverUse(
+/** The coverage of any use of a binding that a person may have to approve. */
+export async function readUseCoverage(
   deps: CoverageDeps,
   bound: BoundPackage,
   use: Pick<CoveredFacts, "tool" | "definition" | "arguments" | "grant">,
@@ -96,23 +96,23 @@ export async function coverUse(
     package_version: pack.version,
     package_digest: pack.digest,
     binding_id: binding.binding_id,
-    config: await configOf(deps, bound),
-    secrets: await secretVersions(deps, bound, grant),
-    sign_in: await signInOf(deps, bound),
+    config: await readConfig(deps, bound),
+    secrets: await readSecretVersions(deps, bound, grant),
+    sign_in: await readSignInIdentity(deps, bound),
     destination: {
       protocol: runtime.protocol,
       address: runsElsewhere(runtime.protocol) ? runtime.entrypoint : null,
       network: grant.network,
-      domains: inOrder(grant.allowed_domains) as Json,
+      domains: sorted(grant.allowed_domains) as Json,
     },
   });
 }
 
 /**
- * The tools of a kernel plugin have no binding that holds settings: those are in the configuration of the org, and what
- * the plugin may do is in the default org's. Sealed values stay sealed.
+ * A kernel plugin has no stored binding. Its settings are in the configuration of the org, and its permissions in that of
+ * the default org. Sealed values stay sealed.
  */
-async function configOf(
+async function readConfig(
   { store }: CoverageDeps,
   { binding, package: pack }: BoundPackage,
 ): Promise<JsonObject> {
@@ -129,7 +129,7 @@ async function configOf(
   return Object.fromEntries([...own, ...settings]);
 }
 
-async function secretVersions(
+async function readSecretVersions(
   { store }: CoverageDeps,
   { binding }: BoundPackage,
   grant: Grant,
@@ -140,14 +140,14 @@ async function secretVersions(
     const ref = binding.secrets[slot];
     const name = ref === undefined ? null : parseSecretRef(ref, org_id);
     const secret = name === null ? null : await store.secrets.get(org_id, name);
-    // One that was removed and stored anew begins with version 1 again.
+    // A secret that was removed and stored again starts at version 1, so the version alone would not tell them apart.
     versions[slot] = secret === null ? "none" : `${secret.name}@${secret.version} of ${secret.created_at}`;
   }
   return versions;
 }
 
-/** A renewed token is the same sign-in; another person's, or one at another server, is not. */
-async function signInOf(deps: CoverageDeps, bound: BoundPackage): Promise<Json> {
+/** Stays the same when a token is renewed, and changes with the person or the server. */
+async function readSignInIdentity(deps: CoverageDeps, bound: BoundPackage): Promise<Json> {
   if (!isRemote(bound) || hasOwnCredential(bound)) return null;
   const { binding_id, scope } = bound.binding;
   const session = (await readSignIn(deps, scope.org_id, binding_id))?.record.session ?? null;
@@ -156,8 +156,8 @@ async function signInOf(deps: CoverageDeps, bound: BoundPackage): Promise<Json> 
   return { issuer, resource, client_id: client.id, signed_in_by, signed_in_at };
 }
 
-/** The lists of a grant are sets: the order in which parents named their members means nothing. */
-function inOrder(value: unknown): unknown {
+/** The lists of a grant are sets, so their order must not change the digest. */
+function sorted(value: unknown): unknown {
   if (!Array.isArray(value)) return value;
   return value.toSorted((a, b) => (canonicalJson(a as Json) < canonicalJson(b as Json) ? -1 : 1));
 }

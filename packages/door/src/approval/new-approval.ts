@@ -1,32 +1,29 @@
-/** The question as a row: bound by its digest to everything that decides what would happen (`coverage.ts`). */
+/** Builds approval rows. The digest binds an approval to everything that decides what the call does (`coverage.ts`). */
 
 import { APPROVAL_TIMEOUT_MS, type Approval, canonicalJson, type Invocation } from "@backplane/contract";
-import type { AskedApproval, KernelDeps } from "@backplane/ports";
-import type { Coverage } from "../calls/coverage.ts";
-import type { Admitted } from "../policy/admit.ts";
+import type { KernelDeps, NewApproval } from "@backplane/ports";
+import type { Admitted } from "../admission/admit.ts";
+import type { Coverage } from "../calls/live-calls.ts";
 
-const BRIEF = 80;
+const BRIEF_CHARS = 80;
 
 type Deps = Pick<KernelDeps, "ids" | "host">;
 
-export function newApproval(
+export function buildApproval(
   deps: Deps,
   { ask, call }: Admitted,
   row: Invocation,
   coverage: Coverage,
   now: number,
-): AskedApproval | null {
+): NewApproval | null {
   if (ask === null) return null;
-  const words = {
-    brief: call.turn?.brief == null ? brief(row) : cut(call.turn.brief),
-    reason: ask.reason,
-    risk: ask.risk,
-  };
-  return question(deps, call, row, coverage, now, { ...words, replaces: null, changed: [] });
+  const { reason, risk } = ask;
+  const brief = truncate(call.turn?.brief ?? `${row.export_id} ${canonicalJson(row.input)}`);
+  return buildRow(deps, call, row, coverage, now, { brief, reason, risk, replaces: null, changed: [] });
 }
 
-/** The same question anew, because what it covered is not what would run now. */
-export function followUpApproval(
+/** Asks for approval again, because the call that would run now is not the one that `before` covers. */
+export function buildFollowUpApproval(
   deps: Deps,
   { call }: Admitted,
   row: Invocation,
@@ -34,19 +31,19 @@ export function followUpApproval(
   now: number,
   before: Approval,
   changed: string[],
-): AskedApproval {
-  const { brief: told, reason, risk, id: replaces } = before;
-  return question(deps, call, row, coverage, now, { brief: told, reason, risk, replaces, changed });
+): NewApproval {
+  const { brief, reason, risk, id: replaces } = before;
+  return buildRow(deps, call, row, coverage, now, { brief, reason, risk, replaces, changed });
 }
 
-function question(
+function buildRow(
   deps: Deps,
   { plan }: Admitted["call"],
   row: Invocation,
   { digest, parts }: Coverage,
   now: number,
-  words: Pick<Approval, "brief" | "reason" | "risk" | "replaces" | "changed">,
-): AskedApproval {
+  texts: Pick<Approval, "brief" | "reason" | "risk" | "replaces" | "changed">,
+): NewApproval {
   const timeout_ms = plan.bound.binding.policy.approval_timeout_ms ?? deps.host.approval_timeout_ms;
   return {
     id: deps.ids.next("approval"),
@@ -59,7 +56,7 @@ function question(
     package_version: row.package_version,
     input: row.input,
     digest,
-    ...words,
+    ...texts,
     status: "pending",
     response: null,
     feedback: null,
@@ -72,10 +69,6 @@ function question(
   };
 }
 
-function brief(row: Invocation): string {
-  return cut(`${row.export_id} ${canonicalJson(row.input)}`);
-}
-
-function cut(text: string): string {
-  return text.length <= BRIEF ? text : `${text.slice(0, BRIEF - 1)}…`;
+function truncate(text: string): string {
+  return text.length <= BRIEF_CHARS ? text : `${text.slice(0, BRIEF_CHARS - 1)}…`;
 }

@@ -1,26 +1,26 @@
 /**
- * "Yes, for this session": remembered in memory only, for one session, one digest (all that the approval covers) and the
- * identity that asked. Whoever else names the session asks anew, as does a call after the approver's own key is gone; a
- * revoke works at once.
+ * Approvals for a whole session, kept in memory only. A grant holds for one session, one digest (all that the approval
+ * covers) and one identity: another caller that names the session needs its own approval. It ends at once when it is
+ * revoked, and when the key of the approver is.
  */
 
 import { AGENT_SEPARATOR, type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";
 import type { InvocationRow, KernelDeps, Scope } from "@backplane/ports";
 import { DEFAULT_WORKSPACE } from "@backplane/session";
-import type { Asker } from "../authority/authority.ts";
+import type { Principal } from "../authority/authority.ts";
 
-const KEPT = 10_000;
+const MAX_GRANTS = 10_000;
 
-/** The session of a call, and who is behind the call. */
+/** The session of a call, and the identity that the call goes back to. */
 export interface SessionCall {
   scope: Scope;
   workspace: string;
   session_id: string;
-  /** The key, the admin token or the adapter that the call goes back to. */
+  /** A key, the admin token or an adapter. */
   identity: string;
 }
 
-/** Null for a call of no session. */
+/** Null for a call without a session. */
 export function sessionCallOf(
   { org_id, project_id, session_id, turn }: InvocationRow,
   identity: string,
@@ -32,7 +32,7 @@ export function sessionCallOf(
 
 interface Remembered {
   grant: ApprovalGrant;
-  approver: Asker;
+  approver: Principal;
 }
 
 export class SessionGrants {
@@ -47,8 +47,8 @@ export class SessionGrants {
     return this.#byKey.size;
   }
 
-  /** Who said yes to this very call for the session, or for the one that spawned it; null: nobody. */
-  approverOf(call: SessionCall, digest: string): Asker | null {
+  /** Who approved exactly this call for its session or for a session that spawned it; null if nobody did. */
+  findApprover(call: SessionCall, digest: string): Principal | null {
     for (let id = call.session_id; ; id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))) {
       const found = this.#byKey.get(keyOf({ ...call, session_id: id }, digest));
       if (found !== undefined) return found.approver;
@@ -56,7 +56,7 @@ export class SessionGrants {
     }
   }
 
-  remember(approval: Approval, call: SessionCall, approver: Asker): void {
+  remember(approval: Approval, call: SessionCall, approver: Principal): void {
     const grant: ApprovalGrant = {
       id: this.#deps.ids.next("approval_grant"),
       session_id: call.session_id,
@@ -69,21 +69,21 @@ export class SessionGrants {
       granted_at: new Date(this.#deps.clock.now()).toISOString(),
     };
     this.#byKey.set(keyOf(call, approval.digest), { grant, approver });
-    if (this.#byKey.size > KEPT) this.#byKey.delete(this.#byKey.keys().next().value as string);
+    if (this.#byKey.size > MAX_GRANTS) this.#byKey.delete(this.#byKey.keys().next().value as string);
   }
 
   list(scope: Scope): ApprovalGrant[] {
-    return [...this.#byKey.values()].flatMap(({ grant }) => (visible(scope, grant) ? [grant] : []));
+    return [...this.#byKey.values()].flatMap(({ grant }) => (isVisible(scope, grant) ? [grant] : []));
   }
 
   revoke(scope: Scope, id: string): ApprovalGrant {
     for (const [key, { grant }] of this.#byKey) {
-      if (grant.id === id && visible(scope, grant)) {
+      if (grant.id === id && isVisible(scope, grant)) {
         this.#byKey.delete(key);
         return grant;
       }
     }
-    throw new BackplaneError("approval.not_found", "there is no such session grant");
+    throw new BackplaneError("approval.not_found", `There is no session grant ${id}.`);
   }
 }
 
@@ -91,7 +91,7 @@ function keyOf({ scope, workspace, session_id, identity }: SessionCall, digest: 
   return JSON.stringify([scope.org_id, scope.project_id, workspace, session_id, identity, digest]);
 }
 
-function visible(scope: Scope, grant: ApprovalGrant): boolean {
+function isVisible(scope: Scope, grant: ApprovalGrant): boolean {
   return (
     grant.org_id === scope.org_id && (scope.project_id === null || grant.project_id === scope.project_id)
   );

@@ -1,26 +1,26 @@
 /**
- * Whether anybody changed the audit log behind the gateway's back. The chain of hashes shows an edit and a gap; a chain
- * that was cut off at its end or computed anew is shown by marks that lie outside of the database: the anchor, and the
- * export where there is one. A mark moves on only after the entries behind it were verified, and not at all once
- * something was found: what was found at one start is found at the next.
+ * Detects changes to the audit log that the gateway did not make. The chain of hashes shows edited and missing entries. A
+ * chain that was truncated or recomputed is detected by marks outside of the database: the anchor and, if configured, the
+ * export. A mark advances only over verified entries, and never after tampering was found, so that every later start
+ * finds it again.
  */
 
 import type { AuditReport } from "@backplane/contract";
 import type { AuditMark, KernelDeps } from "@backplane/ports";
 
-export interface AuditWatch {
-  /** Compares the marks and verifies the newest entries; the rest is verified in the background. */
+interface AuditWatch {
+  /** Compares the marks and verifies the newest entries. The rest is verified in the background. */
   start(): Promise<void>;
-  /** Moves the marks to the end of the log. */
+  /** Advances the marks to the end of the log. */
   stop(): Promise<void>;
-  /** All of it, from the first entry. */
+  /** Verifies the whole log from the first entry. */
   verify(): Promise<AuditReport>;
 }
 
 type Break = NonNullable<AuditReport["broken"]>;
 
 const STEP = 500;
-/** Verified before the gateway is ready, from where the last start came to. */
+/** How many entries are verified before the gateway is ready, from where the last check ended. */
 const FIRST_ENTRIES = 1_000;
 const MARK_DELAY_MS = 250;
 const NOTHING: AuditMark = { seq: 0, hash: "" };
@@ -44,18 +44,17 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
     log.error({ seq: broken.seq, reason: broken.reason, fix: broken.fix }, "the audit log was changed");
   }
 
-  /** A mark names an entry and its hash; an entry that is gone or another one was tampered with. */
+  /** A mark names an entry and its hash. A missing entry or another hash shows that the log was changed. */
   async function compare(mark: AuditMark | "damaged" | null, name: string): Promise<Break | null> {
-    if (mark === "damaged")
-      return breakAt(0, `${name} is damaged, so a log that was cut off would not be noticed`);
+    if (mark === "damaged") return breakAt(0, `${name} is damaged, so a truncated log would not be noticed`);
     if (mark === null || mark.seq === 0) return null;
     const hash = await audit.hashAt(mark.seq);
     if (hash === mark.hash) return null;
     return breakAt(
       mark.seq,
       hash === null
-        ? `entry ${mark.seq}, which ${name} names, is gone: the end of the log was cut off`
-        : `entry ${mark.seq} is not the one that ${name} names: the log was rewritten`,
+        ? `entry ${mark.seq}, which ${name} names, is missing: the end of the log was removed`
+        : `entry ${mark.seq} differs from the one that ${name} names: the log was rewritten`,
     );
   }
 
@@ -66,7 +65,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
     );
   }
 
-  /** From a verified mark up to the head, at most `limit` entries. */
+  /** Verifies from a mark up to the head, at most `limit` entries. */
   async function walk(from: AuditMark, limit: number): Promise<{ broken: Break | null; reached: AuditMark }> {
     const head = await audit.head();
     let reached = from;
@@ -75,7 +74,10 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
       const step = await audit.verifyStep(reached, Math.min(STEP, end - reached.seq));
       if (step.broken !== null) {
         const { seq, gone } = step.broken;
-        return { broken: breakAt(seq, gone ? `entry ${seq} is gone` : `entry ${seq} was changed`), reached };
+        return {
+          broken: breakAt(seq, gone ? `entry ${seq} is missing` : `entry ${seq} was changed`),
+          reached,
+        };
       }
       reached = step.reached;
       await new Promise<void>((resolve) => {
@@ -84,17 +86,17 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
     }
     if (reached.seq > head.seq || (reached.seq === head.seq && reached.hash !== head.hash)) {
       return {
-        broken: breakAt(head.seq, `the log does not end as its head says (entry ${head.seq})`),
+        broken: breakAt(head.seq, `the end of the log does not match its head (entry ${head.seq})`),
         reached,
       };
     }
     return { broken: null, reached };
   }
 
-  /** One at a time; the marks move over verified entries only. */
+  /** Runs one move at a time. */
   function moveMarks(): Promise<void> {
     moving = moving.then(moveOnce).catch((error: unknown) => {
-      log.warn({ err: error }, "the audit log's anchor could not be moved");
+      log.warn({ err: error }, "could not advance the anchor of the audit log");
     });
     return moving;
   }
@@ -133,10 +135,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
       const at = anchor?.read() ?? null;
       const head = await audit.head();
       if (anchor !== undefined && at === null && head.seq > 0) {
-        log.warn(
-          { file: anchor.name, entries: head.seq },
-          "the audit log has no anchor yet; one is made now",
-        );
+        log.warn({ file: anchor.name, entries: head.seq }, "the audit log has no anchor yet; creating one");
       }
       report(await compareMarks());
       const since = at === null || at === "damaged" ? NOTHING : at.checked;
@@ -147,7 +146,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
         report(broken);
         if (broken === null) checked = reached;
         await moveMarks();
-      })().catch((error: unknown) => log.warn({ err: error }, "the audit log could not be verified"));
+      })().catch((error: unknown) => log.warn({ err: error }, "could not verify the audit log"));
       unsubscribe = audit.onAppended(() => {
         timer ??= clock.after(MARK_DELAY_MS, () => {
           timer = null;

@@ -1,13 +1,13 @@
 /**
- * Which sessions, chains and runs a caller from outside may name in a call (sec.session-ids). What it names goes on the
- * record, to the plugin and into the question that a person is asked, so it has to be the caller's to use. A session id
- * that no session has is a label of the caller's own: nothing can be reached by it.
+ * Which sessions, chains and runs a client may name in a call (sec.session-ids). The names go into the record, to the
+ * plugin and into the approval that a person sees, so the caller must have the right to use them. The id of a session
+ * that does not exist is allowed as a label, because it gives access to nothing.
  */
 
 import { BackplaneError, type InvokeBody } from "@backplane/contract";
 import type { Caller, InvocationRow, Store } from "@backplane/ports";
 import { checkClientSessionId, DEFAULT_WORKSPACE } from "@backplane/session";
-import type { LiveCalls } from "../calls/live.ts";
+import type { LiveCalls } from "../calls/live-calls.ts";
 
 export interface NamedIdsDeps {
   store: Pick<Store, "sessions" | "runs" | "invocations">;
@@ -16,18 +16,18 @@ export interface NamedIdsDeps {
 
 type Named = Pick<InvokeBody, "session_id" | "chain_id" | "run_id">;
 
-/** Null where nothing is named, as in nearly every call. */
+/** Returns null, and no promise, for a call that names none, as nearly every call does (bench row http.invoke). */
 export function requireNamedIds(deps: NamedIdsDeps, caller: Caller, named: Named): Promise<void> | null {
   const { session_id, chain_id, run_id } = named;
   if (session_id === undefined && chain_id === undefined && run_id === undefined) return null;
-  return check(deps, caller, named);
+  return checkNamedIds(deps, caller, named);
 }
 
-async function check(deps: NamedIdsDeps, caller: Caller, { session_id, chain_id, run_id }: Named) {
+async function checkNamedIds(deps: NamedIdsDeps, caller: Caller, { session_id, chain_id, run_id }: Named) {
   const { sessions, runs } = deps.store;
   const { scope } = caller;
   if (session_id !== undefined) checkClientSessionId(session_id);
-  const own = await ownCall(deps, caller);
+  const own = await readOwnCall(deps, caller);
   let of = session_id === undefined ? null : { session_id, workspace: DEFAULT_WORKSPACE };
   if (chain_id !== undefined && chain_id !== own?.chain_id) {
     const chain = await sessions.chain(scope, chain_id);
@@ -41,14 +41,14 @@ async function check(deps: NamedIdsDeps, caller: Caller, { session_id, chain_id,
   }
   if (of === null || of.session_id === own?.session_id || mayUseSessions(caller)) return;
   if ((await sessions.get({ scope, ...of })) === null) return;
-  throw new BackplaneError("auth.scope", `The session ${of.session_id} is not this caller's to name.`, {
+  throw new BackplaneError("auth.scope", `This caller may not name the session ${of.session_id}.`, {
     details: { needs: "sessions:write" },
     fix: "Leave out session_id, chain_id and run_id, or use a key with sessions:write.",
   });
 }
 
-/** The call that a delegated token belongs to: its own session, chain and run are its to name. */
-async function ownCall({ live, store }: NamedIdsDeps, { delegation, scope }: Caller) {
+/** The call that a delegated token belongs to. A plugin may name the session, chain and run of its own call. */
+async function readOwnCall({ live, store }: NamedIdsDeps, { delegation, scope }: Caller) {
   if (delegation === undefined) return null;
   const { invocation_id } = delegation;
   const row: InvocationRow | null =
@@ -56,7 +56,7 @@ async function ownCall({ live, store }: NamedIdsDeps, { delegation, scope }: Cal
   return row;
 }
 
-/** A chain or run of another session than the one that is named does not exist there. */
+/** In a session that is named, only its own chains and runs exist. */
 function belongs({ session_id }: { session_id: string }, named: { session_id: string } | null): boolean {
   return named === null || named.session_id === session_id;
 }

@@ -1,24 +1,24 @@
 /**
- * Ends what is under way when its authority is gone. Every step asks for itself before it starts; what waits, streams or
- * runs between two steps is looked at here, as long as there is anything: questions, calls in line, running calls, turns.
- * Many calls have one key, so each is asked about once per look, however many they are.
+ * Stops work whose authority was revoked. Every step checks its own authority before it starts; this watch covers what
+ * waits, streams or runs between two steps: pending approvals, queued calls, running calls and turns. It is active only
+ * while there is such work. Many calls share one key, so each pass reads each key only once.
  */
 import type { Clock, Logger, Timer } from "@backplane/ports";
-import type { LiveCall } from "../calls/live.ts";
+import type { LiveCall } from "../calls/live-calls.ts";
 import type { Revocation } from "../calls/revocation.ts";
-import type { Asker, Authority } from "./authority.ts";
+import type { Authority, Principal } from "./authority.ts";
 
-/** A revocation counts within a second: a look, what it reads and what it stops have to fit. */
-const LOOK_MS = 250;
+/** A revocation takes effect within a second, which has to suffice for a pass, its reads and the stop. */
+const INTERVAL_MS = 250;
 
-/** A running turn of an agent, as far as a revocation concerns it. */
+/** What the watch needs of a running agent turn. */
 export interface RevocableTurn {
-  caller: Omit<Asker, "scope">;
-  key: { scope: Asker["scope"] };
+  caller: Omit<Principal, "scope">;
+  key: { scope: Principal["scope"] };
   revoke(why: Revocation): void;
 }
 
-export interface RevocationWatchDeps {
+interface RevocationWatchDeps {
   authority: Authority;
   clock: Clock;
   log: Logger;
@@ -30,19 +30,19 @@ export interface RevocationWatchDeps {
 export class RevocationWatch {
   readonly #deps: RevocationWatchDeps;
   #timer: Timer | null = null;
-  #looking = false;
+  #checking = false;
   #stopped = false;
 
   constructor(deps: RevocationWatchDeps) {
     this.#deps = deps;
   }
 
-  /** Something is under way. */
+  /** Starts the watch, because there is work to watch. */
   wake(): void {
-    if (this.#timer !== null || this.#looking || this.#stopped) return;
-    this.#timer = this.#deps.clock.after(LOOK_MS, () => {
+    if (this.#timer !== null || this.#checking || this.#stopped) return;
+    this.#timer = this.#deps.clock.after(INTERVAL_MS, () => {
       this.#timer = null;
-      void this.look();
+      void this.check();
     });
   }
 
@@ -52,50 +52,50 @@ export class RevocationWatch {
     this.#timer = null;
   }
 
-  async look(): Promise<void> {
-    if (this.#looking) return;
-    this.#looking = true;
+  async check(): Promise<void> {
+    if (this.#checking) return;
+    this.#checking = true;
     try {
-      await this.#lookAtAll();
+      await this.#checkAll();
     } catch (error) {
-      // Nothing starts meanwhile either: each step reads the same store first.
-      this.#deps.log.warn({ err: error }, "the authority of running work could not be read; looking again");
+      // Nothing starts in the meantime either, because each step reads the same store first.
+      this.#deps.log.warn({ err: error }, "could not read the authority of running work; retrying");
     } finally {
-      this.#looking = false;
+      this.#checking = false;
     }
     if (this.#deps.calls().length + this.#deps.turns().length > 0) this.wake();
   }
 
-  async #lookAtAll(): Promise<void> {
+  async #checkAll(): Promise<void> {
     const { authority, calls, turns, stopCall } = this.#deps;
     const known = new Map<string, Promise<Revocation | null>>();
-    const once = (key: string, ask: () => Promise<Revocation | null>) => {
-      let answer = known.get(key);
-      if (answer === undefined) {
-        answer = ask();
-        known.set(key, answer);
+    const readOnce = (key: string, read: () => Promise<Revocation | null>) => {
+      let revocation = known.get(key);
+      if (revocation === undefined) {
+        revocation = read();
+        known.set(key, revocation);
       }
-      return answer;
+      return revocation;
     };
-    const ofAsker = (asker: Asker) => {
-      const { org_id, project_id } = asker.scope;
-      const key = `${org_id}\n${project_id}\n${asker.actor}\n${asker.role}`;
-      return once(key, () => authority.revocationOf(asker));
+    const findRevocation = (principal: Principal) => {
+      const { org_id, project_id } = principal.scope;
+      const key = `${org_id}\n${project_id}\n${principal.actor}\n${principal.role}`;
+      return readOnce(key, () => authority.findRevocation(principal));
     };
-    // Turns first: their calls end for the turn's reason, and each result stands on the tape before its last message.
+    // Turns first: their calls end for the same reason, and each tool result is on the tape before the last message.
     for (const turn of turns()) {
-      const why = await ofAsker({ ...turn.caller, scope: turn.key.scope });
+      const why = await findRevocation({ ...turn.caller, scope: turn.key.scope });
       if (why !== null) turn.revoke(why);
     }
     for (const call of calls()) {
       if (call.stopped !== null || call.stage === "settling") continue;
       const { org_id, project_id, requested_by: actor, role, binding_id } = call.row;
       const scope = { org_id, project_id };
-      let why = await ofAsker({ actor, scope, role });
-      // One that runs on a binding that was disabled ends by itself; one that has not begun does not begin.
+      let why = await findRevocation({ actor, scope, role });
+      // A disabled binding stops no call that is running, but no further call starts.
       if (why === null && call.stage !== "running") {
-        why = await once(`${org_id}\n${project_id}\n${binding_id}`, () =>
-          authority.revokedBinding(scope, binding_id),
+        why = await readOnce(`${org_id}\n${project_id}\n${binding_id}`, () =>
+          authority.findBindingRevocation(scope, binding_id),
         );
       }
       if (why !== null && call.stopped === null) stopCall(call, why);

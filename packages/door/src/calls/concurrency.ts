@@ -1,10 +1,10 @@
 /**
- * max_concurrency per binding (bind.concurrency). A call first takes a place in the local line, which is
- * bounded, then one of the binding's slots, which are leases in the store, so two gateways count together and
- * a dead one's slots come back when they expire. First come, first served on each node.
+ * Enforces max_concurrency per binding (bind.concurrency). A call first joins the local queue, which is bounded, and
+ * then gets one of the binding's slots. Slots are leases in the store: gateways share one count, and the slots of a dead
+ * gateway become free when they expire. Each node serves its queue in order.
  *
- * A slot goes straight to the next caller in line; held longer than a second it is given back first, so that
- * a busy node does not keep the others out.
+ * A released slot passes directly to the next call in the queue. A slot that was held for more than a second is released
+ * to the store first, so that a busy node does not starve the others.
  */
 import type { KernelDeps, Timer } from "@backplane/ports";
 
@@ -20,20 +20,21 @@ interface Slot {
 interface Gate {
   name: string;
   max: number;
-  /** Callers in line or running. */
-  places: number;
+  /** Calls that are queued or running. */
+  reserved: number;
   running: number;
-  line: ((slot: Slot) => void)[];
+  queue: ((slot: Slot) => void)[];
   spare: Slot[];
-  seeking: boolean;
+  serving: boolean;
   timer: Timer | null;
 }
 
-export interface Place {
-  /** Resolves with true once the slot is held; false when `deadline` (monotonic) came first. */
+/** The position of one call in the queue of its binding, and later its slot. */
+export interface SlotReservation {
+  /** Resolves with true once the slot is held, or with false when `deadline` (monotonic) comes first. */
   acquire(deadline: number, onInterrupt: (interrupt: () => void) => void): Promise<boolean>;
-  /** Gives back slot and place. Safe to call twice. */
-  leave(): void;
+  /** Leaves the queue and releases the slot. Safe to call twice. */
+  release(): void;
 }
 
 export class ConcurrencyGates {
@@ -45,46 +46,46 @@ export class ConcurrencyGates {
     this.#deps = deps;
   }
 
-  full(gate_name: string, max: number): boolean {
+  isFull(gate_name: string, max: number): boolean {
     const gate = this.#gates.get(gate_name);
-    return gate !== undefined && gate.places >= max + this.#deps.host.queue_per_binding;
+    return gate !== undefined && gate.reserved >= max + this.#deps.host.queue_per_binding;
   }
 
-  /** The slots to renew while their calls run. */
+  /** The names of the slots in use, which have to be renewed while their calls run. */
   held(): string[] {
     return [...this.#held];
   }
 
-  enter(binding_id: string, max: number): Place {
+  reserve(binding_id: string, max: number): SlotReservation {
     let gate = this.#gates.get(binding_id);
     if (gate === undefined) {
       const name = `slot/${binding_id}`;
-      gate = { name, max, places: 0, running: 0, line: [], spare: [], seeking: false, timer: null };
+      gate = { name, max, reserved: 0, running: 0, queue: [], spare: [], serving: false, timer: null };
       this.#gates.set(binding_id, gate);
     }
     gate.max = max;
-    gate.places++;
-    return this.#place(binding_id, gate);
+    gate.reserved++;
+    return this.#createReservation(binding_id, gate);
   }
 
-  #place(binding_id: string, gate: Gate): Place {
+  #createReservation(binding_id: string, gate: Gate): SlotReservation {
     let slot: Slot | null = null;
-    let left = false;
+    let released = false;
     return {
       acquire: async (deadline, onInterrupt) => {
         slot = await this.#wait(gate, deadline, onInterrupt);
         if (slot !== null) gate.running++;
         return slot !== null;
       },
-      leave: () => {
-        if (left) return;
-        left = true;
-        gate.places--;
+      release: () => {
+        if (released) return;
+        released = true;
+        gate.reserved--;
         if (slot !== null) {
           gate.running--;
-          this.#giveBack(gate, slot);
+          this.#passOn(gate, slot);
         }
-        if (gate.places === 0) {
+        if (gate.reserved === 0) {
           gate.timer?.stop();
           this.#gates.delete(binding_id);
         }
@@ -98,39 +99,39 @@ export class ConcurrencyGates {
         timer.stop();
         resolve(slot);
       };
-      const give_up = () => {
+      const giveUp = () => {
         timer.stop();
-        const at = gate.line.indexOf(take);
-        if (at >= 0) gate.line.splice(at, 1);
+        const at = gate.queue.indexOf(take);
+        if (at >= 0) gate.queue.splice(at, 1);
         resolve(null);
       };
-      const timer = this.#deps.clock.after(Math.max(0, deadline - this.#deps.clock.monotonic()), give_up);
-      onInterrupt(give_up);
-      gate.line.push(take);
-      void this.#seek(gate);
+      const timer = this.#deps.clock.after(Math.max(0, deadline - this.#deps.clock.monotonic()), giveUp);
+      onInterrupt(giveUp);
+      gate.queue.push(take);
+      void this.#serve(gate);
     });
   }
 
-  /** Serves the line until it is empty or no slot is free. One seeker per gate at a time. */
-  async #seek(gate: Gate): Promise<void> {
-    if (gate.seeking) return;
-    gate.seeking = true;
+  /** Serves the queue until it is empty or no slot is free. Runs once per gate at a time. */
+  async #serve(gate: Gate): Promise<void> {
+    if (gate.serving) return;
+    gate.serving = true;
     gate.timer?.stop();
     gate.timer = null;
     try {
-      while (gate.line.length > 0) {
-        // One may have become spare while the store was asked.
+      while (gate.queue.length > 0) {
+        // A slot may have become spare during the request to the store.
         const slot = gate.spare.pop() ?? (await this.#lease(gate)) ?? gate.spare.pop();
         if (slot === undefined) break;
-        const next = gate.line.shift();
+        const next = gate.queue.shift();
         if (next === undefined) this.#release(gate, slot);
         else next(slot);
       }
     } finally {
-      gate.seeking = false;
+      gate.serving = false;
     }
     for (const surplus of gate.spare.splice(0)) this.#release(gate, surplus);
-    if (gate.line.length > 0) gate.timer = this.#deps.clock.after(POLL_MS, () => void this.#seek(gate));
+    if (gate.queue.length > 0) gate.timer = this.#deps.clock.after(POLL_MS, () => void this.#serve(gate));
   }
 
   async #lease(gate: Gate): Promise<Slot | undefined> {
@@ -142,15 +143,15 @@ export class ConcurrencyGates {
       this.#held.add(lease.name);
       return { name: lease.name, since: clock.monotonic() };
     } catch (error) {
-      log.warn({ err: error, slot: gate.name }, "no slot could be leased; trying again");
+      log.warn({ err: error, slot: gate.name }, "could not lease a slot; retrying");
       return undefined;
     }
   }
 
-  #giveBack(gate: Gate, slot: Slot): void {
-    if (gate.line.length > 0 && this.#deps.clock.monotonic() - slot.since < HOLD_MS) {
+  #passOn(gate: Gate, slot: Slot): void {
+    if (gate.queue.length > 0 && this.#deps.clock.monotonic() - slot.since < HOLD_MS) {
       gate.spare.push(slot);
-      void this.#seek(gate);
+      void this.#serve(gate);
       return;
     }
     this.#release(gate, slot);
@@ -159,17 +160,17 @@ export class ConcurrencyGates {
   #release(gate: Gate, slot: Slot): void {
     this.#held.delete(slot.name);
     this.#deps.store.leases.release(slot.name, this.#deps.node_id).then(
-      () => this.#later(gate),
+      () => this.#serveLater(gate),
       (error: unknown) => {
-        this.#deps.log.warn({ err: error, slot: slot.name }, "a slot was not released; it expires by itself");
-        this.#later(gate);
+        this.#deps.log.warn({ err: error, slot: slot.name }, "could not release a slot; it will expire");
+        this.#serveLater(gate);
       },
     );
   }
 
-  /** Leaves another node's poll time to come first. */
-  #later(gate: Gate): void {
-    if (gate.line.length === 0 || gate.seeking || gate.timer !== null) return;
-    gate.timer = this.#deps.clock.after(POLL_MS, () => void this.#seek(gate));
+  /** Waits one poll interval, so that other nodes get a chance at the slot. */
+  #serveLater(gate: Gate): void {
+    if (gate.queue.length === 0 || gate.serving || gate.timer !== null) return;
+    gate.timer = this.#deps.clock.after(POLL_MS, () => void this.#serve(gate));
   }
 }

@@ -10,8 +10,7 @@ import type {
   ToolResult,
   ToolResultBlock,
 } from "@backplane/contract";
-
-import type { StopCause } from "./live.ts";
+import type { StopCause } from "./live-calls.ts";
 
 export interface Ending {
   status: TerminalStatus;
@@ -20,7 +19,7 @@ export interface Ending {
   retry_count: number;
   violations: number;
   stderr_tail: string | null;
-  /** null keeps what the row has. */
+  /** Null keeps the value of the row. */
   started_at: string | null;
 }
 
@@ -48,11 +47,11 @@ export function cancelledBy(reason: StopCause, retry_count = 0): Ending {
     return failedWith(code, message, { details: { ...details, fix }, retry_count });
   }
   return reason === "user"
-    ? failedWith("cancelled", "the invocation was cancelled", { status: "cancelled", retry_count })
-    : failedWith("gateway_stopping", "the gateway stopped before the call ended", { retry_count });
+    ? failedWith("cancelled", "The invocation was cancelled.", { status: "cancelled", retry_count })
+    : failedWith("gateway_stopping", "The gateway stopped before the call ended.", { retry_count });
 }
 
-/** tool.contract: the host, never the tool, writes this block, and it writes one however the call ended. */
+/** tool.contract: the host writes this block, never the tool, and it writes one for every ending. */
 export function toolResultBlock(
   row: Pick<Invocation, "export_kind" | "export_id" | "execution_id">,
   end: Pick<Ending, "status" | "result" | "error">,
@@ -66,7 +65,9 @@ export function toolResultBlock(
     content: [],
   };
   if (end.result === null) {
-    block.content = [{ type: "text", text: end.error?.message ?? `the tool ended ${end.status}` }];
+    block.content = [
+      { type: "text", text: end.error?.message ?? `The tool ended with the status ${end.status}.` },
+    ];
     return block;
   }
   const result = end.result as unknown as ToolResult;

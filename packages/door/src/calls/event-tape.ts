@@ -1,12 +1,12 @@
 /**
- * The events of one running call: numbered, bounded, kept by the store and handed to whoever watches. After
- * the bound nothing is kept but the number of those dropped, told once at the end.
+ * The events of one running call: numbered, bounded, written to the store and passed to watchers. Beyond the bound
+ * events are only counted, and the last event tells how many were dropped.
  */
 
 import { INVOCATION_LIMITS, type InvocationEvent } from "@backplane/contract";
 import type { Clock, InvocationStore } from "@backplane/ports";
 
-/** Called with each event; keeps up or falls back to reading the store, it never holds the call up. */
+/** Called with each event. Must not block the call: a reader that falls behind reads from the store instead. */
 export type TapeReader = (event: InvocationEvent) => void;
 
 export class EventTape {
@@ -16,7 +16,7 @@ export class EventTape {
   readonly #readers = new Set<TapeReader>();
   #dropped = 0;
   #chars = 0;
-  /** The last number given. */
+  /** The number of the last event. */
   seq: number;
 
   constructor(id: string, store: InvocationStore, clock: Clock, last_seq: number) {
@@ -28,7 +28,7 @@ export class EventTape {
 
   write(event: InvocationEvent["event"]): void {
     const { events_chars, events_kept } = INVOCATION_LIMITS;
-    // One event may be as large as a message: their number alone would not bound what is kept.
+    // One event may be as large as a message, so a limit on their number alone would not bound the size of the tape.
     const chars = this.seq < events_kept ? JSON.stringify(event).length : 0;
     if (this.seq >= events_kept || this.#chars + chars > events_chars) {
       this.#dropped++;
@@ -38,6 +38,7 @@ export class EventTape {
     this.#append(event);
   }
 
+  /** Writes how many events were dropped, if any. */
   close(): void {
     if (this.#dropped > 0) this.#append({ type: "events_dropped", dropped: this.#dropped });
     this.#dropped = 0;

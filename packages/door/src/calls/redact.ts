@@ -1,7 +1,7 @@
 /**
- * The last line before anything is recorded: the secrets of a call are taken out of its result, events and error,
- * whatever runner they come from. A stream of events may cut a secret in two, so an event whose text ends with the
- * beginning of one waits for the next event (or the end of the call) before it is let go.
+ * Removes the secrets of a call from its events before they are recorded, whichever runner they come from. A stream of
+ * events may split a secret, so an event whose text ends with the beginning of a secret is held until the next event or
+ * the end of the call.
  */
 import { createRedactor, type Json, type JsonObject, REDACTED, type Redactor } from "@backplane/contract";
 
@@ -9,23 +9,24 @@ export { createRedactor, type Redactor };
 
 export type PluginEvent = JsonObject & { type: string };
 
-/** So many events wait at most; then they go as they are. */
-const HELD = 64;
-/** Pieces shorter than what `begun` notices are remembered, for so many texts. */
-const TAIL = 3;
-const PATHS = 32;
-const DEPTH = 8;
+/** At most this many events are held; then they are emitted as they are. */
+const MAX_HELD = 64;
+/** `begun` does not notice fragments of up to this length, so the end of each text is remembered. */
+const TAIL_CHARS = 3;
+/** For how many texts the end is remembered. */
+const MAX_PATHS = 32;
+const MAX_DEPTH = 8;
 
 export interface EventRedactor {
   take(event: PluginEvent): void;
-  /** The call is over: nothing follows. */
+  /** Emits what is held, because the call has ended and no event follows. */
   flush(): void;
 }
 
 type Path = readonly (string | number)[];
 
 export function redactEvents(redactor: Redactor, emit: (event: PluginEvent) => void): EventRedactor {
-  /** What came last at a path, when nothing waits. */
+  /** The end of the last text at each path. */
   const tails = new Map<string, string>();
   let held: PluginEvent[] = [];
   let open: { type: string; path: Path; before: string } | null = null;
@@ -33,9 +34,9 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginEvent) => v
   function take(event: PluginEvent): void {
     const clean = redactor.json(event);
     held.push(clean);
-    if (open !== null && open.type !== clean.type && held.length < HELD) return;
+    if (open !== null && open.type !== clean.type && held.length < MAX_HELD) return;
     if (open !== null) joinPieces(open);
-    open = held.length < HELD ? waitsFor(clean, open) : null;
+    open = held.length < MAX_HELD ? findOpenText(clean, open) : null;
     if (open === null) flush();
   }
 
@@ -48,17 +49,17 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginEvent) => v
     open = null;
   }
 
-  /** Takes out what only shows when the pieces stand together. */
+  /** Redacts secrets that appear only when the texts of several events are joined. */
   function joinPieces({ type, path, before }: NonNullable<typeof open>): void {
-    const places = held.flatMap((event, at) => {
+    const pieces = held.flatMap((event, at) => {
       const text = event.type === type ? valueAt(event, path) : undefined;
       return typeof text === "string" ? [{ at, text }] : [];
     });
-    const joined = before + places.map(({ text }) => text).join("");
+    const joined = before + pieces.map(({ text }) => text).join("");
     const found = redactor.ranges(joined);
     if (found.length === 0) return;
     let from = before.length;
-    for (const { at, text } of places) {
+    for (const { at, text } of pieces) {
       const to = from + text.length;
       let clean = "";
       let kept = from;
@@ -74,7 +75,8 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginEvent) => v
     }
   }
 
-  function waitsFor(event: PluginEvent, was: typeof open): typeof open {
+  /** The text that may end with the beginning of a secret, or null. */
+  function findOpenText(event: PluginEvent, was: typeof open): typeof open {
     if (was !== null) {
       const pieces = held.map((one) => (one.type === was.type ? valueAt(one, was.path) : ""));
       if (redactor.begun(was.before + pieces.filter((text) => typeof text === "string").join("")) > 0)
@@ -88,10 +90,10 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginEvent) => v
   }
 
   function remember(name: string, text: string): void {
-    const tail = ((tails.get(name) ?? "") + text).slice(-TAIL);
+    const tail = ((tails.get(name) ?? "") + text).slice(-TAIL_CHARS);
     tails.delete(name);
     tails.set(name, tail);
-    if (tails.size > PATHS) tails.delete(tails.keys().next().value!);
+    if (tails.size > MAX_PATHS) tails.delete(tails.keys().next().value!);
   }
 
   return { take, flush };
@@ -104,7 +106,7 @@ function nameOf(type: string, path: Path): string {
 function* textsOf(value: Json, path: Path = []): Generator<[Path, string]> {
   if (typeof value === "string") {
     if (path.length !== 1 || path[0] !== "type") yield [path, value];
-  } else if (typeof value === "object" && value !== null && path.length < DEPTH) {
+  } else if (typeof value === "object" && value !== null && path.length < MAX_DEPTH) {
     for (const key of Object.keys(value)) {
       yield* textsOf((value as JsonObject)[key]!, [...path, Array.isArray(value) ? Number(key) : key]);
     }

@@ -1,4 +1,4 @@
-/** Why work may not go on although it was allowed to begin: a key, a role, a binding or a project was taken away. */
+/** Why work that was admitted may not continue: its key, role, binding or project was revoked. */
 
 import { BackplaneError, type ErrorCode, type ErrorDetails, type Role } from "@backplane/contract";
 import type { EffectivePolicy } from "@backplane/registry";
@@ -10,44 +10,44 @@ export interface Revocation {
   fix: string;
 }
 
-/** Who is behind a call or a turn once delegated calls are followed back to whoever began them. */
-export interface Standing {
+/** The caller at the root of a chain of delegated calls: the one that made the first call. */
+export interface RootCaller {
   /** `admin`, `key_…`, `plugin:…` or `kernel`; never an invocation that is on record. */
-  root: string;
-  /** Of the root: the role of a delegated call is derived, and nobody disables that. */
+  actor: string;
+  /** The role of the root. The role of a delegated call is derived, and no operator can disable it. */
   role: Role;
-  /** The key, or a binding between the root and the call, is gone. */
+  /** Set when the key, or a binding between the root and the call, was revoked. */
   revoked: Revocation | null;
 }
 
-/** The gateway's own deliveries have no role that an operator gave. */
+/** The gateway's own deliveries have no role that an operator assigned. */
 const KERNEL = "kernel";
 
-/** For questions about a caller who was authenticated a moment ago. */
-export function assumeStanding({ actor, role }: { actor: string; role: Role }): Standing {
-  return { root: actor, role, revoked: null };
+/** The root of a caller that was authenticated a moment ago, without reading anything. */
+export function assumeValidRoot({ actor, role }: { actor: string; role: Role }): RootCaller {
+  return { actor, role, revoked: null };
 }
 
-/** What the policy takes away, whoever the caller is. */
+/** What the policy revokes: everything in an archived org or project, and everything of a disabled role. */
 export function revokedByPolicy(
   policy: Pick<EffectivePolicy, "archived" | "disabled_roles">,
-  { root, role }: Pick<Standing, "root" | "role">,
+  { actor, role }: Pick<RootCaller, "actor" | "role">,
 ): Revocation | null {
   if (policy.archived !== null) {
     const level = policy.archived;
     return {
       code: "authority.project_archived",
-      message: level === "org" ? "the org is archived" : "the project is archived",
+      message: `The ${level} is archived.`,
       details: { level },
-      fix: `An admin opens it again: backplane policy set archived false --level ${level}`,
+      fix: `An admin can restore it: backplane policy set archived false --level ${level}`,
     };
   }
-  if (root !== KERNEL && policy.disabled_roles.has(role)) {
+  if (actor !== KERNEL && policy.disabled_roles.has(role)) {
     return {
       code: "authority.role_disabled",
-      message: `the role ${role} of ${root} is disabled`,
+      message: `The role ${role} of ${actor} is disabled.`,
       details: { role },
-      fix: `An admin enables it again: backplane policy set roles.${role}.disabled false`,
+      fix: `An admin can enable it: backplane policy set roles.${role}.disabled false`,
     };
   }
   return null;

@@ -1,11 +1,11 @@
-/** A line of the catalog: a tool, offered or not, with the reason and the way around it. */
+/** An entry of the catalog: a tool, offered or not, with the reason and the command that changes it. */
 
 import type { CatalogEntry, PluginExport } from "@backplane/contract";
 import type { ExportPlan } from "@backplane/registry";
 import type { Candidate } from "../tools/precedence.ts";
 import type { OfferedTool, ToolFacts } from "./offered-tool.ts";
 
-interface Why {
+interface Explanation {
   reason: string;
   fix: string | null;
 }
@@ -14,18 +14,22 @@ export interface Source extends Candidate {
   plan: ExportPlan;
 }
 
-/** Of one name the one that has it comes first. */
-const LAST = { offered: 0, hidden: 0, held: 1, skipped: 2, failed: 3, inactive: 4 } as const satisfies Record<
-  CatalogEntry["status"],
-  number
->;
+/** Among entries of one name, the tool that has the name comes first. */
+const STATUS_ORDER = {
+  offered: 0,
+  hidden: 0,
+  held: 1,
+  skipped: 2,
+  failed: 3,
+  inactive: 4,
+} as const satisfies Record<CatalogEntry["status"], number>;
 
 export function entryOf(
   { shown, about, origin, deferred }: OfferedTool,
   { token_cost }: ToolFacts,
   { export: item, bound, taken_out }: ExportPlan,
   status: CatalogEntry["status"],
-  why: Why | null,
+  why: Explanation | null,
 ): CatalogEntry {
   return {
     name: shown.name,
@@ -36,7 +40,7 @@ export function entryOf(
     package_version: bound.package.version,
     binding_id: bound.binding.binding_id,
     status,
-    reason: why?.reason ?? brokenBy(item),
+    reason: why?.reason ?? loadError(item),
     fix: why?.fix ?? null,
     category: categoryOf(item),
     risk: about.risk,
@@ -49,29 +53,29 @@ export function entryOf(
   };
 }
 
-/** Whoever has the name gives it up, or the tool is called by its package. */
-export function wayAround(loser: Source, holder: Source | null): string | null {
+/** How a tool that lost its name can be used: disable the holder, or call the tool by its package. */
+export function collisionFix(loser: Source, holder: Source | null): string | null {
   if (holder === null) return null;
   const { origin, package_id, plan } = holder;
   if (origin === "core" || origin === "workspace")
-    return `It can be called by its package: backplane invoke ${loser.name} --package ${loser.package_id}`;
+    return `Call it by its package: backplane invoke ${loser.name} --package ${loser.package_id}`;
   const { binding, package: pack } = plan.bound;
   return pack.manifest.runtime.protocol === "module.kernel"
     ? `backplane plugin disable ${package_id.split("/").at(-1)}`
     : `backplane binding disable ${binding.binding_id}`;
 }
 
-/** By name; of one name the one that has it first. */
-export function byName(a: CatalogEntry, b: CatalogEntry): number {
-  return compare(a.name, b.name) || LAST[a.status] - LAST[b.status];
+/** Sorts by name, and entries of one name by status. */
+export function compareEntries(a: CatalogEntry, b: CatalogEntry): number {
+  return compare(a.name, b.name) || STATUS_ORDER[a.status] - STATUS_ORDER[b.status];
 }
 
 function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** A tool that did not load keeps its name and is offered; whoever lists it has to see that it cannot run. */
-function brokenBy(item: PluginExport): string | null {
+/** A tool that failed to load keeps its name and is offered, so its entry has to say that it cannot run. */
+function loadError(item: PluginExport): string | null {
   const error = item.kind === "tool" ? item.tool.load_error : undefined;
   return error === undefined ? null : `it cannot run: ${error}`;
 }

@@ -1,79 +1,78 @@
 /**
- * Every tool that there is for a caller, whatever its source, with who has each name and what policy says of it. A turn
- * takes one snapshot and keeps it, so that nothing shifts under it. Bindings are read again after a second at most:
- * another node may have changed them.
+ * All tools that exist for a caller, whatever their source, with the holder of each name and the decision of the policy.
+ * A turn takes one snapshot and keeps it, so that its tools do not change during the turn. A cached snapshot is at most
+ * one second old, because another node may have changed the bindings.
  */
 
 import type { CatalogEntry, MaybePromise } from "@backplane/contract";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "@backplane/ports";
 import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } from "@backplane/registry";
-import { forbidden } from "../policy/forbidden.ts";
+import { findListingDenial } from "../admission/visibility.ts";
 import { ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
-import { candidateOf, grouped, rank } from "../tools/precedence.ts";
-import { usable } from "../tools/usable.ts";
-import { byName, entryOf, type Source, wayAround } from "./catalog-entry.ts";
-import { factsOf, type OfferedTool, offer, type ToolFacts } from "./offered-tool.ts";
+import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
+import { collisionFix, compareEntries, entryOf, type Source } from "./catalog-entry.ts";
+import { buildOfferedTool, factsOf, type OfferedTool, type ToolFacts } from "./offered-tool.ts";
 
 export interface CatalogSnapshot {
-  /** What the caller may be offered, by name. */
+  /** The tools that the caller is offered, by name. */
   tools: ReadonlyMap<string, OfferedTool>;
-  /** Everything, losers and hidden ones included, by name. */
+  /** All tools, with those that lost their name or are hidden, sorted by name. */
   entries: readonly CatalogEntry[];
-  /** Per name the binding that a call would look at first. */
+  /** For each name, the plan of the binding that a call tries first. */
   plans: ReadonlyMap<string, ExportPlan>;
 }
 
 export interface ToolCatalog {
   snapshot(caller: Caller): MaybePromise<CatalogSnapshot>;
-  /** After a change of bindings, tools or policy on this node. */
+  /** Drops the cached snapshots after a change of bindings, tools or policy on this node. */
   forget(): void;
 }
 
-export interface CatalogDeps {
+interface CatalogDeps {
   clock: Pick<Clock, "monotonic">;
   log: Pick<Logger, "warn" | "error">;
   plans: ExportPlans;
   policies: Policies;
-  /** Active tool bindings of a scope, those of the gateway's own tools among them. */
-  bounds: (scope: Scope) => Promise<readonly BoundPackage[]>;
-  /** Answers tool.call.request events by itself. */
-  legacy: (bound: BoundPackage) => boolean;
-  /** Whether there is a skill to read in this scope. */
-  anySkill: (scope: Scope) => Promise<boolean>;
+  /** The active tool bindings of a scope, including those of the gateway's own tools. */
+  listBindings: (scope: Scope) => Promise<readonly BoundPackage[]>;
+  /** Whether a plugin answers tool.call.request events itself. */
+  isLegacy: (bound: BoundPackage) => boolean;
+  /** Whether this scope has a skill to read. */
+  hasSkills: (scope: Scope) => Promise<boolean>;
 }
 
-interface Kept {
+interface CachedSnapshot {
   at: number;
-  /** Itself, as soon as it is read. */
+  /** A promise only while the snapshot is being read. */
   snapshot: MaybePromise<CatalogSnapshot>;
 }
 
 const FRESH_MS = 1_000;
-const KEPT = 256;
-const WARNED = 4_096;
-/** The core tool that finds deferred ones; without any it would only cost tokens. */
+const MAX_SNAPSHOTS = 256;
+const MAX_WARNINGS = 4_096;
+/** The core tool that finds deferred tools. Hidden when no tool is deferred, because it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
-/** The bundled tool that reads skills; the same holds for it. */
+/** The bundled tool that reads skills, hidden when there are none. */
 const SKILL_TOOL = "skill";
-const FOR_ADMINS = { reason: "it is for admins", fix: "Ask with the admin token." };
-const NOTHING_TO_FIND = {
+const FOR_ADMINS = { reason: "only admins may use it", fix: "Use the admin token." };
+const NOTHING_DEFERRED = {
   status: "hidden",
   reason: "no tool is deferred, so there is nothing to find",
 } as const;
 
-/** Core tools that the gateway itself calls, each with the reason. */
-const NO_MODEL_CALLS: Readonly<Record<string, string>> = {
-  [SAMPLING_TOOL]: "it answers MCP servers, and no model calls it",
-  [REQUEST_TOOL]: "it is for clients that read of MCP servers, and no model calls it",
+/** Core tools that only the gateway itself calls, each with the reason. */
+const INTERNAL_TOOLS: Readonly<Record<string, string>> = {
+  [SAMPLING_TOOL]: "it answers sampling requests of MCP servers and is not for models",
+  [REQUEST_TOOL]: "it serves clients that read from MCP servers and is not for models",
 };
 const NO_SKILLS = { status: "hidden", reason: "no package with skills is bound here" } as const;
 
 export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   const { clock, plans, policies } = deps;
-  const known = new Map<string, Kept>();
+  const snapshots = new Map<string, CachedSnapshot>();
   const warned = new Set<string>();
   const facts = new WeakMap<ExportPlan, ToolFacts>();
-  const factsAt = (plan: ExportPlan): ToolFacts => {
+  const getFacts = (plan: ExportPlan): ToolFacts => {
     let known = facts.get(plan);
     if (known === undefined) {
       known = factsOf(plan);
@@ -84,14 +83,14 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
 
   async function read(caller: Caller): Promise<CatalogSnapshot> {
     const { scope } = caller;
-    const [bounds, policy] = await Promise.all([deps.bounds(scope), policies.of(scope)]);
+    const [bounds, policy] = await Promise.all([deps.listBindings(scope), policies.of(scope)]);
     const sources: Source[] = [];
-    // By a name alone a caller of the whole org gets the org's, never the config and secrets of some project.
+    // By name alone a caller of the whole org gets only org-wide bindings, never the config and secrets of a project.
     const named = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
-    for (const group of grouped(usable(named, scope))) {
+    for (const group of groupByCandidate(selectUsable(named, scope))) {
       const ordered = group.length === 1 ? group : (sortByPrecedence(group) as typeof group);
-      const made = plans.get(ordered[0], scope);
-      const plan = made instanceof Promise ? await made : made;
+      const planned = plans.get(ordered[0], scope);
+      const plan = planned instanceof Promise ? await planned : planned;
       sources.push({ ...candidateOf(ordered), plan });
     }
     const { winners, losers } = rank(sources);
@@ -100,66 +99,66 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     let search: { tool: OfferedTool; entry: CatalogEntry } | null = null;
     let deferred = 0;
     for (const { name, origin, plan } of winners.values()) {
-      const admins = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
-      const refused = admins ? FOR_ADMINS : forbidden(caller, plan, policy);
-      const about = factsAt(plan);
-      const tool = offer(about, origin, plan, policy, deps.legacy(plan.bound));
+      const admins_only = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
+      const refused = admins_only ? FOR_ADMINS : findListingDenial(caller, plan, policy);
+      const about = getFacts(plan);
+      const tool = buildOfferedTool(about, origin, plan, policy, deps.isLegacy(plan.bound));
       const entry = entryOf(tool, about, plan, refused === null ? "offered" : "hidden", refused);
       entries.push(entry);
       if (refused !== null) continue;
       if (tool.deferred) deferred++;
       if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
-      else if (origin === "core" && NO_MODEL_CALLS[name] !== undefined)
-        Object.assign(entry, { status: "hidden", reason: NO_MODEL_CALLS[name] });
-      else if (name === SKILL_TOOL && origin === "bundled" && !(await deps.anySkill(scope)))
+      else if (origin === "core" && INTERNAL_TOOLS[name] !== undefined)
+        Object.assign(entry, { status: "hidden", reason: INTERNAL_TOOLS[name] });
+      else if (name === SKILL_TOOL && origin === "bundled" && !(await deps.hasSkills(scope)))
         Object.assign(entry, NO_SKILLS);
       else tools.set(name, tool);
     }
     if (search !== null && deferred > 0) tools.set(SEARCH_TOOL, search.tool);
-    else if (search !== null) Object.assign(search.entry, NOTHING_TO_FIND);
+    else if (search !== null) Object.assign(search.entry, NOTHING_DEFERRED);
     for (const { candidate, holder, status, reason } of losers) {
-      const about = factsAt(candidate.plan);
-      const tool = offer(about, candidate.origin, candidate.plan, policy, false);
+      const about = getFacts(candidate.plan);
+      const tool = buildOfferedTool(about, candidate.origin, candidate.plan, policy, false);
       entries.push(
-        entryOf(tool, about, candidate.plan, status, { reason, fix: wayAround(candidate, holder) }),
+        entryOf(tool, about, candidate.plan, status, { reason, fix: collisionFix(candidate, holder) }),
       );
-      complain(scope, candidate, status, reason);
+      warnOnce(scope, candidate, status, reason);
     }
-    entries.sort(byName);
+    entries.sort(compareEntries);
     return { tools, entries, plans: new Map([...winners].map(([name, { plan }]) => [name, plan])) };
   }
 
-  /** Once each: the catalog is read again all the time. */
-  function complain(scope: Scope, { name, package_id }: Source, status: string, reason: string): void {
+  /** Warns once per tool and reason, because the catalog is read again all the time. */
+  function warnOnce(scope: Scope, { name, package_id }: Source, status: string, reason: string): void {
     const key = `${scope.org_id}\n${scope.project_id}\n${package_id}\n${name}\n${reason}`;
     if (warned.has(key)) return;
-    if (warned.size >= WARNED) warned.clear();
+    if (warned.size >= MAX_WARNINGS) warned.clear();
     warned.add(key);
     const about = { tool: name, package_id, reason };
-    if (status === "failed") deps.log.error(about, "a tool could not be registered");
-    else deps.log.warn(about, "a tool is skipped: another one has its name");
+    if (status === "failed") deps.log.error(about, "tool not registered");
+    else deps.log.warn(about, "tool skipped: another tool has its name");
   }
 
   return {
-    forget: () => known.clear(),
+    forget: () => snapshots.clear(),
     snapshot(caller) {
       const key = keyOf(caller.scope, caller);
       if (key === null) return read(caller);
       const now = clock.monotonic();
-      const there = known.get(key);
-      if (there !== undefined && now - there.at < FRESH_MS) return there.snapshot;
+      const cached = snapshots.get(key);
+      if (cached !== undefined && now - cached.at < FRESH_MS) return cached.snapshot;
       const reading = read(caller);
-      known.delete(key);
-      const kept: Kept = { at: Number.POSITIVE_INFINITY, snapshot: reading };
-      known.set(key, kept);
-      if (known.size > KEPT) known.delete(known.keys().next().value as string);
-      // Whoever asks while it is being read gets the same.
+      snapshots.delete(key);
+      const kept: CachedSnapshot = { at: Number.POSITIVE_INFINITY, snapshot: reading };
+      snapshots.set(key, kept);
+      if (snapshots.size > MAX_SNAPSHOTS) snapshots.delete(snapshots.keys().next().value as string);
+      // Callers that come while the snapshot is being read share the same read.
       reading.then(
         (snapshot) => {
           kept.at = clock.monotonic();
           kept.snapshot = snapshot;
         },
-        () => known.delete(key),
+        () => snapshots.delete(key),
       );
       return reading;
     },
@@ -170,7 +169,7 @@ function isOrgWide({ binding }: BoundPackage): boolean {
   return binding.scope.project_id === null;
 }
 
-/** Null: a plugin's own token sees what its grant names, which is not worth keeping. */
+/** Null for a delegated token: its view depends on its grant, which is not worth caching. */
 function keyOf({ org_id, project_id }: Scope, { role, delegation, admin }: Caller): string | null {
   return delegation === undefined ? `${org_id}\n${project_id}\n${role}\n${admin}` : null;
 }

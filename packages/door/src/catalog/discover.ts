@@ -1,12 +1,12 @@
-/** What the caller can use: per export the binding that rollout would look at first. */
+/** The exports that the caller can use, each with the binding that a call tries first. */
 
 import type { DiscoveredExport, ExportKind, Json } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import type { BindingSource, ExportPlan, ExportPlans, Policies } from "@backplane/registry";
-import { forbidden } from "../policy/forbidden.ts";
-import { usable } from "../tools/usable.ts";
+import { findListingDenial } from "../admission/visibility.ts";
+import { selectUsable } from "../tools/precedence.ts";
 
-export interface DiscoverDeps {
+interface DiscoverDeps {
   bindings: Pick<BindingSource, "discover">;
   plans: ExportPlans;
   policies: Policies;
@@ -20,10 +20,9 @@ export async function discover(
   const { scope } = caller;
   const [bound, policy] = await Promise.all([bindings.discover(scope, kind), policies.of(scope)]);
   const found: DiscoveredExport[] = [];
-  for (const one of usable(bound, scope)) {
+  for (const one of selectUsable(bound, scope)) {
     const plan = await plans.get(one, scope);
-    // As the standing rules decide: nobody is shown what it may not call.
-    if (forbidden(caller, plan, policy) === null) found.push(describe(plan));
+    if (findListingDenial(caller, plan, policy) === null) found.push(describe(plan));
   }
   return found.sort((a, b) => (a.export_id < b.export_id ? -1 : a.export_id > b.export_id ? 1 : 0));
 }

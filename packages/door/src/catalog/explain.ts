@@ -1,4 +1,4 @@
-/** Why a call would run, ask or be refused (api.policy): the list of rules that admits calls, asked to the end. */
+/** Explains why a call would run, ask or be refused (api.policy), by applying every rule of admission. */
 
 import {
   BackplaneError,
@@ -18,43 +18,41 @@ import {
   type Scope,
 } from "@backplane/ports";
 import type { ExportPlan, Policies } from "@backplane/registry";
-import { assumeStanding } from "../calls/revocation.ts";
-import { inputIssues } from "../open/input-issues.ts";
-import { ruleHits } from "../open/open.ts";
-import { grantUnder } from "../policy/forbidden.ts";
-import { riskOf } from "../policy/risk.ts";
-import type { Asked, Surroundings } from "../policy/rule.ts";
-import { RULES } from "../policy/rules.ts";
-import { partEntry, partNamed, partPlan } from "../policy/server-access.ts";
+import { riskOf } from "../admission/risk.ts";
+import { type AdmissionState, RULES, type RuleInput } from "../admission/rules.ts";
+import { featureEntry, findFeatureByName, planServerFeature } from "../admission/server-features.ts";
+import { widestGrant } from "../admission/visibility.ts";
+import { assumeValidRoot } from "../calls/revocation.ts";
+import { inputIssues, ruleHits } from "../open/open.ts";
 import { skeletonOf } from "../tools/name.ts";
 import type { ToolCatalog } from "./catalog.ts";
-import type { KeptBack } from "./hidden-tools.ts";
+import type { ListHiddenTools } from "./hidden-tools.ts";
 
-export interface ExplainDeps {
+interface ExplainDeps {
   catalog: ToolCatalog;
-  keptBack: KeptBack;
+  listHiddenTools: ListHiddenTools;
   policies: Policies;
-  around: Surroundings;
+  state: AdmissionState;
   host: HostPolicy;
-  /** Active bindings of tools, those of whole servers among them. */
-  servers: (scope: Scope) => MaybePromise<readonly BoundPackage[]>;
+  /** The active tool bindings, including those of whole servers. */
+  listServers: (scope: Scope) => MaybePromise<readonly BoundPackage[]>;
 }
 
-export interface Question {
+interface ExplainQuery {
   tool: string;
   context: CallContext;
   role?: Role;
-  /** Left out, what the arguments would decide is taken as passed. */
+  /** Without an input, the rules that look at the arguments pass. */
   input?: Json;
 }
 
 export async function explain(
-  { catalog, keptBack, policies, around, host, servers }: ExplainDeps,
-  asker: Caller,
-  { tool, context, role, input }: Question,
+  { catalog, listHiddenTools, policies, state, host, listServers }: ExplainDeps,
+  operator: Caller,
+  { tool, context, role, input }: ExplainQuery,
 ): Promise<PolicyExplanation> {
-  requireOperator(asker, "ask about the policy");
-  const caller: Caller = role === undefined ? asker : { ...asker, role };
+  requireOperator(operator, "read policy explanations");
+  const caller: Caller = role === undefined ? operator : { ...operator, role };
   const [{ entries, plans }, policy] = await Promise.all([
     catalog.snapshot(caller),
     policies.of(caller.scope),
@@ -62,28 +60,27 @@ export async function explain(
   const named = entries.filter(({ name }) => skeletonOf(name) === skeletonOf(tool));
   const holder = named.find(({ status }) => status === "offered" || status === "hidden");
   const found = plans.get(tool);
-  const part = found === undefined || holder === undefined ? await partAt(tool) : null;
-  const plan = part ?? found;
-  const winner = part === null ? holder : partEntry(part, caller, policy);
+  const feature = found === undefined || holder === undefined ? await findServerFeature() : null;
+  const plan = feature ?? found;
+  const winner = feature === null ? holder : featureEntry(feature, caller, policy);
   if (plan === undefined || winner === undefined) {
     const other = named.find(({ name }) => name === tool);
-    if (other === undefined) throw notThere(tool, await keptBack(caller));
-    throw new BackplaneError("tool.collision", `${tool} is not registered: ${other.reason}`);
+    if (other === undefined) throw notOffered(tool, await listHiddenTools(caller));
+    throw new BackplaneError("tool.collision", `The tool ${tool} is not registered: ${other.reason}.`);
   }
   const [issues, hits] =
     input === undefined
       ? [[], []]
       : await Promise.all([inputIssues(plan, input, host), ruleHits(plan, policy, input)]);
-  /** Resources and prompts of a server go by the same rules under names of their own. */
-  async function partAt(name: string): Promise<ExportPlan | null> {
-    const at = partNamed(name, await servers(caller.scope));
-    return at === null ? null : partPlan(at.bound, at.part, caller.scope, host);
+  async function findServerFeature(): Promise<ExportPlan | null> {
+    const named = findFeatureByName(tool, await listServers(caller.scope));
+    return named === null ? null : planServerFeature(named.bound, named.feature, caller.scope, host);
   }
-  const standing = assumeStanding(caller);
-  const asked: Asked = { caller, plan, policy, context, issues, hits, depth: 0, row: null, standing };
-  const grant = grantUnder(plan, policy);
+  const root = assumeValidRoot(caller);
+  const call: RuleInput = { caller, plan, policy, context, issues, hits, depth: 0, row: null, root };
+  const grant = widestGrant(plan, policy);
   const steps: PolicyStep[] = RULES.map((rule) => {
-    const decision = rule.decide(asked, grant, around);
+    const decision = rule.decide(call, grant, state);
     const reason =
       decision.kind === "pass" ? null : decision.kind === "ask" ? decision.reason : decision.message;
     return { rule: rule.name, about: rule.about, decision: decision.kind, reason };
@@ -107,10 +104,10 @@ export async function explain(
   };
 }
 
-/** One that is bound and kept back is said to be, with what lets it in. */
-function notThere(tool: string, out: readonly CatalogEntry[]): BackplaneError {
-  const kept = out.find(({ name }) => name === tool);
-  if (kept === undefined) return new BackplaneError("tool.not_found", `there is no tool ${tool}`);
-  const why = `${tool} is not offered: ${kept.reason}`;
-  return new BackplaneError("tool.not_found", why, kept.fix === null ? {} : { fix: kept.fix });
+/** Names the reason and the fix for a tool that is bound but hidden. */
+function notOffered(tool: string, hidden: readonly CatalogEntry[]): BackplaneError {
+  const entry = hidden.find(({ name }) => name === tool);
+  if (entry === undefined) return new BackplaneError("tool.not_found", `There is no tool ${tool}.`);
+  const message = `The tool ${tool} is not offered: ${entry.reason}.`;
+  return new BackplaneError("tool.not_found", message, entry.fix === null ? {} : { fix: entry.fix });
 }

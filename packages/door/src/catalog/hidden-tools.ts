@@ -1,7 +1,7 @@
 /**
- * What is bound and yet no part of the catalog: tools whose definition changed and waits for a look, tools of bindings
- * that take no calls, and an org's tools that a project's own binding stands in for. Each with the reason and the
- * command that lets it in. Read when somebody asks for everything, never by a turn.
+ * Tools that are bound but not in the catalog: tools whose changed definition nobody has accepted yet, tools of bindings
+ * that take no calls, and tools of the org that a project's own binding replaces. Each has the reason and the command
+ * that makes it available. Read only for complete listings, never for a turn.
  */
 
 import {
@@ -27,31 +27,29 @@ import {
   toGrant,
   toolsOf,
 } from "@backplane/registry";
-import { riskOf } from "../policy/risk.ts";
-import { originOf } from "../tools/origin.ts";
-import { usable } from "../tools/usable.ts";
-import { objectSchema } from "./offered-tool.ts";
-import { tokenCost } from "./token-cost.ts";
+import { riskOf } from "../admission/risk.ts";
+import { originOf, selectUsable } from "../tools/precedence.ts";
+import { objectSchema, tokenCost } from "./offered-tool.ts";
 
-export type KeptBack = (caller: Caller) => Promise<CatalogEntry[]>;
+export type ListHiddenTools = (caller: Caller) => Promise<CatalogEntry[]>;
 
-/** Why a whole binding is out, with what changes that. */
-interface Why {
+/** Why the tools of a binding are hidden, and how to change that. */
+interface Explanation {
   reason: string;
   fix: string;
 }
 
 const PAGE = 200;
 
-export function createKeptBack(
+export function createHiddenTools(
   deps: Pick<KernelDeps, "store" | "host">,
   policies: Pick<Policies, "of">,
-  /** Active bindings as the catalog sees them, one for each tool. */
-  active: (scope: Scope) => MaybePromise<readonly BoundPackage[]>,
-): KeptBack {
+  /** The active bindings as the catalog sees them, one for each tool. */
+  listActive: (scope: Scope) => MaybePromise<readonly BoundPackage[]>,
+): ListHiddenTools {
   const { store, host } = deps;
 
-  async function* bindings(scope: Scope): AsyncGenerator<Binding> {
+  async function* readBindings(scope: Scope): AsyncGenerator<Binding> {
     let after: string | undefined;
     do {
       const page = await store.bindings.list(
@@ -65,24 +63,24 @@ export function createKeptBack(
   }
 
   return async ({ scope, delegation }) => {
-    // A plugin's own token names tools; what is out is not its to see.
+    // A delegated token may see only the tools that its grant names.
     if (delegation !== undefined) return [];
     const policy = await policies.of(scope);
-    // By a name alone a caller of the whole org gets the org's.
-    const named = ({ scope: { project_id } }: Binding) => scope.project_id !== null || project_id === null;
-    const serving = (await active(scope)).filter(({ binding }) => named(binding));
-    const used = new Set(usable(serving, scope));
+    // By name alone a caller of the whole org gets only org-wide bindings.
+    const isNamed = ({ scope: { project_id } }: Binding) => scope.project_id !== null || project_id === null;
+    const active = (await listActive(scope)).filter(({ binding }) => isNamed(binding));
+    const used = new Set(selectUsable(active, scope));
     const found: CatalogEntry[] = [];
     const entry = (bound: BoundPackage, item: ToolExport, schemas: Record<string, Json>) =>
-      entryOf(bound, item, schemas, riskUnder(bound, item, scope, host, policy));
-    const out = (bound: BoundPackage, item: ToolExport, schemas: Record<string, Json>) =>
-      found.push({ ...entry(bound, item, schemas), ...whyOut(bound, serving) });
-    for (const bound of serving) {
+      entryOf(bound, item, schemas, assessRisk(bound, item, scope, host, policy));
+    const addHidden = (bound: BoundPackage, item: ToolExport, schemas: Record<string, Json>) =>
+      found.push({ ...entry(bound, item, schemas), ...explainHidden(bound, active) });
+    for (const bound of active) {
       const item = toolsOf(bound.package).find(({ id }) => id === bound.binding.export_id);
-      if (!used.has(bound) && item !== undefined) out(bound, item, bound.package.schemas);
+      if (!used.has(bound) && item !== undefined) addHidden(bound, item, bound.package.schemas);
     }
-    for await (const binding of bindings(scope)) {
-      if (!named(binding) || (binding.status === "active" && binding.export_id !== WHOLE_PACKAGE)) continue;
+    for await (const binding of readBindings(scope)) {
+      if (!isNamed(binding) || (binding.status === "active" && binding.export_id !== WHOLE_PACKAGE)) continue;
       const bound = await store.bindings.get(scope, binding.binding_id);
       if (bound === null) continue;
       const described = isDescribed(bound.package.manifest.runtime.protocol);
@@ -90,42 +88,42 @@ export function createKeptBack(
         ? await store.definitions.get(binding.scope.org_id, binding.binding_id)
         : null;
       if (binding.status !== "active")
-        for (const { item, schemas } of toolsBehind(bound, definitions)) out(bound, item, schemas);
+        for (const { item, schemas } of listTools(bound, definitions)) addHidden(bound, item, schemas);
       else for (const held of definitions?.quarantined ?? []) found.push(heldEntry(bound, held, entry));
     }
     return found;
   };
 }
 
-/** With the words that somebody has accepted: those that wait are for whoever decides on them. */
+/** Shows the accepted text of a tool. The new text is shown only to the person who decides on it. */
 function heldEntry(
   bound: BoundPackage,
   { export: item, former, since }: QuarantinedTool,
   entry: (bound: BoundPackage, item: ToolExport, schemas: Record<string, Json>) => CatalogEntry,
 ): CatalogEntry {
-  const { description: _untold, display_name: _unseen, ...bare } = item;
+  const { description: _description, display_name: _display_name, ...bare } = item;
   const shown = former == null ? entry(bound, bare, {}) : entry(bound, former.export, former.schemas);
   return {
     ...shown,
     ...(former == null ? { description: "" } : {}),
     status: "held",
-    reason: `its definition changed, seen ${since}, and nobody has accepted that`,
+    reason: `its definition changed at ${since}, and nobody has accepted the change`,
     fix: `backplane binding accept ${bound.binding.binding_id} ${item.id}`,
   };
 }
 
-function whyOut({ binding }: BoundPackage, all: readonly BoundPackage[]): Why {
+function explainHidden({ binding }: BoundPackage, active: readonly BoundPackage[]): Explanation {
   const { binding_id, status, unbound_slots } = binding;
   if (status === "disabled")
     return { reason: "its binding is disabled", fix: `backplane binding enable ${binding_id}` };
   if (status === "inactive") {
     const slots = unbound_slots.map((slot) => `--secret ${slot}=NAME`).join(" ");
     return {
-      reason: `nothing is bound to its secret slots ${unbound_slots.join(", ")}`,
+      reason: `its binding has no secrets for the slots ${unbound_slots.join(", ")}`,
       fix: `backplane binding set ${binding_id} ${slots}`,
     };
   }
-  const own = all.find((other) => standsInFor(other, binding));
+  const own = active.find((other) => replaces(other, binding));
   if (own === undefined)
     return {
       reason: "its binding's traffic_percent is 0",
@@ -138,7 +136,7 @@ function whyOut({ binding }: BoundPackage, all: readonly BoundPackage[]): Why {
   };
 }
 
-function standsInFor(other: BoundPackage, { scope, export_id, rollout }: Binding): boolean {
+function replaces(other: BoundPackage, { scope, export_id, rollout }: Binding): boolean {
   const { binding } = other;
   return (
     rollout.traffic_percent > 0 &&
@@ -149,7 +147,7 @@ function standsInFor(other: BoundPackage, { scope, export_id, rollout }: Binding
   );
 }
 
-function toolsBehind(
+function listTools(
   bound: BoundPackage,
   definitions: Definitions | null,
 ): { item: ToolExport; schemas: Record<string, Json> }[] {
@@ -161,7 +159,7 @@ function toolsBehind(
     .map((item) => ({ item, schemas: pack.schemas }));
 }
 
-function riskUnder(
+function assessRisk(
   bound: BoundPackage,
   item: ToolExport,
   scope: Scope,

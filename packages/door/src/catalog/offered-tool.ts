@@ -1,28 +1,27 @@
 /**
- * A tool as it is offered: to a model, in the words of its schema, and to clients, with what they are told beside that.
- * What does not depend on who asks is made once per plan, because the catalog is made anew all the time.
+ * A tool as it is offered to models and, with more details, to clients. Everything that does not depend on the caller is
+ * computed once per plan, because the catalog is rebuilt all the time.
  */
 
 import type { EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 import type { EffectivePolicy, ExportPlan } from "@backplane/registry";
 import { share } from "@backplane/session";
-import { grantUnder } from "../policy/forbidden.ts";
-import { riskOf } from "../policy/risk.ts";
-import { tokenCost } from "./token-cost.ts";
+import { riskOf } from "../admission/risk.ts";
+import { widestGrant } from "../admission/visibility.ts";
 
 export interface OfferedTool extends LlmTool {
-  /** As every model call shows it. */
+  /** The part that every model call sends. */
   shown: LlmTool;
   package_id: string;
-  /** Of a tool that the gateway itself runs; null where rollout decides at the call. */
+  /** Set for a tool that the gateway itself runs; null if rollout picks the binding at the call. */
   binding_id: string | null;
   export_id: string;
   legacy: boolean;
   deferred: boolean;
   keywords: readonly string[];
   origin: Origin;
-  /** What clients outside of the loop are told beside that. */
+  /** Further details for clients. */
   about: ToolAbout;
 }
 
@@ -34,7 +33,7 @@ interface ToolAbout {
   risk: Risk;
 }
 
-/** What a tool is whoever asks. */
+/** The facts about a tool that are the same for every caller. */
 export interface ToolFacts {
   shown: LlmTool;
   title: string | null;
@@ -42,7 +41,7 @@ export interface ToolFacts {
   token_cost: number;
 }
 
-const ANYTHING: JsonObject = { type: "object", properties: {} };
+const ANY_OBJECT: JsonObject = { type: "object", properties: {} };
 
 export function factsOf({ export: item, bound }: ExportPlan): ToolFacts {
   const tool = item.kind === "tool" ? item.tool : null;
@@ -61,7 +60,7 @@ export function factsOf({ export: item, bound }: ExportPlan): ToolFacts {
   };
 }
 
-export function offer(
+export function buildOfferedTool(
   { shown, title, output_schema }: ToolFacts,
   origin: Origin,
   plan: ExportPlan,
@@ -86,18 +85,28 @@ export function offer(
       output_schema,
       effect_class: plan.effect_class,
       requires_approval: tool?.requires_approval ?? false,
-      risk: riskOf(plan, grantUnder(plan, policy), policy, []).risk,
+      risk: riskOf(plan, widestGrant(plan, policy), policy, []).risk,
     },
   };
+}
+
+const CHARACTERS_PER_TOKEN = 4;
+
+/**
+ * What a tool costs in every model call (tools.token-cost): the characters of its name, description and schema as JSON,
+ * four to a token, rounded up. Tokenizers differ by about a fifth; one estimate for all keeps tools comparable.
+ */
+export function tokenCost({ name, description, parameters }: LlmTool): number {
+  return Math.ceil(JSON.stringify({ name, description, parameters }).length / CHARACTERS_PER_TOKEN);
 }
 
 function schemaAt({ package: pack }: BoundPackage, path: string | undefined): Json | null {
   return path === undefined ? null : (pack.schemas[path] ?? null);
 }
 
-/** Vendors want an object; a tool without a schema takes any. */
+/** Model vendors require an object schema. A tool without one accepts any object. */
 export function objectSchema(schema: Json | null): JsonObject {
-  return isObject(schema) ? schema : ANYTHING;
+  return isObject(schema) ? schema : ANY_OBJECT;
 }
 
 function isObject(value: Json | null): value is JsonObject {

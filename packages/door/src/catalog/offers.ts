@@ -1,20 +1,24 @@
 /**
- * The catalog for clients outside of the loop: what a caller is offered, what else there is and why it is not offered,
- * and word of changes. Everything is read from the snapshot that turns take.
+ * The catalog for clients outside of the loop: the tools that a caller is offered, the others with the reason why they
+ * are not, and notifications of changes. Everything is read from the same snapshots that turns use.
  */
 
 import { BackplaneError, type CatalogEntry, type MaybePromise, mapMaybe } from "@backplane/contract";
 import type { Caller, Catalog, CatalogTool, Changes } from "@backplane/ports";
 import type { CatalogSnapshot, ToolCatalog } from "./catalog.ts";
-import { byName } from "./catalog-entry.ts";
-import type { KeptBack } from "./hidden-tools.ts";
+import { compareEntries } from "./catalog-entry.ts";
+import type { ListHiddenTools } from "./hidden-tools.ts";
 
-interface Shown {
+interface ClientTools {
   tools: readonly CatalogTool[];
   byName: ReadonlyMap<string, CatalogTool>;
 }
 
-export function createOffers(catalog: ToolCatalog, changes: Changes, keptBack: KeptBack): Catalog {
+export function createOffers(
+  catalog: ToolCatalog,
+  changes: Changes,
+  listHiddenTools: ListHiddenTools,
+): Catalog {
   const changed = (org_id: string | null) => {
     catalog.forget();
     changes.emit("catalog.changed", { org_id });
@@ -24,45 +28,45 @@ export function createOffers(catalog: ToolCatalog, changes: Changes, keptBack: K
   changes.on("definitions.changed", ({ org_id }) => changed(org_id));
   changes.on("bindings.changed", ({ caller }) => {
     changed(caller.scope.org_id);
-    // A snapshot logs each tool that lost its name to another one. It is taken now, not when somebody happens to look.
+    // Reading the catalog logs name collisions, so a change that causes one is followed by its warning at once.
     void Promise.resolve(catalog.snapshot(caller)).catch(() => undefined);
   });
 
-  // A snapshot is shared by many calls; what is made of it is made once.
-  const made = new WeakMap<CatalogSnapshot, Shown>();
-  const shownOf = (snapshot: CatalogSnapshot): Shown => {
-    let found = made.get(snapshot);
-    if (found === undefined) {
-      found = show(snapshot);
-      made.set(snapshot, found);
+  // Many calls share a snapshot, so its client view is built once.
+  const views = new WeakMap<CatalogSnapshot, ClientTools>();
+  const viewOf = (snapshot: CatalogSnapshot): ClientTools => {
+    let view = views.get(snapshot);
+    if (view === undefined) {
+      view = buildView(snapshot);
+      views.set(snapshot, view);
     }
-    return found;
+    return view;
   };
-  const shown = (caller: Caller): MaybePromise<Shown> => mapMaybe(catalog.snapshot(caller), shownOf);
+  const getView = (caller: Caller): MaybePromise<ClientTools> => mapMaybe(catalog.snapshot(caller), viewOf);
 
-  async function everything(caller: Caller): Promise<CatalogEntry[]> {
-    const [{ entries }, out] = await Promise.all([catalog.snapshot(caller), keptBack(caller)]);
-    return [...entries, ...out].sort(byName);
+  async function listAll(caller: Caller): Promise<CatalogEntry[]> {
+    const [{ entries }, hidden] = await Promise.all([catalog.snapshot(caller), listHiddenTools(caller)]);
+    return [...entries, ...hidden].sort(compareEntries);
   }
 
   return {
-    list: async (caller) => (await shown(caller)).tools,
-    find: (caller, name) => mapMaybe(shown(caller), ({ byName }) => byName.get(name) ?? null),
+    list: async (caller) => (await getView(caller)).tools,
+    find: (caller, name) => mapMaybe(getView(caller), ({ byName }) => byName.get(name) ?? null),
     entries: async (caller, { all }) => {
-      if (all) return await everything(caller);
+      if (all) return await listAll(caller);
       const { entries } = await catalog.snapshot(caller);
       return entries.filter(({ status }) => status === "offered");
     },
     async get(caller, name) {
-      const named = (await everything(caller)).filter((entry) => entry.name === name);
-      if (named.length === 0) throw new BackplaneError("tool.not_found", `there is no tool ${name}`);
+      const named = (await listAll(caller)).filter((entry) => entry.name === name);
+      if (named.length === 0) throw new BackplaneError("tool.not_found", `There is no tool ${name}.`);
       return named;
     },
     onChanged: (listener) => changes.on("catalog.changed", ({ org_id }) => listener(org_id)),
   };
 }
 
-function show(snapshot: CatalogSnapshot): Shown {
+function buildView(snapshot: CatalogSnapshot): ClientTools {
   const tools: CatalogTool[] = [];
   for (const {
     name,
@@ -73,7 +77,7 @@ function show(snapshot: CatalogSnapshot): Shown {
     origin,
     about,
   } of snapshot.tools.values()) {
-    // They act in a turn and for its caller; outside of one there is no use in them.
+    // Core tools act on the turn that calls them, so they are useless outside of a turn.
     if (origin === "core") continue;
     tools.push({ name, description, input_schema: parameters, binding_id, package_id, origin, ...about });
   }

@@ -1,6 +1,11 @@
-/** From what the runner brings back to how the call ends: shape and output schema checked, secrets taken out. */
+/**
+ * Turns the runner's outcome into the ending of the call: checks the shape and the output schema of the result and
+ * removes secrets. A compactor and a harness change a conversation, so a result of theirs that breaks one rule fails
+ * the call instead of being used in part.
+ */
 
 import {
+  BLOCK_KINDS,
   ERROR_CODES,
   type InvocationError,
   type Json,
@@ -13,7 +18,6 @@ import type { RunOutcome, SchemaIssue } from "@backplane/ports";
 import type { ExportPlan } from "@backplane/registry";
 import type { Ending } from "../calls/ending.ts";
 import type { Redactor } from "../calls/redact.ts";
-import { compactorIssue, harnessIssue } from "./answer-shape.ts";
 
 export function accept(
   plan: ExportPlan,
@@ -37,9 +41,9 @@ export function accept(
   if (plan.export.kind === "hook") return ending;
   if (plan.export.kind === "compactor") return acceptObject(ending, compactorIssue);
   if (plan.export.kind === "harness") return acceptObject(ending, harnessIssue);
-  const result = toolResult(ending.result);
+  const result = parseToolResult(ending.result);
   if (ending.status !== "succeeded") {
-    // A failure keeps what it could say; a broken result of it is only counted.
+    // A failed call keeps a well-formed result; a malformed one only counts as a violation.
     if (typeof result === "string" && ending.result !== null) ending.violations++;
     ending.result = typeof result === "string" ? null : (result as unknown as Json);
     return ending;
@@ -56,19 +60,17 @@ export function accept(
   );
 }
 
-function acceptObject(ending: Ending, issueOf: (result: JsonObject) => string | null): Ending {
+function acceptObject(ending: Ending, findIssue: (result: JsonObject) => string | null): Ending {
   const { result, status } = ending;
   if (status !== "succeeded") return ending;
-  if (typeof result !== "object" || result === null || Array.isArray(result))
-    return malformed(ending, "the result is not an object");
-  const issue = issueOf(result);
+  if (!isObject(result)) return malformed(ending, "the result is not an object");
+  const issue = findIssue(result);
   return issue === null ? ending : malformed(ending, issue);
 }
 
-/** The checked result with its defaults, or the rule that it breaks. */
-function toolResult(value: Json | null): ToolResult | string {
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    return "the result is not an object";
+/** The result with its defaults, or the rule that it breaks. */
+function parseToolResult(value: Json | null): ToolResult | string {
+  if (!isObject(value)) return "the result is not an object";
   const {
     content = [],
     structured_output,
@@ -79,7 +81,8 @@ function toolResult(value: Json | null): ToolResult | string {
   } = value;
   if (!Array.isArray(content)) return "content is not a list";
   for (const block of content)
-    if (!isBlock(block)) return "content holds something other than blocks with a type";
+    if (!isObject(block) || !isText(block.type))
+      return "content holds something other than blocks with a type";
   if (typeof is_error !== "boolean") return "is_error is not a boolean";
   if (typeof retryable !== "boolean") return "retryable is not a boolean";
   const result: ToolResult = { content: content as ToolResult["content"], is_error, retryable };
@@ -95,13 +98,73 @@ function toolResult(value: Json | null): ToolResult | string {
   return result;
 }
 
-function isBlock(block: Json): boolean {
-  if (typeof block !== "object" || block === null || Array.isArray(block)) return false;
-  return typeof block.type === "string" && block.type !== "";
+function compactorIssue(result: JsonObject): string | null {
+  const { seed_blocks = [], diagnostics } = result;
+  if (!Array.isArray(seed_blocks)) return "seed_blocks is not a list";
+  for (const [index, block] of seed_blocks.entries()) {
+    const issue = seedBlockIssue(block);
+    if (issue !== null) return `seed_blocks/${index} ${issue}`;
+  }
+  const summary = summaryIssue(result);
+  if (summary !== null) return summary;
+  if (diagnostics !== undefined && !isObject(diagnostics)) return "diagnostics is not an object";
+  // A new chain without either would be an empty conversation.
+  if (seed_blocks.length === 0 && summaryTextOf(result).trim() === "")
+    return "the result has neither seed_blocks nor a summary text";
+  return null;
+}
+
+function harnessIssue(result: JsonObject): string | null {
+  const { checkpoint, artifacts } = result;
+  if (checkpoint !== undefined) {
+    if (!isObject(checkpoint)) return "checkpoint is not an object";
+    if (!isText(checkpoint.kind)) return "checkpoint/kind is missing";
+    if (checkpoint.data === undefined) return "checkpoint/data is missing";
+  }
+  if (artifacts !== undefined && !(Array.isArray(artifacts) && artifacts.every(isObject)))
+    return "artifacts is not a list of objects";
+  return summaryIssue(result);
+}
+
+function summaryIssue({ summary }: JsonObject): string | null {
+  if (summary === undefined) return null;
+  if (!isObject(summary)) return "summary is not an object";
+  return typeof summary.text === "string" ? null : "summary/text is not a string";
+}
+
+function summaryTextOf({ summary }: JsonObject): string {
+  return isObject(summary) && typeof summary.text === "string" ? summary.text : "";
+}
+
+const KINDS: ReadonlySet<Json | undefined> = new Set(BLOCK_KINDS);
+
+function seedBlockIssue(block: Json): string | null {
+  if (!isObject(block)) return "is not an object";
+  const { kind, content, tool_call_id, name, is_error } = block;
+  if (!KINDS.has(kind))
+    return `has the kind ${JSON.stringify(kind ?? null)}, not one of ${BLOCK_KINDS.join(", ")}`;
+  const needsCallId = kind === "tool_call" || kind === "tool_result";
+  if (needsCallId && !isText(tool_call_id)) return "has no tool_call_id";
+  if (kind === "tool_call" && !isText(name)) return "has no name";
+  if (is_error !== undefined && typeof is_error !== "boolean") return "has an is_error that is not a boolean";
+  const contentIsOptional = kind === "tool_call" || block.structured_output !== undefined;
+  if (content === undefined) return contentIsOptional ? null : "has no content";
+  if (!Array.isArray(content)) return "has content that is not a list";
+  return content.every((part) => isObject(part) && isText(part.type))
+    ? null
+    : "has content other than objects with a type";
+}
+
+function isText(value: Json | undefined): boolean {
+  return typeof value === "string" && value !== "";
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function malformed(ending: Ending, rule: string): Ending {
-  const error = { code: "malformed_response", message: `the plugin's answer is not usable: ${rule}` };
+  const error = { code: "malformed_response", message: `The plugin's response is invalid: ${rule}.` };
   return { ...ending, status: "failed", result: null, error, violations: ending.violations + 1 };
 }
 
@@ -115,7 +178,7 @@ const ERROR_OF_STATUS = {
   cancelled: "cancelled",
 } as const;
 
-/** Every end but success names a code. */
+/** Every ending but success has an error code. */
 function errorOf(outcome: RunOutcome, redactor: Redactor | null): InvocationError | null {
   const { error, status } = outcome;
   if (error === null) {

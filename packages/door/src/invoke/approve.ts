@@ -1,22 +1,21 @@
 /**
- * Third gate: nothing to ask, or a person said yes to this very call. After the answer everything is checked
- * again from the row, because the wait may have been long. `Approved` is minted here alone.
+ * Third gate: the call needs no approval, or a person approved exactly this call. After the answer everything is checked
+ * again from the row, because the wait may have been long. Only this file makes an `Approved`.
  */
 
 import { type Approval, codeOf, type Grant, type MaybePromise } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
 import { type ExportPlan, mintDelegation } from "@backplane/registry";
+import { type Admitted, admit } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
-import { followUpApproval } from "../approval/new-approval.ts";
-import { type Answer, answerOf } from "../approval/pending.ts";
-import type { Place } from "../calls/concurrency.ts";
-import type { Coverage } from "../calls/coverage.ts";
+import { buildFollowUpApproval } from "../approval/new-approval.ts";
+import { type Answer, answerOf } from "../approval/pending-approvals.ts";
+import type { SlotReservation } from "../calls/concurrency.ts";
 import { cancelledBy, type Ending, failedWith } from "../calls/ending.ts";
-import type { LiveCall } from "../calls/live.ts";
+import type { Coverage, LiveCall } from "../calls/live-calls.ts";
 import { reopen } from "../open/open.ts";
-import { type Admitted, admit } from "../policy/admit.ts";
 import type { Door } from "./door.ts";
-import { approvalRequested, type Recorded } from "./record.ts";
+import { approvalRequested, type Recorded, reserveSlot } from "./record.ts";
 
 declare const approved: unique symbol;
 
@@ -29,64 +28,69 @@ class ApprovedCall {
   readonly pool_key: string;
   readonly attempt: number;
   readonly token: string | null;
-  readonly place: Place | null;
+  readonly reservation: SlotReservation | null;
 
-  constructor(live: LiveCall, admitted: Admitted, token: string | null, place: Place | null) {
+  constructor(live: LiveCall, admitted: Admitted, token: string | null, reservation: SlotReservation | null) {
     this.live = live;
     this.plan = admitted.call.plan;
     this.grant = admitted.grant;
     this.pool_key = admitted.pool_key;
     this.attempt = admitted.call.delivery?.attempt ?? 1;
     this.token = token;
-    this.place = place;
+    this.reservation = reservation;
   }
 }
 
 export type Approved = ApprovedCall;
 
-/** `ending` null: the call is no longer ours to end. */
 export interface NotApproved {
   gate: "closed";
+  /** Null when another node owns the call now. */
   ending: Ending | null;
 }
 
 export function approve(door: Door, recorded: Recorded): MaybePromise<Approved | NotApproved> {
-  const { live, onward } = recorded;
-  if (onward.kind === "run") return new ApprovedCall(live, onward.admitted, onward.token, onward.place);
-  return ask(door, recorded, onward.approval);
+  const { live, next } = recorded;
+  if (next.kind === "run") return new ApprovedCall(live, next.admitted, next.token, next.reservation);
+  return askUntilCurrent(door, recorded, next.approval);
 }
 
-async function ask(door: Door, recorded: Recorded, first: Approval): Promise<Approved | NotApproved> {
+/** Asks again for as long as the call that was approved is not the call that would run. */
+async function askUntilCurrent(
+  door: Door,
+  recorded: Recorded,
+  first: Approval,
+): Promise<Approved | NotApproved> {
   const { live } = recorded;
   for (let approval = first; ; ) {
-    const answer = await answerTo(door, live, approval);
+    const answer = await waitForAnswer(door, live, approval);
     if (answer.kind !== "approved") return { gate: "closed", ending: endingOf(answer, live) };
-    const checked = await checkAgain(door, recorded, approval);
-    if (!("question" in checked)) return checked;
-    approval = checked.question;
+    const checked = await startApproved(door, recorded, approval);
+    if (!("followUp" in checked)) return checked;
+    approval = checked.followUp;
   }
 }
 
-async function answerTo(door: Door, live: LiveCall, approval: Approval): Promise<Answer> {
+async function waitForAnswer(door: Door, live: LiveCall, approval: Approval): Promise<Answer> {
   live.stage = "approval";
   live.interrupt = () => {
     const why = typeof live.stopped === "object" ? live.stopped : null;
-    void door.pending.end(approval.id, "cancelled", why === null ? "interrupt" : "revoked", why);
+    void door.pending.close(approval.id, "cancelled", why === null ? "interrupt" : "revoked", why);
   };
   const waiting = approval.status === "pending" ? door.pending.wait(approval) : answerOf(approval);
-  // A cancel that came before there was anything to interrupt.
+  // The call may have been cancelled before `interrupt` was set.
   if (live.stopped !== null) live.interrupt();
   const answer = await waiting;
   live.interrupt = null;
   return answer;
 }
 
-/** Starts the call, or ends it, or has another question to ask about it. */
-async function checkAgain(
+/** Starts the call, ends it, or returns a follow-up approval because the call has changed. */
+async function startApproved(
   door: Door,
   recorded: Recorded,
   approval: Approval,
-): Promise<Approved | NotApproved | { question: Approval }> {
+): Promise<Approved | NotApproved | { followUp: Approval }> {
   const { deps } = door;
   const { live } = recorded;
   const { row } = live;
@@ -97,8 +101,7 @@ async function checkAgain(
   const coverage = await wait(() => readCoverage(deps, admitted));
   if (coverage.digest !== approval.digest) return await askAgain(door, live, admitted, coverage, approval);
   live.approved = coverage;
-  const max = admitted.call.plan.export.max_concurrency;
-  const place = max === undefined ? null : door.gates.enter(admitted.call.plan.gate, max);
+  const reservation = reserveSlot(door, admitted);
   const now = deps.clock.now();
   const minted = mintDelegation(deps, row, admitted.grant, now);
   const started_at = new Date(now).toISOString();
@@ -107,22 +110,22 @@ async function checkAgain(
   try {
     started = await wait(() => deps.store.invocations.start(row.id, row.fence, started_at, also));
   } finally {
-    if (!started) place?.leave();
+    if (!started) reservation?.release();
   }
   if (!started) return { gate: "closed", ending: null };
   row.status = "running";
   row.started_at = started_at;
-  return new ApprovedCall(live, admitted, minted?.token ?? null, place);
+  return new ApprovedCall(live, admitted, minted?.token ?? null, reservation);
 }
 
-/** What was approved is not what would run: the yes is worth nothing, and the next question says what changed. */
+/** Replaces an approval that does not cover the call as it would run now. The follow-up names what changed. */
 async function askAgain(
   door: Door,
   live: LiveCall,
   admitted: Admitted,
   coverage: Coverage,
   before: Approval,
-): Promise<NotApproved | { question: Approval }> {
+): Promise<NotApproved | { followUp: Approval }> {
   const { deps } = door;
   const { row } = live;
   const changed = changedParts(await deps.store.approvals.covers(row, before.id), coverage.parts);
@@ -138,41 +141,40 @@ async function askAgain(
     effect_class: plan.effect_class,
   };
   const now = deps.clock.now();
-  const asked = followUpApproval(deps, admitted, next, coverage, now, before, changed);
-  next.approval_id = asked.id;
-  const { covers: _covers, ...question } = asked;
-  const facts = { events: [approvalRequested(door, question, next, now)] };
-  if (!(await deps.store.invocations.askAgain(next, asked, facts))) return { gate: "closed", ending: null };
+  const created = buildFollowUpApproval(deps, admitted, next, coverage, now, before, changed);
+  next.approval_id = created.id;
+  const { covers: _covers, ...followUp } = created;
+  const facts = { events: [approvalRequested(door, followUp, next, now)] };
+  if (!(await deps.store.invocations.askAgain(next, created, facts))) return { gate: "closed", ending: null };
   Object.assign(row, next);
-  return { question };
+  return { followUp };
 }
 
-/** The admission as of now; or the end, when it may no longer run. */
+/** Admits the call by the state of now, or returns the ending of a call that may no longer run. */
 async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | Ending> {
   const { row } = recorded.live;
   const call = await reopen(door, row).catch((error: unknown) => {
     if (codeOf(error) === "binding.not_found") return null;
     throw error;
   });
-  if (call === null) return changed("the binding was removed");
-  const verdict = admit(call, door.around);
+  if (call === null) {
+    const message = `The binding ${row.binding_id} was removed while the call was awaiting approval.`;
+    return failedWith("approval.changed", message);
+  }
+  const verdict = admit(call, door.state);
   if (verdict.verdict === "admitted") return verdict;
   const { code, message, details } = verdict;
-  // A revocation counts before an answer does: the call ends in the same words wherever it is found.
+  // A revoked call ends with the same message, whichever step finds the revocation.
   if (verdict.rule === "authority") return failedWith(code, message, { details });
-  return failedWith(code, `the call is no longer admitted: ${message}`, { details });
-}
-
-function changed(what: string): Ending {
-  return failedWith("approval.changed", `${what} after the approval was asked for`);
+  return failedWith(code, `The call was approved, but is no longer admitted. ${message}`, { details });
 }
 
 function endingOf(answer: Exclude<Answer, { kind: "approved" }>, live: LiveCall): Ending | null {
   switch (answer.kind) {
     case "rejected":
-      return failedWith("approval.rejected", answer.feedback ?? "a person rejected this call");
+      return failedWith("approval.rejected", answer.feedback ?? "A person rejected this call.");
     case "expired":
-      return failedWith("approval.expired", "nobody answered the approval in time");
+      return failedWith("approval.expired", "Nobody answered the approval in time.");
     case "cancelled":
       return cancelledBy(live.stopped ?? "shutdown");
     case "detached":

@@ -1,12 +1,14 @@
-/** A cancel reaches a call where it is: in front of a person, in line, between two tries, in the runner, or on
- * another node, which is told by a job that its heartbeat reads. */
+/**
+ * Cancels a call at whatever stage it is: awaiting approval, queued, between two attempts, in the runner, or on another
+ * node. The other node learns of it from a job, which its heartbeat reads.
+ */
 
 import { BackplaneError, isTerminal } from "@backplane/contract";
 import type { InvocationRow, NewJob } from "@backplane/ports";
-import type { LiveCall, StopCause } from "../calls/live.ts";
+import type { LiveCall, StopCause } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
 
-/** Resolves when the cancel is under way. */
+/** Resolves when cancellation has started, not when the call has ended. */
 export async function cancel(door: Door, row: InvocationRow): Promise<void> {
   const live = door.live.get(row.id);
   if (live !== undefined) {
@@ -33,7 +35,7 @@ export function stopCall(door: Door, live: LiveCall, reason: StopCause): void {
   }
 }
 
-/** What other nodes asked this one to cancel. */
+/** Cancels the calls that other nodes asked this node to cancel. */
 export async function readCancels(door: Door): Promise<void> {
   const { store, clock, node_id } = door.deps;
   const jobs = await store.jobs.claim(cancelQueue(node_id), node_id, clock.now(), 30_000, 100);

@@ -1,16 +1,16 @@
-/** What every step of the door shares. Made once by createKernel; holds no more than the calls under way. */
+/** What every step of the door shares. createKernel makes one; the only state in it is the calls in flight. */
 import type { CallContext, Json, JsonObject } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, SessionKey } from "@backplane/ports";
 import type { ExportPlans, Policies, SignInTokens } from "@backplane/registry";
 import type { TurnTape } from "@backplane/session";
-import type { PendingApprovals } from "../approval/pending.ts";
+import type { AdmissionState } from "../admission/rules.ts";
+import type { PendingApprovals } from "../approval/pending-approvals.ts";
 import type { SessionGrants } from "../approval/session-grants.ts";
 import type { Authority } from "../authority/authority.ts";
 import type { ConcurrencyGates } from "../calls/concurrency.ts";
-import type { LiveCall, LiveCalls } from "../calls/live.ts";
+import type { LiveCall, LiveCalls } from "../calls/live-calls.ts";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { StoreWait } from "../node/store-wait.ts";
-import type { Surroundings } from "../policy/rule.ts";
 import type { DoorBindings } from "../tools/bound-tools.ts";
 
 export interface Door {
@@ -20,7 +20,6 @@ export interface Door {
   turns: TurnTape;
   plans: ExportPlans;
   policies: Policies;
-  /** Whether whoever asked may still go on. */
   authority: Authority;
   live: LiveCalls;
   gates: ConcurrencyGates;
@@ -29,22 +28,21 @@ export interface Door {
   tokens: SignInTokens;
   lease: NodeLease;
   store_wait: StoreWait;
-  around: Surroundings & { stopping: boolean };
-  /** The gateway's own model for what a call's plugin asks; null: not lent. */
-  lend: LendModel;
-  /** Whether somebody watches the session of a call, and so can be asked. */
-  watched: (key: SessionKey) => boolean;
+  state: AdmissionState & { stopping: boolean };
+  samplingAccess: SamplingAccess;
+  /** Whether a client watches the session of a call, so that the plugin may prompt its user. */
+  isWatched: (key: SessionKey) => boolean;
 }
 
-/** How a call gets the gateway's own model for the sampling requests of its plugin. */
-export type LendModel = (
+/** Gives a call the gateway's own model for the sampling requests of its plugin, or null if its binding has no access. */
+export type SamplingAccess = (
   door: Door,
   live: LiveCall,
-  borrower: Borrower,
+  caller: SamplingCaller,
 ) => ((params: JsonObject) => Promise<Json>) | null;
 
-/** Who called the tool during which the server asks. */
-export interface Borrower {
+/** Who called the tool during which the server requests sampling. */
+export interface SamplingCaller {
   caller: Caller;
   context: CallContext;
   bound: BoundPackage;

@@ -1,34 +1,79 @@
 /**
- * The one door. Every call of a tool, hook, compactor or harness, whoever asks, reads top to bottom: open,
- * admit, record, approve, run, settle. Each step takes the branded value of the one before, so a gate that
- * is skipped does not compile. What is told comes from the outbox rows that record and settle write.
+ * The one door. Every call of a tool, hook, compactor or harness reads top to bottom here, whoever makes it: open,
+ * admit, record, approve, run, settle. Each step takes the branded value of the step before, so code that skips a gate
+ * does not compile. Listeners hear of a call through the outbox rows that record and settle write.
  */
 
-import { BackplaneError, codeOf, type Invocation, toBackplaneError, withFix } from "@backplane/contract";
-import type { Ticket } from "@backplane/ports";
+import {
+  artifactsIn,
+  BackplaneError,
+  codeOf,
+  type Invocation,
+  isTerminal,
+  toBackplaneError,
+  withFix,
+} from "@backplane/contract";
+import type { Caller, InvocationRow, Kernel, Ticket, WatchItem } from "@backplane/ports";
+import { admit } from "../admission/admit.ts";
+import { requireNamedIds } from "../authority/named-ids.ts";
 import { type Ending, failedWith } from "../calls/ending.ts";
-import type { LiveCall } from "../calls/live.ts";
+import type { LiveCall } from "../calls/live-calls.ts";
+import { openIdempotent } from "../idempotency/idempotency.ts";
 import { type InvokeRequest, open } from "../open/open.ts";
-import { admit } from "../policy/admit.ts";
 import { approve } from "./approve.ts";
+import { cancel } from "./cancel.ts";
 import type { Door } from "./door.ts";
 import { publicInvocation, type Recorded, record } from "./record.ts";
 import { run } from "./run.ts";
-import { letGo, settle } from "./settle.ts";
+import { releaseToOtherNode, settle } from "./settle.ts";
+import { watch } from "./watch.ts";
 
 /** Resolves when the row is on disk. */
 export async function invoke(door: Door, request: InvokeRequest): Promise<Ticket> {
-  refuseEarly(door);
+  requireCapacity(door);
   const opened = await open(door, request);
-  const recorded = await record(door, admit(opened, door.around));
-  recorded.live.ask = request.ask ?? null;
+  const recorded = await record(door, admit(opened, door.state));
+  const { live } = recorded;
   const { caller, context, plan } = opened;
-  recorded.live.lend = door.lend(door, recorded.live, { caller, context, bound: plan.bound });
-  void carry(door, recorded);
-  return new LiveTicket(recorded.live);
+  live.answerRequest = request.ask ?? null;
+  live.sample = door.samplingAccess(door, live, { caller, context, bound: plan.bound });
+  void complete(door, recorded);
+  return new LiveTicket(live);
 }
 
-/** A class, because an accessor in an object literal is a hidden class of its own for every call. */
+/** Takes a recorded call to its end. Never rejects: whatever happens, the row is settled. */
+export async function complete(door: Door, recorded: Recorded): Promise<void> {
+  const { live } = recorded;
+  const ending = await approveAndRun(door, recorded).catch((error: unknown) =>
+    endingOfError(door, live.row.id, error),
+  );
+  if (ending === null) await releaseToOtherNode(door, live);
+  else await settle(door, live, ending);
+}
+
+async function approveAndRun(door: Door, recorded: Recorded): Promise<Ending | null> {
+  const answer = approve(door, recorded);
+  // A promise that is there already still costs a turn of the event loop (bench row http.invoke).
+  const approved = answer instanceof Promise ? await answer : answer;
+  return approved.gate === "open" ? await run(door, approved) : approved.ending;
+}
+
+function endingOfError(door: Door, invocation_id: string, error: unknown): Ending {
+  if (codeOf(error) === undefined)
+    door.deps.log.error({ err: error, invocation_id }, "invocation failed with an internal error");
+  const known = toBackplaneError(error);
+  return failedWith(known.code, known.message, { details: withFix(known) });
+}
+
+/** Checked before anything is read or written, so that an overloaded gateway does no work for a call that it rejects. */
+function requireCapacity(door: Door): void {
+  if (door.state.stopping) throw new BackplaneError("gateway_stopping");
+  if (door.live.size - door.pending.size >= door.deps.host.max_running) {
+    throw new BackplaneError("request.overloaded", undefined, { details: { retry_after_ms: 1_000 } });
+  }
+}
+
+/** A class, because each object literal with an accessor gets a hidden class of its own (bench row http.invoke). */
 class LiveTicket implements Ticket {
   readonly id: string;
   readonly settled: Promise<Invocation>;
@@ -53,32 +98,68 @@ class LiveTicket implements Ticket {
   }
 }
 
-/** From a recorded call to its end. Never rejects: whatever happens, the row is settled. */
-export async function carry(door: Door, recorded: Recorded): Promise<void> {
-  const { live } = recorded;
-  const ending = await passThrough(door, recorded).catch((error: unknown) =>
-    broken(door, live.row.id, error),
-  );
-  if (ending === null) await letGo(door, live);
-  else await settle(door, live, ending);
-}
+/** The calls as clients see them. A delegated token sees only the calls that it made itself. */
+export function createInvocations(door: Door): Kernel["invocations"] {
+  const { store } = door.deps;
+  const ids = { store, live: door.live };
 
-async function passThrough(door: Door, recorded: Recorded): Promise<Ending | null> {
-  const asked = approve(door, recorded);
-  const approved = asked instanceof Promise ? await asked : asked;
-  return approved.gate === "open" ? await run(door, approved) : approved.ending;
-}
-
-function broken(door: Door, invocation_id: string, error: unknown): Ending {
-  if (codeOf(error) === undefined) door.deps.log.error({ err: error, invocation_id }, "a call broke inside");
-  const known = toBackplaneError(error);
-  return failedWith(known.code, known.message, { details: withFix(known) });
-}
-
-/** Before anything is read or written. */
-function refuseEarly(door: Door): void {
-  if (door.around.stopping) throw new BackplaneError("gateway_stopping");
-  if (door.live.size - door.pending.size >= door.deps.host.max_running) {
-    throw new BackplaneError("request.overloaded", undefined, { details: { retry_after_ms: 1_000 } });
+  async function find(caller: Caller, id: string): Promise<InvocationRow> {
+    const row = await store.invocations.get(caller.scope, id);
+    const foreign = row !== null && caller.delegation !== undefined && row.requested_by !== caller.actor;
+    if (row === null || foreign) throw new BackplaneError("invocation.not_found");
+    return row;
   }
+
+  async function stop(caller: Caller, id: string): Promise<Invocation> {
+    const row = await find(caller, id);
+    if (caller.role === "guest" && row.requested_by !== caller.actor) {
+      throw new BackplaneError("policy.denied", "A guest may cancel only its own invocations.");
+    }
+    if (isTerminal(row.status)) throw new BackplaneError("invocation.settled");
+    await cancel(door, row);
+    return publicInvocation(await find(caller, id));
+  }
+
+  async function* follow(
+    caller: Caller,
+    id: string,
+    after_seq: number,
+    stopped: AbortSignal,
+  ): AsyncGenerator<WatchItem> {
+    yield* watch(door, await find(caller, id), after_seq, stopped);
+  }
+
+  return {
+    // Not async: nearly every call names no session, and a second promise would cost it time (bench row http.invoke).
+    invoke(caller, body, how = {}) {
+      const checked = requireNamedIds(ids, caller, body);
+      if (checked === null) return invoke(door, { caller, body, ...how });
+      return checked.then(() => invoke(door, { caller, body, ...how }));
+    },
+    invokeOnce: async (caller, body, key, digest) => {
+      await requireNamedIds(ids, caller, body);
+      const { began, before } = await openIdempotent(door.deps, caller, key, digest, (once) =>
+        invoke(door, { caller, body, once }),
+      );
+      return began === null ? { id: before, ticket: null } : { id: began.id, ticket: began };
+    },
+    get: async (caller, id) => publicInvocation(await find(caller, id)),
+    list: async (caller, filter, page) => {
+      if (caller.delegation !== undefined) {
+        throw new BackplaneError("auth.scope", "A delegated token may not list invocations.");
+      }
+      return await store.invocations.list(caller.scope, filter, page);
+    },
+    artifact: async (caller, id, sha256) => {
+      const { result, grant } = await find(caller, id);
+      // Only references to files in the call's scratch folder were verified. Anywhere else the plugin may write any hash.
+      const verified = grant?.filesystem === "scratch" && grant.class !== "inline";
+      const named = verified && artifactsIn(result).some((reference) => reference.sha256 === sha256);
+      const file = named ? ((await door.deps.artifacts?.open(sha256)) ?? null) : null;
+      if (file === null) throw new BackplaneError("artifact.not_found");
+      return file;
+    },
+    cancel: stop,
+    watch: follow,
+  };
 }

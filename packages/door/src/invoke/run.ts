@@ -1,61 +1,72 @@
 /**
- * Hands an approved call to the runner, as often as the retry rules and the deadline allow. The deadline runs
- * on the monotonic clock from here on; waiting for a slot counts, waiting for an approval does not.
+ * Passes an approved call to the runner, as often as the retry rules and the deadline allow. The deadline runs on the
+ * monotonic clock from here on: time in the queue counts, time awaiting approval does not.
  */
 
 import {
   codeOf,
+  type EffectClass,
   type EgressRecord,
+  ERROR_CODES,
   INVOCATION_LIMITS,
+  type InvocationContext,
+  isErrorCode,
   type Json,
   type JsonObject,
   type MaybePromise,
   mapMaybe,
+  OPS,
+  type PluginExport,
 } from "@backplane/contract";
-import type { KernelDeps, RunListener } from "@backplane/ports";
+import type { InvocationRow, KernelDeps, RunOrder, RunOutcome } from "@backplane/ports";
 import { isRemote, MAX_RENEWALS } from "@backplane/registry";
+import { DEFAULT_WORKSPACE } from "@backplane/session";
+import { admit, recheck } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
-import { answerAsk } from "../calls/answer-ask.ts";
-import type { Place } from "../calls/concurrency.ts";
+import type { SlotReservation } from "../calls/concurrency.ts";
 import { cancelledBy, type Ending, failedWith } from "../calls/ending.ts";
-import { EventTape } from "../calls/event-tape.ts";
-import type { LiveCall } from "../calls/live.ts";
-import { createRedactor, type PluginEvent, type Redactor, redactEvents } from "../calls/redact.ts";
-import { backoff, mayRetry } from "../calls/retry.ts";
+import type { LiveCall } from "../calls/live-calls.ts";
+import { createRedactor, type Redactor } from "../calls/redact.ts";
 import { type Opened, reopen } from "../open/open.ts";
-import { admit, refusedSince } from "../policy/admit.ts";
 import { accept } from "./accept.ts";
 import type { Approved } from "./approve.ts";
-import { runOrder } from "./context.ts";
 import type { Door } from "./door.ts";
+import { listen } from "./listen.ts";
 
-/** null: another node holds the row now and will end it. */
+/** Resolves with null when another node owns the row now and will end it. */
 export function run(door: Door, call: Approved): Promise<Ending | null> {
-  const deadline = door.deps.clock.monotonic() + call.live.left_ms;
-  return call.place === null
-    ? attempts(door, call, deadline, null)
-    : inLine(door, call, deadline, call.place);
+  const deadline = door.deps.clock.monotonic() + call.live.remaining_ms;
+  return call.reservation === null
+    ? runAttempts(door, call, deadline, null)
+    : runQueued(door, call, deadline, call.reservation);
 }
 
-async function inLine(door: Door, call: Approved, deadline: number, place: Place): Promise<Ending | null> {
+async function runQueued(
+  door: Door,
+  call: Approved,
+  deadline: number,
+  reservation: SlotReservation,
+): Promise<Ending | null> {
   const { clock } = door.deps;
   const { live } = call;
   try {
     live.stage = "queued";
-    const held = await place.acquire(deadline, (interrupt) => {
+    const acquired = await reservation.acquire(deadline, (interrupt) => {
       live.interrupt = interrupt;
       if (live.stopped !== null) interrupt();
     });
     live.interrupt = null;
     if (live.stopped !== null) return cancelledBy(live.stopped);
-    if (!held) return failedWith("timeout", "the deadline passed while the call waited for a free slot");
-    return await attempts(door, call, deadline, new Date(clock.now()).toISOString());
+    if (!acquired) {
+      return failedWith("timeout", "The deadline passed while the call was waiting for a free slot.");
+    }
+    return await runAttempts(door, call, deadline, new Date(clock.now()).toISOString());
   } finally {
-    place.leave();
+    reservation.release();
   }
 }
 
-async function attempts(
+async function runAttempts(
   door: Door,
   call: Approved,
   deadline: number,
@@ -66,93 +77,97 @@ async function attempts(
   const { live, plan } = call;
   const { row } = live;
   live.stage = "running";
-  const before = row.retry_count;
+  const earlier_retries = row.retry_count;
   let renewals = 0;
   for (let tried = 0; ; tried++) {
-    const retries = before + tried;
-    const bare = call.grant.secret_slots.length === 0 && !isRemote(plan.bound);
-    const secrets = bare
+    const retries = earlier_retries + tried;
+    const needs_no_secrets = call.grant.secret_slots.length === 0 && !isRemote(plan.bound);
+    const secrets = needs_no_secrets
       ? {}
-      : await whileTimeIsLeft(door, deadline, () => door.tokens.readSecrets(plan.bound, call.grant));
+      : await retryUntilDeadline(door, deadline, () => door.tokens.readSecrets(plan.bound, call.grant));
     if (clock.monotonic() - live.checked_at > FRESH_MS) {
-      const refused = await whileTimeIsLeft(door, deadline, () => refusedByNow(door, call));
+      const refused = await retryUntilDeadline(door, deadline, () => recheckCall(door, call));
       if (refused !== null) return { ...refused, retry_count: retries };
     }
-    const lapsed = !door.lease.held() || live.lapses !== door.lease.lapses;
-    if (lapsed && !(await stillOurs(door, live, deadline))) return null;
+    const lapsed = !door.lease.held() || live.lease_lapses !== door.lease.lapses;
+    if (lapsed && !(await confirmOwnership(door, live, deadline))) return null;
     const left = deadline - clock.monotonic();
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
-    if (left <= 0) return failedWith("timeout", "the deadline passed", { retry_count: retries });
-    const redactor = createRedactor(confidential(secrets, call.token));
-    const order = runOrder(door, call, call.attempt + tried, Math.ceil(left), secrets);
-    const events = listenerOf(deps, live, redactor);
-    let outcome = await runner.run(order, events);
-    events.flush?.();
+    if (left <= 0) {
+      return failedWith("timeout", "The deadline passed before the call was dispatched.", {
+        retry_count: retries,
+      });
+    }
+    const redactor = createRedactor(confidentialValues(secrets, call.token));
+    const order = buildRunOrder(door, call, call.attempt + tried, Math.ceil(left), secrets);
+    const listener = listen(deps, live, redactor);
+    let outcome = await runner.run(order, listener);
+    listener.flush?.();
     if (outcome.error?.code === "sign_in.needed" && live.stopped === null) {
-      const told = await door.tokens.handleChallenge(plan.bound, outcome.error);
-      // The server did not let it in, so nothing was tried yet.
-      if (told === null && renewals++ < MAX_RENEWALS) {
+      const challenge = await door.tokens.handleChallenge(plan.bound, outcome.error);
+      // The server rejected the token before it ran anything, so a renewal does not count as an attempt.
+      if (challenge === null && renewals++ < MAX_RENEWALS) {
         tried--;
         continue;
       }
-      if (told !== null) {
-        const { code, message, details = {} } = told;
+      if (challenge !== null) {
+        const { code, message, details = {} } = challenge;
         outcome = { ...outcome, error: { code, message, details: details as JsonObject } };
       }
     }
-    live.egress = withEarlier(live.egress, outcome.egress, redactor);
+    live.egress = mergeEgress(live.egress, outcome.egress, redactor);
     const pause = backoff(host.retry.base_ms, tried + 1);
     const again =
       live.stopped === null &&
       tried + 1 < host.retry.max_attempts &&
       mayRetry(row, outcome) &&
       clock.monotonic() + pause < deadline;
-    if (!again) return endOf(live, accept(plan, outcome, retries, started_at, redactor));
-    await interruptible(deps, live, pause);
+    if (!again) return applyRevocation(live, accept(plan, outcome, retries, started_at, redactor));
+    await pauseUnlessStopped(deps, live, pause);
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
-    const counted = await whileTimeIsLeft(door, deadline, () =>
+    const owned = await retryUntilDeadline(door, deadline, () =>
       store.invocations.retried(row.id, row.fence, retries + 1),
     );
-    if (!counted) return null;
+    if (!owned) return null;
   }
 }
 
-/** What is known of a call may be this old when it starts; a revocation counts within a second. */
+/** How old the checks of a call may be when it starts. A revocation takes effect within a second. */
 const FRESH_MS = 250;
 
-/** A call that waited in line, for secrets or between two tries is held against the rules as they are now. */
-async function refusedByNow(door: Door, { live, grant }: Approved): Promise<Ending | null> {
+/** Applies the rules of now to a call that waited in the queue, for secrets or between two attempts. */
+async function recheckCall(door: Door, { live, grant }: Approved): Promise<Ending | null> {
   const call = await reopen(door, live.row).catch((error: unknown) => {
     if (codeOf(error) === "binding.not_found") return null;
     throw error;
   });
   if (call === null) {
     const { binding_id } = live.row;
-    return failedWith("binding.not_active", `the binding ${binding_id} was removed`, {
+    return failedWith("binding.not_active", `The binding ${binding_id} was removed.`, {
       details: { binding_id },
     });
   }
   live.checked_at = call.checked_at;
-  const refused = refusedSince(call, grant, door.around);
-  if (refused === null) return await changedSince(door, live, call);
+  const refused = recheck(call, grant, door.state);
+  if (refused === null) return await recheckApproval(door, live, call);
   const { code, message, details, fix } = refused;
   return failedWith(code, message, { details: fix === undefined ? details : { ...details, fix } });
 }
 
-/** A yes holds for what it was asked about: in line or between two tries that may have become something else. */
-async function changedSince(door: Door, live: LiveCall, call: Opened): Promise<Ending | null> {
+/** An approval covers one exact call, which may have changed while it waited in the queue or between two attempts. */
+async function recheckApproval(door: Door, live: LiveCall, call: Opened): Promise<Ending | null> {
   if (live.approved === null) return null;
-  const verdict = admit(call, door.around);
+  const verdict = admit(call, door.state);
   if (verdict.verdict === "refused") return null;
   const { digest, parts } = await readCoverage(door.deps, verdict);
   if (digest === live.approved.digest) return null;
   const changed = changedParts(live.approved.parts, parts);
-  const message = `${changed.join(", ")} changed after the call was approved`;
+  const message = `The call changed after it was approved: ${changed.join(", ")}. Call again.`;
   return failedWith("approval.changed", message, { details: { changed } });
 }
 
-/** A call that was told to stop because its authority is gone ends with that reason, unless it had succeeded. */
-function endOf({ stopped }: LiveCall, accepted: MaybePromise<Ending>): MaybePromise<Ending> {
+/** A call that was stopped by a revocation ends with that reason, unless it had already succeeded. */
+function applyRevocation({ stopped }: LiveCall, accepted: MaybePromise<Ending>): MaybePromise<Ending> {
   if (stopped === null || typeof stopped === "string") return accepted;
   const { status, error } = cancelledBy(stopped);
   return mapMaybe(accepted, (ending) =>
@@ -160,71 +175,47 @@ function endOf({ stopped }: LiveCall, accepted: MaybePromise<Ending>): MaybeProm
   );
 }
 
-/** A store that is away is waited for, as long as the call has time. */
-function whileTimeIsLeft<T>(door: Door, deadline: number, work: () => Promise<T>): Promise<T> {
+/** While the store is unavailable, retries until the deadline of the call. */
+function retryUntilDeadline<T>(door: Door, deadline: number, work: () => Promise<T>): Promise<T> {
   return door.store_wait.run("a call", work, undefined, Math.max(0, deadline - door.deps.clock.monotonic()));
 }
 
 /**
- * The gateway's lease has run out since the row was written, so another may have taken this call over, although the row was
- * written. Nothing is dispatched before the lease is renewed and the row is seen to be ours.
+ * The gateway's lease expired after the row was written, so another node may have claimed the call. Nothing is dispatched
+ * before the lease is renewed and the row still has our fence.
  */
-async function stillOurs(door: Door, live: LiveCall, deadline: number): Promise<boolean> {
+async function confirmOwnership(door: Door, live: LiveCall, deadline: number): Promise<boolean> {
   const { clock, store } = door.deps;
   const { row } = live;
   await door.lease.confirm(Math.max(0, deadline - clock.monotonic()));
-  live.lapses = door.lease.lapses;
-  const now = await whileTimeIsLeft(door, deadline, () => store.invocations.get(row, row.id));
+  live.lease_lapses = door.lease.lapses;
+  const now = await retryUntilDeadline(door, deadline, () => store.invocations.get(row, row.id));
   return now !== null && now.status === "running" && now.fence === row.fence;
 }
 
-/** The record is of the whole invocation, so what earlier attempts were refused stays on it. */
-function withEarlier(
+/** The record covers all attempts, so the refused connections of earlier attempts stay in it. */
+function mergeEgress(
   earlier: EgressRecord | null,
-  now: EgressRecord | null,
+  latest: EgressRecord | null,
   redactor: Redactor | null,
 ): EgressRecord | null {
-  if (now === null) return earlier;
-  const found = redactor === null ? now : (redactor.json(now as unknown as Json) as unknown as EgressRecord);
-  if (earlier === null) return found;
+  if (latest === null) return earlier;
+  const clean =
+    redactor === null ? latest : (redactor.json(latest as unknown as Json) as unknown as EgressRecord);
+  if (earlier === null) return clean;
   return {
-    refused: earlier.refused + found.refused,
-    refusals: [...earlier.refusals, ...found.refusals].slice(0, INVOCATION_LIMITS.refusals),
+    refused: earlier.refused + clean.refused,
+    refusals: [...earlier.refusals, ...clean.refusals].slice(0, INVOCATION_LIMITS.refusals),
   };
 }
 
-function confidential(secrets: Record<string, string>, token: string | null): string[] {
+function confidentialValues(secrets: Record<string, string>, token: string | null): string[] {
   const values = Object.values(secrets);
   if (token !== null) values.push(token);
   return values;
 }
 
-function listenerOf(
-  deps: KernelDeps,
-  live: LiveCall,
-  redactor: Redactor | null,
-): RunListener & { flush?: () => void } {
-  const write = (event: PluginEvent) => {
-    if (live.stage !== "settling") tapeOf(deps, live).write(event);
-  };
-  // Without it a plugin knows that nobody is there to ask.
-  const ask: RunListener["ask"] =
-    live.ask === null && live.lend === null
-      ? undefined
-      : (method, params, key) => answerAsk(live, write, redactor, method, params, key);
-  const asking = ask === undefined ? undefined : { ask };
-  if (redactor === null) return { event: write, ...asking };
-  const stream = redactEvents(redactor, write);
-  return { event: (event) => stream.take(event), flush: () => stream.flush(), ...asking };
-}
-
-/** Made when the first event or the first watcher comes: most calls have neither. */
-export function tapeOf(deps: Pick<KernelDeps, "store" | "clock">, live: LiveCall): EventTape {
-  live.tape ??= new EventTape(live.row.id, deps.store.invocations, deps.clock, live.last_seq);
-  return live.tape;
-}
-
-function interruptible(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms: number): Promise<void> {
+function pauseUnlessStopped(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const wake = () => {
       timer.stop();
@@ -235,4 +226,128 @@ function interruptible(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms: numb
     live.interrupt = wake;
     if (live.stopped !== null) wake();
   });
+}
+
+/**
+ * inv.retry: a `retryable_failure` is retried if the effect class allows a second run under the same key. A failure that
+ * never reached the plugin's code is retried for every effect class, if its error code says so. `failed` is never
+ * retried. The delivery of a hook is retried by its job instead.
+ */
+function mayRetry(row: InvocationRow, outcome: RunOutcome): boolean {
+  if (isDelivery(row)) return false;
+  if (outcome.status === "retryable_failure") return !outcome.dispatched || isRepeatable(row.effect_class);
+  if (outcome.status !== "failed" || outcome.dispatched) return false;
+  // A process that started too slowly has run nothing, and the next start may be faster.
+  if (outcome.error?.details?.slow_start === true) return true;
+  const code = outcome.error?.code;
+  if (code === "timeout" || code === "crash_loop" || !isErrorCode(code)) return false;
+  return ERROR_CODES[code].family === "wire" && ERROR_CODES[code].retryable;
+}
+
+/** Whether a second run of the same execution does no harm. */
+export function isRepeatable(effect_class: EffectClass): boolean {
+  return effect_class === "read_only" || effect_class === "idempotent_write";
+}
+
+export function isDelivery(row: InvocationRow): boolean {
+  return row.export_kind === "hook" && row.requested_by === "kernel";
+}
+
+function backoff(base_ms: number, attempt: number): number {
+  return base_ms * 2 ** (attempt - 1);
+}
+
+/**
+ * What the runner and the plugin are told about one attempt. Secret values go into the order and nowhere else. Ids that
+ * the caller did not give are left out.
+ */
+function buildRunOrder(
+  door: Pick<Door, "isWatched"> & { deps: Pick<KernelDeps, "clock" | "gateway"> },
+  call: Approved,
+  attempt: number,
+  timeout_ms: number,
+  secrets: Record<string, string>,
+): RunOrder {
+  const { row } = call.live;
+  const { binding, package: pack } = call.plan.bound;
+  return {
+    invocation_id: row.id,
+    attempt,
+    package: {
+      package_id: pack.package_id,
+      version: pack.version,
+      digest: pack.digest,
+      runtime: pack.manifest.runtime,
+    },
+    export_id: row.export_id,
+    ...nativeNameOf(call.plan.export),
+    op: OPS[row.export_kind],
+    ...(row.turn === null ? {} : { tool_call_id: row.turn.tool_call_id }),
+    body: buildBody(row, attempt),
+    context: buildContext(door, call, timeout_ms, secrets),
+    grant: call.grant,
+    class: call.grant.class,
+    timeout_ms,
+    pool_key: call.pool_key,
+    binding_id: binding.binding_id,
+  };
+}
+
+function nativeNameOf(item: PluginExport): Pick<RunOrder, "native_name" | "param_headers"> {
+  if (item.kind !== "tool") return {};
+  const { tool_name, native_name = tool_name, param_headers } = item.tool;
+  return {
+    ...(native_name === undefined ? {} : { native_name }),
+    ...(param_headers === undefined ? {} : { param_headers }),
+  };
+}
+
+function buildContext(
+  { deps, isWatched }: Parameters<typeof buildRunOrder>[0],
+  call: Approved,
+  timeout_ms: number,
+  secrets: Record<string, string>,
+): InvocationContext {
+  const { row } = call.live;
+  const context: InvocationContext = {
+    invocation_id: row.id,
+    trace_id: row.trace_id,
+    org_id: row.org_id,
+    deadline_at: new Date(deps.clock.now() + timeout_ms).toISOString(),
+    gateway: { base_url: deps.gateway.base_url(), scopes: call.grant.gateway_api_scopes },
+    config: call.plan.bound.binding.config,
+    secrets,
+    grant: call.grant,
+  };
+  if (row.project_id !== null) context.project_id = row.project_id;
+  if (row.session_id !== null) {
+    const { org_id, project_id, session_id, turn } = row;
+    const workspace = turn?.workspace ?? DEFAULT_WORKSPACE;
+    context.session_id = session_id;
+    if (isWatched({ scope: { org_id, project_id }, workspace, session_id })) context.interactive = true;
+  }
+  if (row.chain_id !== null) context.chain_id = row.chain_id;
+  if (row.run_id !== null) context.run_id = row.run_id;
+  if (call.token !== null) context.gateway.delegation_token = call.token;
+  return context;
+}
+
+function buildBody(row: InvocationRow, attempt: number): JsonObject {
+  switch (row.export_kind) {
+    case "tool":
+      return { tool_execution_id: row.execution_id, input: row.input };
+    case "hook":
+      return { delivery_id: row.execution_id, attempt, event: row.input };
+    case "compactor":
+      return { ...objectOf(row.input), compaction_id: row.execution_id };
+    case "harness": {
+      const input = objectOf(row.input);
+      const target = { ...objectOf(input.target ?? {}), execution_id: row.execution_id };
+      return { mode: "start", ...input, target };
+    }
+  }
+}
+
+function objectOf(value: Json): JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
 }

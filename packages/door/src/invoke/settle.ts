@@ -1,19 +1,18 @@
 /**
- * Ends a call once: terminal record, revoked token and outbox event in one transaction. A store that is away
- * is tried until it takes the record; the outcome is kept in the meantime.
+ * Ends a call once: terminal record, revoked token and outbox event in one transaction. While the store is unavailable
+ * the outcome is kept in memory, and the write is retried until it succeeds.
  */
 
 import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import type { InvocationRow, Settlement } from "@backplane/ports";
 import { type Ending, failedWith, toolResultBlock } from "../calls/ending.ts";
-import type { LiveCall } from "../calls/live.ts";
+import type { LiveCall } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
-import { publicInvocation } from "./record.ts";
-import { settledEvent } from "./settled-event.ts";
+import { publicInvocation, settledEvent } from "./record.ts";
 
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 5_000;
-const ELSEWHERE_MS = 500;
+const POLL_MS = 500;
 
 export async function settle(door: Door, live: LiveCall, ending: Ending): Promise<Invocation> {
   const { deps } = door;
@@ -24,35 +23,39 @@ export async function settle(door: Door, live: LiveCall, ending: Ending): Promis
   let final = finalRow(live, ending, deps.clock.now());
   let won = false;
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
-    // Another ending came first: a turn or a gateway that stops does not wait for a call that will not.
+    // A turn or a gateway that stops settles calls that do not end in time, so another ending may have come first.
     if (door.live.get(row.id) !== live) return await live.settled;
     try {
-      won = await write(door, row, final);
+      won = await writeEnd(door, row, final);
       break;
     } catch (error) {
-      deps.log.error({ err: error, invocation_id: row.id }, "a call could not be recorded; trying again");
+      deps.log.error(
+        { err: error, invocation_id: row.id },
+        "could not write the end of the invocation; retrying",
+      );
       if (codeOf(error) !== "store.unavailable") {
-        // Nothing that time would heal: the record itself is refused, so a plainer one is tried.
-        final = finalRow(live, failedWith("internal", "the result could not be recorded"), deps.clock.now());
+        // The store rejects this record, and would reject it again: a record without the result is tried instead.
+        const failed = failedWith("internal", "The store rejected the result of the call.");
+        final = finalRow(live, failed, deps.clock.now());
       }
       await new Promise<void>((resolve) => void deps.clock.after(pause, resolve));
     }
   }
-  if (!won) final = await endedElsewhere(door, final);
+  if (!won) final = await waitForOtherNode(door, final);
   const invocation = publicInvocation(final);
   door.live.drop(live);
   live.finish(invocation);
   return invocation;
 }
 
-/** The call goes on elsewhere, or at the next start. */
-export async function letGo(door: Door, live: LiveCall): Promise<void> {
-  const row = await endedElsewhere(door, live.row);
+/** Gives up a call that another node continues, or that this node resumes at its next start. */
+export async function releaseToOtherNode(door: Door, live: LiveCall): Promise<void> {
+  const row = await waitForOtherNode(door, live.row);
   door.live.drop(live);
   live.finish(publicInvocation(row));
 }
 
-function write(door: Door, row: InvocationRow, final: InvocationRow): Promise<boolean> {
+function writeEnd(door: Door, row: InvocationRow, final: InvocationRow): Promise<boolean> {
   const { deps } = door;
   const end: Settlement = {
     status: final.status as Settlement["status"],
@@ -92,23 +95,20 @@ function finalRow({ row, egress }: LiveCall, ending: Ending, now: number): Invoc
   return final;
 }
 
-/**
- * Another node holds the row now: whoever waits here waits for its end. A gateway that stops waits no longer,
- * and tells how things stand.
- */
-async function endedElsewhere(door: Door, known: InvocationRow): Promise<InvocationRow> {
+/** Waits until the node that owns the row now has ended it. A gateway that stops returns the row as it is. */
+async function waitForOtherNode(door: Door, known: InvocationRow): Promise<InvocationRow> {
   for (;;) {
-    const row = await stored(door, known);
-    if (door.around.stopping || (row !== null && isTerminal(row.status))) return row ?? known;
-    await new Promise<void>((resolve) => void door.deps.clock.after(ELSEWHERE_MS, resolve));
+    const row = await readRow(door, known);
+    if (door.state.stopping || (row !== null && isTerminal(row.status))) return row ?? known;
+    await new Promise<void>((resolve) => void door.deps.clock.after(POLL_MS, resolve));
   }
 }
 
-async function stored(door: Door, row: InvocationRow): Promise<InvocationRow | null> {
+async function readRow(door: Door, row: InvocationRow): Promise<InvocationRow | null> {
   try {
     return await door.deps.store.invocations.get(row, row.id);
   } catch (error) {
-    door.deps.log.warn({ err: error, invocation_id: row.id }, "a row could not be read");
+    door.deps.log.warn({ err: error, invocation_id: row.id }, "could not read the invocation; retrying");
     return null;
   }
 }

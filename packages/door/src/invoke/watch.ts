@@ -1,20 +1,20 @@
 /**
- * Events of one call: what came after `after_seq` from the store, then live, then the settled record; no gap
- * and no double. A watcher that falls behind its bounded queue goes back to reading the store, so it never
- * costs more than its queue. A call of another node is followed by reading alone.
+ * Streams the events of one call: stored events after `after_seq`, then live events, then the settled record, without
+ * gaps or repeats. A watcher that overflows its bounded queue continues from the store, so its memory stays bounded. A
+ * call of another node is followed by polling the store.
  */
 
 import { type Invocation, type InvocationEvent, isTerminal } from "@backplane/contract";
 import type { InvocationRow, WatchItem } from "@backplane/ports";
-import type { LiveCall } from "../calls/live.ts";
-import { nextWake, Wake } from "../node/wake.ts";
+import type { LiveCall } from "../calls/live-calls.ts";
+import { sleep, WakeSignal } from "../node/wake.ts";
 import type { Door } from "./door.ts";
+import { getTape } from "./listen.ts";
 import { publicInvocation } from "./record.ts";
-import { tapeOf } from "./run.ts";
 
 const QUEUE = 256;
 const PAGE = 200;
-/** Appended events ride on the next commit; this is how long a reader waits for one it knows of. */
+/** Appended events are written with the next commit. A reader polls this often for an event that it knows of. */
 const FLUSH_MS = 5;
 const FLUSH_TRIES = 200;
 const POLL_MS = 500;
@@ -36,11 +36,11 @@ async function* watchLive(
   after_seq: number,
   stop: AbortSignal,
 ): AsyncGenerator<WatchItem> {
-  const tape = tapeOf(door.deps, live);
-  const wake = new Wake();
+  const tape = getTape(door.deps, live);
+  const wake = new WakeSignal();
   let queue: InvocationEvent[] = [];
   let last = after_seq;
-  // Starts behind: what came before is in the store.
+  // Starts behind, because the earlier events are in the store.
   let behind = true;
   let ended: Invocation | null = null;
   const unsubscribe = tape.subscribe((event) => {
@@ -49,13 +49,13 @@ async function* watchLive(
       queue = [];
       behind = true;
     }
-    wake.ring();
+    wake.notify();
   });
-  const forget = live.onSettled((invocation) => {
+  const removeListener = live.onSettled((invocation) => {
     ended = invocation;
-    wake.ring();
+    wake.notify();
   });
-  const onStop = () => wake.ring();
+  const onStop = () => wake.notify();
   stop.addEventListener("abort", onStop);
   try {
     while (!stop.aborted) {
@@ -75,19 +75,19 @@ async function* watchLive(
         last = event.seq;
         yield event;
       } else if (ended !== null) {
-        // A durable approval outlives its gateway: the call goes on at the next start, and so may the reader.
+        // A call with a durable approval is not settled by a stop; the reader can continue after the next start.
         if (isTerminal((ended as Invocation).status)) yield { settled: ended };
         return;
-      } else await wake.rung();
+      } else await wake.wait();
     }
   } finally {
     stop.removeEventListener("abort", onStop);
     unsubscribe();
-    forget();
+    removeListener();
   }
 }
 
-/** From the store until `known`, waiting a moment for what is not committed yet. */
+/** Reads from the store up to the seq `known`, and waits briefly for events that are not committed yet. */
 async function* readUpTo(
   door: Door,
   id: string,
@@ -118,7 +118,7 @@ async function* watchStored(
   const { store, clock } = door.deps;
   let last = after_seq;
   while (!stop.aborted) {
-    // The row first: events written before its end are then all there.
+    // The row is read first, so that all events of a settled row are included.
     const now = await store.invocations.get(row, row.id);
     const events = await store.invocations.events(row.id, last, PAGE);
     for (const event of events) {
@@ -131,6 +131,6 @@ async function* watchStored(
       yield { settled: publicInvocation(now) };
       return;
     }
-    await nextWake(clock, POLL_MS, stop);
+    await sleep(clock, POLL_MS, stop);
   }
 }

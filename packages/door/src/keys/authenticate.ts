@@ -1,6 +1,6 @@
 /**
- * From a token to a caller. API keys are asked of the store every time, so a revoked one is dead at once; a
- * delegated token lives exactly as long as its invocation runs.
+ * Resolves a token to its caller. An API key is read from the store every time, so that a revocation takes effect at
+ * once. A delegated token is valid only while its invocation runs.
  */
 
 import { timingSafeEqual } from "node:crypto";
@@ -8,7 +8,7 @@ import { BackplaneError, type DelegationScope, isTerminal, type KeyScope } from 
 import type { Caller, InvocationRow, KernelDeps } from "@backplane/ports";
 import { DELEGATION_PREFIX, tokenHash } from "@backplane/registry";
 import type { Authority } from "../authority/authority.ts";
-import type { LiveCalls } from "../calls/live.ts";
+import type { LiveCalls } from "../calls/live-calls.ts";
 
 export async function authenticate(
   deps: KernelDeps,
@@ -18,14 +18,14 @@ export async function authenticate(
   proof?: string,
 ): Promise<Caller> {
   const hash = tokenHash(token);
-  if (!token.startsWith(DELEGATION_PREFIX)) return await byKey(deps, hash);
-  const caller = await delegated(deps, live, hash, proof);
-  // A call that runs on is no way around a key that was revoked meanwhile.
-  if ((await authority.revocationOf(caller)) !== null) throw new BackplaneError("auth.invalid");
+  if (!token.startsWith(DELEGATION_PREFIX)) return await authenticateKey(deps, hash);
+  const caller = await authenticateDelegation(deps, live, hash, proof);
+  // The token must not outlive the key behind its call.
+  if ((await authority.findRevocation(caller)) !== null) throw new BackplaneError("auth.invalid");
   return caller;
 }
 
-async function byKey(deps: KernelDeps, hash: string): Promise<Caller> {
+async function authenticateKey(deps: KernelDeps, hash: string): Promise<Caller> {
   const key = await deps.store.keys.byHash(hash);
   if (key === null || key.revoked_at !== null) throw new BackplaneError("auth.invalid");
   if (key.expires_at !== null && Date.parse(key.expires_at) <= deps.clock.now()) {
@@ -41,7 +41,7 @@ async function byKey(deps: KernelDeps, hash: string): Promise<Caller> {
   };
 }
 
-async function delegated(
+async function authenticateDelegation(
   deps: KernelDeps,
   live: LiveCalls,
   hash: string,
@@ -51,18 +51,18 @@ async function delegated(
   if (token === null) throw new BackplaneError("auth.invalid");
   const { scope, invocation_id } = token;
   const call = live.get(invocation_id);
-  // A call that runs here ends by its own, monotonic deadline, which no jump of the wall clock moves.
+  // A call on this node ends by its monotonic deadline, so a jump of the wall clock must not end its token.
   if (call === undefined && token.expires_at <= deps.clock.now()) throw new BackplaneError("auth.invalid");
   const row = call?.row ?? (await deps.store.invocations.get(scope, invocation_id));
   const over = row === null || call?.stage === "settling" || isTerminal(row.status);
-  const caller = over ? null : callerOf(row, token.scopes);
+  const caller = over ? null : delegatedCallerOf(row, token.scopes);
   if (row === null || caller === null) throw new BackplaneError("auth.invalid");
-  if (!cameFromProcess(deps, row, call !== undefined, proof)) {
+  if (!isFromOwnProcess(deps, row, call !== undefined, proof)) {
     throw new BackplaneError(
       "auth.invalid",
       "This token is accepted only from the process of its own call.",
       {
-        fix: "Call the gateway from inside the plugin, by the gateway.base_url that it is told.",
+        fix: "Call the gateway from inside the plugin, at the gateway.base_url of its context.",
       },
     );
   }
@@ -70,30 +70,30 @@ async function delegated(
 }
 
 /**
- * A confined process reaches the gateway by its own listeners and no other way, so its token from anywhere else was
- * carried out of the sandbox. A process that is not confined has no listeners: there the token is all there is.
+ * A sandboxed process reaches the gateway only through its own listeners, so a token that arrives by any other way was
+ * carried out of the sandbox. A process outside of the sandbox has no listeners, and the token alone must suffice.
  */
-function cameFromProcess(
+function isFromOwnProcess(
   { runner }: Pick<KernelDeps, "runner">,
   { id, grant, class: runs_as }: InvocationRow,
-  here: boolean,
+  runs_here: boolean,
   proof: string | undefined,
 ): boolean {
-  if (here) {
+  if (runs_here) {
     const expected = runner.listenerProof?.(id) ?? null;
-    return expected === null || (proof !== undefined && sameText(proof, expected));
+    return expected === null || (proof !== undefined && equalInConstantTime(proof, expected));
   }
-  // The call runs on another gateway, and the listeners of its process lead there.
+  // The call runs on another gateway. A sandboxed process could reach only that one.
   return runs_as === "inline" || grant?.host === true || !runner.health().sandbox.enabled;
 }
 
-function sameText(a: string, b: string): boolean {
+function equalInConstantTime(a: string, b: string): boolean {
   const [x, y] = [Buffer.from(a), Buffer.from(b)];
   return x.length === y.length && timingSafeEqual(x, y);
 }
 
-/** A call as the caller of others: inside its own grant. Null for one that was never granted anything. */
-export function callerOf(
+/** The caller that a call is when it calls others: limited to its own grant. Null for a call without a grant. */
+export function delegatedCallerOf(
   { id, org_id, project_id, grant, effect_class, delivery_id, depth }: InvocationRow,
   scopes: readonly DelegationScope[] = grant?.gateway_api_scopes ?? [],
 ): Caller | null {
@@ -101,14 +101,14 @@ export function callerOf(
   return {
     actor: id,
     scope: { org_id, project_id },
-    // What only reads may not write through a tool that it calls.
+    // A read_only call must not write through a tool that it calls.
     role: effect_class === "read_only" ? "guest" : "user",
-    scopes: scopes.includes("tools:invoke") ? TOOL_CALLER : NOTHING,
+    scopes: scopes.includes("tools:invoke") ? TOOL_CALLER : NO_SCOPES,
     admin: false,
     delegation: { invocation_id: id, scopes, grant, delivery_id, depth },
   };
 }
 
-/** Its own invocations only: the invocations service lets a delegated caller see no others. */
+/** These scopes reach only its own invocations: the invocation service shows a delegated caller no others. */
 const TOOL_CALLER: readonly KeyScope[] = ["exports:read", "invocations:read", "invocations:write"];
-const NOTHING: readonly KeyScope[] = [];
+const NO_SCOPES: readonly KeyScope[] = [];

@@ -1,4 +1,4 @@
-/** API keys: shown once, stored hashed. A key can only make keys that are no wider than itself. */
+/** API keys: shown once, stored as hashes. A key can create only keys with no more rights than it has itself. */
 
 import { type ApiKey, BackplaneError, type KeyCreate } from "@backplane/contract";
 import {
@@ -13,7 +13,7 @@ import {
 } from "@backplane/ports";
 import { randomToken, tokenHash } from "@backplane/registry";
 import type { Authority } from "../authority/authority.ts";
-import type { LiveCalls } from "../calls/live.ts";
+import type { LiveCalls } from "../calls/live-calls.ts";
 import { authenticate } from "./authenticate.ts";
 
 const KEY_PREFIX = "bpk_";
@@ -55,7 +55,7 @@ export function createKeys(deps: KernelDeps, live: LiveCalls, authority: Authori
       refuseEscalation(caller, key, "revoke");
     }
     const at = new Date(deps.clock.now()).toISOString();
-    const where = placeOf(caller, project);
+    const where = selectScope(caller, project);
     const key = await store.keys.get(where.org_id, id);
     const audit = auditOf(deps, caller, "key.revoke", id, {}, key === null ? where : scopeOf(key));
     if (!(await store.keys.revoke(where, id, at, { audit }))) {
@@ -65,14 +65,14 @@ export function createKeys(deps: KernelDeps, live: LiveCalls, authority: Authori
 
   return {
     create,
-    list: async (caller, page, { project } = {}) => await store.keys.list(placeOf(caller, project), page),
+    list: async (caller, page, { project } = {}) => await store.keys.list(selectScope(caller, project), page),
     revoke,
     authenticate: (token, proof) => authenticate(deps, live, authority, token, proof),
   };
 }
 
-/** All that the caller may see of keys: who runs the host, every project of the org that it acts in. */
-function reachOf({ actor, scope }: Caller): Scope {
+/** The widest scope whose keys the caller may manage. The host's admin manages every project of the org it acts in. */
+function widestScopeOf({ actor, scope }: Caller): Scope {
   return actor === HOST_ADMIN ? { ...scope, project_id: null } : scope;
 }
 
@@ -80,18 +80,16 @@ function covers(scope: Scope, { project_id }: ApiKey): boolean {
   return scope.project_id === null || scope.project_id === project_id;
 }
 
-/** `*` is everything in reach; nothing said, the project that the caller acts in. */
-function placeOf(caller: Caller, project: string | undefined): Scope {
+/** `*` selects everything that the caller may manage; without a project, the caller's own scope is used. */
+function selectScope(caller: Caller, project: string | undefined): Scope {
   if (project === undefined) return caller.scope;
-  const reach = reachOf(caller);
-  if (project === "*" || project === reach.project_id) return reach;
-  if (reach.project_id === null) return { ...reach, project_id: project };
+  const widest = widestScopeOf(caller);
+  if (project === "*" || project === widest.project_id) return widest;
+  if (widest.project_id === null) return { ...widest, project_id: project };
   throw new BackplaneError(
     "policy.denied",
-    `a key of ${reach.project_id} has nothing to do with the keys of ${project}`,
-    {
-      fix: "Use the admin token, or a key of the whole org.",
-    },
+    `A key of the project ${widest.project_id} cannot manage keys of ${project}.`,
+    { fix: "Use the admin token, or a key of the whole org." },
   );
 }
 
@@ -99,7 +97,7 @@ function scopeOf({ org_id, project_id }: ApiKey): Scope {
   return { org_id, project_id };
 }
 
-/** The admin credential may name any org; everybody else stays where it is. */
+/** The admin token may create keys of any org; every other caller only keys of its own org and project. */
 function targetScope(caller: Caller, body: KeyCreate) {
   const own = caller.scope;
   const scope = {
@@ -110,29 +108,29 @@ function targetScope(caller: Caller, body: KeyCreate) {
   const inside =
     scope.org_id === own.org_id && (own.project_id === null || scope.project_id === own.project_id);
   if (!inside) {
-    throw new BackplaneError("policy.denied", "a key can only create keys of its own org and project");
+    throw new BackplaneError("policy.denied", "A key can create only keys of its own org and project.");
   }
   return scope;
 }
 
-/** Neither making nor ending a key reaches beyond what the caller itself may do. */
+/** A caller may neither create nor revoke a key that has more rights than the caller. */
 function refuseEscalation(
   caller: Caller,
   key: Pick<ApiKey, "scopes" | "role"> & { expires_at?: string | null | undefined },
   what: "create" | "revoke",
 ): void {
   if (what === "create" && outlives(caller, key)) {
-    const message = `a key that ends at ${caller.expires_at} cannot create one that ends later`;
+    const message = `A key that expires at ${caller.expires_at} cannot create a key that expires later.`;
     throw new BackplaneError("policy.denied", message);
   }
   if (caller.admin) return;
   const wider = key.scopes.filter((scope) => !caller.scopes.includes(scope));
   if (wider.length > 0) {
-    const message = `a key cannot ${what} one with ${wider.join(", ")}, which it lacks`;
+    const message = `A key cannot ${what} a key with scopes that it lacks: ${wider.join(", ")}.`;
     throw new BackplaneError("policy.denied", message);
   }
   if (!atLeast(caller.role, key.role)) {
-    const message = `a ${caller.role} cannot ${what} a key with the role ${key.role}`;
+    const message = `A ${caller.role} cannot ${what} a key with the role ${key.role}.`;
     throw new BackplaneError("policy.denied", message);
   }
 }

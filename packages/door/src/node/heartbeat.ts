@@ -1,10 +1,10 @@
 /**
- * The one timer of an idle kernel: keeps this node's lease and everything held under it alive, and takes over
- * what dead nodes left. Duties run one after the other; one that fails is logged and tried at the next beat.
+ * The only timer of an idle kernel. Its duties renew what this node holds and recover the work of dead nodes. They run one
+ * after the other; a duty that fails is logged and runs again at the next beat.
  */
 import type { Clock, Logger, Timer } from "@backplane/ports";
 
-export interface Duty {
+interface Duty {
   name: string;
   run(): Promise<unknown>;
 }
@@ -52,7 +52,7 @@ export class Heartbeat {
       try {
         await duty.run();
       } catch (error) {
-        this.#log.warn({ err: error, duty: duty.name }, "a duty failed; it is tried again at the next beat");
+        this.#log.warn({ err: error, duty: duty.name }, "heartbeat duty failed; retrying at the next beat");
       }
     }
   }

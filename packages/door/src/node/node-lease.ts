@@ -1,22 +1,23 @@
 /**
- * This gateway's lease in the store. Other gateways take over its work once the lease has run out there, so it is also
- * counted here, on the monotonic clock and from before each renewal was sent: it ends here before it ends there. Where
- * nobody else uses the store (SQLite) it is always held.
+ * This gateway's lease in the store. Other gateways take over its work once the lease has expired there. So the gateway
+ * also tracks the lease on its own monotonic clock, from before each renewal was sent: it expires here first. If no other
+ * gateway can use the store (SQLite), the lease is always held.
  *
- * After the store was away, every lease may have run out while its gateway was alive. So a gateway takes over the work
- * of others only after it has had the store for a whole lease without a gap; by then the living have renewed theirs.
+ * During an outage of the store every lease may expire while its gateway is alive. So a gateway takes over the work of
+ * others only after it has reached the store for the length of a lease without a gap; by then live gateways have renewed
+ * theirs.
  */
 
 import { BackplaneError } from "@backplane/contract";
 import type { KernelDeps, Timer } from "@backplane/ports";
-import { nextWake } from "./wake.ts";
+import { sleep } from "./wake.ts";
 
 type LeaseDeps = Pick<KernelDeps, "clock" | "log" | "node_id"> & {
   store: Pick<KernelDeps["store"], "leases" | "shared">;
   host: Pick<KernelDeps["host"], "recovery">;
 };
 
-/** Clocks of two machines do not run at the same rate. */
+/** The clocks of two machines do not run at the same rate. */
 const MARGIN = 0.1;
 const RETRY_MS = 500;
 
@@ -27,7 +28,7 @@ export class NodeLease {
   readonly #lapsed: (() => void)[] = [];
   #until = Number.NEGATIVE_INFINITY;
   #lapses = 0;
-  /** Since when the store has answered without a gap; null: it does not. */
+  /** Since when every renewal has succeeded; null after a failed one. */
   #contact: number | null = null;
   #timer: Timer | null = null;
   #stopped = true;
@@ -42,7 +43,7 @@ export class NodeLease {
   async start(): Promise<void> {
     this.#stopped = false;
     await this.renew();
-    if (this.#deps.store.shared) this.#arm(this.#ttl / 3);
+    if (this.#deps.store.shared) this.#scheduleRenewal(this.#ttl / 3);
   }
 
   async stop(): Promise<void> {
@@ -57,7 +58,7 @@ export class NodeLease {
     return !this.#deps.store.shared || this.#deps.clock.monotonic() < this.#until;
   }
 
-  /** How often it has run out. Rows that were written before the last time may belong to another gateway. */
+  /** How often the lease has expired. Another gateway may own rows that were written before the last time. */
   get lapses(): number {
     return this.#lapses;
   }
@@ -67,7 +68,7 @@ export class NodeLease {
     return this.held() && this.#contact !== null && this.#now() - this.#contact >= this.#ttl;
   }
 
-  /** Called after a renewal that came too late: others may have taken over what was under way here. */
+  /** Called after a late renewal: other gateways may have taken over work that was in flight here. */
   onLapsed(listener: () => void): void {
     this.#lapsed.push(listener);
   }
@@ -80,7 +81,7 @@ export class NodeLease {
       if (signal.aborted || left <= 0) {
         throw new BackplaneError("store.unavailable", "The gateway could not renew its lease.");
       }
-      await nextWake(this.#deps.clock, Math.min(RETRY_MS, left), signal);
+      await sleep(this.#deps.clock, Math.min(RETRY_MS, left), signal);
     }
   }
 
@@ -88,7 +89,7 @@ export class NodeLease {
     const { store, node_id, clock } = this.#deps;
     const asked = this.#now();
     try {
-      await this.#within(store.leases.acquire(this.#name, node_id, clock.now(), this.#ttl));
+      await this.#withTimeout(store.leases.acquire(this.#name, node_id, clock.now(), this.#ttl));
     } catch (error) {
       this.#contact = null;
       throw error;
@@ -98,11 +99,11 @@ export class NodeLease {
     if (late || this.#contact === null) this.#contact = this.#now();
     if (!late) return;
     this.#lapses++;
-    for (const tell of this.#lapsed) tell();
+    for (const listener of this.#lapsed) listener();
   }
 
-  /** A connection that hangs must not keep the next attempt from a new one. */
-  #within<T>(work: Promise<T>): Promise<T> {
+  /** Rejects if `work` takes too long, so that a hanging connection does not prevent the next renewal. */
+  #withTimeout<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const late = () => reject(new BackplaneError("store.unavailable", "The store did not answer in time."));
       const timer = this.#deps.clock.after(Math.max(this.#ttl / 3, RETRY_MS), late);
@@ -110,14 +111,14 @@ export class NodeLease {
     });
   }
 
-  #arm(ms: number): void {
+  #scheduleRenewal(ms: number): void {
     if (this.#stopped) return;
     this.#timer = this.#deps.clock.after(ms, () => {
       this.renew().then(
-        () => this.#arm(this.#ttl / 3),
+        () => this.#scheduleRenewal(this.#ttl / 3),
         (error: unknown) => {
-          this.#deps.log.warn({ err: error }, "the gateway's lease could not be renewed; trying again");
-          this.#arm(Math.min(RETRY_MS, this.#ttl / 3));
+          this.#deps.log.warn({ err: error }, "could not renew the lease of this gateway; retrying");
+          this.#scheduleRenewal(Math.min(RETRY_MS, this.#ttl / 3));
         },
       );
     });

@@ -1,11 +1,11 @@
 /**
- * Work that has begun waits for a store that is away instead of failing with it, for a bounded time. Only for what may
- * be done again: a write that throws `store.unavailable` has written nothing. New requests do not wait; they are told.
+ * Retries work in flight while the store is unavailable, for a bounded time, instead of failing it. Safe because a write
+ * that throws `store.unavailable` has written nothing. New requests do not wait; they fail with that error.
  */
 
 import { codeOf } from "@backplane/contract";
 import type { Clock, Logger } from "@backplane/ports";
-import { nextWake } from "./wake.ts";
+import { sleep } from "./wake.ts";
 
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 1_000;
@@ -25,7 +25,7 @@ export class StoreWait {
     return this.#most_ms;
   }
 
-  /** Throws what `work` throws, `store.unavailable` only after the wait or when the signal comes. */
+  /** Throws what `work` throws; `store.unavailable` only after the wait or when the signal is aborted. */
   async run<T>(
     what: string,
     work: () => Promise<T> | T,
@@ -38,10 +38,10 @@ export class StoreWait {
         return await work();
       } catch (error) {
         if (codeOf(error) !== "store.unavailable" || signal.aborted) throw error;
-        if (end === null) this.#log.warn({ err: error }, `${what} waits for the store`);
+        if (end === null) this.#log.warn({ err: error }, `${what} is waiting for the store`);
         end ??= this.#clock.monotonic() + most_ms;
         if (this.#clock.monotonic() + pause > end) throw error;
-        await nextWake(this.#clock, pause, signal);
+        await sleep(this.#clock, pause, signal);
       }
     }
   }

@@ -1,30 +1,30 @@
-/** A bell that remembers one ring, so that nobody sleeps through what came while it was busy. */
 import type { Clock } from "@backplane/ports";
 
-export class Wake {
-  #rung = false;
-  #sleeper: (() => void) | null = null;
+/** Wakes one waiter. A notification without a waiter is remembered, so that none is lost. */
+export class WakeSignal {
+  #notified = false;
+  #waiter: (() => void) | null = null;
 
-  ring(): void {
-    const sleeper = this.#sleeper;
-    this.#sleeper = null;
-    if (sleeper === null) this.#rung = true;
-    else sleeper();
+  notify(): void {
+    const waiter = this.#waiter;
+    this.#waiter = null;
+    if (waiter === null) this.#notified = true;
+    else waiter();
   }
 
-  rung(): Promise<void> {
-    if (this.#rung) {
-      this.#rung = false;
+  wait(): Promise<void> {
+    if (this.#notified) {
+      this.#notified = false;
       return Promise.resolve();
     }
     return new Promise((resolve) => {
-      this.#sleeper = resolve;
+      this.#waiter = resolve;
     });
   }
 }
 
-/** After `ms` or at the abort, whichever is first. */
-export function nextWake(clock: Clock, ms: number, stop: AbortSignal): Promise<void> {
+/** Resolves after `ms` or when `stop` is aborted, whichever comes first. */
+export function sleep(clock: Clock, ms: number, stop: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const wake = () => {
       timer.stop();

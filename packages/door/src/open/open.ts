@@ -1,49 +1,64 @@
 /**
- * First gate: resolves the binding and checks the input. `Opened` is minted here alone, from a request or,
- * for durable approvals and recovery, from a row. Everything after it works from the row.
+ * First gate: resolves the binding and checks the input. Only this file makes an `Opened`: from a request, or, for
+ * durable approvals and recovery, from a row. Every later step works from it.
  */
 
 import {
   BackplaneError,
+  type Binding,
   type CallContext,
   type ExportKind,
   type IdNoun,
   type InvokeBody,
+  isArtifact,
   type Json,
   type MaybePromise,
+  mapMaybe,
+  type PluginExport,
 } from "@backplane/contract";
-import type { Ask, Caller, InvocationRow, KernelDeps, OnceKey, SchemaIssue, Scope } from "@backplane/ports";
+import type {
+  Ask,
+  BoundPackage,
+  Caller,
+  InvocationRow,
+  KernelDeps,
+  OnceKey,
+  SchemaIssue,
+  Scope,
+} from "@backplane/ports";
 import {
+  type BindingSource,
+  bindsWholePackage,
   callerLevel,
   type EffectivePolicy,
   type ExportPlan,
   type ExportPlans,
   findRuleHits,
+  fitsBytes,
   intersect,
   type Level,
   type Policies,
+  pickBinding,
   type RuleHit,
   selectExport,
 } from "@backplane/registry";
 import type { TurnCall } from "@backplane/session";
 import type { Authority } from "../authority/authority.ts";
-import { timeoutFor } from "../calls/deadline.ts";
-import type { Standing } from "../calls/revocation.ts";
-import { inputIssues } from "./input-issues.ts";
-import { type ResolveDeps, resolveFor } from "./resolve.ts";
+import type { RootCaller } from "../calls/revocation.ts";
+import { selectHolder, selectUsable } from "../tools/precedence.ts";
 
 export interface InvokeRequest {
   caller: Caller;
   body: InvokeBody;
-  /** A hook's delivery: its id stays the same however often it is tried. */
+  /** Set for the delivery of an event to a hook. The id stays the same at every attempt. */
   delivery?: { delivery_id: string; attempt: number };
-  /** A call of the loop: it is also a line of the session's tape. */
+  /** Set for a call of the agent loop, which is also an entry of the session's tape. */
   turn?: TurnCall;
-  /** An Idempotency-Key that the row takes as it is written. */
+  /** An Idempotency-Key that is claimed in the transaction that writes the row. */
   once?: OnceKey;
-  /** Who decided on this call; left out, the caller itself, or the plugin whose token it is. */
+  /** Who decided on this call. Defaults to the caller itself, or to the plugin that the token belongs to. */
   context?: CallContext;
-  /** Who answers what the plugin asks while it runs; a call that goes on from its row has nobody. */
+  /** Answers the plugin's requests while it runs. A call that is resumed from its row has nobody to answer. */
   ask?: Ask;
 }
 
@@ -59,7 +74,7 @@ class OpenedCall {
   readonly issues: readonly SchemaIssue[];
   readonly policy: EffectivePolicy;
   readonly context: CallContext;
-  /** Security rules that these arguments meet. */
+  /** Security rules that match these arguments. */
   readonly hits: readonly RuleHit[];
   readonly ceiling: Level | undefined;
   readonly timeout_ms: number;
@@ -68,13 +83,14 @@ class OpenedCall {
   readonly turn: TurnCall | null;
   readonly once: OnceKey | null;
   readonly depth: number;
-  /** Whether whoever is behind the caller may still ask. */
-  readonly standing: Standing;
-  /** On the monotonic clock, before anything was read: all that is known of the call is at least as new. */
+  /** The credential behind the call, and whether it was revoked. */
+  readonly root: RootCaller;
+  /** On the monotonic clock, taken before the first read: everything known about the call is at least this recent. */
   readonly checked_at: number;
-  /** Set when the row is on disk already. */
+  /** The row of a call that is resumed; null for a new call. */
   readonly row: InvocationRow | null;
 
+  // Field by field, so that all opened calls share one hidden class (bench row http.invoke).
   constructor(fields: Omit<OpenedCall, typeof opened | "scope">) {
     this.id = fields.id;
     this.caller = fields.caller;
@@ -92,7 +108,7 @@ class OpenedCall {
     this.turn = fields.turn;
     this.once = fields.once;
     this.depth = fields.depth;
-    this.standing = fields.standing;
+    this.root = fields.root;
     this.checked_at = fields.checked_at;
     this.row = fields.row;
   }
@@ -104,27 +120,28 @@ class OpenedCall {
 
 export type Opened = OpenedCall;
 
-export interface OpenDeps extends ResolveDeps {
+export interface OpenDeps {
   deps: Pick<KernelDeps, "ids" | "host" | "clock">;
+  bindings: BindingSource;
   authority: Authority;
   plans: ExportPlans;
   policies: Policies;
 }
 
-/** Throws binding.not_found or export.not_found: a call of nothing leaves no row. */
+/** Throws binding.not_found or export.not_found. A call that resolves to no binding leaves no row. */
 export async function open(door: OpenDeps, request: InvokeRequest): Promise<Opened> {
   const { ids, host, clock } = door.deps;
   const { caller, body } = request;
   const id = ids.next("invocation");
   const checked_at = clock.monotonic();
-  // Callers live longer than the request that brought them: in turns, on sockets, behind delegated tokens.
-  const stands = door.authority.standingOf(caller);
-  // All three are usually there: a call need not wait a turn for them.
-  const found = both(resolveFor(door, request, body.session_id ?? id), door.policies.of(caller.scope));
+  // Read for each call: turns, sockets and delegated tokens keep a caller long after it was authenticated.
+  const rootCaller = door.authority.resolveRoot(caller);
+  // Values that are cached come without a promise; awaiting them would cost a turn each (bench row http.invoke).
+  const found = both(resolve(door, request, body.session_id ?? id), door.policies.of(caller.scope));
   const [bound, policy] = found instanceof Promise ? await found : found;
-  const standing = stands instanceof Promise ? await stands : stands;
-  const known = door.plans.get(bound, caller.scope);
-  const plan = known instanceof Promise ? await known : known;
+  const root = rootCaller instanceof Promise ? await rootCaller : rootCaller;
+  const planned = door.plans.get(bound, caller.scope);
+  const plan = planned instanceof Promise ? await planned : planned;
   const input = body.input ?? {};
   const issues = inputIssues(plan, input, host);
   const hits = ruleHits(plan, policy, input);
@@ -139,7 +156,7 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
     policy,
     context: contextOf(request),
     hits: hits instanceof Promise ? await hits : hits,
-    ceiling: within(callerLevel(caller, body.narrow), policy),
+    ceiling: limitCeiling(callerLevel(caller, body.narrow), policy),
     timeout_ms: timeoutFor(body.timeout_ms, bound.binding, plan.export, host.max_timeout_ms),
     execution_id,
     delivery:
@@ -147,17 +164,13 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
     turn: request.turn ?? null,
     once: request.once ?? null,
     depth: caller.delegation === undefined ? 0 : (caller.delegation.depth ?? 0) + 1,
-    standing,
+    root,
     checked_at,
     row: null,
   });
 }
 
-function both<A, B>(a: MaybePromise<A>, b: MaybePromise<B>): MaybePromise<[A, B]> {
-  return a instanceof Promise || b instanceof Promise ? Promise.all([a, b]) : [a, b];
-}
-
-/** From the row alone. The recorded grant stays a ceiling, so nothing widened in between. */
+/** Opens a call from its row alone. The recorded grant stays a ceiling, so a call never gains rights while it waits. */
 export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened> {
   const scope = { org_id: row.org_id, project_id: row.project_id };
   const checked_at = door.deps.clock.monotonic();
@@ -165,10 +178,10 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
   const bound = stored === null ? null : selectExport(stored, row.export_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
   const caller: Caller = { actor: row.requested_by, scope, role: row.role, scopes: [], admin: false };
-  const [plan, policy, standing] = await Promise.all([
+  const [plan, policy, root] = await Promise.all([
     door.plans.get(bound, scope),
     door.policies.of(scope),
-    door.authority.standingOf(caller),
+    door.authority.resolveRoot(caller),
   ]);
   return new OpenedCall({
     id: row.id,
@@ -178,40 +191,201 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
     input: row.input,
     issues: await inputIssues(plan, row.input, door.deps.host),
     policy,
-    // Whoever had to be asked was asked before the row was written.
+    // The context decides only whether a person must approve, and that was decided before the row was written.
     context: "direct",
     hits: await ruleHits(plan, policy, row.input),
-    ceiling: within(row.grant ?? undefined, policy),
+    ceiling: limitCeiling(row.grant ?? undefined, policy),
     timeout_ms: row.timeout_ms,
     execution_id: row.execution_id,
     delivery: row.export_kind === "hook" ? { delivery_id: row.execution_id, attempt: 1 } : null,
     turn: null,
     once: null,
     depth: row.depth,
-    standing,
+    root,
     checked_at,
     row,
   });
 }
 
-/** A plugin's own calls are nobody's conversation, whatever carried them. */
-function contextOf({ context, caller, delivery }: InvokeRequest): CallContext {
-  if (caller.delegation !== undefined) return context === "headless" ? context : "background";
-  return context ?? (delivery === undefined ? "direct" : "background");
+function both<A, B>(a: MaybePromise<A>, b: MaybePromise<B>): MaybePromise<[A, B]> {
+  return a instanceof Promise || b instanceof Promise ? Promise.all([a, b]) : [a, b];
 }
 
+/**
+ * Finds the binding that a request names, by id or by the name of an export. Bindings that the caller may not see do
+ * not exist here. A delegated token may use a tool only as the catalog resolves its name, because that is what the
+ * grant was given for. A call of a turn uses what the turn's catalog snapshot says.
+ */
+function resolve(door: OpenDeps, request: InvokeRequest, rollout_key: string): MaybePromise<BoundPackage> {
+  const { body, caller, turn } = request;
+  const found = findBinding(door.bindings, caller.scope, body, rollout_key);
+  const named = body.binding_id !== undefined || body.package_id !== undefined;
+  if (caller.delegation === undefined || turn !== undefined || !named) return found;
+  return mapMaybe(found, (bound) => requireHolder(door.bindings, caller.scope, bound));
+}
+
+function findBinding(
+  bindings: BindingSource,
+  scope: Scope,
+  body: InvokeBody,
+  rollout_key: string,
+): MaybePromise<BoundPackage> {
+  const { binding_id, export_id, package_id } = body;
+  if (binding_id !== undefined) {
+    return mapMaybe(bindings.get(scope, binding_id), (bound) => {
+      if (bound === null || !matchesNames(bound, body)) throw new BackplaneError("binding.not_found");
+      return bindsWholePackage(bound) ? selectTool(bound, export_id) : bound;
+    });
+  }
+  if (export_id === undefined) {
+    throw new BackplaneError("request.invalid", "The request names no tool. Send binding_id or export_id.");
+  }
+  return mapMaybe(bindings.candidates(scope, export_id, package_id), (visible) => {
+    const candidates = visibleByName(visible, scope);
+    // A name without a package means the same tool here as in the catalog.
+    const meant = package_id === undefined ? selectHolder(selectUsable(candidates, scope)) : candidates;
+    const picked = pickBinding(meant, rollout_key);
+    if (picked === null) throw notUsable(export_id, candidates);
+    return picked;
+  });
+}
+
+/** Rejects a binding of another package than the one that has the tool's name in the catalog. */
+async function requireHolder(
+  bindings: BindingSource,
+  scope: Scope,
+  bound: BoundPackage,
+): Promise<BoundPackage> {
+  const { export_id, kind } = bound.binding;
+  if (kind !== "tool") return bound;
+  const visible = visibleByName(await bindings.candidates(scope, export_id), scope);
+  const [holder] = selectHolder(selectUsable(visible, scope));
+  if (holder === undefined || holder.package.package_id === bound.package.package_id) return bound;
+  throw new BackplaneError(
+    "export.not_found",
+    `A delegated token cannot call ${export_id} of ${bound.package.package_id}: the name belongs to ${holder.package.package_id} here.`,
+  );
+}
+
+/**
+ * A caller of the whole org may name any project's binding by its id. By the export's name alone it gets only org-wide
+ * bindings, never the config and secrets of some project.
+ */
+function visibleByName(bounds: readonly BoundPackage[], scope: Scope): readonly BoundPackage[] {
+  if (scope.project_id !== null) return bounds;
+  return bounds.filter(({ binding }) => binding.scope.project_id === null);
+}
+
+function selectTool(bound: BoundPackage, export_id: string | undefined): BoundPackage {
+  const { binding_id, package_id } = bound.binding;
+  if (export_id === undefined) {
+    throw new BackplaneError(
+      "request.invalid",
+      `The binding ${binding_id} binds all tools of ${package_id}. Send export_id too.`,
+    );
+  }
+  const one = selectExport(bound, export_id);
+  if (one === null)
+    throw new BackplaneError("export.not_found", `${package_id} offers no tool ${export_id} here.`);
+  return one;
+}
+
+/** The names of a request must not contradict each other. */
+function matchesNames(bound: BoundPackage, body: InvokeBody): boolean {
+  return (
+    (bindsWholePackage(bound) ||
+      body.export_id === undefined ||
+      body.export_id === bound.binding.export_id) &&
+    (body.package_id === undefined || body.package_id === bound.binding.package_id)
+  );
+}
+
+function notUsable(export_id: string, candidates: readonly BoundPackage[]): BackplaneError {
+  const inactive = candidates.find(({ binding }) => binding.status === "inactive")?.binding;
+  if (inactive !== undefined && candidates.every(({ binding }) => binding.status !== "active")) {
+    const { binding_id, unbound_slots } = inactive;
+    return new BackplaneError(
+      "export.not_found",
+      `${export_id} is bound by ${binding_id}, which has no secrets for the slots ${unbound_slots.join(", ")}.`,
+      { details: { binding_id, unbound: unbound_slots } },
+    );
+  }
+  const [first] = candidates;
+  if (first !== undefined && candidates.every(({ binding }) => binding.status === "disabled")) {
+    const { binding_id } = first.binding;
+    return new BackplaneError(
+      "export.not_found",
+      `${export_id} is bound by ${binding_id}, which is disabled.`,
+      { fix: `backplane binding enable ${binding_id}` },
+    );
+  }
+  return new BackplaneError(
+    "export.not_found",
+    candidates.length === 0
+      ? `No binding makes ${export_id} usable here.`
+      : `No active binding of ${export_id} accepts this call.`,
+  );
+}
+
+const NO_ISSUES: readonly SchemaIssue[] = [];
+
+/** Checks the size of the input first and then its schema, before any code of the plugin runs. */
+export function inputIssues(
+  plan: ExportPlan,
+  input: Json,
+  host: Pick<KernelDeps["host"], "input_bytes" | "artifact_bytes">,
+): MaybePromise<readonly SchemaIssue[]> {
+  const scratch = plan.grant.filesystem === "scratch";
+  const limit = scratch ? Math.max(host.input_bytes, host.artifact_bytes) : host.input_bytes;
+  if (!fitsBytes(input, limit)) {
+    const instead = scratch ? "" : "; an export with filesystem = scratch accepts more, as a file";
+    return [{ path: "", message: `the input is larger than ${limit} bytes${instead}` }];
+  }
+  if (isArtifact(input)) {
+    return [
+      {
+        path: "/transport",
+        message: "is reserved for large input that the gateway passes as a file; send the input itself",
+      },
+    ];
+  }
+  if (plan.checkInput !== null) return plan.checkInput(input);
+  if (plan.export.kind !== "tool" && (typeof input !== "object" || input === null || Array.isArray(input))) {
+    return [{ path: "", message: `the input of a ${plan.export.kind} must be an object` }];
+  }
+  return NO_ISSUES;
+}
+
+const NO_HITS: readonly RuleHit[] = [];
+
+/** The security rules of the tool and of the policy that match these arguments. */
 export function ruleHits(plan: ExportPlan, policy: EffectivePolicy, input: Json) {
   if (plan.rules.length + policy.rules.length === 0 || plan.export.kind !== "tool") return NO_HITS;
   const rules = plan.rules.length === 0 ? policy.rules : [...plan.rules, ...policy.rules];
   return findRuleHits(rules, plan.export.id, input);
 }
 
-const NO_HITS: readonly RuleHit[] = [];
+/** A call that a plugin makes by itself is never part of a conversation, whichever session it names. */
+function contextOf({ context, caller, delivery }: InvokeRequest): CallContext {
+  if (caller.delegation !== undefined) return context === "headless" ? context : "background";
+  return context ?? (delivery === undefined ? "direct" : "background");
+}
 
 /** No call is granted more than the policy's host level. */
-function within(ceiling: Level | undefined, policy: EffectivePolicy): Level | undefined {
+function limitCeiling(ceiling: Level | undefined, policy: EffectivePolicy): Level | undefined {
   if (policy.ceiling === undefined) return ceiling;
   return ceiling === undefined ? policy.ceiling : intersect(ceiling, policy.ceiling);
+}
+
+/** inv.deadline: the first that is set of the caller's, the binding's and the export's, capped by export and host. */
+function timeoutFor(
+  requested: number | undefined,
+  binding: Pick<Binding, "policy">,
+  item: PluginExport,
+  host_max_ms: number,
+): number {
+  const wanted = requested ?? binding.policy.timeout_ms ?? item.default_timeout_ms;
+  return Math.min(wanted, item.max_timeout_ms ?? host_max_ms, host_max_ms);
 }
 
 const EXECUTION_NOUN: Record<ExportKind, IdNoun> = {

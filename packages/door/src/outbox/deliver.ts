@@ -1,20 +1,30 @@
 /**
- * Works off the deliveries: leases due jobs, invokes the hook through the one door, and completes the job on
- * `ack` and on the plugin's own `failed`. Anything else comes back later with back-off and jitter, and is dead
- * after the last attempt. Woken by new jobs and by the next due time; it never polls.
+ * Delivers events to hooks: leases due jobs, invokes the hook through the one door, and completes the job on `ack` and
+ * on the plugin's own `failed`. Any other outcome is retried with back-off and jitter, and the job is dead after the last
+ * attempt. Woken by new jobs and at the next due time; never polls.
  *
- * Each binding has a small share of the places, so hooks that hang hold up nobody but themselves.
+ * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook.
  */
 
-import { codeOf, type Invocation } from "@backplane/contract";
+import { codeOf, type Invocation, type JsonObject } from "@backplane/contract";
 import type { Job, KernelDeps, Ticket, Timer } from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { InvokeRequest } from "../open/open.ts";
-import { DELIVERIES, type Delivery } from "./delivery.ts";
+
+export const DELIVERIES_QUEUE = "deliveries";
+
+/** One hook call for one event. The id stays the same at every attempt. */
+interface Delivery {
+  delivery_id: string;
+  binding_id: string;
+  org_id: string;
+  project_id: string | null;
+  event: JsonObject;
+}
 
 const LEASE_MS = 30_000;
-/** Never sooner than this after a look that found nothing. */
-const REST_MS = 100;
+/** The shortest time between two reads of the queue. */
+const MIN_WAIT_MS = 100;
 
 export class Deliverer {
   readonly #deps: KernelDeps;
@@ -22,7 +32,7 @@ export class Deliverer {
   readonly #invoke: (request: InvokeRequest) => Promise<Ticket>;
   readonly #running = new Map<string, { job: Job; done: Promise<void> }>();
   #timer: Timer | null = null;
-  #looking = false;
+  #claiming = false;
   #again = false;
   #stopped = true;
 
@@ -48,11 +58,11 @@ export class Deliverer {
   }
 
   wake(): void {
-    if (this.#looking) this.#again = true;
-    else if (!this.#stopped) void this.#look();
+    if (this.#claiming) this.#again = true;
+    else if (!this.#stopped) void this.#claimAll();
   }
 
-  /** Keeps the leases of what runs; called at every heartbeat, which also looks for other nodes' jobs. */
+  /** Extends the leases of running jobs and looks for jobs of other nodes. Called at every heartbeat. */
   async extend(): Promise<void> {
     const { store, clock } = this.#deps;
     for (const { job } of this.#running.values()) {
@@ -61,44 +71,44 @@ export class Deliverer {
     this.wake();
   }
 
-  async #look(): Promise<void> {
-    this.#looking = true;
+  async #claimAll(): Promise<void> {
+    this.#claiming = true;
     this.#timer?.stop();
     this.#timer = null;
     try {
       let next: number | null;
       do {
         this.#again = false;
-        next = await this.#claim();
+        next = await this.#claimDue();
       } while (this.#again && !this.#stopped);
-      if (next !== null) this.#arm(Math.max(next, REST_MS));
+      if (next !== null) this.#arm(Math.max(next, MIN_WAIT_MS));
     } catch (error) {
-      this.#deps.log.warn({ err: error }, "deliveries could not be read; trying again");
+      this.#deps.log.warn({ err: error }, "could not read the deliveries; retrying");
       this.#arm(1_000);
     } finally {
-      this.#looking = false;
+      this.#claiming = false;
     }
     if (this.#again) this.wake();
   }
 
-  /** Takes what is due, as far as there are places. In how many ms there is more; null when an end will tell. */
-  async #claim(): Promise<number | null> {
+  /** Starts due jobs up to the limits. Resolves with the ms until the next job, or null if a finished job will wake it. */
+  async #claimDue(): Promise<number | null> {
     const { store, clock, node_id, host } = this.#deps;
     const { concurrency, per_binding } = host.deliveries;
     let next: number | null = null;
-    for (const { lane, due_in } of await store.jobs.lanes(DELIVERIES, clock.now())) {
+    for (const { lane, due_in } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
       const free = concurrency - this.#running.size;
       if (free <= 0 || this.#stopped) return null;
       const room = Math.min(per_binding - this.#runningIn(lane), free);
       if (room <= 0) continue;
       next ??= due_in;
-      // The most urgent come first: the others are not due either.
+      // Lanes are sorted by due time, so the others are not due either.
       if (due_in > 0) break;
-      // Right after the store was away, the lease of a job may have run out while a living gateway is at it.
+      // Right after an outage of the store, the lease of a job may have expired while a live gateway is running it.
       const ready_only = !this.#lease.mayTakeOver();
       const now = clock.now();
-      const jobs = await store.jobs.claim(DELIVERIES, node_id, now, LEASE_MS, room, lane, ready_only);
-      for (const job of jobs) this.#begin(job);
+      const jobs = await store.jobs.claim(DELIVERIES_QUEUE, node_id, now, LEASE_MS, room, lane, ready_only);
+      for (const job of jobs) this.#start(job);
       if (jobs.length > 0) this.#again = true;
     }
     return next;
@@ -115,10 +125,13 @@ export class Deliverer {
     this.#timer = this.#deps.clock.after(Math.min(ms, 2_000_000_000), () => this.wake());
   }
 
-  #begin(job: Job): void {
+  #start(job: Job): void {
     const done = this.#deliver(job)
       .catch((error: unknown) => {
-        this.#deps.log.warn({ err: error, job_id: job.id }, "a delivery was not recorded; its lease expires");
+        this.#deps.log.warn(
+          { err: error, job_id: job.id },
+          "could not record a delivery; it is retried when its lease expires",
+        );
       })
       .finally(() => {
         this.#running.delete(job.id);
@@ -130,13 +143,13 @@ export class Deliverer {
   async #deliver(job: Job): Promise<void> {
     const { clock, store } = this.#deps;
     const { jobs } = store;
-    const trouble = await this.#call(job);
-    if (trouble === null) await jobs.complete(job.id, job.fence, clock.now());
-    else await jobs.fail(job.id, job.fence, trouble, clock.now(), this.#pause(job.attempt));
+    const failure = await this.#invokeHook(job);
+    if (failure === null) await jobs.complete(job.id, job.fence, clock.now());
+    else await jobs.fail(job.id, job.fence, failure, clock.now(), this.#backoff(job.attempt));
   }
 
-  /** null when the delivery is over, else why it has to come back. */
-  async #call(job: Job): Promise<string | null> {
+  /** Resolves with null when the delivery is done, otherwise with the reason for a retry. */
+  async #invokeHook(job: Job): Promise<string | null> {
     const delivery = job.payload as unknown as Delivery;
     const scope = { org_id: delivery.org_id, project_id: delivery.project_id };
     try {
@@ -145,18 +158,18 @@ export class Deliverer {
         body: { binding_id: delivery.binding_id, input: delivery.event },
         delivery: { delivery_id: delivery.delivery_id, attempt: job.attempt },
       });
-      return troubleOf(await ticket.settled);
+      return retryReason(await ticket.settled);
     } catch (error) {
       const code = codeOf(error);
-      // Removed or switched off since the event: a hook that is not bound gets nothing.
+      // The hook was removed or disabled after the event, so the event is no longer for it.
       if (code === "binding.not_found" || code === "binding.not_active") return null;
       if (code === "authority.project_archived") return null;
       return error instanceof Error ? `${code ?? "internal"}: ${error.message}` : "internal";
     }
   }
 
-  /** Exponential, spread by ± 25 %, so that what failed together does not come back together. */
-  #pause(attempt: number): number {
+  /** Exponential with ± 25 % jitter, so that jobs that failed together are not retried together. */
+  #backoff(attempt: number): number {
     const { base_ms, max_ms } = this.#deps.host.deliveries;
     const spread = new Uint8Array(1);
     this.#deps.random(spread);
@@ -164,7 +177,7 @@ export class Deliverer {
   }
 }
 
-function troubleOf(invocation: Invocation): string | null {
+function retryReason(invocation: Invocation): string | null {
   if (invocation.status === "succeeded") return null;
   const code = invocation.error?.code ?? invocation.status;
   if (invocation.status === "failed" && code === "plugin_failed") return null;

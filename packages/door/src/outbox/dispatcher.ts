@@ -1,28 +1,29 @@
 /**
- * Turns committed events into hook deliveries: reads the outbox by cursor and, in one transaction, moves the
- * cursor and enqueues a job per hook. Who moves the cursor first wins, so nothing is lost and nothing is
- * enqueued twice; the lease only spares the other nodes the reading, and they step in when its holder does
- * not. What a hook's own call caused is passed over (hook.contract).
+ * Turns committed events into hook deliveries: reads the outbox by cursor and, in one transaction, moves the cursor and
+ * enqueues one job per hook. The first node to move the cursor wins, so no event is lost or enqueued twice. The lease only
+ * saves the other nodes the reading; they take over when its holder falls behind. Events that a hook's own call caused
+ * are skipped (hook.contract).
  */
 import type { BoundPackage, KernelDeps, NewJob, OutboxEvent, OutboxSurvey, Timer } from "@backplane/ports";
 import { pickBinding } from "@backplane/registry";
-import { DELIVERIES } from "./delivery.ts";
+import { DELIVERIES_QUEUE } from "./deliver.ts";
 
 export const HOOKS_CONSUMER = "hooks";
 const LEASE = "outbox/hooks";
 const PAGE = 500;
-/** Under load one pass serves many commits. */
-const GATHER_MS = 25;
-const STEP_IN_MS = 2_000;
-const FAILED_MS = 1_000;
+/** Batches the commits of this time into one pass. */
+const BATCH_MS = 25;
+/** A node without the lease waits this long for the lease holder. */
+const TAKE_OVER_MS = 2_000;
+const RETRY_MS = 1_000;
 
 export class Dispatcher {
   readonly #deps: KernelDeps;
   readonly #onJobs: () => void;
   #timer: Timer | null = null;
-  #passing: Promise<void> | null = null;
+  #pass_running: Promise<void> | null = null;
   #again = false;
-  #leads = false;
+  #has_lease = false;
   #stopped = true;
   #unsubscribe: (() => void) | null = null;
 
@@ -33,56 +34,56 @@ export class Dispatcher {
 
   async start(): Promise<void> {
     this.#stopped = false;
-    this.#unsubscribe = this.#deps.store.outbox.onAppended(() => this.#soon());
-    await this.lead();
-    // A long backlog must not hold the start up.
-    this.#passing = this.#pass();
+    this.#unsubscribe = this.#deps.store.outbox.onAppended(() => this.#schedule());
+    await this.renewLease();
+    // Not awaited: a long backlog must not delay the start of the gateway.
+    this.#pass_running = this.#dispatch();
   }
 
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#unsubscribe?.();
     this.#timer?.stop();
-    await this.#passing;
-    if (this.#leads) await this.#deps.store.leases.release(LEASE, this.#deps.node_id);
+    await this.#pass_running;
+    if (this.#has_lease) await this.#deps.store.leases.release(LEASE, this.#deps.node_id);
   }
 
-  /** Takes or keeps the lease; called at every heartbeat. */
-  async lead(): Promise<void> {
+  /** Acquires or renews the lease. Called at every heartbeat. */
+  async renewLease(): Promise<void> {
     const { store, clock, node_id, host } = this.#deps;
     const fence = await store.leases.acquire(LEASE, node_id, clock.now(), host.recovery.node_ttl_ms);
-    this.#leads = fence !== null;
+    this.#has_lease = fence !== null;
   }
 
-  #soon(): void {
+  #schedule(): void {
     if (this.#stopped || this.#timer !== null) return;
-    if (this.#passing !== null) {
+    if (this.#pass_running !== null) {
       this.#again = true;
       return;
     }
-    this.#after(this.#leads ? GATHER_MS : STEP_IN_MS);
+    this.#after(this.#has_lease ? BATCH_MS : TAKE_OVER_MS);
   }
 
   #after(ms: number): void {
     this.#timer = this.#deps.clock.after(ms, () => {
       this.#timer = null;
-      this.#passing = this.#pass();
+      this.#pass_running = this.#dispatch();
     });
   }
 
-  async #pass(): Promise<void> {
+  async #dispatch(): Promise<void> {
     let failed = false;
     try {
       await this.#readAll();
     } catch (error) {
-      this.#deps.log.warn({ err: error }, "the outbox could not be dispatched; trying again");
+      this.#deps.log.warn({ err: error }, "could not dispatch the outbox; retrying");
       failed = true;
     }
-    this.#passing = null;
+    this.#pass_running = null;
     const again = this.#again;
     this.#again = false;
-    if (failed && !this.#stopped) this.#after(FAILED_MS);
-    else if (again) this.#soon();
+    if (failed && !this.#stopped) this.#after(RETRY_MS);
+    else if (again) this.#schedule();
   }
 
   async #readAll(): Promise<void> {
@@ -92,25 +93,25 @@ export class Dispatcher {
     while (!this.#stopped) {
       const ahead = await outbox.survey(from, PAGE);
       if (ahead === null) return;
-      const wanted = await this.#wanted(ahead);
-      const jobs = wanted ? await this.#jobsFor(await outbox.read(from, ahead.amount)) : [];
+      const wanted = await this.#hasSubscribers(ahead);
+      const jobs = wanted ? await this.#buildJobs(await outbox.read(from, ahead.amount)) : [];
       const moved = await outbox.advance(HOOKS_CONSUMER, from, ahead.last_seq, jobs, clock.now());
       if (moved && jobs.length > 0) this.#onJobs();
-      // What was appended meanwhile rang the bell, and is gathered before the next pass.
+      // Events that were appended in the meantime have scheduled the next pass.
       if (moved && ahead.amount < PAGE) return;
       from = moved ? ahead.last_seq : await outbox.cursor(HOOKS_CONSUMER);
     }
   }
 
-  /** Whether any hook subscribes to any of it. */
-  async #wanted({ kinds }: OutboxSurvey): Promise<boolean> {
+  /** Whether any hook subscribes to any of these events. */
+  async #hasSubscribers({ kinds }: OutboxSurvey): Promise<boolean> {
     for (const kind of kinds) {
       if ((await this.#deps.store.bindings.hooksFor(kind, kind.type)).length > 0) return true;
     }
     return false;
   }
 
-  async #jobsFor(events: readonly OutboxEvent[]): Promise<NewJob[]> {
+  async #buildJobs(events: readonly OutboxEvent[]): Promise<NewJob[]> {
     const known = new Map<string, BoundPackage[]>();
     const jobs: NewJob[] = [];
     for (const event of events) {
@@ -121,17 +122,17 @@ export class Dispatcher {
         hooks = await this.#deps.store.bindings.hooksFor(event, event.type);
         known.set(key, hooks);
       }
-      for (const hook of chosen(hooks, event.id)) jobs.push(this.#job(hook, event));
+      for (const hook of selectBindings(hooks, event.id)) jobs.push(this.#buildJob(hook, event));
     }
     return jobs;
   }
 
-  #job({ binding }: BoundPackage, event: OutboxEvent): NewJob {
+  #buildJob({ binding }: BoundPackage, event: OutboxEvent): NewJob {
     const { ids, host } = this.#deps;
     const { type, occurred_at, subject, summary } = event;
     return {
       id: ids.next("job"),
-      queue: DELIVERIES,
+      queue: DELIVERIES_QUEUE,
       lane: binding.binding_id,
       group: `${binding.binding_id}/${subject.kind}/${subject.id}`,
       payload: {
@@ -146,8 +147,8 @@ export class Dispatcher {
   }
 }
 
-/** One binding per hook: rollout and the project's precedence hold for deliveries as for calls. */
-function chosen(hooks: readonly BoundPackage[], event_id: string): BoundPackage[] {
+/** Picks one binding per hook: rollout and the precedence of projects apply to deliveries as to calls. */
+function selectBindings(hooks: readonly BoundPackage[], event_id: string): BoundPackage[] {
   const byHook = new Map<string, BoundPackage[]>();
   for (const hook of hooks) {
     const key = `${hook.binding.package_id}\n${hook.binding.export_id}`;

@@ -1,15 +1,15 @@
-/** Semantic events of one scope, from a seq on, then live; read by cursor, so a slow reader costs nothing. */
+/** Streams the semantic events of one scope from a seq on. Read by cursor, so a slow reader needs no buffer. */
 
 import type { SemanticEvent } from "@backplane/contract";
 import type { KernelDeps, Scope } from "@backplane/ports";
-import { nextWake, Wake } from "../node/wake.ts";
+import { sleep, WakeSignal } from "../node/wake.ts";
 import { HOOKS_CONSUMER } from "./dispatcher.ts";
 
 const PAGE = 200;
-/** In case a notification of another node was lost. */
-const LOOK_AGAIN_MS = 15_000;
-/** Every commit of every tenant rings, so under load one look serves many. */
-const GATHER_MS = 20;
+/** Reads again after this time, in case a notification of another node was lost. */
+const POLL_MS = 15_000;
+/** Batches notifications, because every commit of every tenant sends one. */
+const BATCH_MS = 20;
 
 export async function* watchEvents(
   deps: Pick<KernelDeps, "store" | "clock">,
@@ -18,12 +18,12 @@ export async function* watchEvents(
   stop: AbortSignal,
 ): AsyncGenerator<SemanticEvent> {
   const { outbox } = deps.store;
-  const wake = new Wake();
-  const unsubscribe = outbox.onAppended(() => wake.ring());
+  const wake = new WakeSignal();
+  const unsubscribe = outbox.onAppended(() => wake.notify());
   let last = after_seq;
   try {
     while (!stop.aborted) {
-      // Read first: what the dispatcher has passed is complete, so a quiet scope need not look at it again.
+      // Read before the events: up to this seq the outbox is complete, so a scope without events can skip ahead.
       const passed = await outbox.cursor(HOOKS_CONSUMER);
       const events = await outbox.read(last, PAGE, scope);
       for (const { from_hook: _from_hook, ...event } of events) {
@@ -33,13 +33,10 @@ export async function* watchEvents(
       }
       if (events.length > 0) continue;
       last = Math.max(last, passed);
-      const rested = new AbortController();
-      await Promise.race([
-        wake.rung(),
-        nextWake(deps.clock, LOOK_AGAIN_MS, AbortSignal.any([stop, rested.signal])),
-      ]);
-      rested.abort();
-      if (!stop.aborted) await nextWake(deps.clock, GATHER_MS, stop);
+      const woken = new AbortController();
+      await Promise.race([wake.wait(), sleep(deps.clock, POLL_MS, AbortSignal.any([stop, woken.signal]))]);
+      woken.abort();
+      if (!stop.aborted) await sleep(deps.clock, BATCH_MS, stop);
     }
   } finally {
     unsubscribe();

@@ -1,6 +1,7 @@
 /**
- * A kernel tool as the door wants it: an export of a package, bound. It exists in memory only, because it is there
- * exactly while its plugin is loaded; rows name it by its binding id, so recovery and long approvals find it again.
+ * Presents the tools of the gateway and of loaded kernel plugins to the door as bound exports of a package. These bindings
+ * exist only in memory, exactly while the plugin is loaded. Their ids are stable, so recovery and durable approvals find
+ * them again after a restart.
  */
 
 import { hash } from "node:crypto";
@@ -19,31 +20,31 @@ const PREFIX = { kernel: "bind_kernel_", core: "bind_core_" } as const;
 const PUBLISHER = "kernel";
 const CORE_PUBLISHER = "core";
 const SCHEMA_PATH = "parameters.json";
-const BORN = new Date(0).toISOString();
-/** Sorts behind every date. */
+const EPOCH = new Date(0).toISOString();
+/** Sorts after every real date. */
 const UNKNOWN_DATE = "9999-12-31T00:00:00.000Z";
 
-/** What the door reads of bindings. */
+/** The bindings that the door reads. */
 export interface DoorBindings extends BindingSource {
-  /** The gateway's own tools, bound in this scope. */
+  /** The tools of the gateway and of loaded plugins, bound in this scope. */
   own(scope: Scope): BoundPackage[];
-  /** The tool behind such a binding, while it is there. */
+  /** The tool behind such a binding, or null if its plugin is not loaded. */
   tool(binding_id: string): RegisteredTool | null;
 }
 
-/** The stored bindings, and beside them the tools of the kernel itself and of loaded plugins. */
+/** Adds the tools of the gateway and of loaded plugins to the stored bindings. */
 export function withKernelTools(
   stored: BindingSource,
   tools: ToolTable,
   core: ReadonlyMap<string, RegisteredTool>,
 ): DoorBindings {
-  // A tool of one generation is bound once per org: a call must not pay for it.
-  const made = new WeakMap<RegisteredTool, Map<string, BoundPackage>>();
+  // Bound once per org and generation of a tool and not per call (bench row http.invoke).
+  const cache = new WeakMap<RegisteredTool, Map<string, BoundPackage>>();
   const bound = (tool: RegisteredTool, { org_id }: Scope): BoundPackage => {
-    let orgs = made.get(tool);
+    let orgs = cache.get(tool);
     if (orgs === undefined) {
       orgs = new Map();
-      made.set(tool, orgs);
+      cache.set(tool, orgs);
     }
     let one = orgs.get(org_id);
     if (one === undefined) {
@@ -57,7 +58,7 @@ export function withKernelTools(
     return id.startsWith(PREFIX.core) ? (core.get(id.slice(PREFIX.core.length)) ?? null) : undefined;
   };
   return {
-    /** Loaded plugins are listed by their own table. */
+    // Listings show loaded plugins from their own table.
     discover: (scope, kind) => stored.discover(scope, kind),
     get(scope, id) {
       const tool = toolOf(id);
@@ -70,7 +71,7 @@ export function withKernelTools(
         if (tool != null && (package_id === undefined || package_id === packageId(tool)))
           own.push(bound(tool, scope));
       }
-      // Packages of this publisher exist in memory alone.
+      // No stored package has this publisher.
       if (package_id !== undefined && own.length > 0) return own;
       const others = stored.candidates(scope, export_id, package_id);
       return own.length === 0 ? others : mapMaybe(others, (more) => [...own, ...more]);
@@ -80,7 +81,7 @@ export function withKernelTools(
   };
 }
 
-/** Of one of the gateway's own tools. */
+/** The binding id of a tool of the gateway itself. */
 export function coreBindingId(name: string): string {
   return `${PREFIX.core}${name}`;
 }
@@ -96,7 +97,7 @@ function packageId({ plugin, origin }: RegisteredTool): string {
 function boundTool(tool: RegisteredTool, org_id: string): BoundPackage {
   const { spec, version, generation } = tool;
   const package_id = packageId(tool);
-  const since = tool.origin === "plugin" ? tool.installed_at || UNKNOWN_DATE : BORN;
+  const since = tool.origin === "plugin" ? tool.installed_at || UNKNOWN_DATE : EPOCH;
   const timeout = spec.timeout_ms ?? INVOCATION_LIMITS.default_timeout_ms;
   const pack: Package = {
     id: `pkg_kernel_${tool.plugin}`,
@@ -151,7 +152,7 @@ function boundTool(tool: RegisteredTool, org_id: string): BoundPackage {
     status: "active",
     unbound_slots: [],
     rollout: { traffic_percent: 100 },
-    // In a process of its own until the sandbox confines it; inline only what the operator trusts.
+    // Only plugins that the operator trusts run inline.
     policy: { class: tool.mode === "inline" ? "inline" : "worker" },
     class_lowered_by: null,
     generation,

@@ -1,7 +1,7 @@
-/** A tool of the gateway itself: it belongs to no plugin, runs in the gateway, and lives as long as that. */
+/** A tool of the gateway itself. It belongs to no plugin and exists as long as the gateway runs. */
 import type { RegisteredTool } from "@backplane/ports";
 
-/** Who a core tool belongs to, where tools name their plugin. */
+/** The plugin name of core tools. */
 export const CORE = "backplane";
 
 export function coreTool(
@@ -20,7 +20,7 @@ export function coreTool(
   };
 }
 
-/** Of a tool that asks nobody, or whose arguments say it all. */
+/** The approval brief of a tool that needs no approval, or whose arguments are brief enough. */
 export function noBrief(): Promise<null> {
   return Promise.resolve(null);
 }
@@ -29,5 +29,5 @@ export const SAMPLING_TOOL = "model_sampling";
 
 export const REQUEST_TOOL = "server_request";
 
-/** Offered to admins alone. */
+/** Offered only to admins. */
 export const ADMIN_TOOLS: readonly string[] = ["plugins_list", "plugin_install", "plugin_unload"];

@@ -1,7 +1,7 @@
 /**
- * When two names count as one (tools.precedence): when a person or a model could take one for the other. Compared are
- * skeletons in the manner of Unicode's UTS 39: compatibility forms resolved, marks and invisible characters gone,
- * look-alikes of Latin letters and digits put in their place, no difference of case.
+ * Detects names that a person or a model could confuse (tools.precedence). Names are compared by their skeletons, in the
+ * manner of Unicode's UTS 39: compatibility forms resolved, marks and invisible characters removed, look-alikes replaced
+ * by the Latin letter, case ignored.
  */
 
 /** Cyrillic and Greek letters, digits and strokes that look like a Latin letter. Lower case, after NFKD. */
@@ -55,20 +55,20 @@ const LOOKS_LIKE: Record<string, string> = {
 
 /** Two names with one skeleton are a collision. */
 export function skeletonOf(name: string): string {
-  // Nearly every name: nothing to resolve, and few letters that have a twin.
-  if (PLAIN.test(name)) return name.toLowerCase().replace(TWINS, (letter) => LOOKS_LIKE[letter]!);
-  const plain = name.normalize("NFKD").toLowerCase().replaceAll(UNSEEN, "");
+  // The fast path of nearly every name: ASCII needs no normalization and has few look-alikes.
+  if (PLAIN.test(name)) return name.toLowerCase().replace(LOOK_ALIKES, (letter) => LOOKS_LIKE[letter]!);
+  const plain = name.normalize("NFKD").toLowerCase().replaceAll(INVISIBLE, "");
   return Array.from(plain, (letter) => LOOKS_LIKE[letter] ?? letter).join("");
 }
 
 const PLAIN = /^[A-Za-z0-9_-]*$/;
-const TWINS = /[01imw]/g;
-const UNSEEN = /[\p{M}\p{C}\p{Z}]/gu;
+const LOOK_ALIKES = /[01imw]/g;
+const INVISIBLE = /[\p{M}\p{C}\p{Z}]/gu;
 
-/** Why a name can be no tool's, or null. What is invisible or has a twin is not in normal form. */
+/** Why a name is invalid for a tool, or null. */
 export function nameProblem(name: string): string | null {
   if (PLAIN.test(name)) return null;
-  if (/[\p{C}\p{Z}]/u.test(name)) return "it holds invisible characters";
+  if (/[\p{C}\p{Z}]/u.test(name)) return "it contains invisible characters";
   if (name.normalize("NFKC") !== name) return "it is not in the normal form NFKC";
   return null;
 }

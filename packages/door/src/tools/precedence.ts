@@ -1,29 +1,60 @@
 /**
- * Who has a name (tools.precedence, instr.collision). Workspace files shadow core tools, core tools come before all
- * others, bundled plugins before what was installed. User plugins stand in the order of their dates, which they may bring
- * along; between a server and a plugin the first that was registered here has the name, whatever date is claimed. The others are skipped with a warning; where both are user plugins it is an error
- * of the two. Versions and scopes of one package are one candidate: rollout decides among them at the call.
+ * Which tool has a name (tools.precedence, instr.collision). Workspace files shadow core tools, core tools come before all
+ * others, and bundled plugins before installed ones. User plugins are ordered by their install dates, which they may bring
+ * along from another host. Between a server and a plugin the one that was registered here first wins, whatever date is
+ * claimed. The losers are skipped with a warning; between two user plugins the collision is an error of both. Versions
+ * and scopes of one package are one candidate: rollout decides among them at the call.
  */
 
 import type { Origin } from "@backplane/contract";
-import type { BoundPackage } from "@backplane/ports";
+import type { BoundPackage, Scope } from "@backplane/ports";
+import { takesTraffic } from "@backplane/registry";
 import { nameProblem, skeletonOf } from "./name.ts";
-import { originOf } from "./origin.ts";
+
+/** Where a tool comes from, as the catalog and the policy name it. The host decides that, never the package. */
+export function originOf({ package: pack }: Pick<BoundPackage, "package">): Origin {
+  const { origin, manifest } = pack;
+  if (origin === "core" || origin === "workspace" || origin === "bundled") return origin;
+  return manifest.runtime.protocol.startsWith("mcp.") ? "mcp" : "plugin";
+}
+
+/**
+ * The bindings that a scope uses. A project's own binding replaces the org's binding of the same name while it takes all
+ * traffic. Tools that come with the gateway (core, workspace, bundled) are not replaced this way, only by precedence.
+ */
+export function selectUsable(bounds: readonly BoundPackage[], { project_id }: Scope): BoundPackage[] {
+  const own_traffic = new Map<string, number>();
+  for (const { binding } of bounds) {
+    if (binding.scope.project_id === null || project_id === null || binding.status !== "active") continue;
+    const percent = own_traffic.get(binding.export_id) ?? 0;
+    own_traffic.set(binding.export_id, percent + binding.rollout.traffic_percent);
+  }
+  return bounds.filter((bound) => {
+    if (!takesTraffic(bound)) return false;
+    const { scope, export_id } = bound.binding;
+    return scope.project_id !== null || (own_traffic.get(export_id) ?? 0) < 100 || comesWithGateway(bound);
+  });
+}
+
+function comesWithGateway(bound: BoundPackage): boolean {
+  const origin = originOf(bound);
+  return origin !== "plugin" && origin !== "mcp";
+}
 
 export interface Candidate {
   name: string;
   origin: Origin;
   package_id: string;
-  /** Sorts by itself; empty is unknown and comes last. */
+  /** An ISO date; an empty string means unknown and sorts last. */
   installed_at: string;
-  /** The same by this host's own clock alone. */
+  /** When the tool was registered here, by this host's own clock. */
   registered_at: string;
   instrument: boolean;
 }
 
 interface Loser<C> {
   candidate: C;
-  /** Who has the name; null: nobody can, as it is. */
+  /** The candidate that has the name; null if the name itself is invalid. */
   holder: C | null;
   status: "skipped" | "failed";
   reason: string;
@@ -38,7 +69,7 @@ const RANK: Record<Origin, number> = { workspace: 0, core: 1, bundled: 2, mcp: 3
 
 const INSTRUMENTS: readonly string[] = ["hefty.jsonrpc", "module.instrument"];
 
-/** All bindings of one package and name in, best first; the oldest date of any of them counts, so upgrades keep it. */
+/** Takes all bindings of one package and name, best first. The oldest date counts, so that an upgrade keeps the name. */
 export function candidateOf(bounds: readonly [BoundPackage, ...BoundPackage[]]): Candidate {
   const [{ package: pack, binding }] = bounds;
   return {
@@ -65,8 +96,8 @@ function datesOf(
   return { installed_at: claimed, registered_at };
 }
 
-/** The bindings of one package and name are one candidate. */
-export function grouped(bounds: readonly BoundPackage[]): [BoundPackage, ...BoundPackage[]][] {
+/** Groups bindings into candidates: the bindings of one package and name are one candidate. */
+export function groupByCandidate(bounds: readonly BoundPackage[]): [BoundPackage, ...BoundPackage[]][] {
   const groups = new Map<string, [BoundPackage, ...BoundPackage[]]>();
   for (const bound of bounds) {
     const key = `${originOf(bound)}\n${bound.package.package_id}\n${bound.binding.export_id}`;
@@ -88,8 +119,8 @@ function comparePrecedence(a: Candidate, b: Candidate): number {
   return a.package_id < b.package_id ? -1 : a.package_id > b.package_id ? 1 : 0;
 }
 
-/** The first user plugin and the first of the others, then those two: plugins and servers go by different dates. */
-function first<C extends Candidate>(candidates: readonly C[]): C {
+/** Ranks user plugins and the others separately first, because plugins and servers are ordered by different dates. */
+function selectFirst<C extends Candidate>(candidates: readonly C[]): C {
   const better = (a: C, b: C) => (comparePrecedence(a, b) <= 0 ? a : b);
   const plugins = candidates.filter(({ origin }) => origin === "plugin");
   const others = candidates.filter(({ origin }) => origin !== "plugin");
@@ -98,7 +129,7 @@ function first<C extends Candidate>(candidates: readonly C[]): C {
   return others.length === 0 ? plugin : better(others.reduce(better), plugin);
 }
 
-/** One candidate per package and name comes in. */
+/** Expects one candidate per package and name. */
 export function rank<C extends Candidate>(candidates: readonly C[]): Ranked<C> {
   const winners = new Map<string, C>();
   const losers: Loser<C>[] = [];
@@ -110,7 +141,7 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranked<C> {
         candidate,
         holder: null,
         status: "failed",
-        reason: `its name cannot be used: ${problem}`,
+        reason: `its name is invalid: ${problem}`,
       });
       continue;
     }
@@ -120,7 +151,7 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranked<C> {
     else group.push(candidate);
   }
   for (const group of named.values()) {
-    const holder = group.length === 1 ? group[0]! : first(group);
+    const holder = group.length === 1 ? group[0]! : selectFirst(group);
     winners.set(holder.name, holder);
     if (group.length === 1) continue;
     for (const candidate of group.toSorted(comparePrecedence))
@@ -129,12 +160,12 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranked<C> {
   return { winners, losers };
 }
 
-/** What a plain name means: the bindings of the package that has it. */
-export function ofHolder(bounds: readonly BoundPackage[]): readonly BoundPackage[] {
-  const groups = grouped(bounds);
+/** The bindings of the package that has the name, which is what a name without a package refers to. */
+export function selectHolder(bounds: readonly BoundPackage[]): readonly BoundPackage[] {
+  const groups = groupByCandidate(bounds);
   if (groups.length < 2) return bounds;
   const candidates = groups.map(candidateOf);
-  return groups[candidates.indexOf(first(candidates))]!;
+  return groups[candidates.indexOf(selectFirst(candidates))]!;
 }
 
 function collision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, "status" | "reason"> {

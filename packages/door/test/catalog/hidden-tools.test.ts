@@ -121,7 +121,7 @@ test("what lost its name or is refused by policy says what would change that", a
   ]);
   expect((await fixes("tool_search"))[1]).toEqual([
     "skipped",
-    "It can be called by its package: backplane invoke tool_search --package acme/two",
+    "Call it by its package: backplane invoke tool_search --package acme/two",
   ]);
   await policy.patch(admin, "org", { allowed_origins: ["core"] }, undefined);
   expect((await fixes("find"))[0]).toEqual([

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
+import { type Admitted, admit } from "../../src/admission/admit.ts";
 import type { Approved } from "../../src/invoke/approve.ts";
 import { approve } from "../../src/invoke/approve.ts";
 import type { Door } from "../../src/invoke/door.ts";
 import { type Recorded, record } from "../../src/invoke/record.ts";
 import { run } from "../../src/invoke/run.ts";
 import type { Opened } from "../../src/open/open.ts";
-import { type Admitted, admit } from "../../src/policy/admit.ts";
 
 /** The same fields without the brand. */
 type LookAlike<T> = { [K in keyof T as K extends string ? K : never]: T[K] };
@@ -28,7 +28,7 @@ export function skippingAGateDoesNotCompile(
   // @ts-expect-error opened is not approved
   void run(door, opened);
   // @ts-expect-error a look-alike is not opened
-  admit(lookAlike, door.around);
+  admit(lookAlike, door.state);
   // @ts-expect-error a look-alike is not approved
   void run(door, forged);
 }
@@ -36,7 +36,7 @@ export function skippingAGateDoesNotCompile(
 test("the gates are functions, and their values have no public constructor", async () => {
   const modules = await Promise.all([
     import("../../src/open/open.ts"),
-    import("../../src/policy/admit.ts"),
+    import("../../src/admission/admit.ts"),
     import("../../src/invoke/record.ts"),
     import("../../src/invoke/approve.ts"),
   ]);

@@ -144,7 +144,7 @@ test("each rule refuses under its own name, and the refusal is recorded", async 
   await fixture.kernel.bindings.patch(admin, write.binding_id, { status: "disabled" }, undefined);
   expect(await refusal({ export_id: "write" }, user)).toMatchObject({
     code: "export.not_found",
-    message: `write is bound by ${write.binding_id}, which is disabled`,
+    message: `write is bound by ${write.binding_id}, which is disabled.`,
     fix: `backplane binding enable ${write.binding_id}`,
   });
   await fixture.kernel.bindings.patch(admin, write.binding_id, { status: "active" }, undefined);

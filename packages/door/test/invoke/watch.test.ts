@@ -4,7 +4,7 @@ import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, type TestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { LiveCall } from "../../src/calls/live.ts";
+import { LiveCall } from "../../src/calls/live-calls.ts";
 
 async function collect(fixture: TestKernel, id: string, after = 0, stop = new AbortController().signal) {
   const seqs: number[] = [];

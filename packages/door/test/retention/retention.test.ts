@@ -118,13 +118,13 @@ test("it goes in small steps with a rest after each, and a stop does not wait fo
     return limit;
   };
   const retention = new Retention(fixture.deps);
-  retention.begin();
-  retention.begin();
+  retention.start();
+  retention.start();
   await until(() => limits.length === 3);
   await retention.stop();
   const steps = limits.length;
   expect(Math.max(...limits)).toBeLessThanOrEqual(500);
-  retention.begin();
+  retention.start();
   await new Promise((resolve) => setTimeout(resolve, 60));
   expect(limits).toHaveLength(steps);
 });

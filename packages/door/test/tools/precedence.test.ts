@@ -107,7 +107,7 @@ test("names that look alike collide, and a name with something invisible in it i
   const { winners, losers } = rank([first, twin, ghost]);
   expect([...winners.keys()]).toEqual(["search"]);
   expect(losers.map(({ candidate, reason }) => [candidate.package_id, reason])).toEqual([
-    ["acme/ghost", "its name cannot be used: it holds invisible characters"],
+    ["acme/ghost", "its name is invalid: it contains invisible characters"],
     ["acme/twin", expect.stringContaining("has search, which looks the same,")],
   ]);
 });
@@ -153,7 +153,7 @@ verifies(
       ["tool_search", "core/backplane", "hidden"],
     ]);
     await catalog.entries(user, { all: true });
-    const told = fixture.logged.filter(({ message }) => message.startsWith("a tool "));
+    const told = fixture.logged.filter(({ message }) => message.startsWith("tool "));
     expect(told.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual([
       ["warn", "acme/one"],
       ["error", "acme/two"],
@@ -171,7 +171,7 @@ test("a name that only looks like another's is told what it collides with", asyn
   fixture.clock.wall_offset += 1_000;
   await fixture.bind(manifest([tool("Iist_all")], { package_id: "acme/two" }));
   // Without anybody having looked.
-  await until(() => fixture.logged.some(({ message }) => message === "a tool could not be registered"));
+  await until(() => fixture.logged.some(({ message }) => message === "tool not registered"));
   expect((await fixture.kernel.catalog.list(user)).map(({ name }) => name)).toEqual(["list_all"]);
   const explain = (name: string) =>
     fixture.kernel.policy.explain(admin, { tool: name, context: "conversation" });
@@ -221,7 +221,7 @@ verifies(
       ["acme/second", "failed", "low"],
     ]);
     expect(named[1]!.reason).toMatch(/^InstrumentNameCollision: acme\/second .* acme\/first/);
-    const logged = fixture.logged.filter(({ message }) => message.startsWith("a tool "));
+    const logged = fixture.logged.filter(({ message }) => message.startsWith("tool "));
     expect(logged.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual(
       [
         ["error", "acme/second"],

@@ -11,7 +11,7 @@ export interface ApprovalResolution {
 }
 
 /** As it is written: with a digest of each part that it covers, which nobody but the gateway is shown. */
-export interface AskedApproval extends Approval {
+export interface NewApproval extends Approval {
   covers: Readonly<Record<string, string>>;
 }
 
@@ -19,7 +19,7 @@ export interface AskedApproval extends Approval {
 export interface ApprovalStore {
   get(scope: Scope, id: string): Promise<Approval | null>;
   /** The digests of the parts that it covers; null in rows of earlier versions. */
-  covers(scope: Scope, id: string): Promise<AskedApproval["covers"] | null>;
+  covers(scope: Scope, id: string): Promise<NewApproval["covers"] | null>;
   list(scope: Scope, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
   /** First answer wins: false when it is no longer pending. */
   resolve(id: string, how: ApprovalResolution, facts: Facts): Promise<boolean>;

@@ -14,7 +14,7 @@ import type {
 } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { OnceKey } from "./access-store.ts";
-import type { AskedApproval } from "./approval-store.ts";
+import type { NewApproval } from "./approval-store.ts";
 import type { Facts } from "./facts.ts";
 import type { TapeWrite } from "./run-store.ts";
 import type { Appended } from "./session-store.ts";
@@ -63,7 +63,7 @@ export interface NewDelegation {
 
 /** Written in the same transaction as the opened row. */
 export interface OpenWith {
-  approval?: AskedApproval;
+  approval?: NewApproval;
   delegation?: NewDelegation;
   facts: Facts;
   /** Throws `session.not_found`, and then nothing is written. */
@@ -89,7 +89,7 @@ export interface InvocationStore {
    * Another question about a row that waits: the row as it would run now, and the approval that it waits for. False: the
    * fence or the status moved on.
    */
-  askAgain(row: InvocationRow, approval: AskedApproval, facts: Facts): Promise<boolean>;
+  askAgain(row: InvocationRow, approval: NewApproval, facts: Facts): Promise<boolean>;
   /** Counts a retry while the row runs. `renewed` revokes the tokens it had and writes the one given, if any. */
   retried(
     id: string,

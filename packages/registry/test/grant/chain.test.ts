@@ -1,7 +1,7 @@
 /** The whole chain of one call, from random policies at every level: the manifest's to the caller's caller. */
 
 import type { Binding, Grant, Package } from "@backplane/contract";
-import { callerOf } from "@backplane/door";
+import { delegatedCallerOf } from "@backplane/door";
 import { type GrantLevel, type HostPolicy, hostPolicy } from "@backplane/ports";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -118,7 +118,7 @@ test("a grant is never wider than manifest, binding, project, org, host and call
             expect(wider(grant, parent), `${name}: ${JSON.stringify({ grant, parent })}`).toEqual([]);
           }
           before = grant;
-          caller = callerOf({
+          caller = delegatedCallerOf({
             id: "inv_1",
             ...scope,
             grant,
@@ -240,7 +240,7 @@ verifies(
     });
     expect((await kernel.invocations.get(user, wide.id)).grant).toEqual(wide.grant);
     expect(refusals).toHaveLength(2);
-    expect(refusals[0]).toBe("policy.denied: the calling invocation may not use the tool other");
+    expect(refusals[0]).toBe("policy.denied: The calling invocation was not granted the tool other.");
     const children = (await kernel.invocations.list(user, { export_id: "deep" }, { limit: 9 })).items;
     expect(children.map(({ grant }) => [grant!.network, grant!.filesystem, grant!.secret_slots])).toEqual([
       ["none", "none", []],

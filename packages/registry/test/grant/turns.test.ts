@@ -127,7 +127,7 @@ test("a plugin that may compact reaches the project's compactor, one that may no
   };
   for (const export_id of ["may", "mayNot"]) await talk.call({ export_id });
   expect(told[0]).toBe("compaction");
-  expect(told[1]).toContain("was not granted tools:invoke");
+  expect(told[1]).toContain("was not granted the scope tools:invoke");
   const calls = (await talk.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
   // Newest first; a compaction that fails is tried again.
   expect(calls.map(({ status }) => status)).toEqual(["failed", "failed", "failed", "succeeded"]);

@@ -87,7 +87,7 @@ verifies(
     const hidden = await fixture.kernel.catalog.get(user, "look");
     expect(hidden[0]).toMatchObject({
       status: "hidden",
-      reason: "the role user may not use look: its risk is medium, and the role may use up to low",
+      reason: "The role user may not use look: its risk is medium, and the role may use up to low.",
     });
   },
 );

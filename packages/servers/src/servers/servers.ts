@@ -13,15 +13,15 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import {
+  type AdmissionState,
+  admitServerRequest,
   type Coverage,
   changedParts,
-  coverUse,
-  partOf,
-  partPlan,
-  requirePart,
-  type ServerPart,
-  type Surroundings,
-  visibleParts,
+  filterCapabilities,
+  findFeature,
+  planServerFeature,
+  readUseCoverage,
+  type ServerFeature,
 } from "@backplane/door";
 import {
   auditOf,
@@ -73,7 +73,7 @@ export function createServers(
   deps: KernelDeps,
   policies: Pick<Policies, "of">,
   tokens: SignInTokens,
-  around: Surroundings,
+  state: AdmissionState,
   askFirst: ApprovedRequest,
 ): ServersService {
   const { store, runner, clock } = deps;
@@ -112,8 +112,8 @@ export function createServers(
     const shown: ServerInfo[] = [];
     for (const server of servers) {
       const bound = behind.get(server)!;
-      const planOf = (part: ServerPart) => partPlan(bound, part, caller.scope, deps.host);
-      const capabilities = visibleParts(server.capabilities, planOf, caller, policy);
+      const planOf = (part: ServerFeature) => planServerFeature(bound, part, caller.scope, deps.host);
+      const capabilities = filterCapabilities(server.capabilities, planOf, caller, policy);
       shown.push(capabilities === server.capabilities ? server : { ...server, capabilities });
     }
     return shown.every((one, i) => one === servers[i]) ? servers : shown;
@@ -143,12 +143,12 @@ export function createServers(
     const visible = (await listed(caller)).some((one) => one.binding_id === binding_id);
     const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
     if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
-    const part = partOf(method, params);
+    const part = findFeature(method, params);
     if (part === null) return { bound, why: null };
-    const plan = partPlan(bound, part, caller.scope, deps.host);
+    const plan = planServerFeature(bound, part, caller.scope, deps.host);
     try {
       const policy = await policies.of(caller.scope);
-      return { bound, why: await requirePart(plan, caller, policy, around, method, params) };
+      return { bound, why: await admitServerRequest(plan, caller, policy, state, method, params) };
     } catch (error) {
       await auditRefusal(wanted, error);
       throw error;
@@ -178,7 +178,7 @@ export function createServers(
   /** Everything that decides what the request does, as for a call of a tool. */
   async function covered({ caller, method, params }: Wanted, bound: BoundPackage): Promise<Coverage> {
     const { grant } = await createProcessOrder(deps, policies, bound, caller.scope);
-    return await coverUse(deps, bound, { tool: method, definition: null, arguments: params, grant });
+    return await readUseCoverage(deps, bound, { tool: method, definition: null, arguments: params, grant });
   }
 
   async function put(wanted: Wanted, bound: BoundPackage, line: ServerLine): Promise<Json> {

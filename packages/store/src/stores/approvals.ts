@@ -1,5 +1,5 @@
 import type { Approval } from "@backplane/contract";
-import type { ApprovalStore, AskedApproval } from "@backplane/ports";
+import type { ApprovalStore, NewApproval } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listApprovals, readApproval } from "../ops/approvals.ts";
 import type { Row, SqlValue } from "../ops/op.ts";
@@ -16,7 +16,7 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
     async covers(scope, id) {
       const row = await backend.read(() => readApproval(id, scope.org_id, projectColumn(scope.project_id)));
       if (row === undefined) return null;
-      return (JSON.parse(row.body as string) as Partial<AskedApproval>).covers ?? null;
+      return (JSON.parse(row.body as string) as Partial<NewApproval>).covers ?? null;
     },
     async list(scope, filter, page) {
       const rows = await backend.read(() =>
@@ -44,7 +44,7 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
   };
 }
 
-export function encodeApproval(approval: AskedApproval): SqlValue[] {
+export function encodeApproval(approval: NewApproval): SqlValue[] {
   return [
     approval.id,
     approval.org_id,
@@ -56,7 +56,7 @@ export function encodeApproval(approval: AskedApproval): SqlValue[] {
 }
 
 export function decodeApproval(row: Row): Approval {
-  const { covers: _covers, ...asked } = JSON.parse(row.body as string) as AskedApproval;
+  const { covers: _covers, ...asked } = JSON.parse(row.body as string) as NewApproval;
   const resolution =
     row.resolution === null ? {} : (JSON.parse(row.resolution as string) as Partial<Approval>);
   // Rows of earlier versions do not have these fields.

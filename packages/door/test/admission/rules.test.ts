@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { RULES } from "../../src/policy/rules.ts";
+import { RULES } from "../../src/admission/rules.ts";
 
 test("the rules and their order are a visible decision", () => {
   expect(RULES.map((rule) => rule.name)).toEqual([

@@ -1,8 +1,8 @@
 /**
- * Resources and prompts of MCP servers under the policy of tools (mcp.server, instr.origins). A server's resources count
- * as one tool `mcp_<server>_resources`, its prompts as `mcp_<server>_prompts`: reading only, of low risk, of the origin
- * mcp. The rules of admission decide on them as on any call, denials first. Where they ask, a person is asked before
- * something is read; what there is is shown, as tools that ask are; of the rest nobody can be asked, and it is refused.
+ * Applies the policy of tools to the resources and prompts of MCP servers (mcp.server, instr.origins). To the policy, a
+ * server's resources are one tool `mcp_<server>_resources` and its prompts are `mcp_<server>_prompts`: read_only, of low
+ * risk and of the origin mcp. The rules of admission decide on their requests as on calls. If a rule asks, reading needs
+ * a person's approval, listing is allowed, and every other request is refused because it cannot wait for an answer.
  */
 
 import {
@@ -25,37 +25,37 @@ import {
   standingLevel,
   toGrant,
 } from "@backplane/registry";
-import { assumeStanding } from "../calls/revocation.ts";
+import { assumeValidRoot } from "../calls/revocation.ts";
 import { ruleHits } from "../open/open.ts";
-import { originOf } from "../tools/origin.ts";
-import { forbidden, grantUnder } from "./forbidden.ts";
+import { originOf } from "../tools/precedence.ts";
 import { riskOf } from "./risk.ts";
-import type { Asked, Surroundings } from "./rule.ts";
-import { RULES } from "./rules.ts";
+import { type AdmissionState, RULES, type RuleInput } from "./rules.ts";
+import { findListingDenial, widestGrant } from "./visibility.ts";
 
-const SERVER_PARTS = ["resources", "prompts"] as const;
-/** Whoever makes these waits for the answer. */
-const ASKABLE: ReadonlySet<string> = new Set(["resources/read", "prompts/get"]);
-/** Names and addresses alone. */
+const SERVER_FEATURES = ["resources", "prompts"] as const;
+/** Requests whose sender can wait until a person has answered. */
+const APPROVABLE: ReadonlySet<string> = new Set(["resources/read", "prompts/get"]);
+/** Requests that reveal only names and addresses. */
 const LISTS: ReadonlySet<string> = new Set(["resources/list", "resources/templates/list", "prompts/list"]);
-export type ServerPart = (typeof SERVER_PARTS)[number];
+export type ServerFeature = (typeof SERVER_FEATURES)[number];
 
-/** Null: a request that is about the server itself, such as its log level. */
-export function partOf(method: string, { ref }: JsonObject): ServerPart | null {
+/** The feature that a request is for; null for a request to the server itself, such as for its log level. */
+export function findFeature(method: string, { ref }: JsonObject): ServerFeature | null {
   if (method === "completion/complete")
     return (ref as JsonObject | undefined)?.type === "ref/prompt" ? "prompts" : "resources";
-  return SERVER_PARTS.find((part) => method.startsWith(`${part}/`)) ?? null;
+  return SERVER_FEATURES.find((feature) => method.startsWith(`${feature}/`)) ?? null;
 }
 
-/** What the caller may be shown of what a server can do. */
-export function visibleParts(
+/** Removes the features that the caller may not see from a server's capabilities. */
+export function filterCapabilities(
   capabilities: JsonObject,
-  planOf: (part: ServerPart) => ExportPlan,
+  planFeature: (feature: ServerFeature) => ExportPlan,
   caller: Caller,
   policy: EffectivePolicy,
 ): JsonObject {
-  const hidden = SERVER_PARTS.filter(
-    (part) => capabilities[part] !== undefined && forbidden(caller, planOf(part), policy) !== null,
+  const hidden = SERVER_FEATURES.filter(
+    (feature) =>
+      capabilities[feature] !== undefined && findListingDenial(caller, planFeature(feature), policy) !== null,
   );
   if (hidden.length === 0) return capabilities;
   return Object.fromEntries(
@@ -63,17 +63,17 @@ export function visibleParts(
   ) as JsonObject;
 }
 
-/** Throws policy.denied with the rule that decided. Answers why a person is to be asked first; null: nobody is. */
-export async function requirePart(
+/** Throws the error of the rule that denies. Resolves with the reason if a person must approve first, otherwise null. */
+export async function admitServerRequest(
   plan: ExportPlan,
   caller: Caller,
   policy: EffectivePolicy,
-  around: Surroundings,
+  state: AdmissionState,
   method: string,
   params: JsonObject,
 ): Promise<string | null> {
   const hits = await ruleHits(plan, policy, params);
-  const asked: Asked = {
+  const input: RuleInput = {
     caller,
     plan,
     policy,
@@ -82,23 +82,24 @@ export async function requirePart(
     hits,
     depth: 0,
     row: null,
-    standing: assumeStanding(caller),
+    root: assumeValidRoot(caller),
   };
-  const grant = grantUnder(plan, policy);
+  const grant = widestGrant(plan, policy);
   let why: string | null = null;
   for (const rule of RULES) {
-    const decision = rule.decide(asked, grant, around);
+    const decision = rule.decide(input, grant, state);
     if (decision.kind === "pass" || (decision.kind === "ask" && LISTS.has(method))) continue;
     const { id } = plan.export;
-    if (decision.kind === "ask" && ASKABLE.has(method)) {
+    if (decision.kind === "ask" && APPROVABLE.has(method)) {
       why ??= decision.reason;
       continue;
     }
     if (decision.kind === "ask")
-      throw new BackplaneError("policy.denied", `nobody can be asked about ${id}, and ${decision.reason}`, {
-        details: { rule: rule.name },
-        fix: `See why: backplane policy explain ${id}`,
-      });
+      throw new BackplaneError(
+        "policy.denied",
+        `${method} of ${id} needs approval, and this request cannot wait for it: ${decision.reason}.`,
+        { details: { rule: rule.name }, fix: `See why: backplane policy explain ${id}` },
+      );
     const { code, message, details, fix } = decision;
     throw new BackplaneError(code, message, {
       details: { rule: rule.name, ...details },
@@ -108,14 +109,14 @@ export async function requirePart(
   return why;
 }
 
-/** The part as the rules of admission look at a tool. */
-export function partPlan(
+/** The feature as the rules of admission see a tool. */
+export function planServerFeature(
   bound: BoundPackage,
-  part: ServerPart,
+  feature: ServerFeature,
   scope: Scope,
   host: KernelDeps["host"],
 ): ExportPlan {
-  const item = partExport(bound, part);
+  const item = featureExport(bound, feature);
   const named = {
     ...bound,
     binding: { ...bound.binding, export_id: item.id },
@@ -139,22 +140,22 @@ export function partPlan(
   };
 }
 
-function partExport({ package: pack }: BoundPackage, part: ServerPart): ToolExport {
+function featureExport({ package: pack }: BoundPackage, feature: ServerFeature): ToolExport {
   const whole: PluginExport = combineTools(pack)!;
   const server = serverName(pack.package_id);
   return {
     ...whole,
-    id: `mcp_${server}_${part}`,
+    id: toolNameOf(server, feature),
     kind: "tool",
-    description: `The ${part} of the MCP server ${server}.`,
+    description: `The ${feature} of the MCP server ${server}.`,
     tool: { effect_class: "read_only", risk: "low", streaming: false, requires_approval: false },
   };
 }
 
-/** For `policy explain`, which shows what it speaks of as the catalog would. */
-export function partEntry(plan: ExportPlan, caller: Caller, policy: EffectivePolicy): CatalogEntry {
+/** The feature as an entry of the catalog, for `policy explain`. */
+export function featureEntry(plan: ExportPlan, caller: Caller, policy: EffectivePolicy): CatalogEntry {
   const { bound, export: item } = plan;
-  const refused = forbidden(caller, plan, policy);
+  const refused = findListingDenial(caller, plan, policy);
   return {
     name: item.id,
     title: null,
@@ -167,7 +168,7 @@ export function partEntry(plan: ExportPlan, caller: Caller, policy: EffectivePol
     reason: refused?.reason ?? null,
     fix: refused?.fix ?? null,
     category: null,
-    risk: riskOf(plan, grantUnder(plan, policy), policy, []).risk,
+    risk: riskOf(plan, widestGrant(plan, policy), policy, []).risk,
     effect_class: "read_only",
     requires_approval: false,
     deferred: false,
@@ -177,15 +178,20 @@ export function partEntry(plan: ExportPlan, caller: Caller, policy: EffectivePol
   };
 }
 
-/** Which part of which server a name of `explain` means, among these bindings; null: none. */
-export function partNamed(
+/** The server and feature that a tool name of `policy explain` refers to, or null. */
+export function findFeatureByName(
   name: string,
   servers: readonly BoundPackage[],
-): { bound: BoundPackage; part: ServerPart } | null {
+): { bound: BoundPackage; feature: ServerFeature } | null {
   for (const bound of servers) {
     if (bound.binding.export_id !== WHOLE_PACKAGE) continue;
-    for (const part of SERVER_PARTS)
-      if (name === `mcp_${serverName(bound.package.package_id)}_${part}`) return { bound, part };
+    const server = serverName(bound.package.package_id);
+    for (const feature of SERVER_FEATURES)
+      if (name === toolNameOf(server, feature)) return { bound, feature };
   }
   return null;
+}
+
+function toolNameOf(server: string, feature: ServerFeature): string {
+  return `mcp_${server}_${feature}`;
 }

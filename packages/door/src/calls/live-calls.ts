@@ -1,54 +1,62 @@
 /**
- * The calls that this node carries now. A call is in exactly one stage; `interrupt` is how a cancel reaches it
- * while it waits here and not in the runner.
+ * The calls in flight on this node. A call is in exactly one stage. While it waits in the gateway and not in the runner,
+ * a cancel reaches it through `interrupt`.
  */
 
 import { type EgressRecord, IdTable, type Invocation, type Json, type JsonObject } from "@backplane/contract";
 import type { Ask, Changes, InvocationRow, Scope } from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
-import type { Coverage } from "./coverage.ts";
 import type { EventTape } from "./event-tape.ts";
 import type { Revocation } from "./revocation.ts";
 
-export type Stage = "opening" | "approval" | "queued" | "running" | "settling";
+export type CallStage = "opening" | "approval" | "queued" | "running" | "settling";
 
-/** A revocation: whoever asked for the call may no longer. */
+/** Why a call ends early; a Revocation says that its caller lost the right to it. */
 export type StopCause = "user" | "shutdown" | Revocation;
+
+/** Digests by the name of the part, as the approver sees it: `config.region`, `secret.token`. */
+export type CoveredParts = Readonly<Record<string, string>>;
+
+/** What an approval covers: one digest of everything that decides what the call does, and a digest of each part. */
+export interface Coverage {
+  digest: string;
+  parts: CoveredParts;
+}
 
 export class LiveCall {
   readonly row: InvocationRow;
   readonly settled: Promise<Invocation>;
-  stage: Stage = "opening";
-  /** Who wants it to end early. The first reason counts. */
+  stage: CallStage = "opening";
+  /** Why the call has to end early; the first cause counts. */
   stopped: StopCause | null = null;
   interrupt: (() => void) | null = null;
   tape: EventTape | null = null;
-  /** Connections that its attempts were refused so far. */
+  /** Connections that were refused to its attempts so far. */
   egress: EgressRecord | null = null;
-  /** Answers what the plugin asks of its caller. */
-  ask: Ask | null = null;
-  /** The gateway's own model, where its binding may have it. */
-  lend: ((params: JsonObject) => Promise<Json>) | null = null;
-  /** What is left of the deadline; less than all of it after a recovery. */
-  left_ms: number;
-  /** When its authority was last read, on the monotonic clock. */
+  /** Lets the client that called answer the plugin's requests. */
+  answerRequest: Ask | null = null;
+  /** Answers sampling requests with the gateway's own model; null if the binding has no access to it. */
+  sample: ((params: JsonObject) => Promise<Json>) | null = null;
+  /** The time until the deadline; less than the timeout of the row after a recovery. */
+  remaining_ms: number;
+  /** When the authority of the caller was last read, on the monotonic clock. */
   checked_at = Number.NEGATIVE_INFINITY;
-  /** What a person said yes to; null: nobody was asked. */
+  /** What a person approved; null if the call needed no approval. */
   approved: Coverage | null = null;
-  /** Where the numbering of events goes on; more than 0 after a recovery. */
+  /** The last event number of an earlier run; more than 0 only after a recovery. */
   last_seq = 0;
-  /** Made for the first watcher: most calls have none. */
+  /** Created with the first listener, because most calls have none. */
   #listeners: Set<(invocation: Invocation) => void> | null = null;
   #resolve!: (invocation: Invocation) => void;
   #final: Invocation | null = null;
 
-  /** How often the gateway's lease had run out when the row was written. */
-  lapses: number;
+  /** How often the gateway's lease had expired when the row was written. */
+  lease_lapses: number;
 
-  constructor(row: InvocationRow, lapses: number) {
+  constructor(row: InvocationRow, lease_lapses: number) {
     this.row = row;
-    this.lapses = lapses;
-    this.left_ms = row.timeout_ms;
+    this.lease_lapses = lease_lapses;
+    this.remaining_ms = row.timeout_ms;
     this.settled = new Promise((resolve) => {
       this.#resolve = resolve;
     });
@@ -58,18 +66,18 @@ export class LiveCall {
     if (this.#final !== null) return;
     this.#final = invocation;
     this.#resolve(invocation);
-    for (const tell of this.#listeners ?? []) tell(invocation);
+    for (const listener of this.#listeners ?? []) listener(invocation);
     this.#listeners = null;
   }
 
-  /** Unlike `settled.then`, it can be taken back: who stops watching a call of weeks leaves nothing with it. */
-  onSettled(tell: (invocation: Invocation) => void): () => void {
-    if (this.#final !== null) tell(this.#final);
+  /** Unlike `settled.then`, this can be undone, so that watchers of a call that runs for weeks do not pile up. */
+  onSettled(listener: (invocation: Invocation) => void): () => void {
+    if (this.#final !== null) listener(this.#final);
     else {
       this.#listeners ??= new Set();
-      this.#listeners.add(tell);
+      this.#listeners.add(listener);
     }
-    return () => void this.#listeners?.delete(tell);
+    return () => void this.#listeners?.delete(listener);
   }
 }
 
@@ -97,15 +105,15 @@ export class LiveCalls {
 
   drop(call: LiveCall): void {
     this.#calls.delete(call.row.id);
-    if (this.#calls.size === 0) for (const tell of this.#idle.splice(0)) tell();
+    if (this.#calls.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }
 
   get(id: string): LiveCall | undefined {
     return this.#calls.get(id);
   }
 
-  /** Only what `scope` may see: another project's call does not exist for it. */
-  visible(scope: Scope, id: string): LiveCall | undefined {
+  /** The call if `scope` may see it. The call of another project does not exist for it. */
+  findVisible(scope: Scope, id: string): LiveCall | undefined {
     const call = this.get(id);
     if (call === undefined || call.row.org_id !== scope.org_id) return undefined;
     return scope.project_id === null || call.row.project_id === scope.project_id ? call : undefined;
@@ -115,12 +123,13 @@ export class LiveCalls {
     return this.#calls.values();
   }
 
-  count(stage: Stage): number {
+  count(stage: CallStage): number {
     let count = 0;
     for (const call of this.#calls.values()) if (call.stage === stage) count++;
     return count;
   }
 
+  /** Resolves when no call is in flight. */
   idle(): Promise<void> {
     if (this.#calls.size === 0) return Promise.resolve();
     return new Promise((resolve) => this.#idle.push(resolve));

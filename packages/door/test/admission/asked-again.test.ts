@@ -40,7 +40,8 @@ test("a call that waits is asked about again under the role it came with, and by
     status: "failed",
     error: {
       code: "policy.denied",
-      message: "the call is no longer admitted: the role user may not use ask: the tool is denied",
+      message:
+        "The call was approved, but is no longer admitted. The role user may not use ask: the tool is denied.",
       details: { rule: "role" },
     },
   });
@@ -76,7 +77,7 @@ verifies(
     }
     expect(ends[0]!.error).toMatchObject({
       code: "outcome_unknown",
-      message: expect.stringContaining("the role user may not use read"),
+      message: expect.stringContaining("The role user may not use read"),
       details: { refused: "policy.denied", rule: "role" },
     });
     expect(ends[1]).toMatchObject({ status: "succeeded", retry_count: 1 });

@@ -1,7 +1,7 @@
 /**
- * The approvals that calls of this node wait for. The row decides (first answer wins); this is only how the
- * waiting call hears of it: from answer() here, from its own timer, from a cancel, or, when another node took
- * the answer, by reading the row again after something was written.
+ * The approvals that calls of this node wait for. The row in the store decides, and its first answer wins. This class
+ * only wakes the waiting call: after an answer on this node, when the approval expires, when the call is cancelled, or,
+ * after an answer on another node, by reading the row again.
  */
 
 import type { Approval, ApprovalResponse, ApprovalStatus, ErrorCode } from "@backplane/contract";
@@ -13,23 +13,23 @@ export type Answer =
   | { kind: "rejected"; feedback: string | null }
   | { kind: "expired" }
   | { kind: "cancelled" }
-  /** The gateway stops; the row stays pending and is taken up again at the next start. */
+  /** The gateway is stopping. The row stays pending, and the call is resumed at the next start. */
   | { kind: "detached" };
 
 interface Waiter {
   approval: Approval;
   timer: Timer;
-  hear: (answer: Answer) => void;
+  resolve: (answer: Answer) => void;
 }
 
-const LOOK_MS = 500;
+const READ_DELAY_MS = 500;
 const LONGEST_TIMER_MS = 2_000_000_000;
 
-/** How sessions hear of questions: the bus, or nobody. */
-export interface ApprovalNews {
+/** Publishes what happens to approvals, so that clients can show them. */
+export interface ApprovalPublisher {
   requested(approval: Approval): void;
   cancelled(approval: Approval, reason: CancelReason): void;
-  /** Somebody answered elsewhere than on the bus: whoever shows the question hears of it. */
+  /** A person answered elsewhere than on the bus, so clients have to remove the prompt. */
   answered(approval: Approval, response: ApprovalResponse): void;
 }
 
@@ -37,14 +37,14 @@ export type CancelReason = "timeout" | "shutdown" | "interrupt" | "revoked";
 
 export class PendingApprovals {
   readonly #deps: KernelDeps;
-  readonly #news: ApprovalNews | null;
+  readonly #publisher: ApprovalPublisher | null;
   readonly #waiters = new Map<string, Waiter>();
   #unsubscribe: (() => void) | null = null;
-  #look: Timer | null = null;
+  #read_timer: Timer | null = null;
 
-  constructor(deps: KernelDeps, news: ApprovalNews | null = null) {
+  constructor(deps: KernelDeps, publisher: ApprovalPublisher | null = null) {
     this.#deps = deps;
-    this.#news = news;
+    this.#publisher = publisher;
   }
 
   get size(): number {
@@ -55,26 +55,29 @@ export class PendingApprovals {
     const { clock, store } = this.#deps;
     const end = clock.monotonic() + Math.max(0, Date.parse(approval.expires_at) - clock.now());
     return new Promise((resolve) => {
-      const hear = (answer: Answer) => {
-        waiter.timer.stop();
-        this.#waiters.delete(approval.id);
-        if (this.#waiters.size === 0) this.#deaf();
-        resolve(answer);
+      const waiter: Waiter = {
+        approval,
+        timer: this.#expire(approval.id, end),
+        resolve: (answer) => {
+          waiter.timer.stop();
+          this.#waiters.delete(approval.id);
+          if (this.#waiters.size === 0) this.#unsubscribeAll();
+          resolve(answer);
+        },
       };
-      const waiter: Waiter = { approval, timer: this.#expire(approval.id, end), hear };
       this.#waiters.set(approval.id, waiter);
-      this.#unsubscribe ??= store.outbox.onAppended(() => this.#lookSoon());
-      this.#news?.requested(approval);
+      this.#unsubscribe ??= store.outbox.onAppended(() => this.#scheduleRead());
+      this.#publisher?.requested(approval);
     });
   }
 
-  /** The row has been answered. */
-  tell(approval_id: string, answer: Answer): void {
-    this.#waiters.get(approval_id)?.hear(answer);
+  /** Wakes the waiting call after its row was answered. */
+  resolve(approval_id: string, answer: Answer): void {
+    this.#waiters.get(approval_id)?.resolve(answer);
   }
 
-  /** Ends the question from our side; an answer that was faster stands. Tried until the store takes it. */
-  async end(
+  /** Expires or cancels an approval, unless an answer came first. Retried until the store accepts the write. */
+  async close(
     approval_id: string,
     status: "expired" | "cancelled",
     reason: CancelReason = status === "expired" ? "timeout" : "interrupt",
@@ -86,63 +89,66 @@ export class PendingApprovals {
       const feedback = why?.message ?? null;
       const won = await resolveApproval(this.#deps, waiter.approval, { status, feedback }, why?.code);
       if (won) {
-        waiter.hear({ kind: status });
-        this.#news?.cancelled(waiter.approval, reason);
+        waiter.resolve({ kind: status });
+        this.#publisher?.cancelled(waiter.approval, reason);
       } else await this.#read(waiter);
     } catch (error) {
-      this.#deps.log.warn({ err: error, approval_id }, "an approval could not be ended; trying again");
-      waiter.timer = this.#deps.clock.after(LOOK_MS, () => void this.end(approval_id, status, reason, why));
+      this.#deps.log.warn({ err: error, approval_id }, "could not close an approval; retrying");
+      waiter.timer = this.#deps.clock.after(
+        READ_DELAY_MS,
+        () => void this.close(approval_id, status, reason, why),
+      );
     }
   }
 
-  /** At an orderly stop: durable ones stay pending, the others end. */
+  /** Cancels the pending approvals. Durable ones stay pending and are resumed at the next start. */
   async stop(): Promise<void> {
-    const ends: Promise<void>[] = [];
+    const closed: Promise<void>[] = [];
     for (const waiter of this.#waiters.values()) {
-      if (waiter.approval.durable) waiter.hear({ kind: "detached" });
-      else ends.push(this.end(waiter.approval.id, "cancelled", "shutdown"));
+      if (waiter.approval.durable) waiter.resolve({ kind: "detached" });
+      else closed.push(this.close(waiter.approval.id, "cancelled", "shutdown"));
     }
-    await Promise.all(ends);
+    await Promise.all(closed);
   }
 
-  /** In steps, since a timer holds at most 24 days. */
+  /** In steps, because a timer cannot run for more than 24 days. */
   #expire(approval_id: string, end: number): Timer {
     const { clock } = this.#deps;
     return clock.after(Math.min(Math.max(0, end - clock.monotonic()), LONGEST_TIMER_MS), () => {
       const waiter = this.#waiters.get(approval_id);
-      if (clock.monotonic() >= end) void this.end(approval_id, "expired");
+      if (clock.monotonic() >= end) void this.close(approval_id, "expired");
       else if (waiter !== undefined) waiter.timer = this.#expire(approval_id, end);
     });
   }
 
-  #lookSoon(): void {
-    if (this.#look !== null || this.#waiters.size === 0) return;
-    this.#look = this.#deps.clock.after(LOOK_MS, () => {
-      this.#look = null;
-      void this.#lookNow();
+  #scheduleRead(): void {
+    if (this.#read_timer !== null || this.#waiters.size === 0) return;
+    this.#read_timer = this.#deps.clock.after(READ_DELAY_MS, () => {
+      this.#read_timer = null;
+      void this.#readAll();
     });
   }
 
-  async #lookNow(): Promise<void> {
+  async #readAll(): Promise<void> {
     try {
       for (const waiter of this.#waiters.values()) await this.#read(waiter);
     } catch (error) {
-      this.#deps.log.warn({ err: error }, "approvals could not be read; looking again later");
-      this.#lookSoon();
+      this.#deps.log.warn({ err: error }, "could not read the pending approvals; retrying");
+      this.#scheduleRead();
     }
   }
 
   async #read(waiter: Waiter): Promise<void> {
     const { approval } = waiter;
     const row = await this.#deps.store.approvals.get(approval, approval.id);
-    if (row !== null && row.status !== "pending") waiter.hear(answerOf(row));
+    if (row !== null && row.status !== "pending") waiter.resolve(answerOf(row));
   }
 
-  #deaf(): void {
+  #unsubscribeAll(): void {
     this.#unsubscribe?.();
     this.#unsubscribe = null;
-    this.#look?.stop();
-    this.#look = null;
+    this.#read_timer?.stop();
+    this.#read_timer = null;
   }
 }
 
@@ -160,7 +166,7 @@ export function answerOf(approval: Approval): Answer {
   }
 }
 
-/** Writes the end of an approval with its event; false when another was first. */
+/** Writes the end of an approval with its event. Resolves with false if it had ended before. */
 export function resolveApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,

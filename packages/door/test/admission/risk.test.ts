@@ -12,7 +12,7 @@ import { expect, test } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { compilePolicy } from "../../../registry/src/policy/standing-policy.ts";
-import { riskOf } from "../../src/policy/risk.ts";
+import { riskOf } from "../../src/admission/risk.ts";
 
 function band(
   part: Record<string, unknown>,

@@ -1,11 +1,10 @@
-/** Second gate: the grant is computed and every rule is asked. Pure and synchronous: nothing is read here. */
+/** Second gate: computes the grant and applies every rule. Pure and synchronous: everything it needs was read by open. */
 
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import { narrowGrant } from "@backplane/registry";
 import type { Opened } from "../open/open.ts";
 import { riskOf } from "./risk.ts";
-import type { Decision, Rule, Surroundings } from "./rule.ts";
-import { RULES } from "./rules.ts";
+import { type AdmissionState, type Decision, RULES, type Rule } from "./rules.ts";
 
 declare const admitted: unique symbol;
 
@@ -15,7 +14,7 @@ class AdmittedCall {
   readonly call: Opened;
   readonly grant: Grant;
   readonly pool_key: string;
-  /** A person has to say yes first. */
+  /** Set when a person must approve the call before it runs. */
   readonly ask: { rule: string; reason: string; risk: Risk } | null;
 
   constructor(call: Opened, grant: Grant, pool_key: string, ask: AdmittedCall["ask"]) {
@@ -31,7 +30,7 @@ export type Admitted = AdmittedCall;
 export interface Refused {
   verdict: "refused";
   call: Opened;
-  /** Which rule decided. */
+  /** The name of the rule that denied the call. */
   rule: string;
   code: ErrorCode;
   message: string;
@@ -39,35 +38,32 @@ export interface Refused {
   fix: string | undefined;
 }
 
-/** Every rule that may answer otherwise by now about a call that was admitted and then had to wait. */
-const ASKED_AGAIN = RULES.filter(({ standing, again }) => standing === true || again === true);
-
-/** Why a call that was admitted before may no longer start, or null. */
-export function refusedSince(call: Opened, grant: Grant, around: Surroundings): Refused | null {
-  for (const rule of ASKED_AGAIN) {
-    const decision = rule.decide(call, grant, around);
-    if (decision.kind === "deny") return refusedBy(rule, decision, call);
-  }
-  return null;
-}
-
-export function admit(call: Opened, around: Surroundings): Admitted | Refused {
+export function admit(call: Opened, state: AdmissionState): Admitted | Refused {
   const { grant, pool_key } = narrowGrant(call.plan, call.ceiling, call.scope);
   let ask: AdmittedCall["ask"] = null;
   for (const rule of RULES) {
-    const decision = rule.decide(call, grant, around);
+    const decision = rule.decide(call, grant, state);
     if (decision.kind === "pass") continue;
-    if (decision.kind === "ask") {
-      ask ??= {
-        rule: rule.name,
-        reason: decision.reason,
-        risk: riskOf(call.plan, grant, call.policy, call.hits).risk,
-      };
-      continue;
-    }
-    return refusedBy(rule, decision, call);
+    if (decision.kind === "deny") return refusedBy(rule, decision, call);
+    ask ??= {
+      rule: rule.name,
+      reason: decision.reason,
+      risk: riskOf(call.plan, grant, call.policy, call.hits).risk,
+    };
   }
   return new AdmittedCall(call, grant, pool_key, ask);
+}
+
+/** The rules whose decision may have changed while an admitted call was waiting. */
+const RECHECKED = RULES.filter(({ listing, recheck }) => listing === true || recheck === true);
+
+/** Why a call that was admitted before may no longer start, or null. */
+export function recheck(call: Opened, grant: Grant, state: AdmissionState): Refused | null {
+  for (const rule of RECHECKED) {
+    const decision = rule.decide(call, grant, state);
+    if (decision.kind === "deny") return refusedBy(rule, decision, call);
+  }
+  return null;
 }
 
 function refusedBy(

@@ -1,6 +1,6 @@
 /**
- * The band of one call (tools.risk-map, tools.risk-floor): what its author or the operator says of the tool, raised by
- * everything that speaks for more. Nothing lowers: a source that says less than another has said nothing.
+ * The risk of one call (tools.risk-map, tools.risk-floor): the highest of what its sources say. The operator's judgement
+ * replaces the author's; every other source can only raise the risk.
  */
 
 import {
@@ -19,32 +19,34 @@ export interface RiskReport {
   sources: RiskSource[];
 }
 
-interface Known {
+interface CachedReport {
   grant: Grant;
   policy: EffectivePolicy;
   report: RiskReport;
 }
 
-/** Of the last call of each plan: a plan, its grant and a policy stay the same values until one of them changes. */
-const known = new WeakMap<object, Known>();
+/**
+ * The last report of each plan, because several rules need the risk in every call (bench row http.invoke). A plan, its
+ * grant and a policy are the same objects until one of them changes.
+ */
+const reports = new WeakMap<object, CachedReport>();
 
-/** Asked by several rules in every call. */
 export function riskOf(
   plan: Pick<ExportPlan, "export" | "effect_class">,
   grant: Grant,
   policy: EffectivePolicy,
   hits: readonly RuleHit[],
 ): RiskReport {
-  // Rules meet the arguments, which are never the same.
-  if (hits.length > 0) return judge(plan, grant, policy, hits);
-  const last = known.get(plan);
+  // Hits depend on the arguments, so such a report is not worth caching.
+  if (hits.length > 0) return assess(plan, grant, policy, hits);
+  const last = reports.get(plan);
   if (last !== undefined && last.grant === grant && last.policy === policy) return last.report;
-  const report = judge(plan, grant, policy, hits);
-  known.set(plan, { grant, policy, report });
+  const report = assess(plan, grant, policy, hits);
+  reports.set(plan, { grant, policy, report });
   return report;
 }
 
-function judge(
+function assess(
   plan: Pick<ExportPlan, "export" | "effect_class">,
   grant: Grant,
   policy: EffectivePolicy,
@@ -52,30 +54,31 @@ function judge(
 ): RiskReport {
   const { export: item, effect_class } = plan;
   const sources: RiskSource[] = [];
-  const says = (source: RiskSource["source"], risk: Risk, why: string) => sources.push({ source, risk, why });
+  const add = (source: RiskSource["source"], risk: Risk, why: string) => sources.push({ source, risk, why });
   const tool = item.kind === "tool" ? item.tool : null;
   const judged = policy.judged(item.id);
-  if (judged !== null) says("operator", judged, "the policy's risks name this tool");
-  else if (tool?.risk !== undefined) says("author", tool.risk, "the tool's author says so");
-  // An effect that nobody declared says nothing beside a judgement of the risk itself.
+  if (judged !== null) add("operator", judged, "the policy's risks name this tool");
+  else if (tool?.risk !== undefined) add("author", tool.risk, "the tool's author says so");
+  // An undeclared effect class counts only if nobody declared the risk itself.
   if (effect_class !== "unknown" || sources.length === 0)
-    says("effect_class", RISK_OF_EFFECT[effect_class], `the effect class is ${effect_class}`);
+    add("effect_class", RISK_OF_EFFECT[effect_class], `the effect class is ${effect_class}`);
   const hinted = riskOfHints(tool?.hints);
-  if (hinted !== null) says("hints", hinted.risk, hinted.why);
-  for (const { risk, why } of floorOf(item, grant, policy)) says("floor", risk, why);
+  if (hinted !== null) add("hints", hinted.risk, hinted.why);
+  for (const { risk, why } of floorOf(item, grant, policy)) add("floor", risk, why);
   const raised = policy.raised(item.id);
-  if (raised !== null) says("project", raised, "the project's policy raises this tool");
-  for (const hit of hits) if (hit.action === "raise") says("rule", hit.risk, `${hit.name}: ${hit.reason}`);
+  if (raised !== null) add("project", raised, "the project's policy raises this tool");
+  for (const hit of hits) if (hit.action === "raise") add("rule", hit.risk, `${hit.name}: ${hit.reason}`);
   let risk = sources[0]!.risk;
   for (const source of sources) risk = higherRisk(risk, source.risk);
   return { risk, sources };
 }
 
-/** Only what a server says against itself counts; that a tool only reads is a claim that anybody can make. */
+/** Hints can only raise the risk: any server can claim that its tool only reads. */
 function riskOfHints(hints: JsonObject | undefined): { risk: Risk; why: string } | null {
   if (hints === undefined) return null;
-  if (hints.destructiveHint === true) return { risk: "high", why: "its server says that it may destroy" };
-  if (hints.readOnlyHint === false) return { risk: "medium", why: "its server says that it writes" };
+  if (hints.destructiveHint === true)
+    return { risk: "high", why: "its server declares that it may be destructive" };
+  if (hints.readOnlyHint === false) return { risk: "medium", why: "its server declares that it writes" };
   return null;
 }
 
@@ -98,7 +101,7 @@ function floorOf(
   return least;
 }
 
-/** The name is a stranger's: `constructor` names something in every object. */
+/** The category comes from the package, and `constructor` is a key of every object. */
 function ownRisk(risks: Record<string, Risk> | undefined, name: string): Risk | undefined {
   return risks !== undefined && Object.hasOwn(risks, name) ? risks[name] : undefined;
 }

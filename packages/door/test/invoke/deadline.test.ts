@@ -3,7 +3,7 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { timeLeft } from "../../src/calls/deadline.ts";
+import { remainingTime } from "../../src/invoke/recover.ts";
 
 verifies(
   "inv.deadline",
@@ -91,7 +91,7 @@ test.each([
   const created_at = "2026-11-01T10:00:00.000Z";
   const started_at = "2026-11-01T11:00:00.000Z";
   const row = { timeout_ms, created_at, started_at };
-  expect(timeLeft(row, Date.parse(started_at) + later)).toBe(left);
+  expect(remainingTime(row, Date.parse(started_at) + later)).toBe(left);
   // One that waited for a slot had its deadline from the beginning.
-  expect(timeLeft({ ...row, started_at: null }, Date.parse(created_at) + later)).toBe(left);
+  expect(remainingTime({ ...row, started_at: null }, Date.parse(created_at) + later)).toBe(left);
 });

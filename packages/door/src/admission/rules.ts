@@ -1,0 +1,356 @@
+/**
+ * The rules of admission, in one list and applied in this order. The first rule that denies decides; an `ask` holds
+ * unless a later rule denies. Rules are pure: what they know about the gateway comes in `AdmissionState`.
+ */
+
+import {
+  compareRisk,
+  type DelegationScope,
+  type ErrorCode,
+  type ErrorDetails,
+  type Grant,
+  runsElsewhere,
+  tolerates,
+} from "@backplane/contract";
+import { type CompiledSelection, normalizeCategory } from "@backplane/registry";
+import { revokedByPolicy } from "../calls/revocation.ts";
+import type { Opened } from "../open/open.ts";
+import { originOf } from "../tools/precedence.ts";
+import { riskOf } from "./risk.ts";
+
+/** What a rule looks at: a call that was opened, or one that a listing or `policy explain` only considers. */
+export type RuleInput = Pick<
+  Opened,
+  "caller" | "plan" | "policy" | "context" | "issues" | "hits" | "depth" | "row" | "root"
+>;
+
+/** The state of this gateway at the moment of admission. */
+export interface AdmissionState {
+  stopping: boolean;
+  sandbox: () => { enabled: boolean; available: boolean; reason: string };
+  isQueueFull: (gate: string, max_concurrency: number) => boolean;
+  /** Whether the limit on calls that await approval is reached. */
+  areApprovalsFull: () => boolean;
+  /** The longest allowed chain of calls that start calls. */
+  max_depth: number;
+}
+
+export type Decision =
+  | typeof PASS
+  | { kind: "deny"; code: ErrorCode; message: string; details?: ErrorDetails; fix?: string }
+  | { kind: "ask"; reason: string };
+
+export interface Rule {
+  name: string;
+  /** What the rule requires, for `policy explain`. */
+  about: string;
+  /** Depends only on the caller and the tool, not on arguments or the moment. Listings hide what such a rule denies. */
+  listing?: true;
+  /** Applied again before a call that had to wait is started, as all listing rules are. */
+  recheck?: true;
+  decide(call: RuleInput, grant: Grant, state: AdmissionState): Decision;
+}
+
+const PASS = { kind: "pass" } as const;
+
+function deny(
+  code: ErrorCode,
+  message: string,
+  more: { details?: ErrorDetails; fix?: string } = {},
+): Decision {
+  return { kind: "deny", code, message, ...more };
+}
+
+export const RULES: readonly Rule[] = [
+  {
+    name: "stopping",
+    about: "the gateway accepts calls",
+    decide: (_call, _grant, state) =>
+      state.stopping
+        ? deny("gateway_stopping", "The gateway is shutting down and accepts no new calls.")
+        : PASS,
+  },
+  {
+    name: "authority",
+    about: "the key, role and project behind the call are still valid",
+    listing: true,
+    decide({ root, policy }) {
+      const revocation = root.revoked ?? revokedByPolicy(policy, root);
+      if (revocation === null) return PASS;
+      const { code, message, details, fix } = revocation;
+      return deny(code, message, { details, fix });
+    },
+  },
+  {
+    name: "input",
+    about: "the arguments match the tool's schema",
+    decide(call) {
+      if (call.issues.length === 0) return PASS;
+      const first = call.issues[0]!;
+      const where = first.path === "" ? "the input" : first.path;
+      return deny("input.invalid", `${where}: ${first.message}`, { details: { issues: call.issues } });
+    },
+  },
+  {
+    name: "delegation",
+    about: "a plugin that calls was granted this tool",
+    listing: true,
+    decide(call) {
+      const { delegation } = call.caller;
+      if (delegation === undefined) return PASS;
+      const { export: item } = call.plan;
+      // A compactor changes nothing but its own input, and a run may need one when its session has grown too long.
+      if (item.kind === "compactor" && mayCompact(delegation.scopes)) return PASS;
+      if (!delegation.scopes.includes("tools:invoke")) {
+        return deny("policy.denied", "The calling invocation was not granted the scope tools:invoke.");
+      }
+      if (item.kind !== "tool")
+        return deny("policy.denied", `An invocation may call tools, but not a ${item.kind}.`);
+      const { tools } = delegation.grant;
+      if (tools !== null && !tools.includes(item.id)) {
+        return deny("policy.denied", `The calling invocation was not granted the tool ${item.id}.`);
+      }
+      return PASS;
+    },
+  },
+  {
+    name: "depth",
+    about: "the chain of calls that start calls is not too long",
+    decide(call, _grant, { max_depth }) {
+      if (call.depth <= max_depth) return PASS;
+      return deny(
+        "policy.denied",
+        `Calls may start calls at most ${max_depth} levels deep, and this call would be on level ${call.depth}.`,
+        { details: { depth: call.depth, max_depth } },
+      );
+    },
+  },
+  {
+    name: "role",
+    about: "the caller's role may use this tool: its origin, name, category and risk",
+    listing: true,
+    decide(call, grant) {
+      const { role } = call.caller;
+      const { id } = call.plan.export;
+      if (role === "guest" && call.plan.effect_class !== "read_only") {
+        return deny(
+          "policy.denied",
+          `A guest may use only read_only exports, and ${id} is ${call.plan.effect_class}.`,
+          { fix: "Use a key with the role user." },
+        );
+      }
+      const reason = roleDenial(call, grant);
+      return reason === null
+        ? PASS
+        : deny("policy.denied", `The role ${role} may not use ${id}: ${reason}.`, {
+            fix: `An admin changes the role with backplane policy set roles.${role}; what it lacks: backplane policy explain ${id} --role ${role}`,
+          });
+    },
+  },
+  {
+    name: "origin",
+    about: "the policy allows tools of this origin",
+    listing: true,
+    decide({ plan, policy }) {
+      if (policy.origins === null || plan.export.kind !== "tool") return PASS;
+      const origin = originOf(plan.bound);
+      if (policy.origins.has(origin)) return PASS;
+      return deny("policy.denied", `The policy allows no tools of the origin ${origin}.`, {
+        fix: `An admin can allow it: ${commandToAllow("allowed_origins", policy.origins, origin)}`,
+      });
+    },
+  },
+  {
+    name: "category",
+    about: "the policy allows tools of this category",
+    listing: true,
+    decide({ plan, policy }) {
+      if (policy.categories === null || plan.export.kind !== "tool") return PASS;
+      const { category } = plan.export.tool;
+      if (category !== undefined && policy.categories.has(normalizeCategory(category))) return PASS;
+      if (category === undefined) {
+        return deny("policy.denied", "The policy allows no tools without a category.", {
+          fix: "An admin can allow all categories: backplane policy set allowed_tool_categories null",
+        });
+      }
+      return deny("policy.denied", `The policy allows no tools of the category ${category}.`, {
+        fix: `An admin can allow it: ${commandToAllow("allowed_tool_categories", policy.categories, category)}`,
+      });
+    },
+  },
+  {
+    name: "security",
+    about: "no security rule of the tool or of the policy forbids these arguments",
+    decide({ hits }) {
+      const hit = hits.find(({ action }) => action === "deny");
+      return hit === undefined ? PASS : deny("policy.denied", `${hit.name}: ${hit.reason}`);
+    },
+  },
+  {
+    name: "binding",
+    about: "the binding is active and accepts calls",
+    recheck: true,
+    decide(call) {
+      const { binding } = call.plan.bound;
+      if (binding.status === "active" && binding.rollout.traffic_percent > 0) return PASS;
+      const { binding_id, unbound_slots } = binding;
+      const details = { binding_id, unbound: unbound_slots };
+      if (binding.status === "disabled")
+        return deny("binding.not_active", `The binding ${binding_id} is disabled.`, { details });
+      if (binding.status === "inactive") {
+        const slots = unbound_slots.join(", ");
+        const message = `The binding ${binding_id} has no secrets for the slots ${slots}.`;
+        return deny("binding.not_active", message, { details });
+      }
+      const message = `The binding ${binding_id} accepts no calls: its traffic_percent is 0.`;
+      return deny("binding.not_active", message, { details });
+    },
+  },
+  {
+    name: "loads",
+    about: "the tool was loaded without an error",
+    decide({ plan: { export: item } }) {
+      const error = item.kind === "tool" ? item.tool.load_error : undefined;
+      return error === undefined ? PASS : deny("tool.load_failed", error);
+    },
+  },
+  {
+    name: "target",
+    about: "a tool that must run on the host is allowed to",
+    decide(call, grant) {
+      const { export: item, bound } = call.plan;
+      if (item.kind !== "tool" || item.tool.target !== "host" || grant.host === true) return PASS;
+      const { binding_id, package_id } = bound.binding;
+      const message = `The tool ${item.id} of ${package_id} runs on the host itself, and its binding does not allow that.`;
+      return deny("target.host_forbidden", message, {
+        details: { binding_id, target: "host" },
+        fix: `If you trust ${package_id}, let the admin allow it: backplane binding set ${binding_id} --host-target`,
+      });
+    },
+  },
+  {
+    name: "class",
+    about: "the host can run the export in its isolation class",
+    decide(call, grant, state) {
+      const { protocol } = call.plan.bound.package.manifest.runtime;
+      if (grant.class === "inline" && !protocol.startsWith("module.")) {
+        const message = `A ${protocol} plugin is a process of its own and cannot run inline.`;
+        return deny("class.unsupported", message);
+      }
+      // The sandbox is not needed: the code runs in the gateway, on the host by permission, or on another machine.
+      if (grant.class === "inline" || grant.host === true || runsElsewhere(protocol)) return PASS;
+      const sandbox = state.sandbox();
+      if (sandbox.available || (!sandbox.enabled && grant.class === "worker")) return PASS;
+      const { binding_id } = call.plan.bound.binding;
+      const lower = `backplane binding set ${binding_id} --class worker`;
+      return deny(
+        "sandbox.unavailable",
+        `${call.plan.export.id} must run in the sandbox, which is not available: ${sandbox.reason}`,
+        {
+          details: { binding_id },
+          fix: sandbox.enabled
+            ? "Repair the sandbox: backplane doctor says how."
+            : `Enable the sandbox, or let an admin run the tool with the gateway's own rights: ${lower}`,
+        },
+      );
+    },
+  },
+  {
+    name: "queue",
+    about: "the queue of the binding has room",
+    decide(call, _grant, state) {
+      const max = call.plan.export.max_concurrency;
+      if (max === undefined || !state.isQueueFull(call.plan.gate, max)) return PASS;
+      return deny("invocation.queue_full", `The queue of ${call.plan.export.id} is full. Try again later.`, {
+        details: { retry_after_ms: 1_000 },
+      });
+    },
+  },
+  {
+    name: "approval",
+    about: "neither the tool nor its binding requires approval of every call",
+    decide(call, _grant, state) {
+      const reason = requiredApproval(call);
+      return reason === null ? PASS : askPerson(call, state, reason);
+    },
+  },
+  {
+    name: "risk",
+    about: "the risk is within what this context tolerates",
+    decide(call, grant, state) {
+      const { context, plan, policy, hits } = call;
+      if (context === "direct" || plan.export.kind !== "tool") return PASS;
+      const tolerance = policy.document.tolerance[context];
+      const { risk } = riskOf(plan, grant, policy, hits);
+      if (tolerates(tolerance, risk)) return PASS;
+      return askPerson(call, state, `its risk is ${risk}, and ${context} calls tolerate ${tolerance}`);
+    },
+  },
+];
+
+/** A headless run has nobody to ask, so a call that needs approval is refused there. */
+function askPerson(call: RuleInput, state: AdmissionState, reason: string): Decision {
+  if (call.context === "headless") {
+    return deny("policy.denied", `A headless run cannot ask for approval of this call: ${reason}.`, {
+      fix: "Run it in a conversation, or let an admin raise the tolerance: backplane policy set",
+    });
+  }
+  // A call that is resumed was counted when its row was written.
+  if (call.row === null && state.areApprovalsFull()) {
+    return deny("request.overloaded", "Too many calls are awaiting approval.", {
+      details: { retry_after_ms: 5_000 },
+      fix: "Answer some with `backplane approve list`, then call again.",
+    });
+  }
+  return { kind: "ask", reason };
+}
+
+function commandToAllow(field: string, allowed: ReadonlySet<string>, more: string): string {
+  return `backplane policy set ${field} '${JSON.stringify([...allowed, more])}'`;
+}
+
+function requiredApproval({ plan }: RuleInput): string | null {
+  const { export: item, bound } = plan;
+  if (item.kind === "tool" && item.tool.requires_approval) return "the tool requires approval";
+  if (bound.binding.policy.approval !== "always" || item.kind === "hook") return null;
+  return "the binding requires approval of every call";
+}
+
+function mayCompact(scopes: readonly DelegationScope[]): boolean {
+  return scopes.includes("compactions:write") || scopes.includes("runs:write");
+}
+
+/** Why the caller's role may not use a tool, or null. A denial wins over every allowance (instr.origins). */
+function roleDenial({ caller, plan, policy, hits }: RuleInput, grant: Grant): string | null {
+  if (plan.export.kind !== "tool") return null;
+  const tool = { name: plan.export.id, origin: originOf(plan.bound), category: plan.export.tool.category };
+  for (const { allow, deny: denied, max_risk } of policy.roles.get(caller.role) ?? []) {
+    if (denied !== null) {
+      if (denied.origins?.has(tool.origin)) return `its origin ${tool.origin} is denied`;
+      if (denied.tools?.(tool.name)) return "the tool is denied";
+      if (tool.category !== undefined && denied.categories?.has(normalizeCategory(tool.category)))
+        return `its category ${tool.category} is denied`;
+    }
+    const missing = allow === null ? null : notAllowed(allow, tool);
+    if (missing !== null) return missing;
+    if (max_risk === null) continue;
+    const { risk } = riskOf(plan, grant, policy, hits);
+    if (compareRisk(risk, max_risk) > 0) return `its risk is ${risk}, and the role may use up to ${max_risk}`;
+  }
+  return null;
+}
+
+function notAllowed(
+  allow: CompiledSelection,
+  {
+    origin,
+    name,
+    category,
+  }: { origin: ReturnType<typeof originOf>; name: string; category?: string | undefined },
+): string | null {
+  if (allow.origins !== null && !allow.origins.has(origin)) return `its origin ${origin} is not allowed`;
+  if (allow.tools !== null && !allow.tools(name)) return "the tool is not among the allowed ones";
+  if (allow.categories === null) return null;
+  if (category === undefined) return "the tool has no category, and only some categories are allowed";
+  return allow.categories.has(normalizeCategory(category)) ? null : `its category ${category} is not allowed`;
+}

@@ -1,0 +1,91 @@
+/** A request with an Idempotency-Key takes effect once; a repeat gets the result of the first. */
+
+import { BackplaneError, codeOf } from "@backplane/contract";
+import type { Caller, KernelDeps, OnceKey } from "@backplane/ports";
+
+/** After this time another request may claim the key of a request that died with its gateway. */
+const STALE_MS = 10 * 60_000;
+
+interface Response {
+  status: number;
+  body: string;
+}
+
+/** Runs `work` once per key and replays its response. Responses with 5xx and 429 are not kept, so they can be retried. */
+export async function runIdempotent(
+  deps: Pick<KernelDeps, "store" | "clock" | "log">,
+  caller: Caller,
+  key: string,
+  digest: string,
+  work: () => Promise<Response>,
+): Promise<Response & { replayed: boolean }> {
+  const { idempotency } = deps.store;
+  const { scope } = caller;
+  const found = await idempotency.begin(scope, key, digest, deps.clock.now(), STALE_MS);
+  if (found.state === "done") return { status: found.status, body: found.body, replayed: true };
+  if (found.state === "conflict") throw new BackplaneError("idempotency.conflict");
+  if (found.state === "in_progress") throw new BackplaneError("idempotency.in_progress");
+  let response: Response;
+  try {
+    response = await work();
+  } catch (error) {
+    await releaseKey(deps, caller, key);
+    throw error;
+  }
+  if (response.status >= 500 || response.status === 429) await releaseKey(deps, caller, key);
+  else await idempotency.finish(scope, key, response.status, response.body, deps.clock.now());
+  return { ...response, replayed: false };
+}
+
+async function releaseKey(
+  deps: Pick<KernelDeps, "store" | "log">,
+  caller: Caller,
+  key: string,
+): Promise<void> {
+  try {
+    await deps.store.idempotency.abandon(caller.scope, key);
+  } catch (error) {
+    deps.log.warn({ err: error }, "could not release an Idempotency-Key; its claim will expire");
+  }
+}
+
+type FindDeps = Pick<KernelDeps, "clock"> & { store: Pick<KernelDeps["store"], "idempotency"> };
+
+/**
+ * Starts work that claims its key in the transaction that writes its row. Whenever the gateway dies, a repeat finds
+ * either the work that the key started or no trace of it. `began` is the result of `begin`; if the key was used before,
+ * `began` is null and `before` is the id of the work it started.
+ */
+export async function openIdempotent<T>(
+  deps: FindDeps,
+  caller: Caller,
+  key: string,
+  digest: string,
+  begin: (once: OnceKey) => Promise<T>,
+): Promise<{ began: T; before: null } | { began: null; before: string }> {
+  const before = await findStarted(deps, caller, key, digest);
+  if (before !== null) return { began: null, before };
+  try {
+    const once = { scope: caller.scope, key, digest, now: deps.clock.now(), stale_ms: STALE_MS };
+    return { began: await begin(once), before: null };
+  } catch (error) {
+    if (codeOf(error) !== "idempotency.in_progress") throw error;
+    // Another request with this key was first, and what it started is on disk by now.
+    const first = await findStarted(deps, caller, key, digest);
+    if (first === null) throw error;
+    return { began: null, before: first };
+  }
+}
+
+async function findStarted(
+  deps: FindDeps,
+  caller: Caller,
+  key: string,
+  digest: string,
+): Promise<string | null> {
+  const { store, clock } = deps;
+  const found = await store.idempotency.find(caller.scope, key, digest, clock.now(), STALE_MS);
+  if (found.state === "conflict") throw new BackplaneError("idempotency.conflict");
+  if (found.state === "in_progress") throw new BackplaneError("idempotency.in_progress");
+  return found.state === "done" ? found.body : null;
+}
