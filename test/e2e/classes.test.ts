@@ -232,7 +232,7 @@ verifies(
     expect(JSON.parse(stdout)).toMatchObject({
       mode: "hosted",
       status: "failed",
-      error: expect.stringMatching(/\(sandbox\.unavailable\).* Fix: backplane doctor/),
+      error: expect.stringMatching(/\(sandbox\.unavailable\).* Fix: Run `backplane doctor`/),
     });
   },
   120_000,
