@@ -130,8 +130,8 @@ export function fenceCases(store: () => Store): void {
     expect(await tapeOf(key)).toEqual(["2 hello", "3 more"]);
     expect(await store().runs.join(run.id, 2, tape(key, "again"))).not.toBeNull();
     expect(await store().runs.join(run.id, 2, tape(key, "too many"))).toBeNull();
-    const stranger = { ...key, scope: freshKey().scope };
-    expect(await store().runs.join(run.id, 9, tape(stranger, "x"))).toBeNull();
+    const foreign = { ...key, scope: freshKey().scope };
+    expect(await store().runs.join(run.id, 9, tape(foreign, "x"))).toBeNull();
     expect(await end(2)).toMatchObject({ first_id: 5 });
     expect(await store().runs.join(run.id, 9, tape(key, "late"))).toBeNull();
     expect(await tapeOf(key)).toEqual(["2 hello", "3 more", "4 again", "5 end"]);

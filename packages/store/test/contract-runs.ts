@@ -81,9 +81,9 @@ export function runCases(store: () => Store): void {
     await expect(
       store().runs.end(scope, holdOf(real), 0, sampleEnd(), tape(missing, "x"), facts(key, "no")),
     ).rejects.toMatchObject(refused);
-    for (const stranger of [{ ...scope, project_id: "proj_other" }, freshKey().scope]) {
-      expect(await store().runs.get(stranger, real.id)).toBeNull();
-      expect(await store().runs.end(stranger, holdOf(real), 0, sampleEnd(), tape(key, "x"), {})).toBeNull();
+    for (const foreign of [{ ...scope, project_id: "proj_other" }, freshKey().scope]) {
+      expect(await store().runs.get(foreign, real.id)).toBeNull();
+      expect(await store().runs.end(foreign, holdOf(real), 0, sampleEnd(), tape(key, "x"), {})).toBeNull();
     }
     expect(await store().runs.get({ ...scope, project_id: null }, real.id)).toMatchObject({
       status: "running",

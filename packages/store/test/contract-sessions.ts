@@ -30,8 +30,8 @@ export function sessionCases(subject: () => Subject): void {
       });
     }
     const { project_id: _, ...org } = key.scope;
-    const stranger = [{ ...org, project_id: "proj_other" }, freshOrg()];
-    for (const scope of stranger) {
+    const foreign = [{ ...org, project_id: "proj_other" }, freshOrg()];
+    for (const scope of foreign) {
       expect(await sessions().chain(scope, made.head_chain_id)).toBeNull();
       const refused = { code: "chain.not_found" };
       await expect(sessions().entries(scope, made.head_chain_id, 0, 9)).rejects.toMatchObject(refused);

@@ -3,7 +3,7 @@
  * done. A file with data of an older schema is backed up beside itself first. A new file gets all steps in one
  * transaction, which waits for the disk once instead of once per step (bench row boot.ready).
  */
-import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync } from "node:fs";
+import { existsSync, renameSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Logger } from "@backplane/ports";
 import { rowSums } from "../migrations/0014-row-sums.ts";
@@ -18,6 +18,7 @@ import { type Op, type Statement, sql } from "../ops/op.ts";
 import { readState, writeState } from "./connection/commit-counter.ts";
 import type { Connection } from "./connection/connection.ts";
 import { rewriteChecksums, schemaChecksum } from "./connection/row-checksums.ts";
+import { syncPath } from "./connection/sync-path.ts";
 
 export function migrateFile(
   connection: Connection,
@@ -72,15 +73,6 @@ function backUp(connection: Connection, file: string, version: number): string {
   renameSync(partial, backup);
   syncPath(dirname(backup));
   return backup;
-}
-
-function syncPath(path: string): void {
-  const handle = openSync(path, "r");
-  try {
-    fsyncSync(handle);
-  } finally {
-    closeSync(handle);
-  }
 }
 
 function runStatement(connection: Connection, statement: Statement) {

@@ -5,12 +5,9 @@
  */
 import {
   appendFileSync,
-  closeSync,
   copyFileSync,
   existsSync,
-  fsyncSync,
   mkdirSync,
-  openSync,
   renameSync,
   rmSync,
   statSync,
@@ -23,6 +20,7 @@ import { commitFile, readCommitFile, readState, resetCommitFile } from "../conne
 import { type Connection, openConnection } from "../connection/connection.ts";
 import { damageOf } from "../connection/driver-errors.ts";
 import { checksummedTables, checksumOf, type DamagedRow, STATE_TABLE } from "../connection/row-checksums.ts";
+import { syncPath } from "../connection/sync-path.ts";
 import { checkCommits, stamp } from "./check-at-open.ts";
 import { checkHeader, type FileDamage, findDamage } from "./check-file.ts";
 import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
@@ -113,7 +111,7 @@ export function backUpStoreFile(file: string, to: string, running: boolean): voi
     throw damagedStore(file, `${file} is damaged, so no backup was made: ${what}.`);
   }
   for (const part of ["-wal", "-shm"]) rmSync(`${partial}${part}`, { force: true });
-  sync(partial);
+  syncPath(partial);
   renameSync(partial, to);
 }
 
@@ -132,7 +130,7 @@ export function restoreStoreFile(file: string, backup: string): string {
   }
   const kept = keepFiles(file, "before-restore", true);
   copyFileSync(backup, file);
-  sync(file);
+  syncPath(file);
   return kept;
 }
 
@@ -192,12 +190,6 @@ function keepFiles(file: string, why: string, move: boolean): string {
 
 function sizeOf(file: string): number {
   return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
-}
-
-function sync(path: string): void {
-  const handle = openSync(path, "r");
-  fsyncSync(handle);
-  closeSync(handle);
 }
 
 /**

@@ -1,0 +1,11 @@
+import { closeSync, fsyncSync, openSync } from "node:fs";
+
+/** Flushes a file, or the names in a folder, to the disk. */
+export function syncPath(path: string): void {
+  const handle = openSync(path, "r");
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
