@@ -122,7 +122,7 @@ test("missing commits keep the gateway from starting until the loss is accepted"
 
 test("a damaged backup is not put in place, and one that is there is not overwritten", async () => {
   const { json } = await backplane("store", "backup");
-  expect((await backplane("store", "backup", json.backup)).err).toContain("is there already");
+  expect((await backplane("store", "backup", json.backup)).err).toContain("already exists");
   const bytes = readFileSync(json.backup);
   writeFileSync(json.backup, bytes.subarray(0, bytes.length - 4_096));
   const before = readFileSync(file);
