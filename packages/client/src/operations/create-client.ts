@@ -1,4 +1,4 @@
-/** The typed HTTP client: one method per operation, grouped by noun. */
+/** The typed HTTP client: one method for each operation, grouped by noun. */
 import type {
   ApiKey,
   Approval,
@@ -77,7 +77,7 @@ export function createClient(options: ClientOptions) {
     ...createAgentClient(http),
     ...createPluginClient(http),
     invocations: {
-      /** Resolves with the record: ended when `wait` was long enough, else running or waiting for approval. */
+      /** Resolves with the record, which has ended if `wait` was long enough, or is running or awaiting approval. */
       invoke: (body: InvokeRequest, call: InvokeOptions = {}) =>
         post<Invocation>("/v1/invocations", body, call, { wait: call.wait }),
       get: (id: string) => get<Invocation>(`/v1/invocations/${pathSegment(id)}`),
@@ -89,7 +89,7 @@ export function createClient(options: ClientOptions) {
           binding_id?: string;
         } = {},
       ) => get<ListOf<Invocation>>("/v1/invocations", { ...query }),
-      /** The open response; its body is the file that the result refers to by this hash. */
+      /** Resolves with the response, whose body is the file that the result refers to by this hash. */
       artifact: (id: string, sha256: string, call: CallOptions = {}) =>
         http.open({
           method: "GET",
@@ -98,7 +98,7 @@ export function createClient(options: ClientOptions) {
           signal: call.signal,
         }),
       cancel: (id: string) => post<Invocation>(`/v1/invocations/${pathSegment(id)}:cancel`, undefined),
-      /** Events so far and to come, then `{settled}`. */
+      /** All events from the beginning, then `{settled}`. */
       async *watch(id: string, how: FollowOptions = {}): AsyncGenerator<InvocationUpdate> {
         const path = `/v1/invocations/${pathSegment(id)}/events`;
         for await (const message of follow(http, path, how, ({ event }) => event === "settled"))
@@ -108,10 +108,10 @@ export function createClient(options: ClientOptions) {
       },
     },
     catalog: {
-      /** `all` also lists what is not offered, and why. */
+      /** `all` also lists tools that are not offered, with the reason. */
       list: async (how: { all?: boolean } = {}) =>
         (await get<ListOf<CatalogEntry>>("/v1/catalog", how.all === true ? { all: 1 } : undefined)).items,
-      /** All that goes by this name, the one that has it first. */
+      /** All tools of this name; the one that has it comes first. */
       get: async (name: string) =>
         (await get<ListOf<CatalogEntry>>(`/v1/catalog/${pathSegment(name)}`)).items,
     },

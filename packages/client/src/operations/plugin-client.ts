@@ -1,4 +1,4 @@
-/** The plugins' half of the client: packages, what binds them, and where they come from. */
+/** Operations on packages, bindings, instruments, workspaces and exports. */
 import type {
   AgentPluginInstalled,
   Binding,
@@ -43,7 +43,7 @@ export function createPluginClient(http: Http) {
       installArchive: (
         bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
         call: CallOptions = {},
-        /** Of the folder that was packed: its name and when it was made, which an archive cannot tell. */
+        /** Name and creation time of the packed folder, which the archive does not contain. */
         from: { name?: string; born_at?: string } = {},
       ) =>
         http.json<Package>({
@@ -54,10 +54,10 @@ export function createPluginClient(http: Http) {
           headers: idempotencyHeader(call),
           signal: call.signal,
         }),
-      /** A folder of the gateway's host; admin credential only. */
+      /** A folder of the host; admin token only. */
       installFolder: (folder: string, call?: CallOptions) =>
         post<Package>("/v1/plugin-packages", { source: { folder } }, call),
-      /** An Agent Plugins folder, packed: several packages, each with the body that binds it. */
+      /** The archive of an Agent Plugins folder. Returns several packages, each with the body that binds it. */
       installAgentPlugin: (
         bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
         { strict }: { strict: boolean },
@@ -83,7 +83,7 @@ export function createPluginClient(http: Http) {
       list: (query: PageOptions & { kind?: ExportKind; package_id?: string } = {}) =>
         get<ListOf<Binding>>("/v1/plugin-bindings", { ...query }),
       get: (id: string) => get<Binding>(`/v1/plugin-bindings/${pathSegment(id)}`),
-      /** With `generation` the change is refused (request.precondition) when someone else was first. */
+      /** With `generation`, fails with request.precondition if the binding has changed since. */
       patch: (id: string, body: BindingPatch, when: { generation?: number } = {}) =>
         http.json<Binding>({
           method: "PATCH",
@@ -91,10 +91,10 @@ export function createPluginClient(http: Http) {
           json: body,
           headers: ifMatch(when.generation),
         }),
-      /** All bindings of a package in one scope, or none. */
+      /** Upgrades all bindings of a package in one scope, or none. */
       upgrade: async (body: BindingUpgrade) =>
         (await post<{ items: Binding[] }>("/v1/plugin-bindings:upgrade", body)).items,
-      /** Back to the version before the last move. */
+      /** Rolls back to the previous version. */
       rollback: (id: string, when: { generation?: number } = {}) =>
         http.json<Binding>({
           method: "POST",
@@ -104,30 +104,30 @@ export function createPluginClient(http: Http) {
       validate: (id: string) =>
         post<ValidationReport>(`/v1/plugin-bindings/${pathSegment(id)}:validate`, undefined),
       remove: (id: string) => remove(`/v1/plugin-bindings/${pathSegment(id)}`),
-      /** What its tools are, as it described them. */
+      /** The tools as the server has described them. */
       definitions: (id: string) => get<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}/definitions`),
-      /** Asks it again. */
+      /** Asks the server for its tools again. */
       describe: (id: string) =>
         post<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:describe`, undefined),
       /** Whether the gateway is signed in to its server. */
       signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${pathSegment(id)}/sign-in`),
-      /** Begins a sign-in; admin credential only, as the two below. */
+      /** Starts a sign-in; for admins only, like the two below. */
       login: (id: string, given: SignInBegin = {}) =>
         post<SignInStarted>(`/v1/plugin-bindings/${pathSegment(id)}:login`, given),
-      /** The address that the browser was sent to. */
+      /** Completes a sign-in with the URL that the browser was redirected to. */
       completeLogin: (redirect: string) => post<SignIn>("/v1/sign-ins:complete", { redirect }),
       logout: (id: string) =>
         http.empty({ method: "POST", path: `/v1/plugin-bindings/${pathSegment(id)}:logout` }),
-      /** Offers tools whose definition changed: one, or all of them. `revision`: the definitions that were looked at. */
+      /** Accepts the changed definition of one tool or of all. `revision` is the one that was reviewed. */
       accept: (id: string, export_id = "*", revision?: number) =>
         post<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:accept`, {
           export_id,
           ...(revision === undefined ? {} : { revision }),
         }),
     },
-    /** Instrument plugins; admin credential only. */
+    /** Instrument plugins; for admins only. */
     instruments: {
-      /** `probe` starts those that do not run, to ask them too. */
+      /** `probe` also starts and checks plugins that are not running. */
       health: async (timeout_ms: number, { probe }: { probe: boolean }) =>
         (
           await get<ListOf<InstrumentHealthReport>>("/v1/instrument-plugins/health", {
@@ -136,7 +136,7 @@ export function createPluginClient(http: Http) {
           })
         ).items,
     },
-    /** Folders of the gateway's machine; admin token only. */
+    /** Folders of the host; admin token only. */
     workspaces: {
       list: async () => (await get<{ items: WorkspaceFolder[] }>("/v1/workspaces")).items,
       review: (path: string, kind: WorkspaceFolder["kind"] = "workspace") =>

@@ -1,4 +1,4 @@
-/** `backplane doctor`: what this machine gives the gateway, and the command that mends what is missing. */
+/** `backplane doctor`: checks what the gateway needs from this machine, and names the command that fixes a problem. */
 import { constants, accessSync, existsSync, statfsSync, statSync } from "node:fs";
 import { createConnection } from "node:net";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { checkSandbox } from "./check-sandbox.ts";
 import { storeFiles } from "../store/store-files.ts";
 import { VERSION } from "../host/version.ts";
 
-const MOST_SHOWN = 5;
+const MAX_SHOWN = 5;
 const LOW_DISK_BYTES = 256 * 1024 * 1024;
 
 export async function checkSystem(config: GatewayConfig): Promise<Check[]> {
@@ -43,11 +43,12 @@ function checkNode(): Check {
 
 function checkShell(): Check {
   if (existsSync("/bin/sh"))
-    return { name: "watchdog", status: "ok", message: "plugins die with the gateway" };
+    return { name: "watchdog", status: "ok", message: "plugins end with the gateway" };
   return {
     name: "watchdog",
     status: "degraded",
-    message: "there is no /bin/sh: plugins that ignore the end of their input outlive a killed gateway",
+    message:
+      "/bin/sh is missing: plugins that ignore the end of their input keep running after the gateway was killed",
     fix: "install a POSIX shell at /bin/sh",
   };
 }
@@ -55,11 +56,11 @@ function checkShell(): Check {
 function checkHome(config: GatewayConfig): Check {
   try {
     if (!existsSync(config.home))
-      return { name: "home", status: "ok", message: `${config.home} is made at the first start` };
+      return { name: "home", status: "ok", message: `${config.home} is created at the first start` };
     accessSync(config.home, constants.R_OK | constants.W_OK | constants.X_OK);
-    const problems = [...findHomeProblems(config.home), ...openCredentials(config)];
+    const problems = [...findHomeProblems(config.home), ...findReadableCredentials(config)];
     if (problems.length === 0) return { name: "home", status: "ok", message: config.home };
-    const shown = problems.slice(0, MOST_SHOWN);
+    const shown = problems.slice(0, MAX_SHOWN);
     const more = problems.length - shown.length;
     return {
       name: "home",
@@ -77,8 +78,8 @@ function checkHome(config: GatewayConfig): Check {
   }
 }
 
-/** The gateway refuses to start with one: whoever could read it may have it. */
-function openCredentials(config: GatewayConfig): Pick<HomeProblem, "message" | "fix" | "action">[] {
+/** The gateway does not start with credentials that others can read, because somebody may have read them. */
+function findReadableCredentials(config: GatewayConfig): Pick<HomeProblem, "message" | "fix" | "action">[] {
   return [join(config.home, "admin.token"), config.secret_key_file]
     .filter((file) => existsSync(file) && (statSync(file).mode & 0o077) !== 0)
     .map((file) => ({
@@ -105,8 +106,8 @@ function checkDisk(config: GatewayConfig): Check {
   }
 }
 
-/** Larger ones take longer than a check may. */
-const CHECKED_BYTES = 256 * 1024 * 1024;
+/** Larger stores take too long for this check. */
+const MAX_CHECKED_BYTES = 256 * 1024 * 1024;
 
 async function checkDatabase(url: string): Promise<Check> {
   try {
@@ -137,13 +138,13 @@ async function checkStore(config: GatewayConfig): Promise<Check> {
   if (config.store.url !== undefined) return await checkDatabase(config.store.url);
   const file = `${config.home}/store.db`;
   const bytes = existsSync(file) ? storeBytes(file) : undefined;
-  if ((bytes ?? 0) > CHECKED_BYTES) {
+  if ((bytes ?? 0) > MAX_CHECKED_BYTES) {
     const message = `not read, it has ${Math.round(bytes! / 1024 / 1024)} MiB`;
     return { name: "store", status: "degraded", message, fix: "backplane store check" };
   }
   const report = existsSync(config.home) ? storeFiles(config).check() : null;
   if (report === null || (bytes === undefined && report.structure.length === 0))
-    return { name: "store", status: "ok", message: "made at the first start" };
+    return { name: "store", status: "ok", message: "created at the first start" };
   const { structure, rows, lost_commits } = report;
   if (structure.length + rows.length + lost_commits === 0)
     return {
@@ -189,7 +190,7 @@ async function checkGateway(config: GatewayConfig): Promise<Check> {
     return {
       name: "gateway",
       status: "failed",
-      message: `process ${daemon.pid} does not answer at ${daemon.url}`,
+      message: `process ${daemon.pid} does not respond at ${daemon.url}`,
       fix: "backplane down && backplane up",
     };
   }
