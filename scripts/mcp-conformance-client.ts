@@ -37,6 +37,8 @@ const runner = createRunner({
   clock,
   scratch_root,
   host: { name: "backplane", version: "0.1.0" },
+  // The suite starts dozens of clients at once; a server that answers late here is not a server of an older revision.
+  timeouts: { discover_ms: 120_000, initialize_ms: 120_000 },
   // The suite listens on this machine, which only an operator may open.
   egress: { operator_allows: [url.host], resolve: async () => ["127.0.0.1"] },
   log: { debug: quiet, info: quiet, warn: quiet, error: quiet } as never,
@@ -55,7 +57,7 @@ const order: DescribeOrder = {
   grant,
   class: "worker",
   context: { org_id: "org_local", config: {}, secrets: {}, grant },
-  timeout_ms: 30_000,
+  timeout_ms: 240_000,
 };
 
 const { exports, schemas } = await runner.describe!(order);
@@ -87,7 +89,7 @@ for (const [index, { id, tool }] of exports.entries()) {
         ...order.context,
         invocation_id,
         trace_id: "tr_1",
-        deadline_at: new Date(Date.now() + 30_000).toISOString(),
+        deadline_at: new Date(Date.now() + 240_000).toISOString(),
         gateway: { base_url: "http://127.0.0.1:1", scopes: [] },
       },
     },

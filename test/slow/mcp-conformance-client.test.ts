@@ -11,7 +11,11 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 const SUITE = resolve("node_modules/@modelcontextprotocol/conformance/dist/index.js");
-const CLIENT = `${process.execPath} --conditions=backplane-source ${resolve("scripts/mcp-conformance-client.ts")}`;
+const CLIENT = resolve("scripts/mcp-conformance-client.ts");
+const SLOT = resolve("scripts/mcp-conformance-slot.ts");
+const CLIENTS_AT_ONCE = 2;
+/** Ends a client that hangs; nothing is measured by it. */
+const CLIENT_MS = 600_000;
 /** Extensions that are not built; the skills ones check nothing without a client for them. */
 const NOT_BUILT = /^[✓✗] (auth\/(dpop|dpop-nonce|enterprise-managed-authorization|wif-jwt-bearer)|sep-2640-)/;
 
@@ -45,7 +49,9 @@ test.each([
 });
 
 async function summary(...how: string[]): Promise<string[]> {
-  const args = [SUITE, "client", ...how, "--timeout", "60000", "--command", CLIENT];
+  const slots = mkdtempSync(join(folder, "slots-"));
+  const command = [process.execPath, SLOT, slots, CLIENTS_AT_ONCE, process.execPath, CLIENT].join(" ");
+  const args = [SUITE, "client", ...how, "--timeout", String(CLIENT_MS), "--command", command];
   const env = { ...process.env, BACKPLANE_URL: gateway.url, BACKPLANE_TOKEN: gateway.token };
   const output = await new Promise<string>((done) => {
     execFile(process.execPath, args, { cwd: folder, env, maxBuffer: 64 << 20 }, (_error, stdout, stderr) =>

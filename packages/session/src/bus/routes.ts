@@ -1,23 +1,23 @@
 /**
- * Finds the subscriptions of an event. Subscriptions to all sessions are cached per scope and kind until one changes.
- * Subscriptions to one session are indexed by its id, so that watchers of one session add no cost to the others.
+ * Who gets an event. Subscriptions to whole kinds are laid out per scope and kind and kept until one changes; those
+ * bound to a session are found by its id, so that a thousand watchers cost the other sessions nothing.
  */
 
 import { type BusEvent, KERNEL_SESSION, type PluginCategory } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
 import type { BusHandler, SubscribeOptions } from "./bus-port.ts";
 
-const MAX_CACHED_KINDS = 1_024;
+const KINDS_KEPT = 1_024;
 
-/** A plugin or a part of the kernel that owns subscriptions. */
+/** A plugin or a part of the kernel, as its subscriptions know it. */
 export interface Subscriber {
   readonly name: string;
   readonly category: PluginCategory | null;
-  /** Null for the kernel, which sees every scope. */
+  /** null: the kernel, which sees every scope. */
   readonly scope: Scope | null;
-  /** Running handlers that block a session. While there are any, the subscriber's publishes must not wait. */
-  blocking: number;
-  readonly onHandled: ((failure: string | null) => void) | null;
+  /** Handlers that some session's worker waits for. A publisher that is held never waits itself. */
+  held: number;
+  readonly settled: ((failure: string | null) => void) | null;
 }
 
 export interface Subscription {
@@ -28,7 +28,7 @@ export interface Subscription {
   active: boolean;
 }
 
-/** The subscriptions that see events of one scope, by kind. */
+/** What one scope's events are delivered to, by kind. */
 export interface RouteCache {
   readonly org_id: string;
   readonly project_id: string | null;
@@ -36,65 +36,63 @@ export interface RouteCache {
   version: number;
 }
 
-const NONE: readonly Subscription[] = [];
+const NOBODY: readonly Subscription[] = [];
 
 export class Routes {
-  readonly #allSessions = new Set<Subscription>();
+  readonly #whole = new Set<Subscription>();
   readonly #bySession = new Map<string, readonly Subscription[]>();
   #version = 0;
 
   get size(): number {
-    let count = this.#allSessions.size;
-    for (const list of this.#bySession.values()) count += list.length;
-    return count;
+    let bound = 0;
+    for (const list of this.#bySession.values()) bound += list.length;
+    return this.#whole.size + bound;
   }
 
   add(subscription: Subscription): void {
     const { session } = subscription.options;
     if (session === undefined) {
-      this.#allSessions.add(subscription);
+      this.#whole.add(subscription);
       this.#version++;
-    } else this.#bySession.set(session, [...(this.#bySession.get(session) ?? NONE), subscription]);
+    } else this.#bySession.set(session, [...(this.#bySession.get(session) ?? NOBODY), subscription]);
   }
 
   remove(subscription: Subscription): void {
     subscription.active = false;
     const { session } = subscription.options;
     if (session === undefined) {
-      if (this.#allSessions.delete(subscription)) this.#version++;
+      if (this.#whole.delete(subscription)) this.#version++;
       return;
     }
-    const remaining = (this.#bySession.get(session) ?? NONE).filter((other) => other !== subscription);
-    if (remaining.length === 0) this.#bySession.delete(session);
-    else this.#bySession.set(session, remaining);
+    const left = (this.#bySession.get(session) ?? NOBODY).filter((other) => other !== subscription);
+    if (left.length === 0) this.#bySession.delete(session);
+    else this.#bySession.set(session, left);
   }
 
-  /** Subscriptions to this kind on all sessions. */
-  forKind(cache: RouteCache, kind: string): readonly Subscription[] {
-    if (cache.version !== this.#version || cache.kinds.size > MAX_CACHED_KINDS) {
+  /** Subscriptions to this kind whatever the session. */
+  whole(cache: RouteCache, kind: string): readonly Subscription[] {
+    if (cache.version !== this.#version || cache.kinds.size > KINDS_KEPT) {
       cache.kinds.clear();
       cache.version = this.#version;
     }
     const known = cache.kinds.get(kind);
     if (known !== undefined) return known;
-    const found = [...this.#allSessions].filter(
-      (one) => canSee(one.owner.scope, cache, kind) && matches(one, kind),
-    );
+    const found = [...this.#whole].filter((one) => sees(one.owner.scope, cache, kind) && wants(one, kind));
     cache.kinds.set(kind, found);
     return found;
   }
 
-  /** Subscriptions to the session that the event belongs to. */
-  forSession(event: BusEvent): readonly Subscription[] {
-    if (this.#bySession.size === 0) return NONE;
+  /** Subscriptions bound to the session that the event is about. */
+  bound(event: BusEvent): readonly Subscription[] {
+    if (this.#bySession.size === 0) return NOBODY;
     const session = subjectOf(event);
     const list = session === null ? undefined : this.#bySession.get(session);
-    if (list === undefined) return NONE;
-    return list.filter((one) => canSee(one.owner.scope, event, event.kind) && matches(one, event.kind));
+    if (list === undefined) return NOBODY;
+    return list.filter((one) => sees(one.owner.scope, event, event.kind) && wants(one, event.kind));
   }
 }
 
-/** The session that an event belongs to. An event on the `kernel` session may name another session (bus.scope). */
+/** The conversation that an event belongs to: of those on `kernel` the one that they name (bus.scope). */
 function subjectOf(event: BusEvent): string | null {
   if (event.session_id !== KERNEL_SESSION) return event.session_id;
   const { target_session_id, session_id } = event.payload;
@@ -103,20 +101,20 @@ function subjectOf(event: BusEvent): string | null {
 }
 
 /**
- * An org-wide subscriber sees all projects of its org. A project's subscriber sees its own project and the org's
- * announcements, but not the org's own sessions.
+ * The whole org sees its projects. A project sees itself, and of the org only what is announced to all: an org's
+ * own conversations stay out of its sight.
  */
-function canSee(viewer: Scope | null, event: Scope, kind: string): boolean {
+function sees(viewer: Scope | null, event: Scope, kind: string): boolean {
   if (viewer === null) return true;
   if (viewer.org_id !== event.org_id) return false;
   if (viewer.project_id === null || viewer.project_id === event.project_id) return true;
-  return event.project_id === null && isAnnouncement(kind);
+  return event.project_id === null && isAnnounced(kind);
 }
 
-function isAnnouncement(kind: string): boolean {
+function isAnnounced(kind: string): boolean {
   return kind.startsWith("plugin.") || kind.startsWith("kernel.") || kind === "config.updated";
 }
 
-function matches({ kinds }: Subscription, kind: string): boolean {
+function wants({ kinds }: Subscription, kind: string): boolean {
   return kinds.some((one) => one === kind || (one.endsWith("*") && kind.startsWith(one.slice(0, -1))));
 }

@@ -1,12 +1,11 @@
 /**
- * Converts a settled invocation into the event that ends its tool call: tool.call.result with an envelope if the tool
- * ran, tool.error if the call was rejected before it ran (ktool.dispatch).
+ * From a settled invocation to what the session is told of its tool call: tool.call.result with an envelope for
+ * everything that ran, tool.error for what never did (ktool.dispatch).
  */
 import {
   type BusPayload,
   type DisplayBlock,
   type Invocation,
-  isObject,
   type Json,
   type JsonObject,
   TOOL_BRIEF_LENGTH,
@@ -26,7 +25,7 @@ export function outcomeOf(
   ids: CallIds,
   row: Pick<Invocation, "status" | "error" | "tool_result">,
 ): ToolOutcome {
-  const outcome = baseOutcome(ids, row);
+  const outcome = toldOutcome(ids, row);
   const { status, yield_to_user } = row.tool_result ?? {};
   if (outcome.kind === "tool.call.result") {
     if (status !== undefined) outcome.payload.status = status;
@@ -35,11 +34,11 @@ export function outcomeOf(
   return outcome;
 }
 
-function baseOutcome(ids: CallIds, row: Pick<Invocation, "status" | "error" | "tool_result">): ToolOutcome {
+function toldOutcome(ids: CallIds, row: Pick<Invocation, "status" | "error" | "tool_result">): ToolOutcome {
   const { error, tool_result } = row;
   if (error !== null) {
-    const rejection = refusalKind(error.code);
-    if (rejection !== null) return toolError(ids, rejection, error.message, error.details);
+    const refused = refusalKind(error.code);
+    if (refused !== null) return toolError(ids, refused, error.message, error.details);
     return failed(ids, errorKind(error.code), error.message);
   }
   const structured = tool_result?.structured_output;
@@ -82,7 +81,7 @@ function failed(ids: CallIds, kind: ToolErrorKind, message: string): ToolOutcome
   return { kind: "tool.call.result", payload: { ...ids, ok: false, error: message, envelope } };
 }
 
-/** The kind of tool.error for a code of a call that never ran; null for a code that running the tool produced. */
+/** What the door said before the tool ran; null for what came of running it. */
 export function refusalKind(code: string): "validation" | "not_found" | "rejected" | null {
   if (code === "input.invalid") return "validation";
   if (code === "export.not_found" || code === "binding.not_found") return "not_found";
@@ -110,7 +109,9 @@ function errorKind(code: string): ToolErrorKind {
 
 function isEnvelope(value: Json | undefined): value is JsonObject {
   return (
-    isObject(value) &&
+    typeof value === "object" &&
+    value !== null &&
+    !Array.isArray(value) &&
     typeof value.ok === "boolean" &&
     typeof value.brief === "string" &&
     typeof value.display === "object"

@@ -1,0 +1,33 @@
+/**
+ * Starts a client of the conformance suite when a slot is free. The suite starts its clients all at once; dozens of them
+ * on a busy machine starve each other until some scenario's own limit is over. Usage: SLOTS_FOLDER COUNT PROGRAM ARGS…
+ */
+import { spawnSync } from "node:child_process";
+import { mkdirSync, rmdirSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+
+const RETRY_MS = 50;
+
+async function takeSlot(folder: string, count: number): Promise<string> {
+  for (;;) {
+    for (let n = 0; n < count; n++) {
+      const slot = join(folder, `slot-${n}`);
+      try {
+        mkdirSync(slot);
+        return slot;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      }
+    }
+    await delay(RETRY_MS);
+  }
+}
+
+const [folder, count, program, ...args] = process.argv.slice(2);
+const slot = await takeSlot(folder!, Number(count));
+try {
+  process.exitCode = spawnSync(program!, args, { stdio: "inherit" }).status ?? 1;
+} finally {
+  rmdirSync(slot);
+}
