@@ -6,7 +6,7 @@ const DESTINATION = ["packages/registry/test/config/destination.test.ts"];
 const GUARD = ["packages/gateway/test/plugins/network-guard.test.ts"];
 const FAILURE = ["packages/sdk/test/kernel/llm-failure.test.ts"];
 const OWNERS = ["packages/registry/test/secrets/owners.test.ts"];
-const RULES = "packages/registry/src/config/write-rules.ts";
+const AUTHORITY = "packages/registry/src/config/write-authority.ts";
 const CONFIG_OP = "packages/store/src/ops/config.ts";
 const SECRETS_OP = "packages/store/src/ops/secrets.ts";
 const NETWORK = "packages/gateway/src/plugins/network-guard.ts";
@@ -23,14 +23,14 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "org: settings of plugins by their keys",
-    file: RULES,
+    file: AUTHORITY,
     from: "if (setting !== null) requireSetting(caller, setting.field, key);",
     to: "",
     tests: SCOPE,
   },
   {
     defence: "org: settings of plugins by a removal",
-    file: RULES,
+    file: AUTHORITY,
     from: "    requireSetting(caller, field, pattern);\n",
     to: "    void field;\n",
     tests: SCOPE,
@@ -86,15 +86,15 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "credential: not taken along to another server",
-    file: "packages/registry/src/bindings/moved-server.ts",
+    file: "packages/registry/src/bindings/move-binding.ts",
     from: "return old.url !== next.url;",
     to: "return false;",
-    tests: ["packages/registry/test/bindings/moved-server.test.ts"],
+    tests: ["packages/registry/test/bindings/move-server.test.ts"],
   },
   {
     defence: "provider: a private place is the host admin's to open",
-    file: RULES,
-    from: "if (isAllowPrivateKey(key)) requireHostAdmin(caller, key);",
+    file: AUTHORITY,
+    from: "if (isAllowPrivateKey(key)) requireAllowPrivate(caller, key);",
     to: "",
     tests: DESTINATION,
   },

@@ -49,6 +49,13 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: UPGRADE,
   },
   {
+    defence: "upgrade: only the host's admin restores trust by a rollback",
+    file: BINDINGS,
+    from: "const policy = caller.actor === HOST_ADMIN ?",
+    to: 'const policy = caller.actor !== "" ?',
+    tests: UPGRADE,
+  },
+  {
     defence: "upgrade: all bindings or none",
     file: "packages/store/src/ops/bindings.ts",
     from: "    if (yield* updateBinding(change)) continue;\n",

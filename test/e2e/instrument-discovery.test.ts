@@ -64,15 +64,15 @@ verifies(
     await until(async () => (await states())["a-child"] === "running");
     expect(await states()).toMatchObject({
       "a-child": "running",
-      "b-orphan": "b-orphan is skipped: it depends on nobody, which is not installed and bound here.",
+      "b-orphan": "b-orphan is skipped: its dependency nobody is not installed and bound.",
       "z-parent": "running",
     });
     const log = gateway.log();
     expect(log).toContain("needs Hefty 99.0.0, and this host is compatible with 0.22.0");
     for (const words of [
       /"plugin":"z-parent".*an instrument plugin was discovered/,
-      /"plugin":"a-child".*an instrument plugin is registered/,
-      /"plugin":"a-child".*lists no sideEffects.*an instrument plugin looks wrong/,
+      /"plugin":"a-child".*instrument plugin loaded/,
+      /"plugin":"a-child".*lists no sideEffects.*instrument plugin has a warning/,
       /d-elsewhere\.zip.*package\.platform/,
     ]) {
       expect(
@@ -84,7 +84,7 @@ verifies(
     expect(parent.warnings).toEqual([expect.stringContaining("lists no sideEffects")]);
     await unload("z-parent");
     expect((await states())["a-child"]).toContain(
-      "it depends on z-parent, which is not installed and bound here",
+      "its dependency z-parent is not installed and bound",
     );
     const life = join(home, "data", parent.binding_id, "proj_default/life");
     await until(() => readFileSync(life, "utf8") === "initialize\nshutdown\n");

@@ -69,7 +69,7 @@ export function createKernel(given: KernelDeps): Kernel {
     },
     async stop(grace_ms) {
       door.door.state.stopping = true;
-      servers.stopAsking();
+      servers.stopRefreshing();
       door.stopWatching();
       // Turns end first and wait for the ends of their calls, which the lifecycle of the door brings about.
       await Promise.all([registry.stop(), lifecycle.stop(grace_ms, agent.endTurns())]);

@@ -3,6 +3,7 @@ export {
   auditOf,
   HOST_ADMIN,
   isWholeOrg,
+  requireHostAdmin,
   requireOperator,
   requireWholeOrg,
 } from "./caller/caller.ts";

@@ -6,14 +6,11 @@ export {
   loginCommand,
   serverUrl,
 } from "./bindings/remote-server.ts";
-export { pickBinding, sortByPrecedence, takesTraffic } from "./bindings/rollout.ts";
+export { pickBinding, sortByPrecedence, sortProjectFirst, takesTraffic } from "./bindings/rollout.ts";
 export { createCachedConfig } from "./config/cached-config.ts";
-export { createConfig } from "./config/config.ts";
-export { auditDroppedCredentials } from "./config/dropped.ts";
+export { auditDroppedCredentials, createConfig, maskValue } from "./config/config.ts";
 export { fitsBytes } from "./config/json-size.ts";
 export { createLiveConfig, type LiveConfig } from "./config/live-config.ts";
-export { maskValue } from "./config/mask.ts";
-export { requirePluginAdmin, requirePluginOperator } from "./config/plugin-authority.ts";
 export {
   isPluginGrantKey,
   isPluginSettingField,
@@ -31,25 +28,25 @@ export {
   isInstanceId,
   parseInstanceKey,
 } from "./config/provider-instances.ts";
-export { requireConfigSet } from "./config/write-rules.ts";
-export { digestTool } from "./definitions/compare.ts";
+export { requireConfigSet, requirePluginAdmin, requirePluginOperator } from "./config/write-authority.ts";
 export { createDefinitions, type DefinitionsService } from "./definitions/definitions.ts";
+export { digestTool } from "./definitions/merge-description.ts";
 export { createProcessOrder, sendProcessRequest } from "./definitions/process-order.ts";
 export { type BindingSource, withDefinitions } from "./definitions/with-definitions.ts";
 export { type ExportPlan, ExportPlans, narrowGrant, poolKey } from "./exports/export-plan.ts";
 export { sanitizeExport } from "./exports/sanitize-text.ts";
 export { bindsWholePackage, combineTools, selectExport, toolsOf } from "./exports/whole-package.ts";
-export { callerLevel, gatewayDomains, standingLevel, toGrant } from "./grant/effective.ts";
+export { callerLevel, gatewayDomains, standingLevel, toGrant } from "./grant/effective-grant.ts";
 export { effectiveClass } from "./grant/execution-class.ts";
 export { intersect, type Level } from "./grant/intersect.ts";
 export { DELEGATION_PREFIX, mintDelegation, randomToken, tokenHash } from "./keys/delegation.ts";
 export { sortByDependencies } from "./packages/dependency-order.ts";
 export { createPackageRows } from "./packages/package-rows.ts";
 export { createPackages } from "./packages/packages.ts";
+export type { CompiledSelection, EffectivePolicy } from "./policy/effective-policy.ts";
+export { normalizeCategory } from "./policy/merge-policies.ts";
 export { Policies } from "./policy/policies.ts";
-export { normalizeCategory } from "./policy/policy-document.ts";
 export { findRuleHits, NO_RULES, type RuleHit } from "./policy/security-rules.ts";
-export type { CompiledSelection, EffectivePolicy } from "./policy/standing-policy.ts";
 export { createRegistryModule, type RegistryModule } from "./registry-module.ts";
 export { parseSecretRef, readBindingSecrets } from "./secrets/binding-secrets.ts";
 export { createSecrets } from "./secrets/secrets.ts";

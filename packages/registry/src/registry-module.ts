@@ -19,14 +19,14 @@ interface RegistryParts {
   changes: Changes;
   tokens: SignInTokens;
   revocation: TokenRevocation;
-  /** Throws when a package may not be asked for its tools yet, because a package it depends on is not loaded. */
+  /** Throws when a binding may not be described yet, because a plugin that it depends on is not loaded. */
   dependencies: (bound: BoundPackage) => Promise<void>;
 }
 
 export interface RegistryModule {
-  /** Every read is fresh. */
+  /** Reads from the store every time. */
   live_config: LiveConfig;
-  /** For readers that ask at every step of a turn. */
+  /** Cached for a moment, for readers at every step of a turn. */
   cached_config: LiveConfig;
   policies: Policies;
   plans: ExportPlans;
@@ -44,7 +44,13 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
   const { changes, tokens, revocation } = parts;
   const live_config = createLiveConfig(deps, changes);
   const policies = new Policies({ ...deps, changes });
-  const definitions = createDefinitions({ deps, policies, tokens, changes, gate: parts.dependencies });
+  const definitions = createDefinitions({
+    deps,
+    policies,
+    tokens,
+    changes,
+    requireReady: parts.dependencies,
+  });
   const rows = createPackageRows(deps);
   const bindings = createBindings({ deps, definitions, revocation, changes });
   const workspaces = createWorkspaces({ deps, rows, definitions, bindings, folders: deps.folders });

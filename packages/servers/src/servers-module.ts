@@ -1,13 +1,13 @@
-/** Builds what serves MCP servers and instrument plugins behind bindings. */
+/** Builds the services for MCP servers, their sign-ins and instrument plugins. */
 
 import { CORE, type DoorModule, REQUEST_TOOL } from "@backplane/door";
 import type { Caller, Changes, Kernel, KernelDeps, RegisteredTool } from "@backplane/ports";
 import type { RegistryModule, SignInTokens, TokenRevocation } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
-import { createDefinitionsRefresher } from "./definitions/keep-definitions.ts";
+import { createDefinitionsRefresher } from "./definitions/refresh-definitions.ts";
 import { createInstrumentAdminTools } from "./instruments/admin-tools.ts";
 import { createInstruments } from "./instruments/instruments.ts";
-import { createApprovedRequest } from "./servers/ask-first.ts";
+import { createApprovedRequest } from "./servers/approved-request.ts";
 import { createServers } from "./servers/servers.ts";
 import { createSignIns } from "./sign-ins/sign-ins.ts";
 
@@ -18,18 +18,18 @@ interface ServersParts {
   door: DoorModule;
   tokens: SignInTokens;
   revocation: TokenRevocation;
-  /** The kernel's own tools by name; those of servers and instruments are added. */
+  /** The kernel's own tools by name; this module adds its tools. */
   core_tools: Map<string, RegisteredTool>;
-  /** The caller that a handle of a running tool call stands for; null outside of a turn. */
+  /** Returns the caller behind the handle of a running tool call; null outside of a turn. */
   callerOf: (plugin: string, as: string) => Caller | null;
 }
 
 interface ServersModule {
   facade: Pick<Kernel, "servers" | "instruments" | "signIns">;
   start(): Promise<void>;
-  /** In the background: a plugin that is slow to start does not keep the gateway from becoming ready. */
+  /** Runs in the background, so that a slow plugin does not delay the start of the gateway. */
   loadInstruments(): void;
-  stopAsking(): void;
+  stopRefreshing(): void;
   stop(): Promise<void>;
 }
 
@@ -63,7 +63,7 @@ export function createServersModule(deps: KernelDeps, parts: ServersParts): Serv
     },
     start: () => refresher.start(definitions),
     loadInstruments: () => void instruments.loadAll(() => door.door.state.stopping),
-    stopAsking: () => refresher.stop(),
+    stopRefreshing: () => refresher.stop(),
     stop: () => revocation.idle(),
   };
 }

@@ -35,7 +35,7 @@ function stateOf(deps: ViewDeps, org_id: string, rows: readonly ConfigRow[]): Pr
       entries.set(row.key, deps.config.open(org_id, row));
     } catch (error) {
       // One value that no key opens any more must not take the other instances along.
-      deps.log.warn({ err: error, key: row.key }, "a configuration value cannot be opened");
+      deps.log.warn({ err: error, key: row.key }, "configuration value cannot be decrypted");
     }
   }
   return { active: activeInstanceId(entries), instances: groupInstances(entries) };

@@ -13,7 +13,7 @@ export const InstrumentPluginSchema = z.object({
   package_id: z.string(),
   binding_id: z.string(),
   class: z.enum(EXECUTION_CLASSES),
-  /** `discovered`: it was never asked what it offers. `skipped`: see `error`. */
+  /** `discovered`: the plugin has not described its instruments yet. `skipped`: see `error`. */
   state: z.enum(["discovered", "skipped", "running"]),
   error: z.object({ code: z.string(), message: z.string(), fix: z.string().optional() }).nullable(),
   warnings: z.array(z.string()),

@@ -11,7 +11,7 @@ import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { expect, test } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { compilePolicy } from "../../../registry/src/policy/standing-policy.ts";
+import { compilePolicy } from "../../../registry/src/policy/effective-policy.ts";
 import { riskOf } from "../../src/admission/risk.ts";
 
 function band(

@@ -32,6 +32,16 @@ export function requireWholeOrg(caller: Caller, what: string): void {
   });
 }
 
+/** For what concerns the host itself and not one org, such as folders on its disk or its network. */
+export function requireHostAdmin(caller: Caller, what: string, fix?: string): void {
+  if (caller.actor === HOST_ADMIN && caller.delegation === undefined) return;
+  throw new BackplaneError(
+    "policy.denied",
+    `only the admin token may ${what}`,
+    fix === undefined ? {} : { fix },
+  );
+}
+
 /** Roles are listed from the most to the least powerful. */
 export function atLeast(role: Role, needed: Role): boolean {
   return ROLES.indexOf(role) <= ROLES.indexOf(needed);

@@ -1,19 +1,20 @@
 /**
- * Packages and secrets belong to the org, the bindings that use them to projects: what names its users names
- * only those that the caller may see (bind.scope). The admin credential and callers of the whole org see all.
+ * Packages and secrets belong to the org, but the bindings that use them belong to projects. An answer that lists
+ * such bindings lists only those that the caller may see (bind.scope). The admin token and callers of the whole org
+ * see all.
  */
 
 import { BackplaneError, codeOf, type ErrorCode, type ErrorDetails } from "@backplane/contract";
 import type { Caller, KernelDeps } from "@backplane/ports";
 
-export type VisibleBindings = (binding_ids: readonly string[]) => Promise<string[]>;
+export type VisibilityFilter = (binding_ids: readonly string[]) => Promise<string[]>;
 
-/** Each binding is looked up once, however many things it uses. */
-export function createVisibilityFilter(deps: Pick<KernelDeps, "store">, caller: Caller): VisibleBindings {
-  const everything = caller.actor === "admin" || caller.scope.project_id === null;
+/** Returns a filter for binding ids. It looks each binding up once, also when several packages or secrets list it. */
+export function createVisibilityFilter(deps: Pick<KernelDeps, "store">, caller: Caller): VisibilityFilter {
+  const seesAll = caller.actor === "admin" || caller.scope.project_id === null;
   const known = new Map<string, boolean>();
   return async (binding_ids) => {
-    if (everything) return [...binding_ids];
+    if (seesAll) return [...binding_ids];
     const seen: string[] = [];
     for (const id of binding_ids) {
       let visible = known.get(id);
@@ -27,12 +28,15 @@ export function createVisibilityFilter(deps: Pick<KernelDeps, "store">, caller: 
   };
 }
 
-/** A refusal that lists its users in `details[field]`, for this caller. Everything else passes as it is. */
+/**
+ * Reduces the bindings that an error of this code lists in `details[field]` to those that the caller may see.
+ * Returns every other error unchanged.
+ */
 export async function hideInvisibleBindings(
   thrown: unknown,
   code: ErrorCode,
   field: string,
-  visible: VisibleBindings,
+  visible: VisibilityFilter,
 ): Promise<unknown> {
   if (codeOf(thrown) !== code) return thrown;
   const details = ((thrown as BackplaneError).details ?? {}) as ErrorDetails;
@@ -42,6 +46,6 @@ export async function hideInvisibleBindings(
   if (seen.length === users.length) return thrown;
   const more = { details: { ...details, [field]: seen }, cause: thrown };
   if (seen.length > 0) return new BackplaneError(code, (thrown as BackplaneError).message, more);
-  const fix = "Ask somebody who acts for the whole org; the bindings are not yours to see.";
-  return new BackplaneError(code, "Only bindings of other projects use it.", { ...more, fix });
+  const fix = "You may not see these bindings. Ask somebody with a credential of the whole org.";
+  return new BackplaneError(code, "It is used by bindings of other projects.", { ...more, fix });
 }

@@ -1,7 +1,6 @@
 /**
- * Everything that must hold of a binding, whether it is created, changed or only validated: the export is
- * installed, its config fits the schema, and its secrets exist. Unbound slots are no error: they keep the
- * binding inactive and are named.
+ * Checks of a binding that is created, changed or validated: the export is installed, the config matches its
+ * schema, and the secrets exist. Unbound slots are not an error; they keep the binding inactive.
  */
 
 import {
@@ -21,7 +20,7 @@ import { isUsableIn } from "../secrets/secrets.ts";
 
 export interface CheckedExport {
   package: Package;
-  /** Of a whole package: what its tools ask for together. */
+  /** For a binding of the whole package: the permissions of all its tools together. */
   export: PluginExport;
 }
 
@@ -40,10 +39,10 @@ export async function findExport(
   if (export_id === WHOLE_PACKAGE) {
     const whole = combineTools(pack);
     if (whole !== null) return { package: pack, export: whole };
-    throw invalidBinding([{ path: "/export_id", message: `${package_id} offers no tools to bind together` }]);
+    throw invalidBinding([{ path: "/export_id", message: `${package_id} has no tools to bind with "*"` }]);
   }
   if (isDescribed(pack.manifest.runtime.protocol)) {
-    const message = `the tools of ${package_id} are known once it runs; bind them together with "*"`;
+    const message = `the tools of ${package_id} are known only when it runs; bind all of them with "*"`;
     throw invalidBinding([{ path: "/export_id", message }]);
   }
   const item = pack.manifest.exports.find((one) => one.id === export_id);
@@ -106,10 +105,10 @@ async function secretIssues(
   for (const [slot, ref] of Object.entries(binding.secrets)) {
     const path = `/secrets/${slot}`;
     if (!found.export.permissions.secret_slots.includes(slot)) {
-      issues.push({ path, message: "the export declares no such slot" });
+      issues.push({ path, message: "the export does not declare this slot" });
       continue;
     }
-    // Another org's or project's secret is not there, exactly as one that does not exist.
+    // A secret of another org or project is reported exactly like one that does not exist.
     const name = parseSecretRef(ref, org_id);
     const secret = name === null ? null : await deps.store.secrets.get(org_id, name);
     if (secret === null || !isUsableIn(secret, project_id))
@@ -118,12 +117,15 @@ async function secretIssues(
   return issues;
 }
 
-/** secret.slots: the pipe is the channel; the environment only where a dialect has no other. */
+/**
+ * Secrets go through the pipe; the environment is allowed only for protocols without another channel
+ * (secret.slots).
+ */
 function secretEnvIssues(found: CheckedExport, { secret_env }: BindingPolicy): SchemaIssue[] {
   if (secret_env === undefined) return [];
   const { protocol } = found.package.manifest.runtime;
   if (!ENV_SECRET_PROTOCOLS.includes(protocol)) {
-    const message = `${protocol} gets its secrets in the request; only ${ENV_SECRET_PROTOCOLS.join(" and ")} have no other channel than the environment`;
+    const message = `${protocol} receives secrets in the request; only ${ENV_SECRET_PROTOCOLS.join(" and ")} receive them in the environment`;
     return [{ path: "/policy/secret_env", message }];
   }
   const issues: SchemaIssue[] = [];
@@ -131,9 +133,9 @@ function secretEnvIssues(found: CheckedExport, { secret_env }: BindingPolicy): S
   for (const [slot, variable] of Object.entries(secret_env)) {
     const path = `/policy/secret_env/${slot}`;
     if (!found.export.permissions.secret_slots.includes(slot)) {
-      issues.push({ path, message: "the export declares no such slot" });
+      issues.push({ path, message: "the export does not declare this slot" });
     } else if (variables.filter((name) => name === variable).length > 1) {
-      issues.push({ path, message: `${variable} is given to two slots` });
+      issues.push({ path, message: `${variable} is used for more than one slot` });
     }
   }
   return issues;
@@ -141,7 +143,5 @@ function secretEnvIssues(found: CheckedExport, { secret_env }: BindingPolicy): S
 
 function policyIssues(item: PluginExport, policy: BindingPolicy): SchemaIssue[] {
   if (item.kind !== "hook" || policy.approval !== "always") return [];
-  return [
-    { path: "/policy/approval", message: "a hook runs in the background; nobody is there to approve it" },
-  ];
+  return [{ path: "/policy/approval", message: "a hook runs in the background, so nobody can approve it" }];
 }

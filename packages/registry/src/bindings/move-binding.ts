@@ -1,10 +1,22 @@
 /**
- * What a binding keeps when its package moves to another version: rules, configuration, secrets and share. Trust does not
- * move, because it was given to other bytes, and what the new version asks for beyond the old one is held back until
- * the operator gives it.
+ * What a binding keeps when it moves to another version of its package: policy, configuration, secrets and rollout
+ * share. Trust is not kept, because it was given to other bytes. Permissions that only the new version requests are
+ * withheld until the operator grants them. Credentials are not kept when the server of the new version is at
+ * another address (sec.credential-destination), unless the change sets them itself.
  */
-import type { Binding, BindingPolicy, Permissions, PluginExport } from "@backplane/contract";
+import type {
+  Binding,
+  BindingPolicy,
+  JsonObject,
+  Package,
+  Permissions,
+  PluginExport,
+} from "@backplane/contract";
+import { auditOf, type Caller, type KernelDeps } from "@backplane/ports";
+import { FILESYSTEM_ACCESS } from "../exports/whole-package.ts";
 import { lowersIsolation } from "../grant/execution-class.ts";
+import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
+import { type CheckedExport, findExport } from "./check-binding.ts";
 
 export interface CarriedSettings {
   policy: BindingPolicy;
@@ -32,9 +44,7 @@ export function carrySettings(before: Binding, to: PluginExport): CarriedSetting
   };
 }
 
-const FILESYSTEM: Permissions["filesystem"][] = ["none", "assets_ro", "scratch"];
-
-/** Narrows the policy to what the old version could be given at most. `held` names what is kept back by that. */
+/** Narrows the policy to the permissions of the old version. `held` names the permissions that are withheld. */
 export function withholdPermissions(
   policy: BindingPolicy,
   from: Permissions,
@@ -46,7 +56,7 @@ export function withholdPermissions(
     narrowed.network = "none";
     held.push("network");
   }
-  const rank = (access: Permissions["filesystem"]) => FILESYSTEM.indexOf(access);
+  const rank = (access: Permissions["filesystem"]) => FILESYSTEM_ACCESS.indexOf(access);
   const may = Math.min(rank(to.filesystem), rank(narrowed.filesystem ?? to.filesystem));
   if (may > rank(from.filesystem)) {
     narrowed.filesystem = from.filesystem;
@@ -75,4 +85,58 @@ export function withholdPermissions(
 
 function pickSlots(given: Record<string, string>, slots: readonly string[]): Record<string, string> {
   return Object.fromEntries(Object.entries(given).filter(([slot]) => slots.includes(slot)));
+}
+
+export interface CredentialMoves {
+  /** Returns the binding without the credentials that it may not take to the new version. */
+  withoutOldCredentials(before: Binding, to: CheckedExport): Promise<Binding>;
+  /** Call it after the move is stored: ends the sign-in at the old address and audits the dropped credentials. */
+  dropOldCredentials(caller: Caller, before: Binding, row: Binding, to: CheckedExport): Promise<void>;
+}
+
+export function createCredentialMoves(
+  deps: Pick<KernelDeps, "store" | "ids" | "clock">,
+  revocation: Pick<TokenRevocation, "readTokens" | "revoke">,
+): CredentialMoves {
+  const { store } = deps;
+
+  async function movesServer(before: Binding, to: CheckedExport): Promise<boolean> {
+    if (before.package_version === to.package.version) return false;
+    const from = await findExport(deps, before.scope.org_id, before);
+    return hasOtherServer(from.package, to.package);
+  }
+
+  return {
+    async withoutOldCredentials(before, to) {
+      if (!(await movesServer(before, to))) return before;
+      return { ...before, secrets: {}, config: withoutHeaders(before.config) };
+    },
+    async dropOldCredentials(caller, before, row, to) {
+      if (!(await movesServer(before, to))) return;
+      const { binding_id, scope } = before;
+      const tokens = await revocation.readTokens(before);
+      const slots = Object.keys(before.secrets).filter((slot) => row.secrets[slot] === undefined);
+      const about = { slots, sign_in: tokens !== null };
+      const audit = auditOf(deps, caller, "credential.drop", binding_id, about, scope);
+      const removed = await store.sign_ins.remove(scope.org_id, binding_id, { audit });
+      if (!removed && slots.length > 0) await store.audit.append(audit);
+      void revocation.revoke(before, tokens);
+    },
+  };
+}
+
+function hasOtherServer(before: Package, after: Package): boolean {
+  const [old, next] = [serverOf(before), serverOf(after)];
+  if (!old.remote && !next.remote) return false;
+  if (old.remote !== next.remote) return true;
+  return old.url !== next.url;
+}
+
+function serverOf({ manifest: { runtime } }: Package): { remote: boolean; url: string } {
+  return { remote: runtime.protocol === "mcp.http", url: runtime.entrypoint[0] ?? "" };
+}
+
+/** Headers are sent with every request, and an operator may have put a credential there instead of in a secret. */
+function withoutHeaders({ headers: _headers, ...config }: JsonObject): JsonObject {
+  return config;
 }

@@ -1,16 +1,16 @@
-/** What a binding says about the remote MCP server behind it. */
+/** The remote MCP server behind a binding. */
 
 import { BackplaneError } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 
-/** The slot that is sent as the `Authorization` header of a remote server. */
+/** The secret slot that is sent as the `Authorization` header. */
 export const AUTHORIZATION_SLOT = "authorization";
 
 export function isRemote({ package: { manifest } }: BoundPackage): boolean {
   return manifest.runtime.protocol === "mcp.http";
 }
 
-/** The operator's own secret or header; then there is no sign-in beside it. */
+/** Whether the operator configured a credential, as a secret or a header. Such a binding has no sign-in. */
 export function hasOwnCredential({ binding: { secrets, config } }: BoundPackage): boolean {
   if (secrets[AUTHORIZATION_SLOT] !== undefined) return true;
   const { headers } = config;
@@ -20,7 +20,8 @@ export function hasOwnCredential({ binding: { secrets, config } }: BoundPackage)
 
 export function serverUrl({ package: { package_id, manifest } }: BoundPackage): URL {
   const text = manifest.runtime.entrypoint[0] ?? "";
-  if (!URL.canParse(text)) throw new BackplaneError("package.invalid", `${package_id} names no address`);
+  if (!URL.canParse(text))
+    throw new BackplaneError("package.invalid", `the entrypoint of ${package_id} is not a URL`);
   return new URL(text);
 }
 

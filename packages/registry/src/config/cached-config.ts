@@ -1,7 +1,7 @@
 /**
- * The live configuration for those who ask at every step: one read of an org serves them for a moment. A write of
- * this process counts at once, another node's after that moment. Values are opened once; the rows of a prefix are the
- * same array while nothing changed, so that a reader may remember what it made of them.
+ * Caches the configuration of an org for FRESH_MS, for readers on every step of a turn (bench row loop.turn). A
+ * write of this process is visible at once, a write of another node after FRESH_MS. Each value is decrypted once.
+ * The rows of a prefix are the same array until something changes, so a reader can key its own cache on it.
  */
 
 import { codeOf, type Json } from "@backplane/contract";
@@ -10,27 +10,27 @@ import type { LiveConfig } from "./live-config.ts";
 
 const FRESH_MS = 250;
 
-interface Read {
+interface CachedOrg {
   at: number;
   all: Promise<ConfigRow[]>;
   prefixes: Map<string, Promise<ConfigRow[]>>;
 }
 
 export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monotonic">): LiveConfig {
-  const orgs = new Map<string, Read>();
+  const orgs = new Map<string, CachedOrg>();
   const opened = new WeakMap<ConfigRow, Json>();
   live.onUpdated((_, org_id) => orgs.delete(org_id));
 
-  const readOf = (org_id: string): Read => {
+  const readOrg = (org_id: string): CachedOrg => {
     const now = clock.monotonic();
     const known = orgs.get(org_id);
     if (known !== undefined && now - known.at < FRESH_MS) return known;
     const all = live.rows(org_id, "").catch((error: unknown) => {
-      // Nothing was written while the store is away, so what was read last still holds.
+      // No write can have happened while the store is unavailable, so the last read still holds.
       if (known === undefined || codeOf(error) !== "store.unavailable") throw error;
       return known.all;
     });
-    const read: Read = { at: now, all, prefixes: new Map([["", all]]) };
+    const read: CachedOrg = { at: now, all, prefixes: new Map([["", all]]) };
     orgs.set(org_id, read);
     all.catch(() => {
       if (orgs.get(org_id) === read) orgs.delete(org_id);
@@ -39,14 +39,14 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
   };
 
   const rows = (org_id: string, prefix: string): Promise<ConfigRow[]> => {
-    const { all, prefixes } = readOf(org_id);
-    let some = prefixes.get(prefix);
-    if (some === undefined) {
-      some = all.then((every) => every.filter(({ key }) => key.startsWith(prefix)));
-      some.catch(() => {});
-      prefixes.set(prefix, some);
+    const { all, prefixes } = readOrg(org_id);
+    let matching = prefixes.get(prefix);
+    if (matching === undefined) {
+      matching = all.then((rows) => rows.filter(({ key }) => key.startsWith(prefix)));
+      matching.catch(() => {});
+      prefixes.set(prefix, matching);
     }
-    return some;
+    return matching;
   };
 
   const open = (org_id: string, row: ConfigRow): Json => {
@@ -63,7 +63,7 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
     open,
     onUpdated: (listener) => live.onUpdated(listener),
     async get(org_id, key) {
-      const row = (await readOf(org_id).all).find((one) => one.key === key);
+      const row = (await readOrg(org_id).all).find((one) => one.key === key);
       return row === undefined ? undefined : open(org_id, row);
     },
     async list(org_id, prefix = "") {

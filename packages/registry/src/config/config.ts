@@ -1,9 +1,16 @@
 /**
- * The configuration as the edges see it: masked. The value under a secret key is answered only to an admin who asks
- * for this one key, and the asking is on the record before the answer is given.
+ * The configuration as callers outside the kernel see it. Values under secret keys are masked; the real value is returned
+ * only to an admin who asks for that one key, and the request is in the audit log before the value is returned.
  */
 
-import { BackplaneError, type ConfigMap, configPrefixOf, isConfigKey, type Json } from "@backplane/contract";
+import {
+  BackplaneError,
+  type ConfigMap,
+  configPrefixOf,
+  isConfigKey,
+  isSecretConfigKey,
+  type Json,
+} from "@backplane/contract";
 import {
   auditOf,
   type Caller,
@@ -11,11 +18,14 @@ import {
   isWholeOrg,
   type Kernel,
   type KernelDeps,
+  type Store,
 } from "@backplane/ports";
-import { auditDroppedCredentials } from "./dropped.ts";
 import type { LiveConfig } from "./live-config.ts";
-import { maskValue } from "./mask.ts";
-import { requireConfigSet, requireConfigUnset } from "./write-rules.ts";
+import { requireConfigSet, requireConfigUnset } from "./write-authority.ts";
+
+const MASK = "****";
+/** How many characters at the end of a secret stay visible. */
+const VISIBLE_CHARS = 4;
 
 export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config"] {
   async function get(caller: Caller, key: string, options: { show?: boolean } = {}) {
@@ -29,7 +39,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
     if (options.show === true) return { key, value: await reveal(caller, key) };
     const row = await deps.store.config.get(caller.scope.org_id, key);
     if (row === null) throw new BackplaneError("config.not_found");
-    return { key, value: masked(caller.scope.org_id, row) };
+    return { key, value: maskRow(caller.scope.org_id, row) };
   }
 
   async function reveal(caller: Caller, key: string): Promise<Json> {
@@ -43,13 +53,13 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
   async function list(caller: Caller): Promise<ConfigMap> {
     const { org_id } = caller.scope;
     const rows = await live.rows(org_id, "");
-    return Object.fromEntries(rows.map((row) => [row.key, masked(org_id, row)]));
+    return Object.fromEntries(rows.map((row) => [row.key, maskRow(org_id, row)]));
   }
 
   async function set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<string[]> {
     const keys = Object.keys(values);
     requireConfigSet(caller, keys);
-    const audit = auditOf(deps, caller, "config.set", subjectOf(keys), { keys });
+    const audit = auditOf(deps, caller, "config.set", auditSubjectOf(keys), { keys });
     const dropped = await live.write(caller.scope.org_id, { set: values }, { audit });
     await auditDroppedCredentials(deps, caller, dropped);
     return dropped;
@@ -60,21 +70,21 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
     const audit = auditOf(deps, caller, "config.unset", pattern);
     const removed = await live.write(caller.scope.org_id, { unset: [pattern] }, { audit });
     const prefix = configPrefixOf(pattern);
-    const asked = (key: string) => (prefix === null ? key === pattern : key.startsWith(prefix));
+    const isRequested = (key: string) => (prefix === null ? key === pattern : key.startsWith(prefix));
     await auditDroppedCredentials(
       deps,
       caller,
-      removed.filter((key) => !asked(key)),
+      removed.filter((key) => !isRequested(key)),
     );
     return removed;
   }
 
-  /** A value that cannot be opened has no last four; that it is there is still worth showing. */
-  function masked(org_id: string, row: ConfigRow): Json {
+  /** A value that cannot be decrypted is still listed, fully masked. */
+  function maskRow(org_id: string, row: ConfigRow): Json {
     try {
       return maskValue(row.key, live.open(org_id, row));
     } catch (error) {
-      deps.log.warn({ err: error, key: row.key }, "a configuration value cannot be opened");
+      deps.log.warn({ err: error, key: row.key }, "configuration value cannot be decrypted");
       return maskValue(row.key, null);
     }
   }
@@ -82,8 +92,27 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
   return { get, list, set, unset, onUpdated: (listener) => live.onUpdated(listener) };
 }
 
+/** Applies config.mask: returns the value of a plain key as it is, and the last characters of a secret. */
+export function maskValue(key: string, value: Json): Json {
+  if (!isSecretConfigKey(key)) return value;
+  return typeof value === "string" && value.length > VISIBLE_CHARS
+    ? `${MASK}${value.slice(-VISIBLE_CHARS)}`
+    : MASK;
+}
+
+/** Records the keys of credentials that were removed because their destination changed. */
+export async function auditDroppedCredentials(
+  deps: Pick<KernelDeps, "ids" | "clock"> & { store: Pick<Store, "audit"> },
+  caller: Caller,
+  keys: readonly string[],
+): Promise<void> {
+  if (keys.length === 0) return;
+  const audit = auditOf(deps, caller, "credential.drop", auditSubjectOf(keys), { keys: [...keys] });
+  await deps.store.audit.append(audit);
+}
+
 function requireAdmin(caller: Caller, what: string): void {
-  // The configuration is the whole org's: a project's admin is none here.
+  // The configuration belongs to the org, so the admin of one project is not enough.
   if (caller.admin && isWholeOrg(caller)) return;
   throw new BackplaneError("auth.scope", `Only an admin credential may ${what}.`, {
     details: { needs: "admin" },
@@ -91,6 +120,6 @@ function requireAdmin(caller: Caller, what: string): void {
   });
 }
 
-function subjectOf(keys: string[]): string {
+function auditSubjectOf(keys: readonly string[]): string {
   return keys.length === 1 ? keys[0]! : `${keys.length} keys`;
 }

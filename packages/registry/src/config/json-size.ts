@@ -1,11 +1,14 @@
-/** Whether a value fits into a number of bytes as JSON. Small values, the usual ones, are not serialized. */
+/**
+ * Checks the size of a value as JSON. Small values, which are almost all, are not serialized (bench row
+ * http.invoke).
+ */
 import { type Json, spendJson } from "@backplane/contract";
 
-/** The longest number that JSON spells. */
+/** The length of the longest number in JSON. */
 const LONGEST_SCALAR = 24;
 
 export function fitsBytes(value: Json, limit: number): boolean {
-  // A character takes at most 6 bytes as JSON (\u0000), so a small count settles it.
+  // A character takes at most 6 bytes in JSON (\u0000), so a value of at most limit / 6 characters fits.
   if (spendJson(value, Math.floor(limit / 6), LONGEST_SCALAR) >= 0) return true;
   return Buffer.byteLength(JSON.stringify(value)) <= limit;
 }

@@ -1,6 +1,6 @@
 /**
- * The configuration as the kernel itself uses it: real values, every read fresh, a write whole or not at all.
- * Values under secret keys are sealed before they reach the store, bound to their org and key.
+ * The configuration as the kernel itself uses it: real values, read from the store every time, written atomically. Values
+ * under secret keys are sealed with their org and key before they reach the store.
  */
 
 import {
@@ -16,14 +16,17 @@ import type { Changes, ConfigRow, Facts, KernelDeps } from "@backplane/ports";
 import { fitsBytes } from "./json-size.ts";
 
 export interface LiveConfig {
-  /** Undefined when it is not set; null is a value. */
+  /** Resolves to undefined when the key is not set; null is a value. */
   get(org_id: string, key: string): Promise<Json | undefined>;
-  /** Sorted by key. */
+  /** Lists values sorted by key. */
   list(org_id: string, prefix?: string): Promise<Map<string, Json>>;
-  /** Rows as they lie in the store, for readers who need not open what is sealed. */
+  /** Lists the stored rows without decrypting them. */
   rows(org_id: string, prefix: string): Promise<ConfigRow[]>;
   open(org_id: string, row: ConfigRow): Json;
-  /** `unset` takes keys and patterns `a.b.*`. Answers the keys that are gone, credentials of a moved destination included. */
+  /**
+   * `unset` takes keys and patterns such as `a.b.*`. Resolves to the keys that were removed, including credentials whose
+   * destination changed.
+   */
   write(
     org_id: string,
     change: { set?: Readonly<Record<string, Json>>; unset?: readonly string[] },
@@ -79,12 +82,12 @@ export function createLiveConfig(
   };
 }
 
-/** A name that no stored secret can have, so a ciphertext moved from one table to the other does not open. */
+/** No stored secret can have this name, so a ciphertext that is copied from one table to the other cannot be opened. */
 export function configSealName(key: string): string {
   return `config/${key}`;
 }
 
-/** Up to and including the last dot, so that subscribers can filter by it without parsing the key. */
+/** Returns the key up to and including its last dot, so that subscribers can filter without parsing the key. */
 function prefixMatchHint(key: string): string {
   return key.slice(0, key.lastIndexOf(".") + 1);
 }
@@ -107,7 +110,7 @@ function checkChange(set: [string, Json][], unset: readonly string[]): void {
 }
 
 function badKey(key: string): BackplaneError {
-  const message = `${JSON.stringify(key.slice(0, 64))} is no configuration key: write dotted segments of letters, digits, _ and -`;
+  const message = `${JSON.stringify(key.slice(0, 64))} is not a configuration key: write dotted segments of letters, digits, _ and -`;
   return new BackplaneError("request.invalid", message, { details: { issues: [{ path: "key", message }] } });
 }
 

@@ -1,11 +1,11 @@
 /**
- * The keys under `plugin.<ns>.` that are the operator's word to the kernel about a plugin. `enabled` takes an operator of
- * the plugins, the others widen what a plugin may do and take an admin (config/write-rules.ts).
+ * The keys under `plugin.<ns>.` that the kernel itself reads. Writing `enabled` needs an operator of the plugins;
+ * the other keys widen what a plugin may do and need an admin (write-authority.ts).
  */
 import { type Json, pluginNamespace } from "@backplane/contract";
 import type { LiveConfig } from "./live-config.ts";
 
-/** Where they are read: one instance of a plugin serves all orgs. */
+/** Plugin settings are read from this scope, because one instance of a plugin serves all orgs. */
 export const PLUGIN_SETTINGS_SCOPE = { org_id: "org_local", project_id: "proj_default" } as const;
 
 const SETTING_FIELDS = ["enabled", "trusted", "services", "api", "allowed_domains"] as const;
@@ -13,13 +13,13 @@ type PluginSettingField = (typeof SETTING_FIELDS)[number];
 
 export interface PluginSettings {
   enabled: boolean;
-  /** Runs inline though it is not bundled. */
+  /** Whether the plugin runs inline although it is not bundled. */
   trusted: boolean;
-  /** May mount routes under /api/. */
+  /** Whether the plugin may mount routes under /api/. */
   api: boolean;
   /** Names of kernel services, or prefixes that end in `.*`. */
   services: readonly string[];
-  /** Names that the host's fetch reaches for it. */
+  /** Domains that the plugin may reach through the host's fetch. */
   allowed_domains: readonly string[];
 }
 
@@ -27,7 +27,7 @@ export function pluginSettingKey(plugin: string, field: PluginSettingField): str
   return `plugin.${pluginNamespace(plugin)}.${field}`;
 }
 
-/** The namespace and field of a key that the kernel itself reads, or null. */
+/** Returns null for a key that the kernel does not read. */
 export function parsePluginSettingKey(key: string): { namespace: string; field: PluginSettingField } | null {
   const [root, namespace, field, ...more] = key.split(".");
   if (root !== "plugin" || namespace === undefined || field === undefined || more.length > 0) return null;
@@ -38,19 +38,19 @@ export function isPluginSettingField(field: string): field is PluginSettingField
   return (SETTING_FIELDS as readonly string[]).includes(field);
 }
 
-/** True for the keys that only an admin may write. */
+/** Whether only an admin may write the key. */
 export function isPluginGrantKey(key: string): boolean {
   const setting = parsePluginSettingKey(key);
   return setting !== null && setting.field !== "enabled";
 }
 
-/** The kernel's own fields among the keys that a key, or everything below a prefix, names. */
+/** Returns the setting fields that a write to `path` affects. With `below`, `path` is a prefix that ends in a dot. */
 export function coveredSettingFields(path: string, below: boolean): readonly PluginSettingField[] {
   if (!below) {
     const setting = parsePluginSettingKey(path);
     return setting === null ? [] : [setting.field];
   }
-  // `plugin.` and `plugin.<ns>.`; a longer prefix lies below every setting.
+  // Only `plugin.` and `plugin.<ns>.` have settings below them; longer prefixes do not.
   return /^plugin\.([^.]+\.)?$/.test(path) ? SETTING_FIELDS : [];
 }
 

@@ -1,34 +1,34 @@
 /**
- * The namespace `providers.<id>.*` (llm.instances): many configured instances of one provider plugin, kept as flat
- * keys. Pure: it reads what a look into the configuration gave.
+ * Parses the keys `providers.<id>.*` (llm.instances), which hold the configured instances of provider plugins. Pure
+ * functions over entries that were read before.
  */
 import type { Json, ProviderInstance } from "@backplane/contract";
 
 const PROVIDERS_PREFIX = "providers.";
 export const ACTIVE_INSTANCE_KEY = "provider";
-/** The field that names the one private `host:port` an instance may be at; only the host's admin writes it. */
+/** Names the one private `host:port` that an instance may be at. Only the host's admin may write it. */
 export const ALLOW_PRIVATE_FIELD = "allow_private";
 
 const INSTANCE_ID = /^[a-z0-9][a-z0-9-]{1,62}[a-z0-9]$/;
-/** `/api/llm-providers/active` is a route of its own. */
+/** `/api/llm-providers/active` is a route, so no instance may have this id. */
 const RESERVED = "active";
 
 export function isInstanceId(id: string): boolean {
   return INSTANCE_ID.test(id) && id !== RESERVED;
 }
 
-/** The instance that a written key belongs to, so that only this one is loaded again; null for other keys. */
+/** Returns the id of the instance that the key belongs to, or null for other keys. */
 export function parseInstanceKey(key: string): string | null {
   return splitInstanceKey(key)?.id ?? null;
 }
 
-/** Null while none is chosen; the instance itself may be gone. */
+/** Returns null while no instance is selected. The selected instance may have been removed. */
 export function activeInstanceId(entries: ReadonlyMap<string, Json>): string | null {
   const id = entries.get(ACTIVE_INSTANCE_KEY);
   return typeof id === "string" && isInstanceId(id) ? id : null;
 }
 
-/** In the order of ids. What has no plugin is not (or not yet) an instance. */
+/** Returns the instances sorted by id. An id without a `plugin` field is not an instance. */
 export function groupInstances(entries: ReadonlyMap<string, Json>): ProviderInstance[] {
   const found = new Map<string, Record<string, Json>>();
   for (const [key, value] of entries) {

@@ -1,7 +1,7 @@
 /**
- * Asks the running thing behind a described binding what its tools are, and keeps the answer: tools are there at once
- * after a restart, and a changed definition is noticed. A question that fails leaves what was known, with the error
- * beside it.
+ * Asks the running process behind a described binding for its tools and stores the answer. The stored definitions
+ * make tools available immediately after a restart and make changed definitions noticeable. A request that fails
+ * keeps the stored definitions and records the error with them.
  */
 
 import {
@@ -30,38 +30,39 @@ import {
 import { listHiddenText } from "../exports/sanitize-text.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
-import { acceptTools, mergeDescription } from "./compare.ts";
+import { acceptTools, mergeDescription } from "./merge-description.ts";
 import { createProcessOrder, sendProcessRequest } from "./process-order.ts";
 
 export interface DefinitionsService {
   facade: DefinitionsFacade;
   /**
-   * After a binding was created or changed; never throws. Null: the package lists its own exports.
+   * Describes a binding that was created or changed. Never throws. Resolves to null when the package lists its own
+   * exports.
    */
   describe(bound: BoundPackage): Promise<Definitions | null>;
-  /** While `work` moves the binding to `package_digest`, `describe` uses this answer and does not ask the tools again. */
+  /** While `work` moves the binding to `package_digest`, `describe` uses this description and requests no other. */
   withDescription<T>(
     binding_id: string,
     package_digest: string,
     description: Description,
     work: () => Promise<T>,
   ): Promise<T>;
-  /** What another package would offer under this binding; nothing is stored. */
+  /** Returns what another package would offer under this binding, without storing it. */
   preview(bound: BoundPackage): Promise<Description>;
 }
 
 const DESCRIBE_MS = 30_000;
-const RACES = 20;
-/** All schemas of one description: they are tried where everybody's are. */
-const VET_MS = 30_000;
+const MAX_ATTEMPTS = 20;
+/** For all schemas of one description, because they are compiled where everybody's schemas are. */
+const CHECK_MS = 30_000;
 
 export interface DefinitionsParts {
   deps: KernelDeps;
   policies: Pick<Policies, "of">;
   tokens: SignInTokens;
   changes: Pick<Changes, "emit">;
-  /** Throws when the package may not be asked yet, because something that it needs is not loaded. */
-  gate: (bound: BoundPackage) => Promise<void>;
+  /** Throws when the binding may not be described yet, because a plugin that it depends on is not loaded. */
+  requireReady: (bound: BoundPackage) => Promise<void>;
 }
 
 export function createDefinitions({
@@ -69,47 +70,47 @@ export function createDefinitions({
   policies,
   tokens,
   changes,
-  gate,
+  requireReady,
 }: DefinitionsParts): DefinitionsService {
   const { store, clock } = deps;
   const prepared = new Map<string, Description>();
-  /** One question at a time per binding: a second one waits for the answer to the first. */
-  const asking = new Map<string, Promise<Definitions>>();
+  /** One request at a time per binding; a second one waits for the first. */
+  const inFlight = new Map<string, Promise<Definitions>>();
 
   const preview = async ({ binding, package: pack }: BoundPackage): Promise<Description> =>
-    await vetted(deps, await question(deps, policies, tokens, { binding, package: pack }));
+    await checkDescription(
+      deps,
+      await requestDescription(deps, policies, tokens, { binding, package: pack }),
+    );
 
-  async function ask(bound: BoundPackage, known?: Description): Promise<Definitions> {
+  async function describeAndStore(bound: BoundPackage, known?: Description): Promise<Definitions> {
     let description: Description;
     try {
-      await gate(bound);
+      await requireReady(bound);
       description = known ?? (await preview(bound));
     } catch (error) {
-      return await failed(bound, error);
+      return await storeFailure(bound, error);
     }
     const now = new Date(clock.now()).toISOString();
     return await write(bound, (before) => mergeDescription(before, bound, description, now));
   }
 
-  async function failed(bound: BoundPackage, error: unknown): Promise<Definitions> {
-    const why = whyNot(error);
-    const { code } = why;
+  async function storeFailure(bound: BoundPackage, error: unknown): Promise<Definitions> {
+    const failure = errorRecordOf(error);
+    const { code } = failure;
     const { binding, package: pack } = bound;
-    deps.log.warn(
-      { binding_id: binding.binding_id, code, err: error },
-      "a binding did not describe its tools",
-    );
+    deps.log.warn({ binding_id: binding.binding_id, code, err: error }, "binding did not describe its tools");
     const now = new Date(clock.now()).toISOString();
     const nothing: Description = { exports: [], schemas: {}, warnings: [], info: {} };
     return await write(bound, (before) => {
       const same = before !== null && before.package_digest === pack.digest;
-      // What may not be loaded offers nothing; what was seen of it is kept.
+      // A plugin with a missing dependency offers nothing. The digests of its tools are kept.
       if (same && code === "plugin.dependency") {
-        return { ...mergeDescription(before, bound, nothing, now), error: why };
+        return { ...mergeDescription(before, bound, nothing, now), error: failure };
       }
-      // The first answer is still to come, so nothing has been seen.
+      // There has been no description of this package yet, so no tool has been seen.
       const base = same ? before : { ...mergeDescription(null, bound, nothing, now), revision: 0 };
-      return { ...base, error: why, revision: (before?.revision ?? 0) + 1 };
+      return { ...base, error: failure, revision: (before?.revision ?? 0) + 1 };
     });
   }
 
@@ -119,10 +120,10 @@ export function createDefinitions({
   ): Promise<Definitions> {
     const { binding } = bound;
     const { org_id } = binding.scope;
-    for (let race = 0; race < RACES; race++) {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await store.definitions.get(org_id, binding.binding_id);
       const row = make(before);
-      if (await store.definitions.put(org_id, row, facts(binding, before, row))) {
+      if (await store.definitions.put(org_id, row, changeFacts(binding, before, row))) {
         if (before?.digest !== row.digest) changes.emit("definitions.changed", { org_id });
         changes.emit("definitions.written", { bound, definitions: row });
         return row;
@@ -132,7 +133,7 @@ export function createDefinitions({
     throw new BackplaneError("binding.not_found");
   }
 
-  function facts(binding: Binding, before: Definitions | null, row: Definitions): Facts {
+  function changeFacts(binding: Binding, before: Definitions | null, row: Definitions): Facts {
     if (before?.digest === row.digest) return {};
     const { binding_id, package_id, package_version, scope, status, generation } = binding;
     return {
@@ -158,31 +159,37 @@ export function createDefinitions({
     };
   }
 
-  function describeNow(bound: BoundPackage, known?: Description): Promise<Definitions> {
+  function enqueueDescription(bound: BoundPackage, known?: Description): Promise<Definitions> {
     const id = bound.binding.binding_id;
-    const running = asking.get(id);
-    const next = (running === undefined ? ask(bound, known) : running.then(() => ask(bound, known))).finally(
-      () => {
-        if (asking.get(id) === next) asking.delete(id);
-      },
-    );
-    asking.set(id, next);
+    const running = inFlight.get(id);
+    const next = (
+      running === undefined
+        ? describeAndStore(bound, known)
+        : running.then(() => describeAndStore(bound, known))
+    ).finally(() => {
+      if (inFlight.get(id) === next) inFlight.delete(id);
+    });
+    inFlight.set(id, next);
     return next;
   }
 
-  async function described(caller: Caller, id: string): Promise<BoundPackage> {
+  async function getDescribed(caller: Caller, id: string): Promise<BoundPackage> {
     const bound = await store.bindings.get(caller.scope, id);
     if (bound === null) throw new BackplaneError("binding.not_found");
     if (isDescribed(bound.package.manifest.runtime.protocol)) return bound;
-    throw new BackplaneError("request.invalid", "this binding's package lists its own exports", {
-      fix: "Read them from the package: backplane plugin info PACKAGE",
-    });
+    throw new BackplaneError(
+      "request.invalid",
+      `the package of ${id} lists its exports in its manifest, so its tools are not described`,
+      {
+        fix: "Read them from the package: backplane plugin info PACKAGE",
+      },
+    );
   }
 
-  /** The tools of an org's binding are those of all its projects. */
-  async function changeable(caller: Caller, id: string, what: string): Promise<BoundPackage> {
+  /** The tools of an org's binding serve all its projects, so a project alone may not change them. */
+  async function getChangeable(caller: Caller, id: string, what: string): Promise<BoundPackage> {
     requireOperator(caller, what);
-    const bound = await described(caller, id);
+    const bound = await getDescribed(caller, id);
     if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);
     return bound;
   }
@@ -190,27 +197,29 @@ export function createDefinitions({
   return {
     facade: {
       async get(caller, id) {
-        const { binding } = await described(caller, id);
+        const { binding } = await getDescribed(caller, id);
         return await store.definitions.get(binding.scope.org_id, id);
       },
       async refresh(caller, id) {
-        return await describeNow(await changeable(caller, id, "describe bindings"));
+        return await enqueueDescription(await getChangeable(caller, id, "describe bindings"));
       },
       async accept(caller, id, export_id, revision) {
-        const bound = await changeable(caller, id, "accept changed tools");
+        const bound = await getChangeable(caller, id, "accept changed tools");
         const { org_id } = bound.binding.scope;
         const before = await store.definitions.get(org_id, id);
         if (revision !== undefined && before !== null && before.revision !== revision) throw changedAgain();
         const waiting = before?.quarantined.filter((one) => export_id === "*" || one.export.id === export_id);
         if (before === null || waiting === undefined || waiting.length === 0) {
-          throw new BackplaneError("export.not_found", `nothing of ${id} waits for this`, {
+          throw new BackplaneError("export.not_found", `${id} has no quarantined tool ${export_id}`, {
             fix: `See what changed: backplane binding tools ${id}`,
           });
         }
         const row = acceptTools(before, export_id);
         const tools = waiting.map((one) => one.export.id);
         const audit = auditOf(deps, caller, "definitions.accept", id, { tools });
-        if (!(await store.definitions.put(org_id, row, { ...facts(bound.binding, before, row), audit }))) {
+        if (
+          !(await store.definitions.put(org_id, row, { ...changeFacts(bound.binding, before, row), audit }))
+        ) {
           throw changedAgain();
         }
         changes.emit("definitions.changed", { org_id });
@@ -231,19 +240,23 @@ export function createDefinitions({
       const { protocol } = bound.package.manifest.runtime;
       if (!isDescribed(protocol) || bound.binding.status !== "active") return null;
       try {
-        return await describeNow(bound, prepared.get(`${bound.binding.binding_id}\n${bound.package.digest}`));
+        return await enqueueDescription(
+          bound,
+          prepared.get(`${bound.binding.binding_id}\n${bound.package.digest}`),
+        );
       } catch (error) {
-        // Gone again, or a store that does not answer: whoever made the change hears of that elsewhere.
+        // The binding was removed meanwhile, or the store is unavailable, which the caller is told by its own
+        // request.
         if (codeOf(error) !== "binding.not_found")
-          deps.log.warn({ err: error }, "definitions were not stored");
+          deps.log.warn({ err: error }, "definitions could not be stored");
         return null;
       }
     },
   };
 }
 
-/** With the remedy of this very case, where there is one; that of the code speaks of calls. */
-function whyNot(error: unknown): NonNullable<Definitions["error"]> {
+/** Keeps the fix of this very error, if it has one. The generic fix of the code is about calls. */
+function errorRecordOf(error: unknown): NonNullable<Definitions["error"]> {
   const known = toBackplaneError(error);
   const { code, message } = known;
   const fix = ownFix(known);
@@ -253,30 +266,30 @@ function whyNot(error: unknown): NonNullable<Definitions["error"]> {
 function changedAgain(): BackplaneError {
   return new BackplaneError(
     "request.precondition",
-    "the tools were described again meanwhile; look once more",
+    "the tools were described again in the meantime; read them again before you accept",
   );
 }
 
-/** A schema that cannot be used makes its own tool unusable, and no other. */
-async function vetted(
+/** Checks a description from outside. A schema that cannot be compiled makes its own tool unusable and no other. */
+async function checkDescription(
   { schemas, clock }: Pick<KernelDeps, "schemas" | "clock">,
   description: Description,
 ): Promise<Description> {
   const exports: Description["exports"] = [];
   const warnings = [...description.warnings];
-  const until = clock.monotonic() + VET_MS;
+  const until = clock.monotonic() + CHECK_MS;
   for (const given of description.exports) {
-    // The words crossed a pipe: rules and risks go by them, so they have to be words that those know.
+    // Policy rules and risks depend on these fields, and they come from another process.
     const read = ToolExportSchema.safeParse(given);
     if (!read.success) {
-      warnings.push(unreadable(given, read.error.issues[0]));
+      warnings.push(unreadableTool(given, read.error.issues[0]));
       continue;
     }
     const item = read.data;
     for (const line of listHiddenText(item, description.schemas))
-      warnings.push(`Hidden characters in the words of ${item.id} are not shown: ${line}`.slice(0, 500));
+      warnings.push(`Hidden characters in ${item.id} are removed: ${line}`.slice(0, 500));
     const late = clock.monotonic() > until;
-    const problem = late ? TOO_LATE : await schemaProblem(schemas, item.tool, description.schemas);
+    const problem = late ? OUT_OF_TIME : await findSchemaProblem(schemas, item.tool, description.schemas);
     if (problem === null) exports.push(item);
     else {
       const { input_schema: _input, output_schema: _output, ...tool } = item.tool;
@@ -286,14 +299,17 @@ async function vetted(
   return { ...description, exports, warnings };
 }
 
-const TOO_LATE = `the schemas of the tools before it took longer than ${VET_MS} ms to try; simplify them`;
+const OUT_OF_TIME = `compiling the schemas of the preceding tools took longer than ${CHECK_MS} ms; simplify them`;
 
-function unreadable({ id }: ToolExport, issue: { path: PropertyKey[]; message: string } | undefined): string {
+function unreadableTool(
+  { id }: ToolExport,
+  issue: { path: PropertyKey[]; message: string } | undefined,
+): string {
   const name = typeof id === "string" ? JSON.stringify(id.slice(0, 80)) : "without a name";
   return `The tool ${name} is left out: ${issue?.path.join(".")}: ${issue?.message}`.slice(0, 500);
 }
 
-async function schemaProblem(
+async function findSchemaProblem(
   schemas: KernelDeps["schemas"],
   { input_schema, output_schema }: ToolExport["tool"],
   described: Description["schemas"],
@@ -309,7 +325,7 @@ async function schemaProblem(
   return null;
 }
 
-async function question(
+async function requestDescription(
   deps: KernelDeps,
   policies: Pick<Policies, "of">,
   tokens: SignInTokens,

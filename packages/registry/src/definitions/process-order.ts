@@ -1,8 +1,11 @@
-/** What names the process of a described binding to the runner: the same one that the calls of its tools get. */
+/**
+ * The order that tells the runner which process of a described binding to use: the same one that calls of its tools
+ * use.
+ */
 import type { BoundPackage, DescribeOrder, KernelDeps, Scope } from "@backplane/ports";
 import { poolKey } from "../exports/export-plan.ts";
 import { combineTools } from "../exports/whole-package.ts";
-import { standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
+import { standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { intersect } from "../grant/intersect.ts";
 import type { Policies } from "../policy/policies.ts";
@@ -10,7 +13,7 @@ import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
 
 export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
 
-/** Without its secrets, which are read for each question. */
+/** Creates the order without secrets, which are read for each request. */
 export async function createProcessOrder(
   deps: Pick<KernelDeps, "host">,
   policies: Pick<Policies, "of">,
@@ -25,10 +28,10 @@ export async function createProcessOrder(
     scope,
     deps.host,
   );
-  // The policy's host level holds here as for any call.
+  // The host level of the policy narrows this process as it narrows any call.
   const { ceiling } = await policies.of(scope);
-  const met = ceiling === undefined ? level : intersect(level, ceiling);
-  const grant = withSecretEnv(toGrant(met), binding.policy);
+  const narrowed = ceiling === undefined ? level : intersect(level, ceiling);
+  const grant = withSecretEnv(toGrant(narrowed), binding.policy);
   const { package_id, version, digest, manifest } = pack;
   return {
     package: { package_id, version, digest, runtime: manifest.runtime },
@@ -46,14 +49,17 @@ export async function createProcessOrder(
   };
 }
 
-/** Asks with the binding's secrets, again where its sign-in has a newer token than the server was shown. */
+/**
+ * Sends a request with the secrets of the binding, and again when the server refuses its token and there is a newer
+ * one.
+ */
 export async function sendProcessRequest<T>(
   tokens: SignInTokens,
   bound: BoundPackage,
   order: ProcessOrder,
-  ask: (order: ProcessOrder) => Promise<T>,
+  send: (order: ProcessOrder) => Promise<T>,
 ): Promise<T> {
   return await tokens.sendWithSecrets(bound, order.grant, (secrets) =>
-    ask({ ...order, context: { ...order.context, secrets } }),
+    send({ ...order, context: { ...order.context, secrets } }),
   );
 }

@@ -1,6 +1,6 @@
 /**
- * What every call of one binding generation has in common: its export, compiled checks, class, grant and pool
- * key. Computed once, because a call must not pay for it; a changed generation makes a new plan.
+ * The plan of a binding generation: its export, compiled checks, class, grant and pool key. A plan is computed once
+ * per generation and not per call (bench rows tool.invoke, http.invoke).
  */
 
 import {
@@ -11,7 +11,7 @@ import {
   type PluginExport,
 } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, SchemaCheck, Scope } from "@backplane/ports";
-import { digestGrant, standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
+import { digestGrant, standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { intersect, type Level } from "../grant/intersect.ts";
 import { type CompiledRule, compilePluginRules, NO_RULES } from "../policy/security-rules.ts";
@@ -19,24 +19,24 @@ import { sanitizeExport } from "./sanitize-text.ts";
 
 export interface ExportPlan {
   readonly bound: BoundPackage;
-  /** With its words as they are shown. */
+  /** The export with sanitized text. */
   readonly export: PluginExport;
-  /** What was hidden in those words and is not shown, one line each. */
+  /** The hidden text that was removed, one line each. */
   readonly taken_out: readonly string[];
   readonly effect_class: EffectClass;
   readonly class: ExecutionClass;
   readonly level: Level;
   readonly grant: Grant;
   readonly pool_key: string;
-  /** Whose calls max_concurrency counts together. */
+  /** Calls with the same gate count together towards max_concurrency. */
   readonly gate: string;
   readonly checkInput: SchemaCheck | null;
   readonly checkOutput: SchemaCheck | null;
-  /** The tool's own security rules. */
+  /** Security rules of the tool itself. */
   readonly rules: readonly CompiledRule[];
 }
 
-const KEPT = 4_096;
+const MAX_PLANS = 4_096;
 
 export class ExportPlans {
   readonly #deps: Pick<KernelDeps, "schemas" | "host">;
@@ -46,7 +46,7 @@ export class ExportPlans {
     this.#deps = deps;
   }
 
-  /** Answers at once when the plan is known, which is the usual call. */
+  /** Returns the plan itself and not a promise when it is cached, which is the usual case (bench row tool.invoke). */
   get(bound: BoundPackage, scope: Scope): ExportPlan | Promise<ExportPlan> {
     const { binding_id, export_id } = bound.binding;
     const key = `${binding_id}\n${export_id}\n${scope.project_id}`;
@@ -59,12 +59,12 @@ export class ExportPlans {
     ) {
       return known;
     }
-    return this.#make(key, bound, scope);
+    return this.#create(key, bound, scope);
   }
 
-  async #make(key: string, bound: BoundPackage, scope: Scope): Promise<ExportPlan> {
+  async #create(key: string, bound: BoundPackage, scope: Scope): Promise<ExportPlan> {
     const { host, schemas } = this.#deps;
-    const item = exportOf(bound);
+    const item = findBoundExport(bound);
     const compile = async (path: string | undefined) =>
       path === undefined ? null : await schemas.compile(schemaKey(bound, path), bound.package.schemas[path]);
     const checkInput = item.kind === "tool" ? await compile(item.tool.input_schema) : null;
@@ -72,11 +72,11 @@ export class ExportPlans {
     const isolation = effectiveClass(bound.binding, item);
     const level = standingLevel({ ...bound, export: item }, isolation, scope, host);
     const grant = withSecretEnv(toGrant(level), bound.binding.policy);
-    const shown = sanitizeExport(bound, item);
+    const sanitized = sanitizeExport(bound, item);
     const plan: ExportPlan = {
-      bound: shown.bound,
-      export: shown.export,
-      taken_out: shown.taken_out,
+      bound: sanitized.bound,
+      export: sanitized.export,
+      taken_out: sanitized.taken_out,
       effect_class: effectClassOf(item),
       class: grant.class,
       level,
@@ -89,20 +89,20 @@ export class ExportPlans {
     };
     this.#plans.delete(key);
     this.#plans.set(key, plan);
-    if (this.#plans.size > KEPT) this.#plans.delete(this.#plans.keys().next().value as string);
+    if (this.#plans.size > MAX_PLANS) this.#plans.delete(this.#plans.keys().next().value as string);
     return plan;
   }
 }
 
 /**
- * A described schema's path is its content's hash, so one that did not change is not compiled again. In any other
- * package a path is a file that its author named, and stands for nobody else's.
+ * The path of a described schema is the hash of its content, so an unchanged schema is not compiled again. In other
+ * packages a path is a file name and identifies a schema only within its package.
  */
 function schemaKey({ described, package: pack }: BoundPackage, path: string): string {
   return described !== undefined && path.startsWith("described/") ? path : `${pack.digest}#${path}`;
 }
 
-/** The plan's grant, met with what this one call may do at most. */
+/** Returns the grant of the plan, narrowed by what this one call may do at most. */
 export function narrowGrant(
   plan: ExportPlan,
   ceiling: Level | undefined,
@@ -113,26 +113,26 @@ export function narrowGrant(
   return { grant, pool_key: poolKey(plan.bound, scope, grant) };
 }
 
-/** Processes are shared only inside one key: package digest, binding generation, project, grant. */
+/** Calls share a process only when package digest, binding generation, project and grant are the same. */
 export function poolKey(bound: BoundPackage, scope: Scope, grant: Grant): string {
   const { binding_id, generation } = bound.binding;
   return `${bound.package.digest}/${binding_id}@${generation}/${scope.project_id ?? "-"}/${digestGrant(grant)}`;
 }
 
-/** Of a whole package each tool has its own line. */
+/** Each tool of a whole package has its own gate. */
 function gateOf({ binding, whole }: BoundPackage): string {
   return whole === true ? `${binding.binding_id}/${binding.export_id}` : binding.binding_id;
 }
 
-function exportOf(bound: BoundPackage): PluginExport {
+function findBoundExport(bound: BoundPackage): PluginExport {
   const item = bound.package.manifest.exports.find((one) => one.id === bound.binding.export_id);
   if (item === undefined) throw new BackplaneError("export.not_found");
   return item;
 }
 
 /**
- * Only tools declare one. A hook is delivered under a stable delivery_id and has to be idempotent; a compactor
- * derives a new chain and touches nothing; what a harness does to the world nobody knows.
+ * Only tools declare an effect class. A hook is delivered under a stable delivery_id and has to be idempotent. A
+ * compactor derives a new chain and has no other effect. The effects of a harness are unknown.
  */
 function effectClassOf(item: PluginExport): EffectClass {
   switch (item.kind) {

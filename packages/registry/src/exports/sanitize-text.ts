@@ -1,31 +1,30 @@
 /**
- * The one way of an author's words into the catalog, whatever their source: titles, descriptions and schemas as models
- * and clients are shown them, without what nobody can see in them. Arguments are still checked against the schema as its
- * author wrote it, and a changed definition is compared as it came.
+ * Removes invisible characters from the titles, descriptions and schemas that authors write, before models and
+ * clients see them. Every text of the catalog passes through here. Arguments are still checked against the original
+ * schema, and definitions are compared in their original form.
  */
 
 import { hiddenIn, hiddenText, type Json, type PluginExport, plainJson } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 
 export interface SanitizedExport {
-  /** With the words as they are shown; the very same where nothing was hidden. */
+  /** The same object when nothing was removed. */
   bound: BoundPackage;
   export: PluginExport;
-  /** What was taken out, one line each. */
+  /** What was removed, one line each. */
   taken_out: readonly string[];
 }
 
-const NOTHING: readonly string[] = [];
-/** Lines about one tool; a schema can hold any number of them. */
-const MOST = 20;
+/** A schema can contain any number of hidden texts. */
+const MAX_LINES = 20;
 
 export function sanitizeExport(bound: BoundPackage, item: PluginExport): SanitizedExport {
   const schemas = ownSchemas(item, bound.package.schemas);
   const taken_out = listHiddenText(item, schemas);
-  if (taken_out.length === 0) return { bound, export: item, taken_out: NOTHING };
+  if (taken_out.length === 0) return { bound, export: item, taken_out };
   const { manifest } = bound.package;
-  const shown = plainJson(item as Json) as PluginExport;
-  const exports = manifest.exports.map((one) => (one.id === item.id ? shown : one));
+  const sanitized = plainJson(item as Json) as PluginExport;
+  const exports = manifest.exports.map((one) => (one.id === item.id ? sanitized : one));
   return {
     bound: {
       ...bound,
@@ -35,12 +34,12 @@ export function sanitizeExport(bound: BoundPackage, item: PluginExport): Sanitiz
         schemas: { ...bound.package.schemas, ...plainJson(schemas) },
       },
     },
-    export: shown,
+    export: sanitized,
     taken_out,
   };
 }
 
-/** The same for words that are not bound: what would be taken out of them. */
+/** Lists what sanitizeExport would remove, one line each. */
 export function listHiddenText(item: PluginExport, schemas: Readonly<Record<string, Json>>): string[] {
   const own = ownSchemas(item, schemas);
   const found = [
@@ -49,8 +48,8 @@ export function listHiddenText(item: PluginExport, schemas: Readonly<Record<stri
       hiddenIn(schema).map((one) => ({ ...one, path: `/schema${one.path}` })),
     ),
   ];
-  const lines = found.slice(0, MOST).map(hiddenText);
-  if (found.length > MOST) lines.push(`and ${found.length - MOST} more texts`);
+  const lines = found.slice(0, MAX_LINES).map(hiddenText);
+  if (found.length > MAX_LINES) lines.push(`and ${found.length - MAX_LINES} more texts`);
   return lines;
 }
 

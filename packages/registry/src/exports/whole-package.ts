@@ -1,6 +1,6 @@
 /**
- * A binding may stand for every tool of its package (`*`): one config, one set of secrets, one process. The door
- * knows bindings of one export only, so a call sees it as the binding of the tool that it names.
+ * A binding may cover every tool of its package (`*`) with one config, one set of secrets and one process. The door
+ * handles bindings of one export only, so a call sees such a binding as the binding of the tool that it names.
  */
 
 import {
@@ -15,6 +15,9 @@ import {
 import type { BoundPackage } from "@backplane/ports";
 import { moreIsolated } from "../grant/intersect.ts";
 
+/** From the narrowest to the widest. */
+export const FILESYSTEM_ACCESS: readonly Permissions["filesystem"][] = ["none", "assets_ro", "scratch"];
+
 const NO_PERMISSIONS: Permissions = {
   network: "none",
   filesystem: "none",
@@ -26,7 +29,7 @@ export function bindsWholePackage({ binding }: BoundPackage): boolean {
   return binding.export_id === WHOLE_PACKAGE;
 }
 
-/** Null: the package has no such tool. */
+/** Returns the binding as one of this export, or null when the package does not have the tool. */
 export function selectExport(bound: BoundPackage, export_id: string): BoundPackage | null {
   if (!bindsWholePackage(bound)) return bound.binding.export_id === export_id ? bound : null;
   if (!bound.package.manifest.exports.some((item) => item.kind === "tool" && item.id === export_id)) {
@@ -35,7 +38,7 @@ export function selectExport(bound: BoundPackage, export_id: string): BoundPacka
   return { ...bound, binding: { ...bound.binding, export_id }, whole: true };
 }
 
-/** Each tool of a whole package by itself; other bindings as they are. */
+/** Returns one binding per tool of a whole package; other bindings unchanged. */
 export function expandExports(bound: BoundPackage): BoundPackage[] {
   if (!bindsWholePackage(bound)) return [bound];
   return toolsOf(bound.package).map((item) => ({
@@ -45,13 +48,15 @@ export function expandExports(bound: BoundPackage): BoundPackage[] {
   }));
 }
 
-/** What all of its tools ask for together: what the binding as such is checked and shown with. */
+/**
+ * Returns the export that the binding as a whole is checked and shown with: the permissions of all tools together.
+ */
 export function combineTools(pack: Package): PluginExport | null {
   const { runtime } = pack.manifest;
   const described = isDescribed(runtime.protocol);
   const tools = toolsOf(pack);
-  const skilled = (pack.manifest.skills?.length ?? 0) > 0;
-  if (tools.length === 0 && !described && !skilled) return null;
+  const hasSkills = (pack.manifest.skills?.length ?? 0) > 0;
+  if (tools.length === 0 && !described && !hasSkills) return null;
   const classes = tools.flatMap((item) => item.execution_class ?? []);
   return {
     id: WHOLE_PACKAGE,
@@ -87,6 +92,5 @@ function widerFilesystem(
   a: Permissions["filesystem"],
   b: Permissions["filesystem"],
 ): Permissions["filesystem"] {
-  const order: Permissions["filesystem"][] = ["none", "assets_ro", "scratch"];
-  return order.indexOf(a) >= order.indexOf(b) ? a : b;
+  return FILESYSTEM_ACCESS.indexOf(a) >= FILESYSTEM_ACCESS.indexOf(b) ? a : b;
 }

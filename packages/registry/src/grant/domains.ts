@@ -1,6 +1,6 @@
 /**
- * Sets of domain patterns: `name`, `*.name` (any depth below name, not name itself), `*`; each with an
- * optional `:port`, no port meaning every port. The meet of two sets allows exactly what both allow.
+ * Sets of domain patterns: `name`, `*.name` (any depth below name, not name itself) and `*`, each with an optional
+ * `:port`; a pattern without a port covers every port. The intersection of two sets allows exactly what both allow.
  */
 interface Pattern {
   host: string;
@@ -8,17 +8,17 @@ interface Pattern {
 }
 
 export function intersectDomains(a: readonly string[], b: readonly string[]): string[] {
-  const met: string[] = [];
+  const shared: string[] = [];
   for (const left of a) {
     for (const right of b) {
       const both = intersectPatterns(parsePattern(left), parsePattern(right));
-      if (both !== null) met.push(formatPattern(both));
+      if (both !== null) shared.push(formatPattern(both));
     }
   }
-  return normalizeDomains(met);
+  return normalizeDomains(shared);
 }
 
-/** One spelling per set: sorted, and nothing in it that another pattern of the set covers already. */
+/** Returns one canonical form per set: sorted, without patterns that another pattern of the set covers. */
 export function normalizeDomains(patterns: readonly string[]): string[] {
   const unique = [...new Set(patterns.map((text) => formatPattern(parsePattern(text))))];
   return unique.filter((one) => !unique.some((other) => other !== one && covers(other, one))).sort();

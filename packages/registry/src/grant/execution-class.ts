@@ -1,4 +1,4 @@
-/** Which class an export runs as: a package can ask for more isolation, only the operator for less. */
+/** The class that an export runs as. A package can request more isolation; only the operator can choose less. */
 import { type Binding, DEFAULT_CLASS, type ExecutionClass, type PluginExport } from "@backplane/contract";
 import { moreIsolated } from "./intersect.ts";
 
@@ -11,7 +11,7 @@ export function effectiveClass(binding: Pick<Binding, "policy">, item: PluginExp
   return binding.policy.class ?? defaultClass(item);
 }
 
-/** Whether `wanted` is less isolated than what the export would run as by itself. */
+/** Whether `wanted` is less isolated than the class that the export runs as by default. */
 export function lowersIsolation(wanted: ExecutionClass, item: PluginExport): boolean {
   const usual = defaultClass(item);
   return wanted !== usual && moreIsolated(wanted, usual) === usual;

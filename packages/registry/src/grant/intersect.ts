@@ -1,6 +1,6 @@
 /**
- * The meet of grant levels (grant.narrow): never wider than any of them, whatever their order. A field that
- * a level leaves out does not narrow.
+ * Intersects grant levels (grant.narrow). The result is never wider than any of them, in any order. A field that a
+ * level leaves out does not narrow.
  */
 
 import type { ExecutionClass, Mount } from "@backplane/contract";
@@ -8,40 +8,40 @@ import { EXECUTION_CLASSES } from "@backplane/contract";
 import type { GrantLevel } from "@backplane/ports";
 import { intersectDomains, normalizeDomains } from "./domains.ts";
 
-/** `mounts: false` forbids them; a list allows those folders alone. */
+/** `mounts: false` forbids mounts; a list allows only those folders. */
 export interface Level extends Omit<GrantLevel, "mounts"> {
   mounts?: boolean | readonly Mount[];
 }
 
 export function intersect(...levels: readonly Level[]): Level {
-  let met: Level = {};
-  for (const level of levels) met = intersectTwo(met, level);
-  return met;
+  let result: Level = {};
+  for (const level of levels) result = intersectTwo(result, level);
+  return result;
 }
 
 function intersectTwo(a: Level, b: Level): Level {
-  const met: Level = {};
+  const result: Level = {};
   const isolation = combine(a.class, b.class, moreIsolated);
-  if (isolation !== undefined) met.class = isolation;
+  if (isolation !== undefined) result.class = isolation;
   const network = combine(a.network, b.network, (x, y) => (x === y ? x : "none"));
-  if (network !== undefined) met.network = network;
+  if (network !== undefined) result.network = network;
   const domains = combine(a.allowed_domains, b.allowed_domains, intersectDomains);
-  if (domains !== undefined) met.allowed_domains = normalizeDomains(domains);
+  if (domains !== undefined) result.allowed_domains = normalizeDomains(domains);
   const filesystem = combine(a.filesystem, b.filesystem, (x, y) => (x === y ? x : "none"));
-  if (filesystem !== undefined) met.filesystem = filesystem;
+  if (filesystem !== undefined) result.filesystem = filesystem;
   const mounts = combine(a.mounts, b.mounts, intersectMounts);
-  if (mounts !== undefined) met.mounts = mounts;
+  if (mounts !== undefined) result.mounts = mounts;
   const scopes = combine(a.gateway_api_scopes, b.gateway_api_scopes, common);
-  if (scopes !== undefined) met.gateway_api_scopes = sorted(scopes);
+  if (scopes !== undefined) result.gateway_api_scopes = sorted(scopes);
   const slots = combine(a.secret_slots, b.secret_slots, common);
-  if (slots !== undefined) met.secret_slots = sorted(slots);
+  if (slots !== undefined) result.secret_slots = sorted(slots);
   const capabilities = combine(a.capabilities, b.capabilities, common);
-  if (capabilities !== undefined) met.capabilities = sorted(capabilities);
+  if (capabilities !== undefined) result.capabilities = sorted(capabilities);
   const tools = combine(a.tools ?? undefined, b.tools ?? undefined, common);
-  if (tools !== undefined) met.tools = sorted(tools);
+  if (tools !== undefined) result.tools = sorted(tools);
   const host = combine(a.host, b.host, (x, y) => x && y);
-  if (host !== undefined) met.host = host;
-  return met;
+  if (host !== undefined) result.host = host;
+  return result;
 }
 
 export function moreIsolated(a: ExecutionClass, b: ExecutionClass): ExecutionClass {
@@ -67,10 +67,10 @@ function intersectMounts(a: Mounts, b: Mounts): Mounts {
   if (a === false || b === false) return false;
   if (a === true) return b;
   if (b === true) return a;
-  const met: Mount[] = [];
+  const result: Mount[] = [];
   for (const left of a) {
     const right = b.find((other) => other.source === left.source && other.target === left.target);
-    if (right !== undefined) met.push({ ...left, writable: left.writable && right.writable });
+    if (right !== undefined) result.push({ ...left, writable: left.writable && right.writable });
   }
-  return met;
+  return result;
 }

@@ -1,6 +1,6 @@
 /**
- * Delegated tokens: `vai_dlg_` and 32 random bytes, stored only hashed, bound to one invocation, gone when it
- * settles. Minted only for a call that was granted a scope of the gateway's API.
+ * Delegated tokens: `vai_dlg_` and 32 random bytes, stored only as a hash, valid for one invocation until it
+ * settles. A call gets one only if it was granted a scope of the gateway's API.
  */
 
 import { hash } from "node:crypto";
@@ -8,7 +8,7 @@ import type { Grant } from "@backplane/contract";
 import type { InvocationRow, KernelDeps, NewDelegation } from "@backplane/ports";
 
 export const DELEGATION_PREFIX = "vai_dlg_";
-/** The plugin may still be talking to the gateway while its deadline passes. */
+/** The plugin may still be using the gateway's API when its deadline passes. */
 const GRACE_MS = 5_000;
 
 export function mintDelegation(

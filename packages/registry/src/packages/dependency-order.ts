@@ -1,13 +1,13 @@
-/** In which order plugins are loaded: each after those that it requires, else as they were found. Pure. */
+/** Sorts plugins so that each is loaded after those that it requires, otherwise in the given order. Pure. */
 export interface DependencyNode {
   name: string;
   requires: readonly string[];
 }
 
 export interface DependencyOrder {
-  /** Without those in a circle. */
+  /** Without the plugins of a cycle. */
   names: string[];
-  /** By name: the circle that the plugin is part of, as `a → b → a`. */
+  /** By plugin name: the cycle that the plugin is part of, as `a → b → a`. */
   cycles: Map<string, string>;
 }
 
@@ -20,13 +20,13 @@ export function sortByDependencies(nodes: readonly DependencyNode[]): Dependency
 
   function visit(name: string): void {
     const node = byName.get(name);
-    // What is not there is told when the plugin is loaded.
+    // A missing dependency is reported when the plugin is loaded.
     if (node === undefined || done.has(name)) return;
     const start = path.indexOf(name);
     if (start >= 0) {
-      const circle = path.slice(start);
-      for (const [at, member] of circle.entries()) {
-        circles.set(member, [...circle.slice(at), ...circle.slice(0, at), member].join(" → "));
+      const cycle = path.slice(start);
+      for (const [at, member] of cycle.entries()) {
+        circles.set(member, [...cycle.slice(at), ...cycle.slice(0, at), member].join(" → "));
       }
       return;
     }

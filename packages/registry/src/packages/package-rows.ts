@@ -1,17 +1,17 @@
-/** Rows of installed packages, and the bytes behind them. */
+/** The rows of installed packages and the bytes behind them. */
 
 import { BackplaneError, type Package } from "@backplane/contract";
 import { auditOf, type Caller, type ImportedPackage, type KernelDeps } from "@backplane/ports";
 import { createVisibilityFilter, hideInvisibleBindings } from "../access/visible-bindings.ts";
 
-/** What is done with imported bytes, also where nobody asks over the API: for folders that are followed. */
+/** Also used without an API request, for folders that are watched. */
 export interface PackageRows {
-  /** The row that these bytes would have. */
+  /** Returns the row that the imported bytes would have. */
   draft(caller: Caller, imported: ImportedPackage): Package;
-  /** Ends the import of the row's bytes; those that do not become a row are removed. */
+  /** Stores the row and ends the import. Bytes that do not become a row are removed. */
   add(caller: Caller, row: Package): Promise<{ package: Package; created: boolean }>;
   remove(caller: Caller, row: Package): Promise<void>;
-  /** Ends an import that does not become a row. Bytes that a package uses stay. */
+  /** Ends an import that does not become a row. Bytes that another package uses stay. */
   discard(digest: string): Promise<void>;
 }
 
@@ -41,7 +41,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
           {
             id: deps.ids.next("event"),
             type: "package.installed",
-            // A package is the org's, but it was installed from somewhere, and those who work there hear of it.
+            // A package belongs to the org, but the event goes to the project that installed it.
             scope: caller.scope,
             occurred_at: deps.clock.now(),
             subject: { kind: "package", id: row.id },
@@ -81,12 +81,12 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     await removeUnused(digest);
   }
 
-  /** Left-over bytes do no harm, so this never fails a request. */
+  /** Unused bytes do no harm, so a failure does not fail the request. */
   async function removeUnused(digest: string): Promise<void> {
     try {
       await deps.importer.discard(digest, () => store.packages.digestInUse(digest));
     } catch (error) {
-      deps.log.warn({ err: error, digest }, "unused package bytes were not removed");
+      deps.log.warn({ err: error, digest }, "unused package bytes could not be removed");
     }
   }
 

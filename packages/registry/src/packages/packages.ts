@@ -1,4 +1,7 @@
-/** Installed packages: immutable, unique by (org, package_id, version), bytes shared by digest. */
+/**
+ * Installed packages: immutable, unique by org, package_id and version; packages with the same digest share their
+ * bytes.
+ */
 
 import { BackplaneError } from "@backplane/contract";
 import {
@@ -9,8 +12,8 @@ import {
   requireOperator,
   requireWholeOrg,
 } from "@backplane/ports";
-import { installAgentPlugin } from "./agent-plugin.ts";
 import { requireRunnable, requireSourceAccess } from "./check-source.ts";
+import { installAgentPlugin } from "./install-agent-plugin.ts";
 import type { PackageRows } from "./package-rows.ts";
 
 export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["packages"] {
@@ -26,7 +29,7 @@ export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["pac
   async function remove(caller: Caller, id: string): Promise<void> {
     requireOperator(caller, "remove packages");
     const row = await get(caller, id);
-    // Installed for the org by somebody else, it may be what other projects are about to bind.
+    // Other projects may be about to bind a package that somebody else installed.
     if (row.installed_by !== caller.actor) requireWholeOrg(caller, `remove ${row.package_id} ${row.version}`);
     await rows.remove(caller, row);
   }
@@ -39,7 +42,7 @@ export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["pac
 
   return {
     install,
-    installAgentPlugin: (caller, source, how) => installAgentPlugin(deps, rows, caller, source, how),
+    installAgentPlugin: (caller, source, options) => installAgentPlugin(deps, rows, caller, source, options),
     get,
     list: (caller, page) => store.packages.list(caller.scope.org_id, page),
     remove,

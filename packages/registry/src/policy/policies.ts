@@ -1,6 +1,7 @@
 /**
- * The policies of orgs and projects. Read at every call, so that a change holds from the next call on, on every node;
- * what is made of a policy is kept for as long as its generations stay the same.
+ * The policies of orgs and projects. They are read at every call, so that a change applies to the next call on
+ * every node. The compiled policy is cached until its generations change, and returned without a promise when the
+ * store has the rows in memory (bench row tool.invoke).
  */
 
 import {
@@ -26,16 +27,16 @@ import {
   requireOperator,
   type Scope,
 } from "@backplane/ports";
+import { compilePolicy, type EffectivePolicy } from "./effective-policy.ts";
 import { compileRules } from "./security-rules.ts";
-import { compilePolicy, type EffectivePolicy } from "./standing-policy.ts";
 
-interface Made {
+interface CompiledEntry {
   generations: string;
-  standing: EffectivePolicy;
+  policy: EffectivePolicy;
 }
 
-const KEPT = 1_024;
-const TRIES = 20;
+const MAX_CACHED = 1_024;
+const MAX_ATTEMPTS = 20;
 
 export interface PoliciesDeps extends Pick<KernelDeps, "store" | "schemas" | "clock" | "ids" | "host"> {
   changes: Pick<Changes, "emit">;
@@ -43,27 +44,27 @@ export interface PoliciesDeps extends Pick<KernelDeps, "store" | "schemas" | "cl
 
 export class Policies {
   readonly #deps: PoliciesDeps;
-  readonly #made = new Map<string, Made>();
+  readonly #cache = new Map<string, CompiledEntry>();
 
   constructor(deps: PoliciesDeps) {
     this.#deps = deps;
   }
 
-  /** What holds in this scope now. */
+  /** Returns the policy in effect for the scope. */
   of(scope: Scope): MaybePromise<EffectivePolicy> {
-    return mapMaybe(this.#deps.store.policies.at(scope), (rows) => this.#standing(scope, rows));
+    return mapMaybe(this.#deps.store.policies.at(scope), (rows) => this.#effective(scope, rows));
   }
 
-  #standing(scope: Scope, { org, project }: PolicyRows): MaybePromise<EffectivePolicy> {
+  #effective(scope: Scope, { org, project }: PolicyRows): MaybePromise<EffectivePolicy> {
     const key = `${scope.org_id}\n${scope.project_id}`;
     const generations = `${org?.generation ?? 0}.${project?.generation ?? 0}`;
-    const known = this.#made.get(key);
-    if (known?.generations === generations) return known.standing;
-    return this.#make(org?.policy ?? {}, project?.policy ?? {}).then((standing) => {
-      this.#made.delete(key);
-      this.#made.set(key, { generations, standing });
-      if (this.#made.size > KEPT) this.#made.delete(this.#made.keys().next().value as string);
-      return standing;
+    const known = this.#cache.get(key);
+    if (known?.generations === generations) return known.policy;
+    return this.#compile(org?.policy ?? {}, project?.policy ?? {}).then((policy) => {
+      this.#cache.delete(key);
+      this.#cache.set(key, { generations, policy });
+      if (this.#cache.size > MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value as string);
+      return policy;
     });
   }
 
@@ -78,7 +79,7 @@ export class Policies {
   }
 
   patch(caller: Caller, level: PolicyLevel, patch: PolicyPatch, expected?: number): Promise<PolicyAnswer> {
-    return this.#write(caller, level, (before) => patched(before, patch), expected);
+    return this.#write(caller, level, (before) => applyPatch(before, patch), expected);
   }
 
   async #write(
@@ -89,13 +90,13 @@ export class Policies {
   ): Promise<PolicyAnswer> {
     requireAdmin(caller, level);
     const { store, clock } = this.#deps;
-    for (let tries = 0; tries < TRIES; tries++) {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const { scope, row } = await this.#find(caller, level);
       const generation = row?.generation ?? 0;
       if (expected !== undefined && expected !== generation) throw outdated(generation);
       const policy = change(row?.policy ?? {});
-      // A rule that cannot be used is refused before it is anybody's policy.
-      await this.#make(policy, {});
+      // Compiling rejects an invalid rule before it is stored.
+      await this.#compile(policy, {});
       const next: PolicyRow = {
         scope,
         policy,
@@ -103,7 +104,7 @@ export class Policies {
         updated_at: new Date(clock.now()).toISOString(),
         updated_by: caller.actor,
       };
-      const details = { level, generation: next.generation, ...changes(row?.policy ?? {}, policy) };
+      const details = { level, generation: next.generation, ...diffPolicies(row?.policy ?? {}, policy) };
       const audit = auditOf(this.#deps, caller, "policy.set", `policy/${level}`, details);
       if (!(await store.policies.put(next, { audit }))) continue;
       this.#deps.changes.emit("policy.changed", { org_id: scope.org_id });
@@ -115,9 +116,13 @@ export class Policies {
   async #find(caller: Caller, level: PolicyLevel): Promise<{ scope: Scope; row: PolicyRow | null }> {
     const { org_id, project_id } = caller.scope;
     if (level === "project" && project_id === null) {
-      throw new BackplaneError("request.invalid", "name the project whose policy is meant", {
-        fix: "Send the Backplane-Project header, or use --project.",
-      });
+      throw new BackplaneError(
+        "request.invalid",
+        "level=project needs a project, and the request names none",
+        {
+          fix: "Send the Backplane-Project header, or use --project.",
+        },
+      );
     }
     const scope = { org_id, project_id: level === "org" ? null : project_id };
     const { org, project } = await this.#deps.store.policies.at(scope);
@@ -154,7 +159,7 @@ export class Policies {
     return JSON.parse(JSON.stringify(shown)) as JsonObject;
   }
 
-  async #make(org: Policy, project: Policy): Promise<EffectivePolicy> {
+  async #compile(org: Policy, project: Policy): Promise<EffectivePolicy> {
     const rules = await compileRules([...(org.rules ?? []), ...(project.rules ?? [])], this.#deps.schemas);
     return compilePolicy(org, project, rules);
   }
@@ -172,14 +177,14 @@ function requireAdmin(caller: Caller, level: PolicyLevel): void {
   }
 }
 
-/** null takes a field back to its default. */
-function patched(before: Policy, patch: PolicyPatch): Policy {
+/** A null value resets a field to its default. */
+function applyPatch(before: Policy, patch: PolicyPatch): Policy {
   const merged = { ...before, ...patch };
   return Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null)) as Policy;
 }
 
-/** The fields that are not as they were, for the record. */
-function changes(before: Policy, after: Policy): JsonObject {
+/** Lists the changed fields for the audit log. */
+function diffPolicies(before: Policy, after: Policy): JsonObject {
   const changed: JsonObject = {};
   for (const field of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const [a, b] = [before[field as keyof Policy], after[field as keyof Policy]];

@@ -1,7 +1,7 @@
 /**
- * Security rules (instr.security-rules): of a tool, and of the policy. A rule denies or raises; there is no way to
- * write one that allows. What a rule looks at is checked by the same vetted schemas as input is, turned around: the
- * schema says what does *not* meet the rule, so whatever cannot be decided meets it.
+ * Security rules of tools and of the policy (instr.security-rules). A rule denies a call or raises its risk; a rule
+ * that allows cannot be written. Conditions are compiled to the same schemas that check input, negated: the schema
+ * describes inputs that do not match the rule, so an input that cannot be decided matches.
  */
 
 import {
@@ -16,17 +16,17 @@ import type { SchemaCheck, Schemas } from "@backplane/ports";
 import { compileToolPatterns, type ToolMatcher } from "./tool-pattern.ts";
 
 export interface CompiledRule {
-  /** `the plugin's rule no-etc`, for people. */
+  /** For people, such as `the plugin's rule no-etc`. */
   name: string;
   tools: ToolMatcher | null;
-  /** null: every call meets it. */
+  /** Null when every call matches. */
   check: SchemaCheck | null;
   action: "deny" | "raise";
   risk: Risk;
   reason: string;
 }
 
-/** A rule that this very call meets. */
+/** A rule that matches the call. */
 export type RuleHit = Pick<CompiledRule, "name" | "action" | "risk" | "reason">;
 
 type Compiler = Pick<Schemas, "compile">;
@@ -34,7 +34,7 @@ type Compiler = Pick<Schemas, "compile">;
 export const NO_RULES: readonly CompiledRule[] = [];
 const NO_HITS: readonly RuleHit[] = [];
 
-/** Throws request.invalid for a rule that cannot be used: whoever sets a policy is told. */
+/** Throws request.invalid for a rule that cannot be compiled. */
 export async function compileRules(
   rules: readonly SecurityRule[],
   schemas: Compiler,
@@ -53,7 +53,9 @@ export async function compileRules(
   return compiled;
 }
 
-/** Of a plugin: one that cannot be understood denies every call, because nobody knows what it was to forbid. */
+/**
+ * Compiles the rules of a plugin. A rule that cannot be compiled denies every call, because its intent is unknown.
+ */
 export async function compilePluginRules(
   rules: readonly Json[] | undefined,
   schemas: Compiler,
@@ -64,18 +66,21 @@ export async function compilePluginRules(
     const read = SecurityRuleSchema.safeParse(rule);
     const name = `the plugin's rule ${(read.success ? read.data.id : undefined) ?? n + 1}`;
     try {
-      if (!read.success) throw new Error(read.error.issues[0]?.message ?? "it is no rule");
+      if (!read.success) throw new Error(read.error.issues[0]?.message ?? "not a rule");
       compiled.push(await compileRule(read.data, name, schemas));
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
-      const reason = `it cannot be understood (${why}), so nothing is let past it`;
+      const reason = `the rule is invalid (${why}), so every call is denied`;
       compiled.push({ name, tools: null, check: null, action: "deny", risk: "critical", reason });
     }
   }
   return compiled;
 }
 
-/** At once where every check answers at once, which is the usual call. */
+/**
+ * Returns the hits without a promise when every check is synchronous, which is the usual call (bench row
+ * tool.invoke).
+ */
 export function findRuleHits(
   rules: readonly CompiledRule[],
   tool: string,
@@ -101,11 +106,13 @@ async function compileRule(rule: SecurityRule, name: string, schemas: Compiler):
   return {
     name,
     tools: tools === undefined ? null : compileToolPatterns(tools),
-    // The schema is its own key: rules have no file that could name them.
+    // Rules have no file name, so the schema itself is the cache key.
     check: when.length === 0 ? null : await schemas.compile(`rule ${JSON.stringify(schema)}`, schema),
     action,
     risk: rule.risk ?? "high",
-    reason: rule.reason ?? (action === "deny" ? "the rule forbids this call" : "the rule raises this call"),
+    reason:
+      rule.reason ??
+      (action === "deny" ? "the rule forbids this call" : "the rule raises the risk of this call"),
   };
 }
 
@@ -122,7 +129,7 @@ function compileCondition({
   return schemaAt(pointer, { enum: one_of ?? [equals ?? null] });
 }
 
-/** The schema of a value that has something like `test` at this pointer; `*` is any item of a list. */
+/** Returns the schema of a value that matches `test` at the pointer; `*` stands for any item of an array. */
 function schemaAt(pointer: string, test: JsonObject): JsonObject {
   const parts = pointer.split("/").slice(1);
   return parts.reduceRight<JsonObject>((inner, part): JsonObject => {

@@ -1,4 +1,7 @@
-/** Tool names with `*` in them. Matched by hand: a pattern is somebody's text and must not be able to run away. */
+/**
+ * Matches tool names against patterns with `*`. The matcher is written by hand because patterns come from users and
+ * must not cause catastrophic backtracking.
+ */
 
 export type ToolMatcher = (name: string) => boolean;
 
@@ -9,22 +12,22 @@ export function compileToolPatterns(patterns: readonly string[]): ToolMatcher {
   return (name) => exact.has(name) || open.some((pattern) => matches(pattern, name));
 }
 
-/** Each `*` remembers where it stood; only the last one is ever tried again. */
+/** Only the last `*` is ever retried, so the time is at most pattern length times name length. */
 function matches(pattern: string, name: string): boolean {
   let at = 0;
   let star = -1;
-  let kept = 0;
+  let retry_at = 0;
   let p = 0;
   while (at < name.length) {
     if (p < pattern.length && pattern[p] === "*") {
       star = p++;
-      kept = at;
+      retry_at = at;
     } else if (p < pattern.length && pattern[p] === name[at]) {
       p++;
       at++;
     } else if (star >= 0) {
       p = star + 1;
-      at = ++kept;
+      at = ++retry_at;
     } else return false;
   }
   while (pattern[p] === "*") p++;

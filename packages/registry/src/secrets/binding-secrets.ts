@@ -1,9 +1,9 @@
-/** The values behind the secret slots of a binding. They are read for each dispatch and kept nowhere else. */
+/** Reads the values behind the secret slots of a binding. They are read for each dispatch and are not cached. */
 
 import { BackplaneError, type Binding, type Grant } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
 
-/** Only slots that are granted and bound. */
+/** Returns the values of the slots that are granted and bound. */
 export async function readBindingSecrets(
   deps: Pick<KernelDeps, "store" | "vault">,
   binding: Pick<Binding, "scope" | "secrets">,
@@ -17,14 +17,14 @@ export async function readBindingSecrets(
     const name = parseSecretRef(ref, org_id);
     const sealed = name === null ? null : await deps.store.secrets.sealed(org_id, name);
     if (sealed === null) {
-      throw new BackplaneError("secret.not_found", `the secret bound to ${slot} does not exist any more`);
+      throw new BackplaneError("secret.not_found", `the secret bound to ${slot} no longer exists`);
     }
     secrets[slot] = deps.vault.open(org_id, sealed.name, sealed.ciphertext);
   }
   return secrets;
 }
 
-/** The name inside this org; another org's secret does not exist here. */
+/** Returns the name of the secret, or null when the reference is to another org. */
 export function parseSecretRef(ref: string, org_id: string): string | null {
   const prefix = `secret://${org_id}/`;
   return ref.startsWith(prefix) ? ref.slice(prefix.length) : null;

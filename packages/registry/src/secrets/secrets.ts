@@ -1,6 +1,7 @@
 /**
- * Secrets are write-only: sealed here, opened only for a call's order, shown by name and last four. One that a project
- * stored is that project's; what the org stored serves all its projects and is the org's to change.
+ * Secrets are write-only: sealed here, opened only to dispatch a call, listed by name and last four characters. A
+ * secret that a project stored belongs to that project; one that the org stored serves all its projects, and only
+ * the org may change it.
  */
 
 import { BackplaneError, codeOf, type Secret } from "@backplane/contract";
@@ -17,8 +18,8 @@ import {
 import { createVisibilityFilter, hideInvisibleBindings } from "../access/visible-bindings.ts";
 import { rotateKey } from "./rotate-key.ts";
 
-/** Four characters of a short value would give too much of it away. */
-const LONG_ENOUGH = 8;
+/** Four characters of a shorter value would reveal too much of it. */
+const MIN_CHARS_FOR_LAST4 = 8;
 
 export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
   const { store } = deps;
@@ -27,7 +28,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     requireOperator(caller, "store secrets");
     const { org_id, project_id } = ownerScopeOf(caller);
     const now = deps.clock.now();
-    const last4 = value.length > LONG_ENOUGH ? value.slice(-4) : "****";
+    const last4 = value.length > MIN_CHARS_FOR_LAST4 ? value.slice(-4) : "****";
     const sealed = { org_id, project_id, name, ciphertext: deps.vault.seal(org_id, name, value), last4 };
     const audit = auditOf(deps, caller, "secret.put", name);
     const stored = store.secrets.put(sealed, new Date(now).toISOString(), { audit });
@@ -73,7 +74,10 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
   return { put, get, list, remove, rotateKey: (caller, options) => rotateKey(deps, caller, options) };
 }
 
-/** Whether bindings of this project (null: of the whole org, which may use nothing narrower) may refer to the secret. */
+/**
+ * Whether bindings of the project may refer to the secret. Null is the whole org, which may use only the org's own
+ * secrets.
+ */
 export function isUsableIn(
   { project_id: owner }: Pick<Secret, "project_id">,
   project_id: string | null,
@@ -89,7 +93,7 @@ function ownerScopeOf(caller: Caller): Scope {
 function explainDenial(error: unknown): never {
   if (codeOf(error) !== "policy.denied") throw error;
   throw new BackplaneError("policy.denied", (error as Error).message, {
-    fix: "Store it under another name, or use the admin token or a key of the whole org.",
+    fix: "Use another name, the admin token, or a key of the whole org.",
     cause: error,
   });
 }

@@ -1,4 +1,4 @@
-/** What is kept of a sign-in, sealed whole: nothing of it is read anywhere but here. */
+/** The stored state of a sign-in. The whole record is sealed, and only these functions read it. */
 import type { Facts, KernelDeps, SealedSignIn, ServerChallenge } from "@backplane/ports";
 
 type OAuthGrant = "authorization_code" | "client_credentials";
@@ -6,17 +6,20 @@ type OAuthGrant = "authorization_code" | "client_credentials";
 export interface OAuthClient {
   id: string;
   secret?: string;
-  /** PKCS#8 in PEM, for private_key_jwt. */
+  /** A PKCS#8 key in PEM, for private_key_jwt. */
   private_key?: string;
-  /** As the authorization server said when it registered us. */
+  /** The method that the authorization server returned when it registered the client. */
   auth_method?: string;
-  /** `given`: registered by a person beforehand. `document`: its id is the address of its description. */
+  /**
+   * `given`: registered by a person. `document`: the id is the URL of the client's metadata document. `registered`:
+   * registered dynamically.
+   */
   kind: "given" | "document" | "registered";
-  /** What it was registered with; another address is another client. */
+  /** The redirect URI of the registration. Another redirect URI needs another client. */
   redirect_uri: string | null;
 }
 
-/** Where tokens come from. */
+/** Everything that is needed to request, renew and revoke tokens. */
 export interface TokenSource {
   issuer: string;
   resource: string;
@@ -25,14 +28,14 @@ export interface TokenSource {
   auth_methods: string[] | null;
   client: OAuthClient;
   grant: OAuthGrant;
-  /** What was asked for; null: nothing was named. */
+  /** The requested scope; null when none was named. */
   scope: string | null;
 }
 
 export interface Tokens {
   access_token: string;
   refresh_token: string | null;
-  /** Epoch ms; null: the server did not say. */
+  /** Epoch milliseconds; null when the server did not say. */
   expires_at: number | null;
 }
 
@@ -42,9 +45,9 @@ export interface SignInSession extends TokenSource, Tokens {
 }
 
 export interface SignInRecord {
-  /** What the server asked for last; the next login goes by it. */
+  /** The last challenge of the server. The next login requests what it names. */
   challenge: ServerChallenge | null;
-  /** Why a person has to sign in; null: nobody has to. */
+  /** Why a person has to sign in; null when nobody has to. */
   needed: string | null;
   session: SignInSession | null;
 }
@@ -77,7 +80,7 @@ export async function readSignIn(
   return { row, record: JSON.parse(text) as SignInRecord };
 }
 
-/** False: somebody else wrote since it was read, or the binding is gone. */
+/** Resolves to false when the row changed since it was read, or the binding was removed. */
 export async function writeSignIn(
   { store, vault }: Parts,
   at: { org_id: string; binding_id: string },

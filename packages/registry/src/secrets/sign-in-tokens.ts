@@ -1,32 +1,38 @@
-/** The secrets that a call to a binding is given, the token of its sign-in among them, and how tokens are revoked. */
+/** How calls get the secrets of a binding, including the token of its sign-in, and how tokens are revoked. */
 
 import type { BackplaneError, Binding, Grant } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 import type { TokenSource, Tokens } from "./sign-in-record.ts";
 
 export interface SignInTokens {
-  /** What the binding's slots hold, and the token of its sign-in where it has one. */
+  /** Reads the values of the granted slots, and the access token of the sign-in if there is one. */
   readSecrets(bound: BoundPackage, grant: Pick<Grant, "secret_slots">): Promise<Record<string, string>>;
-  /** After `sign_in.needed`: null, there is another token and it is worth trying again; else what to tell. */
+  /**
+   * Handles a `sign_in.needed` error. Resolves to null when there is a newer token and the request is worth a
+   * retry, otherwise to the error to report.
+   */
   handleChallenge(bound: BoundPackage, error: { details?: unknown }): Promise<BackplaneError | null>;
-  /** The same for a whole question, with new secrets where there are some. */
+  /** Sends a request with the secrets, and again with a newer token when the server refuses the first one. */
   sendWithSecrets<T>(
     bound: BoundPackage,
     grant: Pick<Grant, "secret_slots">,
-    ask: (secrets: Record<string, string>) => Promise<T>,
+    send: (secrets: Record<string, string>) => Promise<T>,
   ): Promise<T>;
 }
 
-/** For a conversation with an older token, after a new one, and after one with more scope. */
+/** Enough for a connection with an old token, then a renewed one, then one with more scope. */
 export const MAX_RENEWALS = 3;
 
 export type IssuedTokens = TokenSource & Tokens;
 
 export interface TokenRevocation {
-  /** What the binding's sign-in holds, for `tell` once that is gone. Null: nothing, or nothing that can be read. */
+  /**
+   * Reads the tokens of the sign-in, for `revoke` once the row is removed. Resolves to null when there are none or
+   * they cannot be decrypted.
+   */
   readTokens(binding: Binding): Promise<IssuedTokens | null>;
-  /** Never rejects; nobody has to wait for it. */
+  /** Revokes the tokens at the authorization server. Never rejects, so callers need not wait. */
   revoke(binding: Binding, tokens: IssuedTokens | null): Promise<void>;
-  /** When nothing is under way any more: a gateway that stops waits for that. */
+  /** Resolves when no revocation is in flight; the gateway waits for this before it stops. */
   idle(): Promise<void>;
 }

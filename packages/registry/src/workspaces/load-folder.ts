@@ -1,8 +1,8 @@
 /**
- * From the files of a trusted folder to a bound package (tools.hot). A folder that is loaded already is asked before
- * anything changes: a tool whose new file does not load keeps its last good one, taken from the package in use, and
- * only then the binding moves, with the answer at hand. The package before the last one goes: a call that runs on the
- * last one still finds its files.
+ * Turns the files of a trusted folder into a bound package (tools.hot). If the folder is loaded already, the new package is
+ * described before anything changes: a tool whose new file does not load keeps its last working file, taken from the
+ * package in use. Only then the binding moves. The package before the one in use is kept, because running calls still
+ * read its files.
  */
 
 import {
@@ -35,14 +35,14 @@ export type Loaded = Pick<
   "package_id" | "package_version" | "binding_id" | "errors" | "snapshots"
 >;
 
-/** What is in use so far. */
+/** The package in use. */
 export interface InUse extends BoundPackage {
   definitions: Definitions | null;
   snapshots: readonly string[];
 }
 
 /** The package in use and the one before it. */
-const KEPT = 2;
+const MAX_SNAPSHOTS = 2;
 
 export async function loadFolder(
   parts: LoadParts,
@@ -76,14 +76,14 @@ async function bindNext(
 ): Promise<Loaded> {
   const { rows, bindings, definitions } = parts;
   const { binding_id } = used.binding;
-  let next = await candidate(parts, caller, source, used);
+  let next = await importCandidate(parts, caller, source, used);
   const errors = errorsOf(next.description);
-  const good = goodFiles(used.definitions);
-  const kept = Object.keys(errors).filter((file) => good.has(file));
+  const loaded = loadedFiles(used.definitions);
+  const kept = Object.keys(errors).filter((file) => loaded.has(file));
   if (kept.length > 0) {
     await rows.discard(next.row.digest);
     const keep = { digest: used.package.digest, files: kept };
-    next = await candidate(parts, caller, { ...source, keep }, used);
+    next = await importCandidate(parts, caller, { ...source, keep }, used);
   }
   const { row, description } = next;
   const { package_id, version: package_version } = row;
@@ -94,12 +94,12 @@ async function bindNext(
       bindings.patch(caller, binding_id, { package_version }, undefined),
     );
     if (!snapshots.includes(added.id)) snapshots.push(added.id);
-    while (snapshots.length > KEPT) await sweep(parts, caller, snapshots.shift()!);
+    while (snapshots.length > MAX_SNAPSHOTS) await removeSnapshot(parts, caller, snapshots.shift()!);
   } else await rows.discard(row.digest);
   return { package_id, package_version, binding_id, errors, snapshots };
 }
 
-async function candidate(
+async function importCandidate(
   { deps, rows, definitions }: LoadParts,
   caller: Caller,
   source: WorkspaceSource,
@@ -115,7 +115,7 @@ async function candidate(
   }
 }
 
-/** By file, as the dialect tells it. */
+/** Returns load errors by file. */
 function errorsOf({ exports, info }: Pick<Description, "exports" | "info">): Record<string, string> {
   const errors: Record<string, string> = {};
   for (const { id, tool } of exports) {
@@ -124,8 +124,8 @@ function errorsOf({ exports, info }: Pick<Description, "exports" | "info">): Rec
   return errors;
 }
 
-/** Files of tools that work in the version in use. */
-function goodFiles(definitions: Definitions | null): Set<string> {
+/** Returns the files of tools that load in the version in use. */
+function loadedFiles(definitions: Definitions | null): Set<string> {
   const exports = definitions?.exports ?? [];
   const files = filesOf(definitions?.info ?? {});
   const good = exports.filter(({ tool }) => tool.load_error === undefined);
@@ -136,12 +136,15 @@ function filesOf(info: Description["info"]): Record<string, string> {
   return (info.files ?? {}) as Record<string, string>;
 }
 
-/** Left-overs do no harm: a package that somebody has bound besides stays. */
-async function sweep({ deps, rows }: LoadParts, caller: Caller, id: string): Promise<void> {
+/** A snapshot that cannot be removed does no harm; a package that somebody else has bound stays. */
+async function removeSnapshot({ deps, rows }: LoadParts, caller: Caller, id: string): Promise<void> {
   try {
     const row = await deps.store.packages.get(caller.scope.org_id, id);
     if (row !== null) await rows.remove(caller, row);
   } catch (error) {
-    deps.log.warn({ err: toBackplaneError(error), package: id }, "an old snapshot of a folder stays");
+    deps.log.warn(
+      { err: toBackplaneError(error), package: id },
+      "old snapshot of a trusted folder could not be removed",
+    );
   }
 }

@@ -21,7 +21,7 @@ verifies(
         .catch((error: { details: unknown }) => error.details);
     const issue = (path: string, message: string) => ({ issues: [{ path, message }] });
     expect(await bad({ other: "secret://org_local/x" })).toEqual(
-      issue("/secrets/other", "the export declares no such slot"),
+      issue("/secrets/other", "the export does not declare this slot"),
     );
     expect(await bad({ jira_token: "secret://org_local/jira_token" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_local/jira_token"),

@@ -1,6 +1,6 @@
 import { isConfigKey, isSecretConfigKey } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { maskValue } from "../../src/config/mask.ts";
+import { maskValue } from "../../src/config/config.ts";
 
 test.each([
   ["plugin.llm_openai.api_key", true],

@@ -10,7 +10,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { covers } from "../../src/grant/domains.ts";
-import { callerLevel, standingLevel, toGrant } from "../../src/grant/effective.ts";
+import { callerLevel, standingLevel, toGrant } from "../../src/grant/effective-grant.ts";
 import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";
 import { type Exported, exported, host, level, maybe, narrow } from "./random-levels.ts";
 

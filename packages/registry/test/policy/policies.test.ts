@@ -143,7 +143,7 @@ verifies(
     const strange = await testKernelWith(tool("odd", {}, { rules: [{ when: [], action: "allow" }] }));
     await expect(strange.call({ export_id: "odd" })).rejects.toMatchObject({
       code: "policy.denied",
-      message: expect.stringContaining("the plugin's rule 1: it cannot be understood"),
+      message: expect.stringContaining("the plugin's rule 1: the rule is invalid"),
     });
   },
 );

@@ -1,6 +1,7 @@
 /**
- * `plugins_list`, `plugin_install` and `plugin_unload` (instr.admin): core tools, by which an admin's agent manages
- * instrument plugins. They act for the caller of the turn and for nobody else, and what changes anything is approved.
+ * `plugins_list`, `plugin_install` and `plugin_unload` (instr.admin): core tools with which an admin's agent
+ * manages instrument plugins. They act on behalf of the caller of the turn, and the tools that change something
+ * need approval.
  */
 
 import {
@@ -25,20 +26,20 @@ interface AdminTool {
 export function createInstrumentAdminTools(
   instruments: InstrumentsFacade,
   version: string,
-  /** For whom the call is made; null outside of a turn. */
-  callerOf: (as: string) => Caller | null,
+  /** Returns the caller of the turn; null outside of a turn. */
+  findCaller: (as: string) => Caller | null,
 ): RegisteredTool[] {
-  return toolsOf(instruments).map(({ brief, run, spec }) =>
+  return createTools(instruments).map(({ brief, run, spec }) =>
     coreTool(version, {
       spec,
       brief: async (args) => brief(args),
       run: async (args, call) => {
         try {
-          const caller = callerOf(call.as);
+          const caller = findCaller(call.as);
           if (caller === null) {
             throw new BackplaneError(
               "auth.missing",
-              `${spec.name} acts for the caller of a turn; call it in a session`,
+              `${spec.name} needs the caller of a turn; call it in a session`,
             );
           }
           const { brief: words, data } = await run(caller, args);
@@ -51,13 +52,13 @@ export function createInstrumentAdminTools(
   );
 }
 
-function toolsOf(instruments: InstrumentsFacade): AdminTool[] {
+function createTools(instruments: InstrumentsFacade): AdminTool[] {
   return [
     {
       spec: {
         name: "plugins_list",
         description:
-          "Lists the instrument plugins that are bound here, whether they run, and their instruments. Admins only.",
+          "Lists the bound instrument plugins, whether they run, and their instruments. Admins only.",
         parameters: { type: "object", properties: {}, additionalProperties: false },
         effect_class: "read_only",
         risk: "high",
@@ -86,7 +87,7 @@ function toolsOf(instruments: InstrumentsFacade): AdminTool[] {
             class: {
               enum: [...EXECUTION_CLASSES],
               description:
-                "Left out: isolated. inline runs its code in the gateway itself, with all that it may do.",
+                "Default: isolated. inline runs the code in the gateway's own process, with all its permissions.",
             },
           },
           required: ["path"],
@@ -98,7 +99,7 @@ function toolsOf(instruments: InstrumentsFacade): AdminTool[] {
         timeout_ms: 120_000,
       },
       brief: (args) =>
-        `install the plugin ${args.path as string}${args.class === "inline" ? " into the gateway itself" : ""}`,
+        `install the plugin ${args.path as string}${args.class === "inline" ? " inline, in the gateway's own process" : ""}`,
       async run(caller, args) {
         const {
           class: given,

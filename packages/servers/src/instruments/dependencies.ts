@@ -1,6 +1,6 @@
 /**
- * A plugin is loaded after those that it depends on (instr.lifecycle). One whose dependency is missing, did not load or
- * depends on it in turn is skipped with an error of its own, and the rest load.
+ * A plugin is loaded after the plugins that it depends on (instr.lifecycle). A plugin whose dependency is missing,
+ * did not load or is part of a cycle is skipped with an error, and the others load.
  */
 
 import { BackplaneError, type Definitions, type MaybePromise } from "@backplane/contract";
@@ -10,39 +10,39 @@ import { instrumentOf } from "./instrument-plugins.ts";
 
 type Plugins = ReadonlyMap<string, BoundPackage>;
 
-/** Each after its dependencies; those in a circle last, where they are told so. */
-export function loadOrder(plugins: Plugins): BoundPackage[] {
+/** Returns each plugin after its dependencies. Plugins of a cycle come last, so that each gets its error. */
+export function sortForLoading(plugins: Plugins): BoundPackage[] {
   const { cycles, names } = sortByDependencies(nodesOf(plugins));
   return [...names, ...cycles.keys()].flatMap((id) => plugins.get(id) ?? []);
 }
 
-/** Null: it may load now. */
-export async function dependencyProblem(
+/** Resolves to null when the plugin may load now. */
+export async function findDependencyProblem(
   bound: BoundPackage,
   plugins: Plugins,
-  loaded: (bound: BoundPackage) => MaybePromise<Definitions | null>,
+  readDefinitions: (bound: BoundPackage) => MaybePromise<Definitions | null>,
 ): Promise<BackplaneError | null> {
   const own = instrumentOf(bound);
   if (own === null || own.dependencies.length === 0) return null;
-  const circle = sortByDependencies(nodesOf(new Map([...plugins, [own.plugin_id, bound]]))).cycles.get(
+  const cycle = sortByDependencies(nodesOf(new Map([...plugins, [own.plugin_id, bound]]))).cycles.get(
     own.plugin_id,
   );
-  if (circle !== undefined) return skipped(own.plugin_id, `its dependencies go round in a circle: ${circle}`);
+  if (cycle !== undefined) return skipped(own.plugin_id, `its dependencies form a cycle: ${cycle}`);
   for (const id of own.dependencies) {
-    const needed = plugins.get(id);
-    if (needed === undefined)
-      return skipped(own.plugin_id, `it depends on ${id}, which is not installed and bound here`);
-    const row = await loaded(needed);
-    if (row === null) return skipped(own.plugin_id, `it depends on ${id}, which is not loaded yet`);
+    const dependency = plugins.get(id);
+    if (dependency === undefined)
+      return skipped(own.plugin_id, `its dependency ${id} is not installed and bound`);
+    const row = await readDefinitions(dependency);
+    if (row === null) return skipped(own.plugin_id, `its dependency ${id} is not loaded yet`);
     if (row.error !== null) {
-      return skipped(own.plugin_id, `it depends on ${id}, which did not load: ${row.error.message}`);
+      return skipped(own.plugin_id, `its dependency ${id} did not load: ${row.error.message}`);
     }
   }
   return null;
 }
 
-/** Those that name `plugin_id` among their dependencies. */
-export function dependentsOf(plugins: Plugins, plugin_id: string): BoundPackage[] {
+/** Returns the plugins that depend on `plugin_id`. */
+export function findDependents(plugins: Plugins, plugin_id: string): BoundPackage[] {
   return [...plugins.values()].filter((bound) => instrumentOf(bound)?.dependencies.includes(plugin_id));
 }
 

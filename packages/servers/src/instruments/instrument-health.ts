@@ -1,23 +1,24 @@
 /**
- * The healthCheck of every instrument (instr.instrument): all at once, each within its time, none can spoil the others. A
- * plugin that is not there answers with the reason, once for the whole of it. Looking starts nothing: without `probe`
- * only plugins that run are asked, and of the others is said when they were last seen.
+ * The healthCheck of every instrument (instr.instrument). All are requested in parallel, each with its own timeout,
+ * and a failure of one does not affect the others. A plugin that did not load returns one report with the reason. A
+ * check never starts a plugin: without `probe`, only running plugins are asked, and the others are reported with
+ * the time they were last seen.
  */
 
 import {
+  createRedactor,
   type Definitions,
   INSTRUMENT_HEALTHS,
   type InstrumentHealthReport,
   type Json,
   toBackplaneError,
 } from "@backplane/contract";
-import { createRedactor } from "@backplane/door";
 import type { BoundPackage, HealthQuestion, KernelDeps, Scope } from "@backplane/ports";
 import { createProcessOrder, type Policies, readBindingSecrets } from "@backplane/registry";
 import { instrumentOf } from "./instrument-plugins.ts";
 
-const WORDS = 200;
-const ASLEEP = "its plugin does not run now and was not started to be asked";
+const MAX_MESSAGE_CHARS = 200;
+const NOT_RUNNING = "the plugin is not running, and the check did not start it";
 
 export interface HealthDeps {
   deps: KernelDeps;
@@ -34,26 +35,31 @@ export async function checkInstruments(
   const row = await deps.store.definitions.get(bound.binding.scope.org_id, binding_id);
   const seen_at = row === null || row.exports.length === 0 ? null : row.described_at;
   const about = { plugin_id: instrumentOf(bound)!.plugin_id, binding_id, seen_at };
-  const gone = absence(row);
-  if (row === null || gone !== null)
-    return [{ ...about, instrument: null, status: "Unhealthy", message: shortly(gone ?? "") }];
+  const failure = findLoadFailure(row);
+  if (row === null || failure !== null)
+    return [{ ...about, instrument: null, status: "Unhealthy", message: firstLine(failure ?? "") }];
   if (!probe && deps.runner.serves?.(await createProcessOrder(deps, policies, bound, scope)) === false)
-    return row.exports.map(({ id }) => ({ ...about, instrument: id, status: "Unknown", message: ASLEEP }));
+    return row.exports.map(({ id }) => ({
+      ...about,
+      instrument: id,
+      status: "Unknown",
+      message: NOT_RUNNING,
+    }));
   return await Promise.all(
     row.exports.map(async ({ id }) => ({
       ...about,
       instrument: id,
-      ...(await askOne({ deps, policies }, scope, bound, id, timeout_ms)),
+      ...(await checkInstrument({ deps, policies }, scope, bound, id, timeout_ms)),
     })),
   );
 }
 
-function absence(row: Definitions | null): string | null {
-  if (row === null) return "it was never asked what it offers";
+function findLoadFailure(row: Definitions | null): string | null {
+  if (row === null) return "the plugin has not described its instruments yet";
   return row.error === null ? null : `${row.error.code}: ${row.error.message}`;
 }
 
-async function askOne(
+async function checkInstrument(
   { deps, policies }: HealthDeps,
   scope: Scope,
   bound: BoundPackage,
@@ -72,17 +78,17 @@ async function askOne(
     return healthOf(redactor === null ? answer : redactor.json(answer));
   } catch (error) {
     const { code, message } = toBackplaneError(error);
-    return { status: "Unhealthy", message: shortly(`${code}: ${message}`) };
+    return { status: "Unhealthy", message: firstLine(`${code}: ${message}`) };
   }
 }
 
 function healthOf(answer: Json): Pick<InstrumentHealthReport, "status" | "message"> {
   const { status, message } = (answer ?? {}) as { status?: unknown; message?: unknown };
   const known = INSTRUMENT_HEALTHS.find((each) => each === status);
-  if (known === undefined) return { status: "Unhealthy", message: "it answered no health" };
-  return { status: known, message: typeof message === "string" ? shortly(message) : null };
+  if (known === undefined) return { status: "Unhealthy", message: "the plugin returned no health status" };
+  return { status: known, message: typeof message === "string" ? firstLine(message) : null };
 }
 
-function shortly(text: string): string {
-  return text.split("\n", 1)[0]!.slice(0, WORDS);
+function firstLine(text: string): string {
+  return text.split("\n", 1)[0]!.slice(0, MAX_MESSAGE_CHARS);
 }

@@ -1,17 +1,19 @@
-/** The instrument plugins of a scope: bindings of whole packages that bring instruments, by the id of the plugin. */
+/** The instrument plugins of a scope by plugin id: bindings of whole packages that contain instruments. */
 
 import type { Runtime } from "@backplane/contract";
 import type { BindingStore, BoundPackage, Scope } from "@backplane/ports";
 
 export type InstrumentInfo = NonNullable<Runtime["instrument"]>;
 
-/** Null: no instrument plugin. One of our own packages that only speaks the protocol has no id there. */
+/** Returns null for other packages, including our own packages that only use the instrument protocol. */
 export function instrumentOf({ package: pack }: Pick<BoundPackage, "package">): InstrumentInfo | null {
   return pack.manifest.runtime.instrument ?? null;
 }
 
-/** Active ones that `scope` sees. Of two with one id the newer binding counts, as it does in the catalog. */
-export async function instrumentPlugins(
+/**
+ * Reads the active plugins that `scope` sees. If two have the same id, the newer binding counts, as in the catalog.
+ */
+export async function readInstrumentPlugins(
   bindings: Pick<BindingStore, "discover">,
   scope: Scope,
 ): Promise<Map<string, BoundPackage>> {

@@ -1,7 +1,7 @@
 /**
- * The life of instrument plugins beside that of any package: loaded in the order of their dependencies when the gateway
- * starts, looked at again when one that they depend on changes, and listed, installed and unloaded at run time by the
- * admin (instr.lifecycle, instr.admin). Every step is in the log; what came of it is in the binding's definitions.
+ * The lifecycle of instrument plugins (instr.lifecycle, instr.admin): they are loaded in the order of their
+ * dependencies when the gateway starts, loaded again when a dependency changes, and listed, installed and unloaded
+ * by the admin. Every step is logged; the result is in the definitions of the binding.
  */
 
 import {
@@ -24,15 +24,18 @@ import {
   type Scope,
 } from "@backplane/ports";
 import type { DefinitionsService, Policies } from "@backplane/registry";
-import { dependencyProblem, dependentsOf, loadOrder } from "./dependencies.ts";
+import { findDependencyProblem, findDependents, sortForLoading } from "./dependencies.ts";
 import { checkInstruments } from "./instrument-health.ts";
-import { instrumentOf, instrumentPlugins } from "./instrument-plugins.ts";
+import { instrumentOf, readInstrumentPlugins } from "./instrument-plugins.ts";
 
-export interface InstrumentsService {
+interface InstrumentsService {
   facade: InstrumentsFacade;
-  /** Loads again what depends on the instrument plugins among these bindings, after they changed; never throws. */
+  /** Loads the dependents of the instrument plugins among these bindings again after a change. Never throws. */
   reloadDependents(bindings: readonly Binding[]): Promise<void>;
-  /** Those of every scope, in the order of their dependencies, until `stopping` says so; never throws. */
+  /**
+   * Loads the plugins of every scope in the order of their dependencies until `stopping` returns true. Never
+   * throws.
+   */
   loadAll(stopping: () => boolean): Promise<void>;
 }
 
@@ -45,14 +48,14 @@ interface InstrumentsParts {
   policies: Pick<Policies, "of">;
 }
 
-/** For definitions: throws plugin.dependency before a plugin is asked that may not load yet. */
+/** Returns a check that throws plugin.dependency when a plugin may not be loaded yet. */
 export function createDependencyCheck({ store }: KernelDeps): (bound: BoundPackage) => Promise<void> {
   return async (bound) => {
     if (instrumentOf(bound) === null) return;
-    const plugins = await instrumentPlugins(store.bindings, bound.binding.scope);
+    const plugins = await readInstrumentPlugins(store.bindings, bound.binding.scope);
     const loaded = ({ binding }: BoundPackage) =>
       store.definitions.get(binding.scope.org_id, binding.binding_id);
-    const problem = await dependencyProblem(bound, plugins, loaded);
+    const problem = await findDependencyProblem(bound, plugins, loaded);
     if (problem !== null) throw problem;
   };
 }
@@ -69,29 +72,26 @@ export function createInstruments({
 
   async function load(bound: BoundPackage): Promise<void> {
     const about = { plugin: instrumentOf(bound)?.plugin_id, binding_id: bound.binding.binding_id };
-    log.info(about, "an instrument plugin is loaded");
+    log.info(about, "loading instrument plugin");
     const row = await definitions.describe(bound);
     if (row === null) return;
-    for (const warning of row.warnings) log.warn({ ...about, warning }, "an instrument plugin looks wrong");
+    for (const warning of row.warnings) log.warn({ ...about, warning }, "instrument plugin has a warning");
     if (row.error === null) {
-      log.info(
-        { ...about, instruments: row.exports.map(({ id }) => id) },
-        "an instrument plugin is registered",
-      );
-    } else log.error({ ...about, ...row.error }, "an instrument plugin is skipped");
+      log.info({ ...about, instruments: row.exports.map(({ id }) => id) }, "instrument plugin loaded");
+    } else log.error({ ...about, ...row.error }, "instrument plugin skipped");
   }
 
-  async function reload(scope: Scope, plugin_id: string, seen = new Set<string>()): Promise<void> {
-    // In a circle everybody depends on everybody.
+  async function loadDependents(scope: Scope, plugin_id: string, seen = new Set<string>()): Promise<void> {
+    // In a cycle every plugin depends on every other.
     if (seen.has(plugin_id)) return;
     seen.add(plugin_id);
-    for (const bound of dependentsOf(await instrumentPlugins(store.bindings, scope), plugin_id)) {
+    for (const bound of findDependents(await readInstrumentPlugins(store.bindings, scope), plugin_id)) {
       await load(bound);
-      await reload(scope, instrumentOf(bound)!.plugin_id, seen);
+      await loadDependents(scope, instrumentOf(bound)!.plugin_id, seen);
     }
   }
 
-  async function after(binding: Binding): Promise<void> {
+  async function afterChange(binding: Binding): Promise<void> {
     try {
       const pack = await store.packages.find(
         binding.scope.org_id,
@@ -99,14 +99,20 @@ export function createInstruments({
         binding.package_version,
       );
       const info = pack === null ? null : (pack.manifest.runtime.instrument ?? null);
-      if (info !== null) await reload(binding.scope, info.plugin_id);
+      if (info !== null) await loadDependents(binding.scope, info.plugin_id);
     } catch (error) {
-      log.warn({ err: error, binding_id: binding.binding_id }, "what depends on a plugin was not looked at");
+      log.warn(
+        { err: error, binding_id: binding.binding_id },
+        "dependents of an instrument plugin could not be loaded again",
+      );
     }
   }
 
-  /** Another version first, then the class: a policy that came with the version would replace the rules of the binding. */
-  async function change(
+  /**
+   * Moves the version first and sets the class second: a policy in the same request would replace the rules of the
+   * binding.
+   */
+  async function moveBinding(
     caller: Caller,
     { binding_id }: Binding,
     package_version: string,
@@ -128,16 +134,16 @@ export function createInstruments({
     facade: {
       async list(caller) {
         requireAdmin(caller, "list plugins");
-        const plugins = await instrumentPlugins(store.bindings, caller.scope);
+        const plugins = await readInstrumentPlugins(store.bindings, caller.scope);
         const views = await Promise.all([...plugins.values()].map(view));
         const lost = (await catalog.entries(caller, { all: true })).filter(
           ({ status }) => status === "failed" || status === "skipped",
         );
-        return views.map((one) => withLost(one, lost));
+        return views.map((one) => addLostNames(one, lost));
       },
       async health(caller, question) {
         requireAdmin(caller, "ask plugins for their health");
-        const plugins = [...(await instrumentPlugins(store.bindings, caller.scope)).values()];
+        const plugins = [...(await readInstrumentPlugins(store.bindings, caller.scope)).values()];
         const asked = plugins.map((bound) =>
           checkInstruments({ deps, policies }, caller.scope, bound, question),
         );
@@ -145,20 +151,20 @@ export function createInstruments({
       },
       async install(caller, path, options = {}) {
         requireAdmin(caller, "install plugins");
-        // An admin key rules its org, not the host's disk.
+        // An admin key is valid for its org and not for the host's disk.
         if (caller.actor !== HOST_ADMIN) throw new BackplaneError("package.source_forbidden");
         const { package: pack, created } = await packages.install(caller, { kind: "folder", path });
         const info = pack.manifest.runtime.instrument;
         if (info === undefined) {
           if (created) await packages.remove(caller, pack.id);
-          throw new BackplaneError("package.invalid", `${path} is no instrument plugin`, {
-            fix: "Install other packages with backplane plugin install.",
+          throw new BackplaneError("package.invalid", `${path} is not an instrument plugin`, {
+            fix: "Install other packages with: backplane plugin install",
           });
         }
         const { package_id, version } = pack;
-        const before = (await instrumentPlugins(store.bindings, caller.scope)).get(info.plugin_id);
+        const before = (await readInstrumentPlugins(store.bindings, caller.scope)).get(info.plugin_id);
         const same = before !== undefined && before.package.digest === pack.digest;
-        // Found again at every start: nothing is changed, and nobody is disturbed.
+        // Installing the same plugin again, as at every start, changes nothing and interrupts no calls.
         if (same && options.class === undefined && options.config === undefined) return await view(before);
         const chosen = options.class === undefined ? {} : { class: options.class };
         const config = options.config === undefined ? {} : { config: options.config };
@@ -171,37 +177,34 @@ export function createInstruments({
                 ...config,
                 ...(options.class === undefined ? {} : { policy: chosen }),
               })
-            : await change(caller, before.binding, version, { ...config, policy: chosen });
+            : await moveBinding(caller, before.binding, version, { ...config, policy: chosen });
         return await view({ binding, package: pack });
       },
       async unload(caller, plugin_id) {
         requireAdmin(caller, "unload plugins");
-        const bound = (await instrumentPlugins(store.bindings, caller.scope)).get(plugin_id);
+        const bound = (await readInstrumentPlugins(store.bindings, caller.scope)).get(plugin_id);
         if (bound === undefined)
-          throw new BackplaneError("plugin.not_found", `no plugin ${plugin_id} is loaded here`);
+          throw new BackplaneError("plugin.not_found", `plugin ${plugin_id} is not loaded`);
         await bindings.remove(caller, bound.binding.binding_id);
-        log.info(
-          { plugin: plugin_id, binding_id: bound.binding.binding_id },
-          "an instrument plugin is unloaded",
-        );
+        log.info({ plugin: plugin_id, binding_id: bound.binding.binding_id }, "instrument plugin unloaded");
       },
     },
     async reloadDependents(changed) {
-      for (const binding of changed) await after(binding);
+      for (const binding of changed) await afterChange(binding);
     },
     async loadAll(stopping) {
       try {
         const all = (await store.bindings.whole()).filter((bound) => instrumentOf(bound) !== null);
         const scopes = new Map(all.map(({ binding: { scope } }) => [scopeKey(scope), scope]));
-        // Those of a whole org first: what is bound in a project may depend on them.
+        // Org-wide plugins load first, because plugins of a project may depend on them.
         for (const [key, scope] of [...scopes].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
-          for (const bound of loadOrder(await instrumentPlugins(store.bindings, scope))) {
+          for (const bound of sortForLoading(await readInstrumentPlugins(store.bindings, scope))) {
             if (stopping()) return;
             if (scopeKey(bound.binding.scope) === key) await load(bound);
           }
         }
       } catch (error) {
-        log.error({ err: error }, "instrument plugins were not loaded");
+        log.error({ err: error }, "instrument plugins could not be loaded");
       }
     },
   };
@@ -211,8 +214,8 @@ function scopeKey({ org_id, project_id }: Scope): string {
   return `${org_id}/${project_id ?? ""}`;
 }
 
-/** A plugin that runs may still have lost names to others (instr.collision). */
-function withLost(view: InstrumentPluginView, lost: readonly CatalogEntry[]): InstrumentPluginView {
+/** A running plugin may have lost tool names to others (instr.collision). */
+function addLostNames(view: InstrumentPluginView, lost: readonly CatalogEntry[]): InstrumentPluginView {
   const own = lost.filter(({ binding_id }) => binding_id === view.binding_id);
   const warnings = own.map(({ name, reason }) => `${name} is not offered: ${reason}`);
   return { ...view, warnings: [...view.warnings, ...warnings] };

@@ -1,12 +1,13 @@
 /**
- * The MCP servers behind bindings, for whoever may see the binding: what they are, requests beyond tool calls, and what
- * they tell by themselves. Reading something of a server's is written to the audit log, with the address or name alone;
- * lists, completion and log levels are not, because clients ask for them all the time.
+ * The MCP servers behind bindings, for callers who may see the binding: their capabilities, requests other than
+ * tool calls, and notifications. Reads of a resource or prompt are written to the audit log with its address or
+ * name; lists, completions and log levels are not, because clients request them all the time.
  */
 
 import {
   BackplaneError,
   createRedactor,
+  isObject,
   type Json,
   type JsonObject,
   serverName,
@@ -40,31 +41,36 @@ import {
   type Policies,
   type SignInTokens,
   sendProcessRequest,
+  sortProjectFirst,
   takesTraffic,
 } from "@backplane/registry";
-import type { ApprovedRequest } from "./ask-first.ts";
-import { REQUEST_MS } from "./request-tool.ts";
+import type { ApprovedRequest } from "./approved-request.ts";
+import { REQUEST_MS } from "./approved-request.ts";
 
 const FRESH_MS = 1_000;
-const KEPT = 256;
-const RECORDED: ReadonlySet<string> = new Set(["resources/read", "prompts/get", "resources/subscribe"]);
-const PROTOCOLS: ReadonlySet<string> = new Set(["mcp.stdio", "mcp.http"]);
-const NONE: readonly ServerInfo[] = [];
+const MAX_CACHED_SCOPES = 256;
+const AUDITED_METHODS: ReadonlySet<string> = new Set([
+  "resources/read",
+  "prompts/get",
+  "resources/subscribe",
+]);
+const MCP_PROTOCOLS: ReadonlySet<string> = new Set(["mcp.stdio", "mcp.http"]);
+const NO_SERVERS: readonly ServerInfo[] = [];
 
-export interface ServersService {
+interface ServersService {
   facade: Servers;
-  /** After a change of bindings or definitions on this node. */
+  /** Expires the cached lists after a change of bindings or definitions on this node. */
   forget(): void;
 }
 
-interface Wanted {
+interface ServerRequest {
   caller: Caller;
   binding_id: string;
   method: string;
   params: JsonObject;
 }
 
-interface Known {
+interface CachedList {
   at: number;
   reading: Promise<readonly ServerInfo[]>;
 }
@@ -74,24 +80,24 @@ export function createServers(
   policies: Pick<Policies, "of">,
   tokens: SignInTokens,
   state: AdmissionState,
-  askFirst: ApprovedRequest,
+  requestApproval: ApprovedRequest,
 ): ServersService {
   const { store, runner, clock } = deps;
-  const known = new Map<string, Known>();
-  const behind = new WeakMap<ServerInfo, BoundPackage>();
+  const known = new Map<string, CachedList>();
+  const boundOf = new WeakMap<ServerInfo, BoundPackage>();
 
   async function read(caller: Caller, before: readonly ServerInfo[]): Promise<readonly ServerInfo[]> {
     const bound = await store.bindings.discover(caller.scope, "tool");
     const servers: ServerInfo[] = [];
     const used: BoundPackage[] = [];
-    for (const one of inOrder(bound.filter(isServer))) {
+    for (const one of withoutShadowed(bound.filter(isServer))) {
       const { binding, package: pack } = one;
       const definitions = await store.definitions.get(binding.scope.org_id, binding.binding_id);
       if (definitions === null) continue;
       const { capabilities, instructions } = definitions.info;
       used.push(one);
       servers.push({
-        name: freeName(servers, serverName(pack.package_id)),
+        name: findFreeName(servers, serverName(pack.package_id)),
         binding_id: binding.binding_id,
         package_id: pack.package_id,
         capabilities: isObject(capabilities) ? capabilities : {},
@@ -99,19 +105,19 @@ export function createServers(
         tools: definitions.exports.map(({ id, tool }) => ({ name: tool.native_name ?? id, export_id: id })),
       });
     }
-    // Whoever keeps what was made of the list before may go on with it.
-    const told = JSON.stringify(servers) === JSON.stringify(before) ? before : servers;
-    for (const [i, server] of told.entries()) behind.set(server, used[i]!);
-    return told;
+    // An unchanged list keeps its identity, so that readers can keep what they derived from it.
+    const result = JSON.stringify(servers) === JSON.stringify(before) ? before : servers;
+    for (const [i, server] of result.entries()) boundOf.set(server, used[i]!);
+    return result;
   }
 
-  /** Each with what its resources and prompts are to this caller's policy. */
+  /** Lists the servers with the capabilities that the policy allows this caller to use. */
   async function list(caller: Caller): Promise<readonly ServerInfo[]> {
-    const servers = await listed(caller);
+    const servers = await listCached(caller);
     const policy = await policies.of(caller.scope);
     const shown: ServerInfo[] = [];
     for (const server of servers) {
-      const bound = behind.get(server)!;
+      const bound = boundOf.get(server)!;
       const planOf = (part: ServerFeature) => planServerFeature(bound, part, caller.scope, deps.host);
       const capabilities = filterCapabilities(server.capabilities, planOf, caller, policy);
       shown.push(capabilities === server.capabilities ? server : { ...server, capabilities });
@@ -119,28 +125,28 @@ export function createServers(
     return shown.every((one, i) => one === servers[i]) ? servers : shown;
   }
 
-  async function listed(caller: Caller): Promise<readonly ServerInfo[]> {
-    // A plugin's own token names tools; what a server has beside them is not granted by that.
-    if (caller.delegation !== undefined) return NONE;
-    // Read at every request, as for calls: what may not be used is not there.
-    if (!allowsServers(await policies.of(caller.scope), caller)) return NONE;
+  async function listCached(caller: Caller): Promise<readonly ServerInfo[]> {
+    // A delegated token grants tools only, not the resources and prompts of servers.
+    if (caller.delegation !== undefined) return NO_SERVERS;
+    // The policy is read at every request, as for calls.
+    if (!allowsServers(await policies.of(caller.scope), caller)) return NO_SERVERS;
     const key = `${caller.scope.org_id}\n${caller.scope.project_id}`;
     const now = clock.monotonic();
     const there = known.get(key);
     if (there !== undefined && now - there.at < FRESH_MS) return await there.reading;
-    const before = there === undefined ? NONE : await there.reading.catch(() => NONE);
+    const before = there === undefined ? NO_SERVERS : await there.reading.catch(() => NO_SERVERS);
     const reading = read(caller, before);
     known.delete(key);
     known.set(key, { at: now, reading });
-    if (known.size > KEPT) known.delete(known.keys().next().value!);
+    if (known.size > MAX_CACHED_SCOPES) known.delete(known.keys().next().value!);
     reading.catch(() => known.delete(key));
     return await reading;
   }
 
-  /** The server behind a binding, where this caller may ask it that; `why`: a person is to be asked first. */
-  async function admitted(wanted: Wanted): Promise<{ bound: BoundPackage; why: string | null }> {
+  /** Returns the server if the caller may send it this request. `why` is set when an approval is needed first. */
+  async function admit(wanted: ServerRequest): Promise<{ bound: BoundPackage; why: string | null }> {
     const { caller, binding_id, method, params } = wanted;
-    const visible = (await listed(caller)).some((one) => one.binding_id === binding_id);
+    const visible = (await listCached(caller)).some((one) => one.binding_id === binding_id);
     const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
     if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
     const part = findFeature(method, params);
@@ -155,37 +161,50 @@ export function createServers(
     }
   }
 
-  /** After the yes everything is looked at again, because the wait may have been long. */
-  async function afterYes(wanted: Wanted, bound: BoundPackage, why: string, line: ServerLine): Promise<Json> {
+  /** After the approval every check runs again, because the wait may have been long. */
+  async function sendAfterApproval(
+    wanted: ServerRequest,
+    bound: BoundPackage,
+    why: string,
+    line: ServerLine,
+  ): Promise<Json> {
     const { caller, binding_id, method, params } = wanted;
     const { package_id } = bound.package;
-    const { parts } = await covered(wanted, bound);
-    let answered = false;
+    const { parts } = await coverRequest(wanted, bound);
+    let approved = false;
     try {
-      return await askFirst(caller, { binding_id, package_id, method, params, why }, line, async () => {
-        answered = true;
-        const now = await admitted(wanted);
-        const changed = changedParts(parts, (await covered(wanted, now.bound)).parts);
-        if (changed.length > 0) throw changedMeanwhile(changed);
-        return await put(wanted, now.bound, line);
-      });
+      return await requestApproval(
+        caller,
+        { binding_id, package_id, method, params, why },
+        line,
+        async () => {
+          approved = true;
+          const now = await admit(wanted);
+          const changed = changedParts(parts, (await coverRequest(wanted, now.bound)).parts);
+          if (changed.length > 0) throw changedMeanwhile(changed);
+          return await send(wanted, now.bound, line);
+        },
+      );
     } catch (error) {
-      if (!answered) await auditRefusal(wanted, error);
+      if (!approved) await auditRefusal(wanted, error);
       throw error;
     }
   }
 
-  /** Everything that decides what the request does, as for a call of a tool. */
-  async function covered({ caller, method, params }: Wanted, bound: BoundPackage): Promise<Coverage> {
+  /** Digests everything that decides what the request does, as for a tool call. */
+  async function coverRequest(
+    { caller, method, params }: ServerRequest,
+    bound: BoundPackage,
+  ): Promise<Coverage> {
     const { grant } = await createProcessOrder(deps, policies, bound, caller.scope);
     return await readUseCoverage(deps, bound, { tool: method, definition: null, arguments: params, grant });
   }
 
-  async function put(wanted: Wanted, bound: BoundPackage, line: ServerLine): Promise<Json> {
+  async function send(wanted: ServerRequest, bound: BoundPackage, line: ServerLine): Promise<Json> {
     const { caller, method, params } = wanted;
     const { request: askServer } = runner;
     if (askServer === undefined)
-      throw new BackplaneError("package.invalid", "this gateway runs no MCP servers");
+      throw new BackplaneError("package.invalid", "this gateway cannot run MCP servers");
     await audit(wanted);
     const order = await createProcessOrder(deps, policies, bound, caller.scope);
     return await sendProcessRequest(tokens, bound, order, async (given) => {
@@ -203,14 +222,17 @@ export function createServers(
     });
   }
 
-  async function audit({ caller, binding_id, method, params }: Wanted): Promise<void> {
-    if (!RECORDED.has(method)) return;
-    const what = { method, ...named(params) };
+  async function audit({ caller, binding_id, method, params }: ServerRequest): Promise<void> {
+    if (!AUDITED_METHODS.has(method)) return;
+    const what = { method, ...subjectOf(params) };
     await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
   }
 
-  async function auditRefusal({ caller, binding_id, method, params }: Wanted, error: unknown): Promise<void> {
-    const refused = { method, ...named(params), refused: toBackplaneError(error).message };
+  async function auditRefusal(
+    { caller, binding_id, method, params }: ServerRequest,
+    error: unknown,
+  ): Promise<void> {
+    const refused = { method, ...subjectOf(params), refused: toBackplaneError(error).message };
     await store.audit.append(auditOf(deps, caller, "server.request", binding_id, refused));
   }
 
@@ -222,13 +244,15 @@ export function createServers(
       list,
       async check(caller, binding_id, method, params) {
         const wanted = { caller, binding_id, method, params };
-        await admitted(wanted);
+        await admit(wanted);
         await audit(wanted);
       },
       async request(caller, binding_id, method, params, line) {
         const wanted = { caller, binding_id, method, params };
-        const { bound, why } = await admitted(wanted);
-        return why === null ? await put(wanted, bound, line) : await afterYes(wanted, bound, why, line);
+        const { bound, why } = await admit(wanted);
+        return why === null
+          ? await send(wanted, bound, line)
+          : await sendAfterApproval(wanted, bound, why, line);
       },
       onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
     },
@@ -236,17 +260,19 @@ export function createServers(
 }
 
 function changedMeanwhile(changed: string[]): BackplaneError {
-  const message = `${changed.join(", ")} changed after the approval was asked for`;
+  const message = `${changed.join(", ")} changed after the approval was requested`;
   return new BackplaneError("approval.changed", message, { details: { changed } });
 }
 
 function isServer(bound: BoundPackage): boolean {
   return (
-    bindsWholePackage(bound) && takesTraffic(bound) && PROTOCOLS.has(bound.package.manifest.runtime.protocol)
+    bindsWholePackage(bound) &&
+    takesTraffic(bound) &&
+    MCP_PROTOCOLS.has(bound.package.manifest.runtime.protocol)
   );
 }
 
-/** Denial comes first, as for tools; of the server as a whole a rule knows its origin alone. */
+/** Denial takes precedence, as for tools. For the server as a whole a rule can match only its origin. */
 function allowsServers({ origins, roles }: EffectivePolicy, { role }: Caller): boolean {
   if (origins?.has("mcp") === false) return false;
   return (roles.get(role) ?? []).every(
@@ -254,31 +280,23 @@ function allowsServers({ origins, roles }: EffectivePolicy, { role }: Caller): b
   );
 }
 
-/** A project's binding of a package stands for the org's of the same one. */
-function inOrder(bound: readonly BoundPackage[]): BoundPackage[] {
-  const own = new Set<string>();
-  const sorted = [...bound].sort((a, b) => {
-    const [first, second] = [a, b].map(({ binding }) => (binding.scope.project_id === null ? 1 : 0));
-    return first! - second! || (a.binding.created_at < b.binding.created_at ? -1 : 1);
-  });
-  return sorted.filter(({ binding }) => {
-    if (binding.scope.project_id !== null) own.add(binding.package_id);
-    return binding.scope.project_id !== null || !own.has(binding.package_id);
-  });
+/** Drops the org's binding of a package that the project has bound itself. */
+function withoutShadowed(bound: readonly BoundPackage[]): BoundPackage[] {
+  const own = bound.filter(({ binding }) => binding.scope.project_id !== null);
+  const packages = new Set(own.map(({ binding }) => binding.package_id));
+  return sortProjectFirst(bound).filter(
+    ({ binding }) => binding.scope.project_id !== null || !packages.has(binding.package_id),
+  );
 }
 
-/** Two packages may end alike: the later binding's server gets a number. */
-function freeName(taken: readonly ServerInfo[], name: string): string {
+/** Two packages may have the same last name; the server of the later binding gets a number. */
+function findFreeName(taken: readonly ServerInfo[], name: string): string {
   let free = name;
   for (let n = 2; taken.some((one) => one.name === free); n++) free = `${name}-${n}`;
   return free;
 }
 
-function named({ uri, name }: JsonObject): JsonObject {
+function subjectOf({ uri, name }: JsonObject): JsonObject {
   if (typeof uri === "string") return { uri: uri.slice(0, 1_024) };
   return typeof name === "string" ? { name: name.slice(0, 256) } : {};
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

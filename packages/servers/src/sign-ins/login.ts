@@ -16,7 +16,7 @@ import {
   tokenHash,
 } from "@backplane/registry";
 import { privateKey } from "./client-assertion.ts";
-import { type Discovered, discover } from "./discover.ts";
+import { type Discovered, discover } from "./discovery.ts";
 import { chooseClient, type OurPlace } from "./oauth-client.ts";
 import { type OAuthFetch, short, signInFailed } from "./oauth-fetch.ts";
 import { chooseScope } from "./scope.ts";

@@ -6,7 +6,7 @@
 
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { OAuthClient, SignInSession } from "@backplane/registry";
-import type { AuthorizationServer } from "./discover.ts";
+import type { AuthorizationServer } from "./discovery.ts";
 import { type OAuthFetch, short, signInFailed } from "./oauth-fetch.ts";
 
 export interface GivenClient {

@@ -3,7 +3,7 @@
  * earlier sign-in asked for stays in, or each kind of call would take the other's away.
  */
 import type { ServerChallenge } from "@backplane/ports";
-import type { Discovered } from "./discover.ts";
+import type { Discovered } from "./discovery.ts";
 import { signInFailed } from "./oauth-fetch.ts";
 
 const OFFLINE = "offline_access";

@@ -23,7 +23,7 @@ import {
   type TokenRevocation,
   writeSignIn,
 } from "@backplane/registry";
-import { isFor } from "./discover.ts";
+import { isFor } from "./discovery.ts";
 import { short } from "./oauth-fetch.ts";
 import { createRenewal, isRenewable, placeOf } from "./renewal.ts";
 import { covers, isStepUp, union } from "./scope.ts";

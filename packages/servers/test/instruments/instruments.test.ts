@@ -5,7 +5,7 @@ import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { dependencyProblem, loadOrder } from "../../src/instruments/dependencies.ts";
+import { findDependencyProblem, sortForLoading } from "../../src/instruments/dependencies.ts";
 
 function plugin(plugin_id: string, dependencies: string[] = []): Manifest {
   return {
@@ -91,11 +91,17 @@ describe("the order of plugins", () => {
     ),
   );
   test("is each after its dependencies, and circles last", () => {
-    expect(loadOrder(plugins).map((one) => one.package.manifest.name)).toEqual(["a", "b", "c", "x", "y"]);
+    expect(sortForLoading(plugins).map((one) => one.package.manifest.name)).toEqual([
+      "a",
+      "b",
+      "c",
+      "x",
+      "y",
+    ]);
   });
   test("a circle is told with its members", async () => {
-    const problem = await dependencyProblem(plugins.get("x")!, plugins, async () => null);
-    expect(problem?.message).toBe("x is skipped: its dependencies go round in a circle: x → y → x.");
+    const problem = await findDependencyProblem(plugins.get("x")!, plugins, async () => null);
+    expect(problem?.message).toBe("x is skipped: its dependencies form a cycle: x → y → x.");
   });
 });
 
@@ -106,7 +112,7 @@ describe("instr.lifecycle", () => {
     await bind("other");
     expect(runner.asked).toEqual(["other"]);
     expect(await list()).toEqual({
-      child: "child is skipped: it depends on parent, which is not installed and bound here.",
+      child: "child is skipped: its dependency parent is not installed and bound.",
       other: "running",
     });
     expect(await offered()).toEqual(["other_tool"]);
@@ -127,8 +133,8 @@ describe("instr.lifecycle", () => {
     await fixture.kernel.bindings.patch(admin, parent.binding_id, { config: { a: 1 } }, undefined);
     expect(await list()).toMatchObject({
       parent: "parent is broken",
-      child: "child is skipped: it depends on parent, which did not load: parent is broken.",
-      grandchild: expect.stringContaining("it depends on child, which did not load"),
+      child: "child is skipped: its dependency parent did not load: parent is broken.",
+      grandchild: expect.stringContaining("its dependency child did not load"),
     });
     runner.broken.clear();
     await fixture.kernel.bindings.patch(admin, parent.binding_id, { config: {} }, undefined);
@@ -142,8 +148,8 @@ describe("instr.lifecycle", () => {
     await bind("x", ["y"]);
     await bind("y", ["x"]);
     expect(await list()).toEqual({
-      x: "x is skipped: its dependencies go round in a circle: x → y → x.",
-      y: "y is skipped: its dependencies go round in a circle: y → x → y.",
+      x: "x is skipped: its dependencies form a cycle: x → y → x.",
+      y: "y is skipped: its dependencies form a cycle: y → x → y.",
     });
   });
 
@@ -165,9 +171,9 @@ describe("instr.lifecycle", () => {
       (fields as { plugin?: string }).plugin,
       message,
     ]);
-    expect(lines).toContainEqual(["info", "a-child", "an instrument plugin is loaded"]);
-    expect(lines).toContainEqual(["info", "a-child", "an instrument plugin is registered"]);
-    expect(lines).toContainEqual(["warn", "loud", "an instrument plugin looks wrong"]);
+    expect(lines).toContainEqual(["info", "a-child", "loading instrument plugin"]);
+    expect(lines).toContainEqual(["info", "a-child", "instrument plugin loaded"]);
+    expect(lines).toContainEqual(["warn", "loud", "instrument plugin has a warning"]);
   });
 });
 
@@ -250,7 +256,7 @@ describe("instr.admin", () => {
     expect(await fixture.kernel.catalog.list(admin)).toEqual([]);
     expect(await fixture.kernel.catalog.list(user)).toEqual([]);
     const call = await fixture.call({ export_id: "plugins_list", input: {} }, admin);
-    expect(JSON.stringify(call.result)).toContain("acts for the caller of a turn");
+    expect(JSON.stringify(call.result)).toContain("needs the caller of a turn");
   });
 });
 

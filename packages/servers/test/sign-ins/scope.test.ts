@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Discovered } from "../../src/sign-ins/discover.ts";
+import type { Discovered } from "../../src/sign-ins/discovery.ts";
 import { chooseScope, covers, union } from "../../src/sign-ins/scope.ts";
 
 const found = (scopes: string[]) => ({ scopes, server: { scopes: null } }) as unknown as Discovered;

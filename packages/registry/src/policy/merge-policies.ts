@@ -1,4 +1,4 @@
-/** A policy with nothing left out, as it is shown: the defaults, the org's, and what the project leaves of it. */
+/** Merges the defaults, the org's policy and the project's policy into one document with every field. */
 import {
   compareRisk,
   type EffectivePolicyDocument,
@@ -16,7 +16,7 @@ import {
 } from "@backplane/contract";
 import { intersect } from "../grant/intersect.ts";
 
-/** What an operator who says nothing gets. */
+/** The policy of an operator who configures nothing. */
 const DEFAULT_POLICY: EffectivePolicyDocument = {
   tolerance: { conversation: "low", background: "low", headless: "low" },
   allowed_tool_categories: null,
@@ -33,10 +33,10 @@ const DEFAULT_POLICY: EffectivePolicyDocument = {
 type Roles = NonNullable<Policy["roles"]>;
 
 export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocument {
-  const usual = DEFAULT_POLICY;
-  const tolerance = { ...usual.tolerance };
+  const defaults = DEFAULT_POLICY;
+  const tolerance = { ...defaults.tolerance };
   for (const context of RISK_CONTEXTS) {
-    const own = org.tolerance?.[context] ?? usual.tolerance[context];
+    const own = org.tolerance?.[context] ?? defaults.tolerance[context];
     tolerance[context] = lowerTolerance(own, project.tolerance?.[context]);
   }
   return {
@@ -49,7 +49,7 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
     allowed_origins: intersectLists(org.allowed_origins, project.allowed_origins),
     roles: intersectRoles(org.roles ?? {}, project.roles ?? {}),
     risks: higherRisks(org.risks ?? {}, project.risks ?? {}),
-    floor: higherFloors({ ...usual.floor, ...org.floor }, project.floor ?? {}),
+    floor: higherFloors({ ...defaults.floor, ...org.floor }, project.floor ?? {}),
     host: intersect(org.host ?? {}, project.host ?? {}) as HostLevel,
     rules: [...(org.rules ?? []), ...(project.rules ?? [])],
     deferred_tools: [...new Set([...(org.deferred_tools ?? []), ...(project.deferred_tools ?? [])])],
@@ -68,11 +68,11 @@ function intersectLists<T>(
 ): T[] | null {
   if (a == null) return b == null ? null : [...b];
   if (b == null) return [...a];
-  const also = new Set(b.map(plain));
-  return a.filter((item) => also.has(plain(item)));
+  const other = new Set(b.map(plain));
+  return a.filter((item) => other.has(plain(item)));
 }
 
-/** Authors write Shell and shell, and mean the same. */
+/** Categories are compared without case. */
 export function normalizeCategory(category: string): string {
   return category.toLowerCase();
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { compareVersions } from "../../src/bindings/version.ts";
+import { compareVersions } from "../../src/bindings/compare-versions.ts";
 
 test("versions sort by semantic precedence", () => {
   const order = [

@@ -1,6 +1,6 @@
 /**
- * The policy that holds in a scope: defaults, what the org says, what the project narrows of it. A project never gets
- * more than its org: of two tolerances the lower, of two floors the higher, of two lists what is in both.
+ * The policy in effect for a scope: defaults, the org's policy, and what the project narrows. A project never gets
+ * more than its org: the lower tolerance, the higher floor and the intersection of lists apply.
  */
 import {
   type EffectivePolicyDocument,
@@ -14,26 +14,26 @@ import {
   type RoleSelection,
 } from "@backplane/contract";
 import type { Level } from "../grant/intersect.ts";
-import { mergePolicies, normalizeCategory } from "./policy-document.ts";
+import { mergePolicies, normalizeCategory } from "./merge-policies.ts";
 import { type CompiledRule, NO_RULES } from "./security-rules.ts";
 import { compileToolPatterns, type ToolMatcher } from "./tool-pattern.ts";
 
 export interface EffectivePolicy {
   readonly document: EffectivePolicyDocument;
-  /** Plain, as those of roles are. */
+  /** Normalized, as the categories of roles are. */
   readonly categories: ReadonlySet<string> | null;
   readonly origins: ReadonlySet<Origin> | null;
-  /** Of the org and of the project: each has to let a call pass. */
+  /** The rules of the org and of the project; a call has to pass both. */
   readonly roles: ReadonlyMap<Role, readonly CompiledRole[]>;
-  /** The operator's judgement of a tool; null: none. */
+  /** The risk that the org assigns to a tool, or null. */
   readonly judged: (tool: string) => Risk | null;
-  /** What the project raises a tool to. */
+  /** The risk that the project raises a tool to, or null. */
   readonly raised: (tool: string) => Risk | null;
   readonly deferred: ToolMatcher;
-  /** Which level says that nothing starts here; null: neither. */
+  /** The level that is archived, so that nothing starts here, or null. */
   readonly archived: "org" | "project" | null;
   readonly disabled_roles: ReadonlySet<Role>;
-  /** Met with every grant. */
+  /** Intersected with every grant. */
   readonly ceiling: Level | undefined;
   readonly rules: readonly CompiledRule[];
 }
@@ -91,7 +91,7 @@ function compileSelection(named: RoleSelection | undefined): CompiledSelection |
   };
 }
 
-/** Where several patterns meet a name the highest counts. */
+/** If several patterns match a name, the highest risk counts. */
 function compileRisks(risks: Policy["risks"]): (tool: string) => Risk | null {
   const all = Object.entries(risks ?? {}).map(([pattern, risk]) => ({
     meets: compileToolPatterns([pattern]),

@@ -1,23 +1,23 @@
-/** Semantic version precedence; build metadata does not count. */
+/** Compares by semantic version precedence; build metadata does not count. */
 export function compareVersions(a: string, b: string): number {
-  const left = split(a);
-  const right = split(b);
+  const left = parseVersion(a);
+  const right = parseVersion(b);
   for (let i = 0; i < 3; i++) {
     const step = left.core[i]! - right.core[i]!;
     if (step !== 0) return step;
   }
   if (left.pre === null || right.pre === null) return left.pre === right.pre ? 0 : left.pre === null ? 1 : -1;
-  return comparePre(left.pre, right.pre);
+  return comparePrerelease(left.pre, right.pre);
 }
 
-function split(version: string): { core: number[]; pre: string[] | null } {
+function parseVersion(version: string): { core: number[]; pre: string[] | null } {
   const bare = version.split("+", 1)[0]!;
   const dash = bare.indexOf("-");
   const core = (dash < 0 ? bare : bare.slice(0, dash)).split(".").map(Number);
   return { core, pre: dash < 0 ? null : bare.slice(dash + 1).split(".") };
 }
 
-function comparePre(a: string[], b: string[]): number {
+function comparePrerelease(a: string[], b: string[]): number {
   for (let i = 0; i < Math.max(a.length, b.length); i++) {
     const left = a[i];
     const right = b[i];

@@ -1,12 +1,13 @@
 /**
- * What differs between a tool as it was accepted and as it describes itself now, for whoever decides on it: text by text,
- * with schemas in place of the paths that name them. Values are shown as the catalog would show them; what is hidden in
- * the new ones is said beside them.
+ * Lists the differences between a tool as it was accepted and as it describes itself now, for the operator who
+ * decides on them. Schemas stand in place of their paths. Values are sanitized as in the catalog; hidden text in
+ * the new values is reported separately.
  */
 import {
   canonicalJson,
   hiddenIn,
   hiddenText,
+  isObject,
   type Json,
   type JsonObject,
   plainJson,
@@ -14,35 +15,40 @@ import {
   type ToolWords,
 } from "@backplane/contract";
 
-/** Differences of one tool; beyond them it is another tool anyway. */
-const MOST = 500;
+/** With more differences it is a different tool. */
+const MAX_CHANGES = 500;
 
-/** Null for `former`: it is not known any more, so everything is new. */
+/** With `former` null the accepted version is unknown, so every field is reported as added. */
 export function diffTool(former: ToolWords | null, now: ToolWords): ToolChange[] {
   const found: ToolChange[] = [];
-  walk(former === null ? {} : wordsOf(former), wordsOf(now), "", found);
-  return found.slice(0, MOST);
+  collectChanges(former === null ? {} : fieldsOf(former), fieldsOf(now), "", found);
+  return found.slice(0, MAX_CHANGES);
 }
 
-function wordsOf({ export: item, schemas }: ToolWords): JsonObject {
+function fieldsOf({ export: item, schemas }: ToolWords): JsonObject {
   const { tool, id: _same, ...about } = item;
   const { input_schema, output_schema, ...own } = tool;
   const schemaAt = (path: string | undefined) => (path === undefined ? undefined : schemas[path]);
-  const words: Record<string, Json | undefined> = {
+  const fields: Record<string, Json | undefined> = {
     ...(about as JsonObject),
     ...(own as JsonObject),
     input_schema: schemaAt(input_schema),
     output_schema: schemaAt(output_schema),
   };
-  return Object.fromEntries(Object.entries(words).filter(([, value]) => value !== undefined)) as JsonObject;
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as JsonObject;
 }
 
-function walk(before: Json | undefined, after: Json | undefined, path: string, found: ToolChange[]): void {
-  if (found.length >= MOST) return;
+function collectChanges(
+  before: Json | undefined,
+  after: Json | undefined,
+  path: string,
+  found: ToolChange[],
+): void {
+  if (found.length >= MAX_CHANGES) return;
   if (isObject(before) && isObject(after)) {
     for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
       const [old, now] = [before, after].map((at) => (Object.hasOwn(at, key) ? at[key] : undefined));
-      walk(old, now, `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`, found);
+      collectChanges(old, now, `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`, found);
     }
     return;
   }
@@ -55,8 +61,4 @@ function walk(before: Json | undefined, after: Json | undefined, path: string, f
     ...(after === undefined ? {} : { after: plainJson(after) }),
     hidden: after === undefined ? [] : hiddenIn(after).map(hiddenText),
   });
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

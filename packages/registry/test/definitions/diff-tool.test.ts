@@ -1,7 +1,7 @@
 import type { Json, ToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
-import { diffTool } from "../../src/definitions/changes.ts";
+import { diffTool } from "../../src/definitions/diff-tool.ts";
 
 function words(
   description: string,

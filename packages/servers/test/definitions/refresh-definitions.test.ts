@@ -12,7 +12,7 @@ import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createDefinitionsRefresher } from "../../src/definitions/keep-definitions.ts";
+import { createDefinitionsRefresher } from "../../src/definitions/refresh-definitions.ts";
 
 const SERVER = manifest([], {
   package_id: "acme/weather",

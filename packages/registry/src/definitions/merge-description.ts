@@ -1,7 +1,7 @@
 /**
- * What becomes of a new description (mcp.client). The first one is what the operator binds, and another package
- * version is reviewed as such. From then on a tool that was seen and comes back with other words, schema or hints is
- * kept back, also when it was gone for a while in between; one that is new is offered.
+ * Merges a new description into the stored definitions (mcp.client). The first description is what the operator
+ * binds, and another package version is reviewed as such. After that, a tool that was seen before and comes back
+ * with a different text, schema or hint is quarantined, even if it was gone in between. A new tool is offered.
  */
 
 import { hash } from "node:crypto";
@@ -16,12 +16,15 @@ import {
   type ToolWords,
 } from "@backplane/contract";
 import type { Description } from "@backplane/ports";
-import { diffTool } from "./changes.ts";
+import { diffTool } from "./diff-tool.ts";
 
-/** Names of one package that are remembered; one that makes up new ones all the time is looked at from then on. */
-const SEEN = 10_000;
-/** Tools that went away whose words are kept. */
-const GONE = 200;
+/**
+ * Tool names of one package that are remembered. A package that invents more names has every further tool
+ * quarantined.
+ */
+const MAX_SEEN = 10_000;
+/** Removed tools whose last definition is kept. */
+const MAX_GONE = 200;
 
 export function mergeDescription(
   before: Definitions | null,
@@ -37,7 +40,7 @@ export function mergeDescription(
   for (const item of description.exports) {
     const digest = digestTool(item, description.schemas);
     const known = Object.hasOwn(seen, item.id) ? seen[item.id] : undefined;
-    if (known === digest || (known === undefined && names < SEEN)) {
+    if (known === digest || (known === undefined && names < MAX_SEEN)) {
       if (known === undefined) names++;
       seen[item.id] = digest;
       exports.push(item);
@@ -45,18 +48,18 @@ export function mergeDescription(
     }
     const waiting = before?.quarantined.find((one) => one.export.id === item.id);
     const since = waiting === undefined ? now : waiting.since;
-    const words = { export: item, schemas: schemasOf(item, description.schemas) };
-    const former = reviewed ? null : formerOf(before, item.id);
-    quarantined.push({ ...words, since, former, changes: diffTool(former, words) });
+    const current = { export: item, schemas: schemasOf(item, description.schemas) };
+    const former = reviewed ? null : findFormer(before, item.id);
+    quarantined.push({ ...current, since, former, changes: diffTool(former, current) });
   }
   return withDigest({
     binding_id: bound.binding.binding_id,
     package_digest: bound.package.digest,
     generation: bound.binding.generation,
     exports,
-    schemas: schemasOfAll(exports, description.schemas),
+    schemas: collectSchemas(exports, description.schemas),
     quarantined,
-    gone: reviewed ? [] : goneSince(before, description),
+    gone: reviewed ? [] : listGone(before, description),
     seen,
     error: null,
     warnings: description.warnings,
@@ -67,25 +70,25 @@ export function mergeDescription(
   });
 }
 
-/** As it was last accepted, for whoever compares. */
-function formerOf(before: Definitions, id: string): ToolWords | null {
+/** Finds the tool as it was last accepted. */
+function findFormer(before: Definitions, id: string): ToolWords | null {
   const offered = before.exports.find((one) => one.id === id);
   if (offered !== undefined) return { export: offered, schemas: schemasOf(offered, before.schemas) };
   const waiting = before.quarantined.find((one) => one.export.id === id);
-  // Rows of an earlier version have neither.
+  // Rows that an older version of Backplane wrote have neither field.
   return waiting?.former ?? before.gone?.find((one) => one.export.id === id) ?? null;
 }
 
-function goneSince(before: Definitions, { exports }: Description): ToolWords[] {
+function listGone(before: Definitions, { exports }: Description): ToolWords[] {
   const here = new Set(exports.map(({ id }) => id));
   const left = [...before.exports.map(({ id }) => id), ...before.quarantined.map((one) => one.export.id)];
-  const newly = left.filter((id) => !here.has(id)).flatMap((id) => formerOf(before, id) ?? []);
+  const newly = left.filter((id) => !here.has(id)).flatMap((id) => findFormer(before, id) ?? []);
   const names = new Set(newly.map((one) => one.export.id));
   const earlier = (before.gone ?? []).filter(({ export: { id } }) => !here.has(id) && !names.has(id));
-  return [...newly, ...earlier].slice(0, GONE);
+  return [...newly, ...earlier].slice(0, MAX_GONE);
 }
 
-/** The operator has looked at it: from now on these are the words of this tool. */
+/** Moves quarantined tools to the offered ones and records their digests as accepted. */
 export function acceptTools(before: Definitions, export_id: string): Definitions {
   const taken = before.quarantined.filter((one) => export_id === "*" || one.export.id === export_id);
   const names = new Set(taken.map((one) => one.export.id));
@@ -102,7 +105,7 @@ export function acceptTools(before: Definitions, export_id: string): Definitions
   return withDigest({
     ...before,
     exports,
-    schemas: schemasOfAll(exports, schemas),
+    schemas: collectSchemas(exports, schemas),
     quarantined: before.quarantined.filter((one) => !names.has(one.export.id)),
     seen,
     revision: before.revision + 1,
@@ -113,7 +116,7 @@ function withDigest(row: Definitions): Definitions {
   return { ...row, digest: digestOf([row.exports as Json, row.schemas]) };
 }
 
-/** What a tool says that it is, to the last word. */
+/** Digests everything that a tool says about itself. */
 export function digestTool(item: ToolExport, schemas: Record<string, Json>): string {
   return digestOf([item as Json, schemasOf(item, schemas)]);
 }
@@ -126,7 +129,7 @@ function schemasOf({ tool }: ToolExport, schemas: Record<string, Json>): Record<
   return found;
 }
 
-function schemasOfAll(exports: readonly ToolExport[], schemas: Record<string, Json>): Record<string, Json> {
+function collectSchemas(exports: readonly ToolExport[], schemas: Record<string, Json>): Record<string, Json> {
   return Object.assign({}, ...exports.map((item) => schemasOf(item, schemas))) as Record<string, Json>;
 }
 

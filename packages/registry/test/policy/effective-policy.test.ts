@@ -1,6 +1,6 @@
 import type { Policy } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { compilePolicy } from "../../src/policy/standing-policy.ts";
+import { compilePolicy } from "../../src/policy/effective-policy.ts";
 
 const both = (org: Policy, project: Policy) => compilePolicy(org, project).document;
 

@@ -1,6 +1,6 @@
 /**
- * An Agent Plugins folder becomes several packages, by the same checks as any. A part that cannot be used leaves itself
- * out and is named; with `strict` nothing is installed then.
+ * Installs an Agent Plugins folder as several packages, with the same checks as any package. A part that cannot be
+ * used is left out and reported; with `strict` nothing is installed in that case.
  */
 
 import {
@@ -39,21 +39,21 @@ export async function installAgentPlugin(
   requireOperator(caller, "install packages");
   requireSourceAccess(caller, source.kind === "archive");
   const opened = await deps.importer.openAgentPlugin(source);
-  const taken: ImportedPart[] = [];
+  const pending: ImportedPart[] = [];
   try {
     const left_out = [...opened.left_out];
     if (strict) requireComplete(left_out, opened.name);
     for (const part of opened.parts) {
       try {
-        // A part of the registry is no part of what was uploaded.
+        // A part that comes from a registry is not part of the upload.
         requireSourceAccess(caller, source.kind === "archive" && !part.registry);
-        taken.push({ part, imported: await requireRunnable(deps, rows, await opened.import(part)) });
+        pending.push({ part, imported: await requireRunnable(deps, rows, await opened.import(part)) });
       } catch (error) {
         left_out.push(leftOutPart(part, error));
       }
     }
-    const amiss = strict && left_out.length > 0;
-    const { packages, refused } = await addParts(rows, caller, amiss ? [] : taken);
+    const incomplete = strict && left_out.length > 0;
+    const { packages, refused } = await addParts(rows, caller, incomplete ? [] : pending);
     left_out.push(...refused);
     if (strict && left_out.length > 0) await removeInstalled(rows, caller, packages);
     if (strict || packages.length === 0) requireComplete(left_out, opened.name);
@@ -62,21 +62,21 @@ export async function installAgentPlugin(
     const { name, version } = opened;
     return { plugin: { name, version }, packages, left_out, notes: [...opened.notes] };
   } finally {
-    // Imports that did not get as far as a row, whatever ended the installation.
-    for (const { imported } of taken) await rows.discard(imported.digest);
+    // Whatever ended the installation, imports without a row are discarded.
+    for (const { imported } of pending) await rows.discard(imported.digest);
     await opened.end();
   }
 }
 
-/** Takes each part out of `taken` as it is added or refused. */
+/** Removes each part from `pending` as it is added or refused. */
 async function addParts(
   rows: PackageRows,
   caller: Caller,
-  taken: ImportedPart[],
+  pending: ImportedPart[],
 ): Promise<{ packages: Installed[]; refused: LeftOut[] }> {
   const packages: Installed[] = [];
   const refused: LeftOut[] = [];
-  for (let next = taken.shift(); next !== undefined; next = taken.shift()) {
+  for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
     const { part, imported } = next;
     try {
       const added = await rows.add(caller, rows.draft(caller, imported));
@@ -108,7 +108,7 @@ function requireComplete(left_out: readonly LeftOut[], plugin: string): void {
   });
 }
 
-/** Only what is wrong with the part itself: a store that does not answer ends the whole. */
+/** Rethrows errors that are not the fault of the part, such as an unavailable store. */
 function leftOutPart({ kind, name }: AgentPluginPart, thrown: unknown): LeftOut {
   if (!isPartFault(thrown)) throw thrown;
   return leftOut(kind, name, thrown);

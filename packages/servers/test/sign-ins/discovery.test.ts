@@ -3,7 +3,7 @@
 import type { JsonObject } from "@backplane/contract";
 import type { ServerChallenge } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { discover } from "../../src/sign-ins/discover.ts";
+import { discover } from "../../src/sign-ins/discovery.ts";
 import type { OAuthFetch } from "../../src/sign-ins/oauth-fetch.ts";
 
 /** Documents by their address; everything else is 404. */

@@ -1,6 +1,6 @@
 /**
- * From the levels of one call to its grant. Everything but the caller's own level depends only on a binding's
- * generation and the host's policy, so it is computed once per generation (see invoke/export-plan.ts).
+ * Computes the grant of a call from its levels. Everything except the caller's own level depends only on the
+ * binding's generation and the host policy, so it is computed once per generation (exports/export-plan.ts).
  */
 
 import { hash } from "node:crypto";
@@ -16,33 +16,33 @@ export function standingLevel(
   host: HostPolicy,
 ): Level {
   const { binding, export: item } = bound;
-  const met = intersect(
+  const level = intersect(
     { class: isolation, ...manifestLevel(item, bound.package) },
     bindingLevel(binding),
     host.orgs?.get(scope.org_id) ?? {},
     host.projects?.get(`${scope.org_id}/${scope.project_id}`) ?? {},
     hostLevel(host),
   );
-  // Domains that nobody has named reach nothing, and a caller who names some must not be the one who gives them.
-  return { ...met, allowed_domains: met.allowed_domains ?? [] };
+  // Without named domains nothing is reachable, and a caller who names some must not gain access by that.
+  return { ...level, allowed_domains: level.allowed_domains ?? [] };
 }
 
-/** Where the gateway itself may go for a scope: what its host, org and project leave. */
+/** Returns the domains that the gateway itself may reach for a scope. */
 export function gatewayDomains(scope: Scope, host: HostPolicy): readonly string[] {
-  const met = intersect(
+  const level = intersect(
     { network: "egress", allowed_domains: ["*"] },
     host.orgs?.get(scope.org_id) ?? {},
     host.projects?.get(`${scope.org_id}/${scope.project_id}`) ?? {},
     hostLevel(host),
   );
-  return met.network === "egress" ? (met.allowed_domains ?? []) : [];
+  return level.network === "egress" ? (level.allowed_domains ?? []) : [];
 }
 
-/** undefined when the caller narrows nothing, which is the usual call. */
+/** Returns undefined when the caller narrows nothing, which is the usual call. */
 export function callerLevel(caller: Caller, narrow: InvokeBody["narrow"]): Level | undefined {
   const parent = caller.delegation?.grant;
   if (parent === undefined) return narrow;
-  // A call from inside the sandbox does not lead out of it.
+  // A call from inside the sandbox must not run on the host.
   const level = { ...parent, host: parent.host === true };
   return narrow === undefined ? level : intersect(level, narrow);
 }
@@ -63,7 +63,7 @@ export function toGrant(level: Level): Grant {
   };
 }
 
-/** Recorded with the grant: which of its slots the operator delivers by environment, and under which names. */
+/** Adds the secret slots that the operator delivers by environment, with their variables. */
 export function withSecretEnv(grant: Grant, { secret_env }: Binding["policy"]): Grant {
   if (secret_env === undefined) return grant;
   const given = Object.entries(secret_env).filter(([slot]) => grant.secret_slots.includes(slot));
@@ -87,7 +87,7 @@ function manifestLevel(item: PluginExport, pack: Package): Level {
   };
 }
 
-/** Mounts and capabilities come from the operator alone: what the binding does not name is not given. */
+/** Only the operator gives mounts and capabilities: those that the binding does not name are not granted. */
 function bindingLevel(binding: Binding): Level {
   const { policy } = binding;
   const narrowed = policy.permissions;

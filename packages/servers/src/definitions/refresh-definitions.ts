@@ -1,0 +1,156 @@
+/**
+ * Keeps definitions up to date while the gateway runs (mcp.client). Described bindings are described at start,
+ * again after a pause when that failed, and immediately when a server announces changed tools. The result is
+ * published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`.
+ */
+
+import { type Definitions, isDescribed, KERNEL_SESSION } from "@backplane/contract";
+import type { BoundPackage, KernelDeps, Timer } from "@backplane/ports";
+import type { DefinitionsService } from "@backplane/registry";
+import type { KernelPort } from "@backplane/session";
+
+export interface DefinitionsRefresher {
+  /** Records the result of a description, and schedules a retry if it failed. */
+  recordResult: (bound: BoundPackage, row: Definitions) => void;
+  start(definitions: Pick<DefinitionsService, "describe">): Promise<void>;
+  stop(): void;
+}
+
+/**
+ * The pause after each failure in a row; the last one repeats. They are longer than the time for which the runner
+ * holds back a process that dies at launch.
+ */
+const RETRY_MS = [2_000, 10_000, 60_000, 330_000];
+/** A server that changes ten tools sends ten notifications. */
+const DEBOUNCE_MS = 200;
+const CONCURRENCY = 4;
+/**
+ * With more notifications than `times` within the window, each further one doubles the delay, so that a noisy
+ * server is not described all the time.
+ */
+const THROTTLE = { times: 10, within_ms: 60_000, doublings: 8 } as const;
+
+interface Watch {
+  failures: number;
+  /** Notifications in a row, each within the window of the one before. */
+  notices: number;
+  notified_at: number;
+  timer: Timer | null;
+}
+
+export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): DefinitionsRefresher {
+  const { clock, log, runner, store } = deps;
+  const watched = new Map<string, Watch>();
+  const bindings = new Map<string, BoundPackage>();
+  let service: Pick<DefinitionsService, "describe"> | null = null;
+  let stopListening = () => {};
+
+  function recordResult(bound: BoundPackage, row: Definitions): void {
+    const { binding_id, scope, generation } = bound.binding;
+    const known = bindings.get(binding_id);
+    if (known === undefined || known.binding.generation <= generation) bindings.set(binding_id, bound);
+    const watch = watched.get(binding_id) ?? { failures: 0, notices: 0, notified_at: 0, timer: null };
+    watched.set(binding_id, watch);
+    // If the server announced a change while it was described, the scheduled description stays.
+    if (row.error !== null || watch.failures > 0) {
+      watch.timer?.stop();
+      watch.timer = null;
+    }
+    if (row.error === null) watch.failures = 0;
+    else {
+      const pause = RETRY_MS[Math.min(watch.failures, RETRY_MS.length - 1)]!;
+      watch.failures++;
+      scheduleDescription(binding_id, watch, pause);
+    }
+    publishResult(bound, row, watch.failures, scope);
+  }
+
+  function publishResult(
+    bound: BoundPackage,
+    row: Definitions,
+    attempt: number,
+    scope: BoundPackage["binding"]["scope"],
+  ) {
+    const { binding_id, package_id } = bound.binding;
+    if (!bound.package.manifest.runtime.protocol.startsWith("mcp.")) return;
+    const about = { binding_id, package_id };
+    const options = { session_id: KERNEL_SESSION, scope };
+    if (row.error === null) {
+      const counts = { tools: row.exports.length, quarantined: row.quarantined.length };
+      port.tryPublish("x.mcp.server.ready", { ...about, ...counts }, options);
+    } else {
+      const { code, message } = row.error;
+      port.tryPublish("x.mcp.server.error", { ...about, code, message, attempt }, options);
+    }
+  }
+
+  function scheduleDescription(binding_id: string, watch: Watch, ms: number): void {
+    if (service === null) return;
+    watch.timer?.stop();
+    watch.timer = clock.after(ms, () => {
+      watch.timer = null;
+      void describeAgain(binding_id);
+    });
+  }
+
+  /** Reads the binding again, because it may have changed or been removed. */
+  async function describeAgain(binding_id: string): Promise<void> {
+    const known = bindings.get(binding_id);
+    if (known === undefined || service === null) return;
+    try {
+      const bound = await store.bindings.get(known.binding.scope, binding_id);
+      if (bound === null || (await service.describe(bound)) === null) stopWatching(binding_id);
+    } catch (error) {
+      log.warn({ err: error, binding_id }, "binding could not be described");
+    }
+  }
+
+  function stopWatching(binding_id: string): void {
+    watched.get(binding_id)?.timer?.stop();
+    watched.delete(binding_id);
+    bindings.delete(binding_id);
+  }
+
+  async function start(definitions: Pick<DefinitionsService, "describe">): Promise<void> {
+    service = definitions;
+    stopListening =
+      runner.onNotice?.(({ binding_id, method }) => {
+        const watch = watched.get(binding_id);
+        if (watch === undefined || method !== "notifications/tools/list_changed") return;
+        // The scheduled description covers this notification too.
+        if (watch.timer !== null) return;
+        const now = clock.monotonic();
+        watch.notices = now - watch.notified_at > THROTTLE.within_ms ? 1 : watch.notices + 1;
+        watch.notified_at = now;
+        const doublings = Math.min(Math.max(0, watch.notices - THROTTLE.times), THROTTLE.doublings);
+        scheduleDescription(binding_id, watch, DEBOUNCE_MS * 2 ** doublings);
+      }) ?? (() => {});
+    // Instrument plugins depend on each other, so instruments/ describes them one by one in their order.
+    const all = (await store.bindings.whole()).filter(
+      ({ package: { manifest } }) =>
+        isDescribed(manifest.runtime.protocol) && manifest.runtime.instrument === undefined,
+    );
+    const describeNext = async () => {
+      for (let bound = all.pop(); bound !== undefined && service !== null; bound = all.pop()) {
+        bindings.set(bound.binding.binding_id, bound);
+        await service.describe(bound);
+      }
+    };
+    // The start does not wait: the definitions from before the restart are offered meanwhile.
+    for (let started = 0; started < CONCURRENCY; started++) {
+      void describeNext().catch((error: unknown) =>
+        log.warn({ err: error }, "bindings could not be described"),
+      );
+    }
+  }
+
+  return {
+    recordResult,
+    start,
+    stop() {
+      service = null;
+      stopListening();
+      for (const id of Array.from(watched.keys())) stopWatching(id);
+    },
+  };
+}

@@ -1,0 +1,154 @@
+/**
+ * Requests to MCP servers that need approval. Such a request runs as an invocation of the core tool
+ * `server_request` on behalf of the caller, so that the approval and the record are those of any call. The server
+ * receives nothing before the approval. Models are not offered the tool, and it runs only requests that the gateway
+ * took from a client that still waits. As with any resource, the content that was read is not on the record.
+ */
+
+import {
+  BackplaneError,
+  type ErrorCode,
+  type Json,
+  type JsonObject,
+  type ToolReturn,
+  toBackplaneError,
+} from "@backplane/contract";
+import { coreBindingId, coreTool, type Door, invoke, noBrief, REQUEST_TOOL, stopCall } from "@backplane/door";
+import type { Caller, KernelDeps, RegisteredTool, ServerLine } from "@backplane/ports";
+
+/** How long a server has for one request. */
+export const REQUEST_MS = 120_000;
+
+/** Requests in flight by id; each resolves to the number of characters that the server returned. */
+type OpenRequests = Map<string, () => Promise<number>>;
+
+interface ServerRequest {
+  binding_id: string;
+  package_id: string;
+  method: string;
+  params: JsonObject;
+  /** Why the policy requires an approval. */
+  why: string;
+}
+
+/** Rejects with the error of the approver, the policy or the server. */
+export type ApprovedRequest = (
+  caller: Caller,
+  details: ServerRequest,
+  line: Pick<ServerLine, "waiting" | "signal">,
+  request: () => Promise<Json>,
+) => Promise<Json>;
+
+export function createApprovedRequest(door: Door): {
+  approvedRequest: ApprovedRequest;
+  tool: RegisteredTool;
+} {
+  const open: OpenRequests = new Map();
+  const approvedRequest: ApprovedRequest = async (
+    caller,
+    { binding_id, package_id, method, params, why },
+    line,
+    request,
+  ) => {
+    const request_id = door.deps.ids.next("request");
+    // The answer goes to the client only, so it is passed around the invocation and not through it.
+    let outcome: { answer: Json } | { error: unknown } | null = null;
+    open.set(request_id, async () => {
+      try {
+        const answer = await request();
+        outcome = { answer };
+        return JSON.stringify(answer).length;
+      } catch (error) {
+        outcome = { error };
+        throw error;
+      }
+    });
+    try {
+      const asked = { ...params, method };
+      const input = { asked, for_binding: binding_id, request_id, server: package_id, why };
+      const body = { binding_id: coreBindingId(REQUEST_TOOL), input };
+      const ticket = await invoke(door, { caller, context: "conversation", body });
+      const { id, approval_id } = ticket.invocation;
+      if (approval_id !== null) line.waiting?.({ id, approval_id });
+      const settled_call = await waitForSettlement(door, id, ticket.settled, line.signal);
+      return unwrapAnswer(outcome, settled_call.error);
+    } finally {
+      open.delete(request_id);
+    }
+  };
+  return { approvedRequest, tool: createRequestTool(door.deps, open) };
+}
+
+/** Stops the call when the client disconnects. */
+async function waitForSettlement<T>(
+  door: Door,
+  id: string,
+  settled: Promise<T>,
+  signal: AbortSignal | undefined,
+): Promise<T> {
+  const stop = () => {
+    const live = door.live.get(id);
+    if (live !== undefined) stopCall(door, live, "user");
+  };
+  signal?.addEventListener("abort", stop);
+  if (signal?.aborted) stop();
+  try {
+    return await settled;
+  } finally {
+    signal?.removeEventListener("abort", stop);
+  }
+}
+
+function unwrapAnswer(
+  outcome: { answer: Json } | { error: unknown } | null,
+  error: { code: string; message: string } | null,
+): Json {
+  if (error !== null) throw new BackplaneError(error.code as ErrorCode, error.message);
+  if (outcome === null)
+    throw new BackplaneError("plugin_failed", "the request ended before it was sent to the server");
+  if ("error" in outcome) throw outcome.error;
+  return outcome.answer;
+}
+
+function createRequestTool(deps: Pick<KernelDeps, "version">, open: OpenRequests): RegisteredTool {
+  return coreTool(deps.version ?? "0.0.0", {
+    spec: {
+      name: REQUEST_TOOL,
+      description: "Reads a resource or gets a prompt of an MCP server for a client, after approval.",
+      parameters: {
+        type: "object",
+        properties: {
+          asked: { type: "object" },
+          for_binding: { type: "string" },
+          request_id: { type: "string" },
+          server: { type: "string" },
+          why: { type: "string" },
+        },
+        required: ["asked", "for_binding", "request_id", "server", "why"],
+      },
+      effect_class: "read_only",
+      risk: "low",
+      requires_approval: true,
+      timeout_ms: REQUEST_MS,
+    },
+    brief: noBrief,
+    run: async (args): Promise<ToolReturn> => {
+      const send = open.get(args.request_id as string);
+      if (send === undefined) return refused("the client no longer waits for this request");
+      try {
+        const characters = await send();
+        return {
+          ok: true,
+          brief: `${characters} characters`,
+          display: { kind: "json", data: { characters } },
+        };
+      } catch (error) {
+        return refused(toBackplaneError(error).message);
+      }
+    },
+  });
+}
+
+function refused(text: string): ToolReturn {
+  return { ok: false, kind: "validation", brief: text, display: { kind: "text", text } };
+}
