@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { config, jira, schemas } from "./jira.ts";
 
-verifies("bind.record", "a binding records what was bound, where, how and under which policy", async () => {
+verifies("bind.record", "stores package, export, scope, config and policy of a new binding", async () => {
   const fixture = await createTestKernel();
   await fixture.kernel.secrets.put(admin, "jira_token", "s3cr3t-value");
   const policy = {
@@ -55,7 +55,7 @@ verifies("bind.record", "a binding records what was bound, where, how and under 
 
 verifies(
   "bind.config",
-  "config is checked at create, patch and validate; an unbound slot is named",
+  "checks the config at create, patch and validate, and lists unbound slots",
   async () => {
     const fixture = await createTestKernel();
     await expect(fixture.bind(jira, { config: { max_results: 99 } }, schemas)).rejects.toMatchObject({
@@ -96,45 +96,49 @@ verifies(
   },
 );
 
-verifies("bind.scope", "a project's binding overrides the org's, and strangers find nothing", async () => {
-  const fixture = await createTestKernel();
-  const content = manifest([tool("echo")]);
-  const org = await fixture.bind(content, { org_wide: true, policy: { timeout_ms: 1_111 } });
-  const other: Caller = { ...user, scope: { org_id: "org_local", project_id: "proj_other" } };
-  expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(org.binding_id);
-  const own = await fixture.kernel.bindings.create(admin, {
-    package_id: "acme/devkit",
-    package_version: "0.1.0",
-    export_id: "echo",
-  });
-  expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
-  expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(org.binding_id);
-  const mine = await fixture.call({ export_id: "echo" });
-  const stranger: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
-  const told = async (work: Promise<unknown>) =>
-    await work.then(
-      () => "found",
-      (error: { code: string; message: string; details?: unknown }) => [
-        error.code,
-        error.message,
-        error.details,
-      ],
-    );
-  const { bindings, invocations } = fixture.kernel;
-  for (const caller of [other, stranger]) {
-    const asks = (id: string) => [bindings.get(caller, id), bindings.validate(caller, id)];
-    const real = await Promise.all(asks(own.binding_id).map(told));
-    const missing = await Promise.all(asks("bind_00000000000000000000000000").map(told));
-    expect(real).toEqual(missing);
-    expect(real[0]).toEqual(["binding.not_found", "There is no such binding.", undefined]);
-    expect(await told(invocations.invoke(caller, { binding_id: own.binding_id }))).toEqual(missing[0]);
-    expect(await told(invocations.get(caller, mine.id))).toEqual(
-      await told(invocations.get(caller, "inv_00000000000000000000000000")),
-    );
-  }
-});
+verifies(
+  "bind.scope",
+  "prefers a project's binding to the org's and hides both from other orgs",
+  async () => {
+    const fixture = await createTestKernel();
+    const content = manifest([tool("echo")]);
+    const org = await fixture.bind(content, { org_wide: true, policy: { timeout_ms: 1_111 } });
+    const other: Caller = { ...user, scope: { org_id: "org_local", project_id: "proj_other" } };
+    expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(org.binding_id);
+    const own = await fixture.kernel.bindings.create(admin, {
+      package_id: "acme/devkit",
+      package_version: "0.1.0",
+      export_id: "echo",
+    });
+    expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
+    expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(org.binding_id);
+    const mine = await fixture.call({ export_id: "echo" });
+    const stranger: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
+    const told = async (work: Promise<unknown>) =>
+      await work.then(
+        () => "found",
+        (error: { code: string; message: string; details?: unknown }) => [
+          error.code,
+          error.message,
+          error.details,
+        ],
+      );
+    const { bindings, invocations } = fixture.kernel;
+    for (const caller of [other, stranger]) {
+      const asks = (id: string) => [bindings.get(caller, id), bindings.validate(caller, id)];
+      const real = await Promise.all(asks(own.binding_id).map(told));
+      const missing = await Promise.all(asks("bind_00000000000000000000000000").map(told));
+      expect(real).toEqual(missing);
+      expect(real[0]).toEqual(["binding.not_found", "There is no such binding.", undefined]);
+      expect(await told(invocations.invoke(caller, { binding_id: own.binding_id }))).toEqual(missing[0]);
+      expect(await told(invocations.get(caller, mine.id))).toEqual(
+        await told(invocations.get(caller, "inv_00000000000000000000000000")),
+      );
+    }
+  },
+);
 
-test("racing patches without If-Match are all applied; with a stale one they are refused", async () => {
+test("applies all racing patches without If-Match and refuses those with a stale one", async () => {
   const fixture = await createTestKernel();
   const made = await fixture.bind(manifest([tool("echo")]));
   const id = made.binding_id;
@@ -150,7 +154,7 @@ test("racing patches without If-Match are all applied; with a stale one they are
   expect(fixture.runner.retired.filter((one) => one === id)).toHaveLength(20);
 });
 
-test("an upgrade revalidates the config, and a removed binding is gone", async () => {
+test("validates the config again on an upgrade, and no longer finds a removed binding", async () => {
   const fixture = await createTestKernel();
   const made = await fixture.bind(manifest([tool("echo")]), { config: { anything: 1 } });
   const strict = manifest([tool("echo", { config_schema: "c.json" })], { version: "0.2.0" });
@@ -171,7 +175,7 @@ test("an upgrade revalidates the config, and a removed binding is gone", async (
   await expect(fixture.call({ export_id: "echo" })).rejects.toMatchObject({ code: "export.not_found" });
 });
 
-test("a removal with a generation removes that generation alone, whatever happens in between", async () => {
+test("removes a binding only if it still has the given generation", async () => {
   const fixture = await createTestKernel();
   const { bindings } = fixture.kernel;
   const made = await fixture.bind(manifest([tool("echo")]));

@@ -10,7 +10,7 @@ import { config, jira, schemas } from "./jira.ts";
 
 verifies(
   "secret.slots",
-  "secrets of undeclared slots, missing ones, another org's and another project's are refused alike",
+  "refuses secrets of undeclared slots, and missing, foreign-org and foreign-project secrets with the same message",
   async () => {
     const fixture = await createTestKernel();
     const far: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
@@ -39,7 +39,7 @@ verifies(
 
 verifies(
   "secret.slots",
-  "a secret goes by environment only where a dialect has no other channel, and the call records it",
+  "passes a secret by environment only to protocols without another channel, and records that in the grant",
   async () => {
     const secret_slots = ["token", "other"];
     const open = async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { compareVersions } from "../../src/bindings/compare-versions.ts";
 
-test("versions sort by semantic precedence", () => {
+test("sorts versions by semantic precedence", () => {
   const order = [
     "0.9.9",
     "1.0.0-alpha",
@@ -14,6 +14,6 @@ test("versions sort by semantic precedence", () => {
   expect([...order].reverse().sort(compareVersions)).toEqual(order);
 });
 
-test("build metadata does not count", () => {
+test("ignores build metadata", () => {
   expect(compareVersions("1.0.0+a", "1.0.0+b")).toBe(0);
 });

@@ -14,7 +14,7 @@ const NEW = "https://new.example/mcp";
 
 verifies(
   "sec.credential-destination",
-  "a binding that moves to another server takes neither its secrets nor its headers along, unless the change names them",
+  "drops secrets and headers when the server's address changes, unless the change sets them",
   async () => {
     const fixture = await createTestKernel();
     const { bindings, packages, secrets } = fixture.kernel;
@@ -46,17 +46,13 @@ verifies(
   },
 );
 
-verifies(
-  "sec.credential-destination",
-  "the sign-in at the old server ends, and is not stored any more",
-  async () => {
-    const { as, fixture, binding_id } = await open();
-    await signIn(fixture, as, binding_id);
-    const { packages, bindings, signIns } = fixture.kernel;
-    expect((await signIns.get(admin, binding_id)).status).toBe("signed_in");
-    await packages.install(admin, fixture.importer.add(at(SERVER, "0.2.0", NEW)));
-    await bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
-    expect((await readSignIn(fixture.deps, "org_local", binding_id))?.record.session ?? null).toBeNull();
-    expect((await signIns.get(admin, binding_id)).status).not.toBe("signed_in");
-  },
-);
+verifies("sec.credential-destination", "removes the sign-in when the server's address changes", async () => {
+  const { as, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
+  const { packages, bindings, signIns } = fixture.kernel;
+  expect((await signIns.get(admin, binding_id)).status).toBe("signed_in");
+  await packages.install(admin, fixture.importer.add(at(SERVER, "0.2.0", NEW)));
+  await bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
+  expect((await readSignIn(fixture.deps, "org_local", binding_id))?.record.session ?? null).toBeNull();
+  expect((await signIns.get(admin, binding_id)).status).not.toBe("signed_in");
+});

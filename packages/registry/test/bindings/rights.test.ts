@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 
 const orgAdmin: Caller = { ...admin, actor: "key_org", admin: false, scope: { ...scope, project_id: null } };
 
-test("only an admin lowers a class; it is recorded, audited, and anybody may ask for more isolation", async () => {
+test("lets only an admin lower the class, audits it, and lets any operator raise it", async () => {
   const fixture = await createTestKernel();
   const made = await fixture.bind(manifest([tool("echo")]));
   const lower = { policy: { class: "worker" as const } };
@@ -25,7 +25,7 @@ test("only an admin lowers a class; it is recorded, audited, and anybody may ask
   expect(raised.class_lowered_by).toBeNull();
 });
 
-test("org-wide bindings need a caller of the whole org", async () => {
+test("refuses an org-wide binding to a caller of one project", async () => {
   const fixture = await createTestKernel();
   const content = manifest([tool("echo")]);
   await fixture.kernel.packages.install(admin, fixture.importer.add(content));
@@ -38,7 +38,7 @@ test("org-wide bindings need a caller of the whole org", async () => {
   ).rejects.toMatchObject({ code: "policy.denied" });
 });
 
-test("a key of one project, whatever its scopes, changes nothing of the org's and mounts nothing", async () => {
+test("refuses mounts and changes of org-wide bindings to a key of one project, whatever its scopes", async () => {
   const fixture = await createTestKernel();
   const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
   const org = await fixture.bind(manifest([tool("echo")]), { org_wide: true });

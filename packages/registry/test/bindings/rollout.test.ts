@@ -29,7 +29,7 @@ const singles = (count: number): InvokeBody[] => Array.from({ length: count }, (
 
 verifies(
   "bind.rollout",
-  "traffic splits by session into cumulative buckets, newest version first, then org, then refusal",
+  "splits traffic by session over the newest version, older versions, the org's binding, and refuses the rest",
   async () => {
     const fixture = await createTestKernel();
     const newest = await fixture.bind(version("2.0.0"), percent(25));
@@ -68,7 +68,7 @@ verifies(
   60_000,
 );
 
-test("raising the share keeps the sessions that were on the new version", async () => {
+test("keeps sessions on the new version when its share is raised", async () => {
   const fixture = await createTestKernel();
   const newest = await fixture.bind(version("2.0.0"), percent(20));
   await fixture.bind(version("1.0.0"));
@@ -90,7 +90,7 @@ test("raising the share keeps the sessions that were on the new version", async 
   for (const session of before) expect(after).toContain(session);
 });
 
-test("of two packages with the same export the first has the name; the other is called by its package", async () => {
+test("gives an export name to the first of two packages; the other needs package_id", async () => {
   const fixture = await createTestKernel();
   const first = await fixture.bind(version("1.0.0"));
   const other: Binding = await fixture.bind(manifest([tool("echo")], { package_id: "acme/other" }));
@@ -99,7 +99,7 @@ test("of two packages with the same export the first has the name; the other is 
   expect(named.binding_id).toBe(other.binding_id);
 });
 
-test("a caller of the whole org gets the org's binding, not some project's, unless it names one", async () => {
+test("picks the org's binding for a caller of the whole org who names no project", async () => {
   const fixture = await createTestKernel();
   const own = await fixture.bind(version("2.0.0"), { config: { of: "project" } });
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };

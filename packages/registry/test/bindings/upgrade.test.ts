@@ -49,27 +49,31 @@ const audited = async (fixture: TestKernel, action: string) =>
     ({ details }) => details,
   );
 
-verifies("upgrade.moves", "binding the next version moves the binding, with its rules", async () => {
-  const { fixture, bound } = await openWith();
-  await install(fixture, "0.2.0");
-  const moved = await create(fixture, "0.2.0");
-  expect(moved).toMatchObject({
-    binding_id: bound.binding_id,
-    package_version: "0.2.0",
-    generation: bound.generation + 1,
-    config: { team: "ops" },
-    secrets: SECRET,
-    policy: { approval: "always", timeout_ms: 5_000 },
-    rollout: { traffic_percent: 100 },
-    previous: { package_version: "0.1.0", trust_dropped: [], permissions_held: [] },
-  });
-  expect(await listed(fixture)).toEqual([moved]);
-  // The rule holds for the call.
-  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "greet", input: {} });
-  expect((await fixture.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
-});
+verifies(
+  "upgrade.moves",
+  "moves the existing binding, with its policy, when the next version is bound",
+  async () => {
+    const { fixture, bound } = await openWith();
+    await install(fixture, "0.2.0");
+    const moved = await create(fixture, "0.2.0");
+    expect(moved).toMatchObject({
+      binding_id: bound.binding_id,
+      package_version: "0.2.0",
+      generation: bound.generation + 1,
+      config: { team: "ops" },
+      secrets: SECRET,
+      policy: { approval: "always", timeout_ms: 5_000 },
+      rollout: { traffic_percent: 100 },
+      previous: { package_version: "0.1.0", trust_dropped: [], permissions_held: [] },
+    });
+    expect(await listed(fixture)).toEqual([moved]);
+    // The rule holds for the call.
+    const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "greet", input: {} });
+    expect((await fixture.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
+  },
+);
 
-verifies("upgrade.moves", "a share of the calls goes by the same rules", async () => {
+verifies("upgrade.moves", "copies the policy to a binding that takes a share of the calls", async () => {
   const { fixture, bound } = await openWith();
   await install(fixture, "0.2.0");
   const canary = await create(fixture, "0.2.0", { rollout: { traffic_percent: 10 } });
@@ -93,7 +97,7 @@ verifies("upgrade.moves", "a share of the calls goes by the same rules", async (
 describe("trust in the old bytes", () => {
   const TRUSTED = { policy: { approval: "always", host_target: true, class: "worker" } } as const;
 
-  verifies("upgrade.moves", "is dropped, also when an admin changes the version alone", async () => {
+  verifies("upgrade.moves", "is dropped, also when an admin changes only the version", async () => {
     const { fixture, bound } = await openWith(undefined, TRUSTED);
     expect(bound).toMatchObject({ policy: TRUSTED.policy, class_lowered_by: "admin" });
     await install(fixture, "0.2.0");
@@ -113,7 +117,7 @@ describe("trust in the old bytes", () => {
     ]);
   });
 
-  verifies("upgrade.moves", "does not keep an operator from upgrading", async () => {
+  verifies("upgrade.moves", "does not prevent an operator from upgrading", async () => {
     const { fixture } = await openWith(undefined, TRUSTED);
     await install(fixture, "0.2.0");
     const [moved] = await fixture.kernel.bindings.upgrade(operator, {
@@ -126,7 +130,7 @@ describe("trust in the old bytes", () => {
     ]);
   });
 
-  test("comes back when the admin says so with the version", async () => {
+  test("is given again when the admin sets it with the version", async () => {
     const { fixture, bound } = await openWith(undefined, TRUSTED);
     await install(fixture, "0.2.0");
     const body = { package_version: "0.2.0", policy: TRUSTED.policy };
@@ -136,7 +140,7 @@ describe("trust in the old bytes", () => {
 });
 
 describe("rollback", () => {
-  verifies("upgrade.moves", "goes back by one command, to the settings of before", async () => {
+  verifies("upgrade.moves", "restores the settings of the previous version", async () => {
     const { fixture, bound } = await openWith();
     await install(fixture, "0.2.0");
     await create(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
@@ -157,7 +161,7 @@ describe("rollback", () => {
     expect(await audited(fixture, "binding.rollback")).toHaveLength(2);
   });
 
-  verifies("upgrade.moves", "to other bytes of that version is a move like any other", async () => {
+  verifies("upgrade.moves", "treats other bytes under the previous version as a new version", async () => {
     const { fixture, bound } = await openWith();
     await install(fixture, "0.2.0");
     await create(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
@@ -175,7 +179,7 @@ describe("rollback", () => {
     });
   });
 
-  test("gives trust back to the same bytes and by the admin alone", async () => {
+  test("restores trust only for the same bytes and only for the admin", async () => {
     const policy = { host_target: true } as const;
     const { fixture, bound } = await openWith(undefined, { policy });
     await install(fixture, "0.2.0");
@@ -194,7 +198,7 @@ describe("rollback", () => {
     expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual({});
   });
 
-  test("is refused for a binding that never moved", async () => {
+  test("is refused for a binding that was never moved", async () => {
     const { fixture, bound } = await openWith();
     await expect(fixture.kernel.bindings.rollback(admin, bound.binding_id)).rejects.toMatchObject({
       code: "request.invalid",
@@ -202,7 +206,7 @@ describe("rollback", () => {
   });
 });
 
-describe("a version that does not fit", () => {
+describe("a version that cannot be used", () => {
   const STRICT = { "c.json": { type: "object", properties: { team: { type: "number" } } } };
 
   const CASES: [string, () => [Parameters<typeof install>[2], object], RegExp][] = [
@@ -216,7 +220,7 @@ describe("a version that does not fit", () => {
     ["another kind", () => [[{ id: "greet", kind: "compactor", compactor: {} }], {}], /was a tool/],
   ];
 
-  test.each(CASES)("%s: the old one goes on serving", async (_name, next, words) => {
+  test.each(CASES)("keeps serving the old version: %s", async (_name, next, words) => {
     const { fixture, bound } = await openWith();
     const [exports, schemas] = next();
     await install(fixture, "0.2.0", exports, schemas);
@@ -228,7 +232,7 @@ describe("a version that does not fit", () => {
     expect(await listed(fixture)).toEqual([bound]);
   });
 
-  test("moves with what the upgrade names for it", async () => {
+  test("moves when the upgrade sets the missing settings", async () => {
     const { fixture } = await openWith();
     await install(fixture, "0.2.0", [tool("greet", { permissions: { secret_slots: ["token", "extra"] } })]);
     const [moved] = await fixture.kernel.bindings.upgrade(admin, {
@@ -239,7 +243,7 @@ describe("a version that does not fit", () => {
     expect(moved).toMatchObject({ status: "active", secrets: { ...SECRET, extra: SECRET.token } });
   });
 
-  test("keeps every binding of the package where it is", async () => {
+  test("moves no binding of the package if one cannot move", async () => {
     const { fixture } = await openWith(manifest([slotted("greet"), tool("wave")]));
     await fixture.kernel.bindings.create(admin, {
       package_id: PACKAGE,
@@ -256,7 +260,7 @@ describe("a version that does not fit", () => {
   });
 });
 
-verifies("upgrade.moves", "permissions that a version asks for anew are held back and named", async () => {
+verifies("upgrade.moves", "withholds and lists permissions that only the new version requests", async () => {
   const { fixture, bound } = await openWith();
   const wider = {
     network: "egress",
@@ -281,7 +285,7 @@ verifies("upgrade.moves", "permissions that a version asks for anew are held bac
   expect(now.grant.allowed_domains).toEqual(["api.example.com"]);
 });
 
-verifies("upgrade.moves", "of racing upgrades one wins and the others change nothing", async () => {
+verifies("upgrade.moves", "lets one of several racing upgrades win; the others change nothing", async () => {
   const { fixture } = await openWith();
   const versions = ["0.2.0", "0.3.0", "0.4.0", "0.5.0"];
   for (const version of versions) await install(fixture, version);
@@ -298,7 +302,7 @@ verifies("upgrade.moves", "of racing upgrades one wins and the others change not
   expect(won[0]!.generation).toBe(2);
 });
 
-test("a call in flight ends on the version that it began with", async () => {
+test("finishes a call in flight on the version that it started with", async () => {
   const { fixture, bound } = await openWith(undefined, { policy: {} });
   await install(fixture, "0.2.0");
   let go = () => {};

@@ -38,7 +38,7 @@ const auditOf = async ({ kernel }: TestKernel) =>
 
 verifies(
   "config.store",
-  "a write is there for the next read and told once per key; many keys are written whole or not at all",
+  "makes a write visible to the next read, notifies once per key, and writes many keys atomically",
   async () => {
     const onBus: BusEvent[] = [];
     const spy: KernelPlugin = {
@@ -114,7 +114,7 @@ verifies(
 
 verifies(
   "config.mask",
-  "a secret key is masked in every read, sealed on disk, and shown to an admin only, on the record",
+  "masks secret keys in every read, seals them on disk, and audits an admin who reads the value",
   async () => {
     const fixture = await createTestKernel();
     const { config } = fixture.kernel;
@@ -178,7 +178,7 @@ verifies(
   },
 );
 
-test("a sealed value opens for its own org and key alone, and without its key is still listed as there", async () => {
+test("opens a sealed value only for its own org and key, and still lists a value that cannot be decrypted", async () => {
   const fixture = await createTestKernel();
   const { config } = fixture.kernel;
   await config.set(user, { "a.token": "first-secret", "b.token": "second-secret" });
@@ -204,7 +204,7 @@ test("a sealed value opens for its own org and key alone, and without its key is
   await expect(lost.list(ORG)).rejects.toMatchObject({ code: "internal" });
 });
 
-test("every write is on the record by its keys, never by its values; guests and plugins do not write", async () => {
+test("audits writes by key without values, and refuses writes of guests and plugins", async () => {
   const fixture = await createTestKernel();
   const { config } = fixture.kernel;
   await config.set(user, { "a.b": "value-1", "a.password": "value-2" });
@@ -230,7 +230,7 @@ test("every write is on the record by its keys, never by its values; guests and 
   expect(await config.list(guest)).toEqual({ c: "value-3" });
 });
 
-test("orgs do not see each other, and listeners hear which org was written", async () => {
+test("separates orgs, and tells listeners which org was written", async () => {
   const fixture = await createTestKernel();
   const { config } = fixture.kernel;
   const other: Caller = { ...user, scope: { org_id: "org_other", project_id: null } };
@@ -246,7 +246,7 @@ test("orgs do not see each other, and listeners hear which org was written", asy
   expect(heard).toEqual(["org_local a", "org_other a", "org_other a"]);
 });
 
-test("a listener that throws stops neither the write nor the others", async () => {
+test("completes the write and calls the other listeners when one listener throws", async () => {
   const fixture = await createTestKernel();
   fixture.kernel.config.onUpdated(() => {
     throw new Error("broken listener");
@@ -257,7 +257,7 @@ test("a listener that throws stops neither the write nor the others", async () =
   expect(fixture.logged.some(({ message }) => message.includes("listener"))).toBe(true);
 });
 
-test("rights of plugins are an admin's to give, however the key is written", async () => {
+test("lets only an admin write plugin rights, however the key is spelled", async () => {
   const { kernel } = await createTestKernel();
   for (const field of ["trusted", "services", "api"]) {
     const change = { [`plugin.stranger.${field}`]: true };

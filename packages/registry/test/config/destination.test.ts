@@ -23,7 +23,7 @@ async function withProvider(config: Record<string, Json>) {
 
 verifies(
   "sec.credential-destination",
-  "a project's key moves no provider, and a move by the org drops the api_key that was given for the old address",
+  "refuses a provider's address change to a project's key, and drops the api_key when the org changes the address",
   async () => {
     const { fixture, key, providers } = await withProvider({
       base_url: "https://api.example.com/v1",
@@ -65,7 +65,7 @@ verifies(
 
 verifies(
   "sec.credential-destination",
-  "the configuration keys are the same door: an address, a plugin or a removal drops the secrets beside it",
+  "drops a provider's secrets when configuration keys change or remove its address or plugin",
   async () => {
     const { kernel } = await createTestKernel();
     const { config } = kernel;
@@ -100,7 +100,7 @@ verifies(
   },
 );
 
-test("only the host's admin opens a private place, for the address that the instance has", async () => {
+test("lets only the host's admin set allow_private, and only for the instance's own address", async () => {
   const { fixture, providers } = await withProvider({ base_url: "http://localhost:11434/v1", model: "m" });
   const opened = async () => (await fixture.config.get(scope.org_id, "providers.prod.allow_private")) ?? null;
   const wholeAdmin = { ...orgUser, admin: true, role: "owner" as const, scopes: ["admin" as const] };

@@ -25,7 +25,7 @@ test.each([
   expect(isInstanceId(id)).toBe(ok);
 });
 
-test("keys are grouped into instances; what has no plugin or no valid id is none", () => {
+test("groups keys into instances and skips ids that are invalid or have no plugin", () => {
   const entries = new Map<string, Json>([
     ["provider", "prod"],
     ["providers.prod.plugin", "llm-openai"],
@@ -51,7 +51,7 @@ test("keys are grouped into instances; what has no plugin or no valid id is none
   ]);
 });
 
-test("the active instance is what the key provider names", () => {
+test("reads the active instance from the key provider", () => {
   expect(activeInstanceId(new Map([["provider", "prod"]]))).toBe("prod");
   for (const value of ["No", "active", 7, null]) {
     expect(activeInstanceId(new Map<string, Json>([["provider", value]]))).toBeNull();
@@ -59,7 +59,7 @@ test("the active instance is what the key provider names", () => {
   expect(activeInstanceId(new Map())).toBeNull();
 });
 
-test("a written key names the one instance that it changes", () => {
+test("maps a written key to the one instance that it changes", () => {
   expect(parseInstanceKey("providers.prod.api_key")).toBe("prod");
   expect(parseInstanceKey("providers.prod.a.b")).toBe("prod");
   for (const key of ["provider", "providers.prod", "plugin.prod.x", "providers.NO.x"]) {

@@ -9,7 +9,7 @@ const orgAdmin: Caller = { ...orgUser, role: "owner", scopes: ["admin"], admin: 
 
 verifies(
   "sec.scope-of-change",
-  "a project's credential changes no configuration key, whatever the key reaches, and nothing of a refused write is there",
+  "refuses every configuration write of a project's credential and stores nothing of it",
   async () => {
     const { kernel } = await createTestKernel();
     const { config } = kernel;
@@ -40,7 +40,7 @@ verifies(
 
 verifies(
   "sec.scope-of-change",
-  "switching a kernel plugin takes the same right by its route and by its configuration key",
+  "requires the same right to disable a kernel plugin by route and by configuration key",
   async () => {
     const fixture = await openPlugins((loader) => loader.add(() => plugin("third", "skill")));
     const { kernel } = await createTestKernel();

@@ -32,7 +32,7 @@ async function open() {
 
 const bound = { secrets: { api_key: "secret://org_local/weather" } };
 
-test("the tools of a described package are asked of it when it is bound, with its own secrets and grant", async () => {
+test("describes a package when it is bound, with the binding's secrets and grant", async () => {
   const fixture = await open();
   fixture.runner.description = () =>
     answer([described("mcp_weather_today", "Weather today", "described/1.json")], {
@@ -61,7 +61,7 @@ test("the tools of a described package are asked of it when it is bound, with it
   await expect(gone).rejects.toMatchObject({ code: "export.not_found" });
 });
 
-test("definitions last: another gateway on the same store offers the tools before they are asked again", async () => {
+test("offers stored definitions on another gateway before it describes the binding again", async () => {
   const fixture = await open();
   fixture.runner.description = () => answer([described("mcp_weather_today", "Weather today")]);
   await fixture.bind(WEATHER_SERVER, bound);
@@ -74,7 +74,7 @@ test("definitions last: another gateway on the same store offers the tools befor
 
 verifies(
   "sec.scope-of-change",
-  "changed tools of an org's binding are accepted and asked for again by a credential of the whole org alone",
+  "requires a credential of the whole org to accept or refresh the tools of an org's binding",
   async () => {
     const fixture = await open();
     const { definitions } = fixture.kernel;
@@ -93,7 +93,7 @@ verifies(
   },
 );
 
-test("a definition that changes is kept back until an operator accepts it; a new one is offered", async () => {
+test("quarantines a changed definition until an operator accepts it, and offers a new one", async () => {
   const fixture = await open();
   const { kernel, runner } = fixture;
   runner.description = () => answer([described("today", "Weather today"), described("gone", "Soon gone")]);
@@ -120,7 +120,7 @@ test("a definition that changes is kept back until an operator accepts it; a new
   expect(audit.items).toMatchObject([{ subject: binding_id, details: { tools: ["gone"] } }]);
 });
 
-test("a question that fails leaves what was known and says why", async () => {
+test("keeps the known definitions and stores the error when a description fails", async () => {
   const fixture = await open();
   const { kernel, runner } = fixture;
   runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
@@ -139,7 +139,7 @@ test("a question that fails leaves what was known and says why", async () => {
   expect(await kernel.exports.discover(user, "tool")).toHaveLength(1);
 });
 
-test("a described package is bound as a whole, and waits for its slots before it is asked", async () => {
+test("binds a described package only as a whole, and describes it once its slots are bound", async () => {
   const fixture = await open();
   const single = fixture.bind(WEATHER_SERVER, { ...bound, export_id: "today" });
   await expect(single).rejects.toMatchObject({ code: "binding.invalid" });
@@ -150,7 +150,7 @@ test("a described package is bound as a whole, and waits for its slots before it
   await expect(nothing).rejects.toMatchObject({ code: "binding.not_found" });
 });
 
-test("what was approved is one definition: another one that was accepted since asks again", async () => {
+test("requires a new approval when another definition was accepted since", async () => {
   const fixture = await open();
   const { kernel, runner } = fixture;
   const asking = (words: string) => {
@@ -179,7 +179,7 @@ test("what was approved is one definition: another one that was accepted since a
   expect(await asked()).toMatchObject({ invocation_id: other.id, changed: ["definition"] });
 });
 
-test("what is accepted is what was looked at", async () => {
+test("refuses to accept a definition that changed after it was read", async () => {
   const fixture = await open();
   const { kernel, runner } = fixture;
   const say = async (words: string) => {
@@ -197,7 +197,7 @@ test("what is accepted is what was looked at", async () => {
   expect(taken.quarantined).toEqual([]);
 });
 
-test("words that no rule knows are no description, and names without end are looked at", async () => {
+test("leaves out tools that do not match the schema, and quarantines tools beyond the name limit", async () => {
   const fixture = await open();
   const { kernel, runner } = fixture;
   const odd = described("odd", "Odd");
@@ -218,7 +218,7 @@ test("words that no rule knows are no description, and names without end are loo
   expect(last!.quarantined).toHaveLength(2_000);
 });
 
-test("a file that a package names like a described schema checks nobody else's input", async () => {
+test("does not use a package's file named like a described schema for other packages", async () => {
   const fixture = await open();
   const path = "described/1.json";
   await fixture.bind(manifest([tool("sly", {}, { input_schema: path })]), {}, { [path]: {} });

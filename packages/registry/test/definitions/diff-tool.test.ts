@@ -19,7 +19,7 @@ function words(
   return { export: item, schemas: { [path]: schema } };
 }
 
-test("description, annotations and schema are compared text by text, with what is hidden in the new", () => {
+test("lists changes of description, annotations and schema, with hidden text in the new values", () => {
   const former = words(
     "Weather today",
     { hints: { readOnlyHint: true } },

@@ -26,7 +26,7 @@ const described: ToolExport = ToolExportSchema.parse({
   tool: { effect_class: "read_only", input_schema: "described/1.json" },
 });
 
-test("manifests, plugins and servers alike: hidden characters become a mark, and the operator is told", async () => {
+test("replaces hidden characters from manifests, plugins and servers by a mark and reports them", async () => {
   const fixture = await createTestKernel({ plugins: [plugin] });
   const { kernel, runner } = fixture;
   runner.description = () => ({

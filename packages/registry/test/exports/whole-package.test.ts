@@ -9,7 +9,7 @@ const DEVKIT = manifest([
 ]);
 const SCHEMAS = { "config.json": { type: "object", required: ["region"] } };
 
-test("one binding stands for every tool of a package: config and slots of all of them are its own", async () => {
+test("binds every tool of a package at once, with one config and one set of slots", async () => {
   const fixture = await createTestKernel();
   await expect(fixture.bind(DEVKIT, { export_id: "*" }, SCHEMAS)).rejects.toMatchObject({
     code: "binding.invalid",
@@ -40,7 +40,7 @@ test("one binding stands for every tool of a package: config and slots of all of
   });
 });
 
-test("what is bound by itself stands before its package as a whole", async () => {
+test("prefers a binding of one export to a binding of its whole package", async () => {
   const fixture = await createTestKernel();
   const content = manifest([tool("search"), tool("count")]);
   const whole = await fixture.bind(content, { export_id: "*" });
@@ -49,7 +49,7 @@ test("what is bound by itself stands before its package as a whole", async () =>
   expect((await fixture.call({ export_id: "count" })).binding_id).toBe(whole.binding_id);
 });
 
-test("a package without tools cannot be bound as a whole", async () => {
+test("refuses to bind a package without tools as a whole", async () => {
   const fixture = await createTestKernel();
   const bound = fixture.bind(manifest([hook("notify", ["run.completed"])]), { export_id: "*" });
   await expect(bound).rejects.toMatchObject({ code: "binding.invalid" });

@@ -80,7 +80,7 @@ const around = (own: Partial<HostPolicy>, org?: GrantLevel, project?: GrantLevel
     ...(project === undefined ? {} : { projects: new Map([[KEY, project]]) }),
   });
 
-test("a grant is never wider than manifest, binding, project, org, host and caller, however deep it is called", () => {
+test("never grants more than manifest, binding, project, org, host and caller allow, at any call depth", () => {
   fc.assert(
     fc.property(
       host,
@@ -133,7 +133,7 @@ test("a grant is never wider than manifest, binding, project, org, host and call
   );
 });
 
-test("one level more never widens, whoever adds it", () => {
+test("never widens the grant by an additional level", () => {
   fc.assert(
     fc.property(
       host,
@@ -168,7 +168,7 @@ test("one level more never widens, whoever adds it", () => {
   );
 });
 
-test("a caller that names domains where nobody granted any gets none", async () => {
+test("grants no domains to a caller who names some where none were granted", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("reach", { permissions: { network: "egress" } })]));
   const { grant } = await fixture.call({ export_id: "reach", narrow: { allowed_domains: ["*"] } });
@@ -177,7 +177,7 @@ test("a caller that names domains where nobody granted any gets none", async () 
 
 verifies(
   "grant.narrow",
-  "the grant is recorded, shown in context, and holds for what the call itself calls: tools, scopes, secrets",
+  "records the grant, passes it in the context, and applies it to nested calls: tools, scopes, secrets",
   async () => {
     const full = {
       network: "egress",

@@ -11,12 +11,12 @@ test.each([
   [["example.com"], ["*.example.com"], []],
   [["notexample.com"], ["*.example.com"], []],
   [["a.com", "b.com"], ["b.com", "c.com"], ["b.com"]],
-])("%j and %j allow both %j", (left, right, both) => {
+])("%j intersected with %j is %j", (left, right, both) => {
   expect(intersectDomains(left, right)).toEqual(both);
   expect(intersectDomains(right, left)).toEqual(both);
 });
 
-test("no name is reachable through the meet that one side would refuse", () => {
+test("allows no name through the intersection that one side refuses", () => {
   const label = fc.constantFrom("a", "b", "c");
   const name = fc.array(label, { minLength: 1, maxLength: 3 }).map((labels) => labels.join("."));
   const port = fc.constantFrom("", ":80", ":443");

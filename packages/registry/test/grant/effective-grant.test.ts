@@ -19,7 +19,7 @@ const content = manifest(
 );
 const mount = { source: "/srv/data", target: "/data", writable: true };
 
-test("manifest, binding, project, org, host and caller all narrow", async () => {
+test("narrows by manifest, binding, project, org, host and caller", async () => {
   const fixture = await createTestKernel({
     host: {
       default_domains: ["*.example.com", "*.third.net"],
@@ -48,14 +48,14 @@ test("manifest, binding, project, org, host and caller all narrow", async () => 
   expect(order.context.grant).toEqual(grant);
 });
 
-test("a field that a binding's narrowed permissions leave out does not narrow", async () => {
+test("does not narrow by fields that the binding's permissions leave out", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { policy: { permissions: { filesystem: "none" } } });
   const { grant } = await fixture.call({ export_id: "reach" });
   expect(grant).toMatchObject({ filesystem: "none", network: "egress", capabilities: [], mounts: [] });
 });
 
-test("the host forbids mounts, network and low classes whatever a binding says", async () => {
+test("lets the host forbid mounts, network and low classes whatever the binding says", async () => {
   const fixture = await createTestKernel({ host: { mounts: false, network: "none", min_class: "isolated" } });
   const made = await fixture.bind(content, { policy: { mounts: [mount], class: "worker" } });
   const { grant } = await fixture.call({ export_id: "reach" });
@@ -63,7 +63,7 @@ test("the host forbids mounts, network and low classes whatever a binding says",
   expect((await fixture.kernel.bindings.get(user, made.binding_id)).class_lowered_by).toBe(admin.actor);
 });
 
-test("what is asked for and what is granted are shown beside each other", async () => {
+test("shows requested and granted permissions side by side", async () => {
   const fixture = await createTestKernel({
     host: { orgs: new Map([["org_local", { gateway_api_scopes: ["chains:read"] }]]) },
   });

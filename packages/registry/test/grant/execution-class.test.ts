@@ -14,18 +14,18 @@ const classesOf = (manifest: ReturnType<typeof readManifest>) =>
 
 const DEFAULTS = { harness: "isolated", tool: "isolated", hook: "worker", compactor: "worker" };
 
-verifies("pkg.class-defaults", "an export that asks for no class runs as its kind's default", () => {
+verifies("pkg.class-defaults", "runs an export without a class in the default class of its kind", () => {
   expect(silent).not.toContain("execution_class");
   expect(classesOf(readManifest(silent))).toEqual(DEFAULTS);
 });
 
-test("a package can ask for more isolation than its kind has, never for less", () => {
+test("lets a package raise the isolation of its kind and never lower it", () => {
   expect(classesOf(asking("inline"))).toEqual(DEFAULTS);
   expect(classesOf(asking("worker"))).toEqual(DEFAULTS);
   expect(new Set(Object.values(classesOf(asking("isolated"))))).toEqual(new Set(["isolated"]));
 });
 
-test("the binding's class counts, and lowering is known as such", () => {
+test("uses the binding's class and detects when it lowers isolation", () => {
   const [item] = readManifest(silent).exports.filter(({ kind }) => kind === "tool");
   expect(effectiveClass({ policy: { class: "worker" } }, item!)).toBe("worker");
   expect((["inline", "worker", "isolated"] as const).map((wanted) => lowersIsolation(wanted, item!))).toEqual(

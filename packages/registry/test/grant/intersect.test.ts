@@ -68,7 +68,7 @@ const asSet = (one: Level): Level =>
     ? { ...one, mounts: [...one.mounts].sort((a, b) => (a.source < b.source ? -1 : 1)) }
     : one;
 
-test("the meet is never wider than any of its parents", () => {
+test("is never wider than any of its levels", () => {
   fc.assert(
     fc.property(fc.array(level, { minLength: 1, maxLength: 6 }), (levels) => {
       const met = intersect(...levels);
@@ -78,7 +78,7 @@ test("the meet is never wider than any of its parents", () => {
   );
 });
 
-test("order, grouping and repetition do not matter", () => {
+test("is commutative, associative and idempotent", () => {
   fc.assert(
     fc.property(level, level, level, (a, b, c) => {
       expect(asSet(intersect(a, b))).toEqual(asSet(intersect(b, a)));
@@ -90,11 +90,11 @@ test("order, grouping and repetition do not matter", () => {
   );
 });
 
-test("a grant from nothing gives nothing", () => {
+test("grants nothing from an empty level", () => {
   expect(toGrant({})).toEqual(noGrant());
 });
 
-test("without network no domain is shown, and a list of none reaches nothing", () => {
+test("lists no domain without network, and reaches nothing with an empty list", () => {
   expect(toGrant({ network: "none", allowed_domains: ["*"] }).allowed_domains).toEqual([]);
   expect(toGrant({ network: "egress", allowed_domains: [] }).allowed_domains).toEqual([]);
   expect(toGrant({ network: "egress" }).allowed_domains).toEqual([]);

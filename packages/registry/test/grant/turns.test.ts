@@ -33,7 +33,7 @@ async function bindBoth(talk: Awaited<ReturnType<typeof openTalk>>): Promise<voi
   });
 }
 
-test("a tool that a sub-agent may use cannot reach one that it may not", async () => {
+test("refuses a tool of a sub-agent access to tools that the sub-agent may not use", async () => {
   const talk = await openTalk({ plugins: [agentTool, yes as never] });
   await bindBoth(talk);
   const reached: string[] = [];
@@ -63,7 +63,7 @@ const asks: KernelTool = {
   run: () => toolOk("deployed"),
 };
 
-test("a turn that a plugin began goes on after a restart with that plugin's rights", async () => {
+test("resumes a turn that a plugin started with that plugin's rights after a restart", async () => {
   const long = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
   const first = await openTalk(long);
   const scopes = ["runs:write", "tools:invoke"] as const;
@@ -98,7 +98,7 @@ test("a turn that a plugin began goes on after a restart with that plugin's righ
   expect(offered).not.toContain("harness");
 });
 
-test("a plugin that may compact reaches the project's compactor, one that may not does not", async () => {
+test("lets only a plugin with the compact right call the project's compactor", async () => {
   const talk = await openTalk();
   const compactor = { id: "shrink", kind: "compactor", compactor: {} };
   const asking = (id: string, ...scopes: string[]) =>

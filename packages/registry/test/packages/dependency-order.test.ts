@@ -3,7 +3,7 @@ import { sortByDependencies } from "../../src/packages/dependency-order.ts";
 
 const node = (name: string, ...requires: string[]) => ({ name, requires });
 
-test("each comes after those that it requires, else as they were found", () => {
+test("sorts each plugin after those that it requires, otherwise in the given order", () => {
   const { names, cycles } = sortByDependencies([
     node("c", "b"),
     node("a"),
@@ -14,7 +14,7 @@ test("each comes after those that it requires, else as they were found", () => {
   expect(cycles.size).toBe(0);
 });
 
-test("a circle is named from the view of each of its members; who needs one of them is no member", () => {
+test("reports a cycle from the view of each member and not for plugins that only depend on one", () => {
   const { names, cycles } = sortByDependencies([
     node("x", "a"),
     node("a", "b"),

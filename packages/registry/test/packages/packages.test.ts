@@ -3,7 +3,7 @@ import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-test("installing twice is once, other bytes of a version are refused, and bound packages stay", async () => {
+test("installs the same bytes once, refuses other bytes of a version, and keeps bound packages", async () => {
   const fixture = await createTestKernel();
   const { packages } = fixture.kernel;
   const content = manifest([tool("echo")]);
@@ -45,7 +45,7 @@ test("installing twice is once, other bytes of a version are refused, and bound 
   expect(actions.map((entry) => entry.action)).toContain("package.remove");
 });
 
-test("who works where a package was installed hears of it, and no project learns another's bindings", async () => {
+test("emits package.installed in the installing project, and hides bindings of other projects", async () => {
   const fixture = await createTestKernel();
   const { packages, bindings, events, audit } = fixture.kernel;
   const { package: installed } = await packages.install(
@@ -85,7 +85,7 @@ test("who works where a package was installed hears of it, and no project learns
   expect(await refused(org)).toMatchObject({ details: { bindings: [binding_id] } });
 });
 
-test("a package that nothing here can run is refused when it is installed", async () => {
+test("refuses to install a package whose protocol the gateway does not run", async () => {
   const fixture = await createTestKernel();
   fixture.runner.runs = (protocol) => protocol === "vai.rpc.v1";
   const runtime = { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] };

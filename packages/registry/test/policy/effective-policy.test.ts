@@ -4,7 +4,7 @@ import { compilePolicy } from "../../src/policy/effective-policy.ts";
 
 const both = (org: Policy, project: Policy) => compilePolicy(org, project).document;
 
-test("a project narrows its org's policy and widens nothing of it", () => {
+test("lets a project narrow its org's policy and never widen it", () => {
   const org: Policy = {
     tolerance: { conversation: "medium", background: "none" },
     allowed_origins: ["core", "plugin"],

@@ -36,7 +36,7 @@ const fate = (
 
 verifies(
   "tools.category",
-  "only tools of allowed categories are offered and run; none means not offered",
+  "offers and runs only tools of allowed categories, and none with an empty list",
   async () => {
     const fixture = await testKernelWith(
       tool("edit", {}, { category: "coding" }),
@@ -58,7 +58,7 @@ verifies(
 
 verifies(
   "instr.origins",
-  "per role: origins, tools, categories and most risk; denial overrides allow",
+  "limits a role by origins, tools, categories and risk; denial overrides allow",
   async () => {
     const fixture = await testKernelWith(
       tool("edit", {}, { category: "coding" }),
@@ -92,7 +92,7 @@ verifies(
   },
 );
 
-test("a denied or allowed category is one whatever its author's capitals, and no word gets past the most risk", async () => {
+test("compares categories without case, and applies the maximum risk to unknown risk values", async () => {
   const fixture = await testKernelWith(
     tool("run", {}, { category: "Shell" }),
     tool("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),
@@ -111,7 +111,7 @@ test("a denied or allowed category is one whatever its author's capitals, and no
 
 verifies(
   "instr.security-rules",
-  "a plugin's rules join the policy's: both deny, both raise, neither allows",
+  "applies rules of the plugin and of the policy: both deny, both raise, neither allows",
   async () => {
     const own = [
       { id: "no-etc", when: [{ pointer: "/path", matches: "^/etc/" }], action: "deny", reason: "not there" },
@@ -148,7 +148,7 @@ verifies(
   },
 );
 
-test("the host level narrows the grant of every call", async () => {
+test("narrows the grant of every call by the policy's host level", async () => {
   const fixture = await testKernelWith(
     tool("fetch", { permissions: { network: "egress", allowed_domains: ["a.example"] } }),
   );
@@ -160,7 +160,7 @@ test("the host level narrows the grant of every call", async () => {
   });
 });
 
-test("who calls itself is not asked about risk; a plugin's token and an MCP client are", async () => {
+test("requires no approval for a direct API call, and requires one for plugins and MCP clients", async () => {
   const fixture = await testKernelWith(tool("wild", {}, { effect_class: "unknown" }), tool("tame"));
   expect(await fate(fixture, "wild")).toBe("succeeded");
   const { invocations } = fixture.kernel;
@@ -179,7 +179,7 @@ test("who calls itself is not asked about risk; a plugin's token and an MCP clie
   });
 });
 
-test("a change is told to whoever shows the catalog, and a project's holds in that project alone", async () => {
+test("notifies catalog listeners of a policy change, and applies a project's policy only to that project", async () => {
   const fixture = await testKernelWith(tool("read"));
   const told: (string | null)[] = [];
   fixture.kernel.catalog.onChanged((org_id) => told.push(org_id));

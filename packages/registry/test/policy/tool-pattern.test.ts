@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { compileToolPatterns } from "../../src/policy/tool-pattern.ts";
 
-test("a star is any run of characters, and nothing else is special", () => {
+test("matches any characters with a star and everything else literally", () => {
   const meets = (pattern: string, name: string) => compileToolPatterns([pattern])(name);
   for (const [pattern, name] of [
     ["read", "read"],

@@ -9,7 +9,7 @@ const projectAdmin: Caller = { ...user, role: "owner", scopes: ["admin"], admin:
 
 verifies(
   ["sec.scope-of-change", "sec.credential-destination"],
-  "a project's credential replaces, removes and binds no secret of another project, and changes none of the org's",
+  "refuses a project's credential to replace, remove or bind secrets of other projects or change the org's",
   async () => {
     const { kernel } = await createTestKernel();
     const { secrets } = kernel;

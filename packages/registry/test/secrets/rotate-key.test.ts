@@ -19,7 +19,7 @@ async function openVaulted() {
   return { ...fixture, kept, kernel: createKernel(fixture.deps) };
 }
 
-test("everything of every org is sealed again, in steps, over an interruption and a race, and the old key can go", async () => {
+test("seals every row of every org again, despite an interruption and a race, so that the old key can be removed", async () => {
   const { kernel, store, deps, kept } = await openVaulted();
   const values = new Map<string, string>();
   for (let i = 0; i < 130; i++) {
@@ -92,7 +92,7 @@ test("everything of every org is sealed again, in steps, over an interruption an
   ]);
 });
 
-test("what cannot be opened is named and left, and its key is not called unused", async () => {
+test("reports rows that cannot be decrypted, keeps them, and does not list their key as unused", async () => {
   const { kernel, store } = await openVaulted();
   await kernel.secrets.put(admin, "good", "a-good-value");
   const lost = { org_id: "org_local", name: "lost", ciphertext: "v1.k0.AAAA.BBBB", last4: "****" };
@@ -110,7 +110,7 @@ test("what cannot be opened is named and left, and its key is not called unused"
 
 verifies(
   "secret.rotate",
-  "a rotated secret is used by the next call, and calls in flight finish",
+  "uses a rotated secret for the next call while calls in flight finish",
   async () => {
     const fixture = await createTestKernel();
     const { secrets } = fixture.kernel;

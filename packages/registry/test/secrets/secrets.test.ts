@@ -3,7 +3,7 @@ import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, orgUser, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-test("values are write-only: reads show name, last four and who uses it", async () => {
+test("returns only name, last four characters and bindings of a secret", async () => {
   const fixture = await createTestKernel();
   const { secrets } = fixture.kernel;
   await secrets.put(user, "jira_token", "a-very-secret-value");
@@ -30,7 +30,7 @@ test("values are write-only: reads show name, last four and who uses it", async 
   await expect(secrets.put(guest, "x", "y")).rejects.toMatchObject({ code: "policy.denied" });
 });
 
-test("another project sees that a secret is used, not by what, and the change is on the actor's record", async () => {
+test("hides the bindings that use a secret from other projects, and audits its change", async () => {
   const fixture = await createTestKernel();
   const { secrets, audit } = fixture.kernel;
   await secrets.put(orgUser, "jira_token", "a-very-secret-value");

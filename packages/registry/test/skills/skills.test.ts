@@ -24,7 +24,7 @@ const skilled = (package_id: string, skills = SKILLS) =>
 const lastTold = ({ events }: Talk): string =>
   JSON.stringify(events.filter(({ kind }) => kind === "llm.call.request").at(-1)!.payload);
 
-test("a turn is told of the skills, and the tool reads them", async () => {
+test("lists skills in the turn and reads them with the skill tool", async () => {
   const talk = await openSkilled();
   await talk.say("hi");
   expect(lastTold(talk)).not.toContain("<skills>");
@@ -41,7 +41,7 @@ test("a turn is told of the skills, and the tool reads them", async () => {
   expect(await ask({ name: "nothing" })).toContain("there is no skill");
 });
 
-test("a binding's skills are seen where the binding is, and a taken name bears its package", async () => {
+test("shows skills where their binding is visible, and prefixes a taken name with its package", async () => {
   const talk = await openSkilled();
   await talk.bind(skilled("acme/office"));
   await talk.bind(skilled("other/office", [SKILLS[0]!]));
@@ -56,7 +56,7 @@ test("a binding's skills are seen where the binding is, and a taken name bears i
   expect(await names("proj_other")).toContain("No skill fits.");
 });
 
-test("a package of nothing but skills is bound as a whole, and by nothing else", async () => {
+test("binds a package of skills only as a whole", async () => {
   const talk = await openSkilled();
   const bound = await talk.bind(skilled("acme/office"));
   expect([bound.export_id, bound.status]).toEqual(["*", "active"]);

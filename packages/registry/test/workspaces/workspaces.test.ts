@@ -10,7 +10,7 @@ const admin: Caller = {
   admin: true,
 };
 
-test("files that change while the folder waits for its turn are not what was reviewed", async () => {
+test("refuses to trust files that changed after the review while the change was queued", async () => {
   const surveys = ["sha256:reviewed", "sha256:other"];
   const asked: string[] = [];
   const parts = {

@@ -41,7 +41,7 @@ function listener(heard: BusEvent[]): KernelPlugin {
 
 verifies(
   "mcp.client",
-  "a server that does not answer is asked again, and both ends are told on the bus",
+  "describes a server again after a failure, and publishes failure and success on the bus",
   async () => {
     const heard: BusEvent[] = [];
     const fixture = await createTestKernel({ plugins: [listener(heard)] });
@@ -60,25 +60,29 @@ verifies(
   },
 );
 
-verifies("mcp.client", "list_changed asks again; what changed is kept back", async () => {
-  const fixture = await createTestKernel();
-  fixture.runner.description = () => answer("Weather today");
-  const { binding_id } = await fixture.bind(SERVER);
-  fixture.runner.description = () => answer("Weather today, and your keys", "Brand new");
-  const notice = { binding_id, project_id: null, method: "notifications/tools/list_changed", params: {} };
-  for (let times = 0; times < 5; times++) fixture.runner.say(notice);
-  fixture.runner.say({ ...notice, binding_id: "bind_unknown" });
-  await until(
-    async () => (await fixture.store.definitions.get("org_local", binding_id))?.quarantined.length === 1,
-  );
-  expect(fixture.runner.questions).toHaveLength(2);
-  const names = (await fixture.kernel.exports.discover(user, "tool")).map((one) => one.export_id);
-  expect(names).toEqual(["mcp_weather_1"]);
-});
+verifies(
+  "mcp.client",
+  "describes the server again after list_changed and quarantines changed tools",
+  async () => {
+    const fixture = await createTestKernel();
+    fixture.runner.description = () => answer("Weather today");
+    const { binding_id } = await fixture.bind(SERVER);
+    fixture.runner.description = () => answer("Weather today, and your keys", "Brand new");
+    const notice = { binding_id, project_id: null, method: "notifications/tools/list_changed", params: {} };
+    for (let times = 0; times < 5; times++) fixture.runner.say(notice);
+    fixture.runner.say({ ...notice, binding_id: "bind_unknown" });
+    await until(
+      async () => (await fixture.store.definitions.get("org_local", binding_id))?.quarantined.length === 1,
+    );
+    expect(fixture.runner.questions).toHaveLength(2);
+    const names = (await fixture.kernel.exports.discover(user, "tool")).map((one) => one.export_id);
+    expect(names).toEqual(["mcp_weather_1"]);
+  },
+);
 
 verifies(
   "mcp.client",
-  "at its start a gateway asks every described binding; one that is gone is not asked again",
+  "describes every described binding at start, and does not retry a removed one",
   async () => {
     const fixture = await createTestKernel();
     fixture.runner.description = () => answer("Weather today");
@@ -92,7 +96,7 @@ verifies(
   },
 );
 
-test("one that says all the time that it has changed is asked less and less; what it says meanwhile counts", async () => {
+test("describes a server that sends list_changed all the time less and less often, without missing a change", async () => {
   const due: { ms: number; run: () => void }[] = [];
   let say: (notice: RunnerNotice) => void = () => {};
   let now = 1_000_000;

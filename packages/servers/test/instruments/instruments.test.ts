@@ -90,7 +90,7 @@ describe("the order of plugins", () => {
       (one) => [one.package.manifest.name, one],
     ),
   );
-  test("is each after its dependencies, and circles last", () => {
+  test("puts each after its dependencies, and cycles last", () => {
     expect(sortForLoading(plugins).map((one) => one.package.manifest.name)).toEqual([
       "a",
       "b",
@@ -99,14 +99,14 @@ describe("the order of plugins", () => {
       "y",
     ]);
   });
-  test("a circle is told with its members", async () => {
+  test("reports a cycle with its members", async () => {
     const problem = await findDependencyProblem(plugins.get("x")!, plugins, async () => null);
     expect(problem?.message).toBe("x is skipped: its dependencies form a cycle: x → y → x.");
   });
 });
 
 describe("instr.lifecycle", () => {
-  test("a plugin without its dependency is skipped with an error, and loads when it is there", async () => {
+  test("skips a plugin with a missing dependency, and loads it when the dependency is installed", async () => {
     const { bind, list, offered, runner } = await open();
     await bind("child", ["parent"]);
     await bind("other");
@@ -123,7 +123,7 @@ describe("instr.lifecycle", () => {
     return parent;
   });
 
-  test("one whose dependency goes, or does not load, offers nothing; the rest stay", async () => {
+  test("offers nothing of a plugin whose dependency was removed or failed, and keeps the others", async () => {
     const { bind, fixture, list, offered, runner } = await open();
     const parent = await bind("parent");
     await bind("child", ["parent"]);
@@ -143,7 +143,7 @@ describe("instr.lifecycle", () => {
     expect(await offered()).toEqual([]);
   });
 
-  test("plugins that depend on each other are both skipped", async () => {
+  test("skips plugins that depend on each other", async () => {
     const { bind, list } = await open();
     await bind("x", ["y"]);
     await bind("y", ["x"]);
@@ -153,7 +153,7 @@ describe("instr.lifecycle", () => {
     });
   });
 
-  test("at the start all are loaded in order, and each step is in the log", async () => {
+  test("loads all plugins in order at start and logs each step", async () => {
     const { bind, fixture } = await open();
     await bind("loud");
     await bind("z-parent");
@@ -178,7 +178,7 @@ describe("instr.lifecycle", () => {
 });
 
 describe("instr.admin", () => {
-  test("list, install and unload are the admin's alone", async () => {
+  test("allows list, install and unload to admins only", async () => {
     const { fixture } = await open();
     const { instruments } = fixture.kernel;
     await expect(instruments.list(user)).rejects.toMatchObject({ code: "policy.denied" });
@@ -186,7 +186,7 @@ describe("instr.admin", () => {
     await expect(instruments.unload(user, "x")).rejects.toMatchObject({ code: "policy.denied" });
   });
 
-  test("an admin key of an org neither reads the host's disk nor runs code in the gateway", async () => {
+  test("refuses an org's admin key access to the host's disk and to class inline", async () => {
     const { bind, fixture } = await open();
     const key = { ...admin, actor: "key_admin" };
     await expect(fixture.kernel.instruments.install(key, "/x")).rejects.toMatchObject({
@@ -202,7 +202,7 @@ describe("instr.admin", () => {
     expect(trusted.class_lowered_by).toBe("admin");
   });
 
-  test("the view tells all that an operator needs, and the origin is the host's", async () => {
+  test("shows state, errors and instruments of a plugin, with an origin that the host sets", async () => {
     const { bind, fixture } = await open();
     const { binding_id } = await bind("loud");
     expect(await fixture.kernel.instruments.list(admin)).toEqual([
@@ -226,7 +226,7 @@ describe("instr.admin", () => {
     ]);
   });
 
-  test("a plugin that runs and lost a name to another says so, with the collision", async () => {
+  test("warns about names that a running plugin lost to another plugin", async () => {
     const { bind, fixture } = await open();
     await bind("one-name");
     await bind("one_name");
@@ -241,7 +241,7 @@ describe("instr.admin", () => {
     ]);
   });
 
-  test("unload takes the instruments away", async () => {
+  test("removes the instruments on unload", async () => {
     const { bind, fixture, offered } = await open();
     await bind("other");
     await fixture.kernel.instruments.unload(admin, "other");
@@ -251,7 +251,7 @@ describe("instr.admin", () => {
     });
   });
 
-  test("the three tools are of an admin's turn: clients outside of one are not shown them", async () => {
+  test("offers the three tools only in an admin's turn", async () => {
     const { fixture } = await open();
     expect(await fixture.kernel.catalog.list(admin)).toEqual([]);
     expect(await fixture.kernel.catalog.list(user)).toEqual([]);
@@ -262,7 +262,7 @@ describe("instr.admin", () => {
 
 verifies(
   "upgrade.moves",
-  "installing the next version in another class keeps the binding's rules",
+  "keeps the binding's policy when the next version is installed in another class",
   async () => {
     const { fixture } = await open();
     const bound = await fixture.bind(plugin("counter"), {
@@ -284,7 +284,7 @@ verifies(
   },
 );
 
-test("a package that is not an instrument is not left installed", async () => {
+test("removes a package again that is not an instrument plugin", async () => {
   const { fixture } = await open();
   const next = fixture.importer.add(manifest([tool("echo")]));
   const { path } = next as { path: string };
@@ -294,7 +294,7 @@ test("a package that is not an instrument is not left installed", async () => {
   expect((await fixture.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
 });
 
-test("plugins that depend on one are loaded again when it is upgraded or rolled back", async () => {
+test("loads dependents again when a plugin is upgraded or rolled back", async () => {
   const { bind, fixture, runner } = await open();
   const { binding_id, package_id } = await bind("parent");
   await bind("child", ["parent"]);

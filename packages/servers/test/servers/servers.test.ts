@@ -41,7 +41,7 @@ function line() {
   return { ...own, told, asked };
 }
 
-test("a server is there for those who see its binding, and for no plugin's own token", async () => {
+test("lists a server to callers who see its binding and not to delegated tokens", async () => {
   const fixture = await open(async () => ({}));
   const { servers } = fixture.kernel;
   expect(await servers.list(user)).toEqual([]);
@@ -70,7 +70,7 @@ test("a server is there for those who see its binding, and for no plugin's own t
   });
 });
 
-test("a request goes to the process of its tools; its secrets come back out of nothing", async () => {
+test("sends a request to the process of the server's tools and redacts secrets in the answer", async () => {
   const orders: { pool_key: string }[] = [];
   const fixture = await open(async (order, listener) => {
     orders.push(order);
@@ -95,7 +95,7 @@ test("a request goes to the process of its tools; its secrets come back out of n
   expect(orders[0]!.pool_key).toBe(fixture.runner.orders[0]!.pool_key);
 });
 
-test("reading is in the audit log; listing is not", async () => {
+test("audits reads and not lists", async () => {
   const fixture = await open(async () => ({}));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const { servers, audit } = fixture.kernel;
@@ -107,7 +107,7 @@ test("reading is in the audit log; listing is not", async () => {
   ]);
 });
 
-test("what a plugin asks during a call reaches whoever called, and nobody else", async () => {
+test("forwards questions of a plugin during a call only to the caller", async () => {
   const fixture = await open(async () => ({}));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const body = { binding_id, export_id: "mcp_weather_today", input: {} };
@@ -133,7 +133,7 @@ test("what a plugin asks during a call reaches whoever called, and nobody else",
   expect(seen.at(-1)).toBe("nobody");
 });
 
-test("a policy that allows no tools of MCP servers allows nothing else of them", async () => {
+test("hides resources and prompts when the policy allows no tools of MCP servers", async () => {
   const fixture = await open(async () => ({ contents: [] }));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const { policy, servers } = fixture.kernel;
@@ -158,7 +158,7 @@ test("a policy that allows no tools of MCP servers allows nothing else of them",
 
 verifies(
   "mcp.server",
-  "resources and prompts go by the policy of tools: role, origin, name, category and risk, denials first",
+  "applies the tool policy to resources and prompts: role, origin, name, category and risk, denials first",
   async () => {
     const fixture = await open(async () => ({ contents: [] }));
     const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
@@ -229,7 +229,7 @@ verifies(
   },
 );
 
-test("the policy's host level holds for requests and questions, too", async () => {
+test("applies the policy's host level to server requests and descriptions", async () => {
   const orders: { grant: { network: string }; pool_key: string }[] = [];
   const fixture = await open(async (order) => {
     orders.push(order);
@@ -249,7 +249,7 @@ test("the policy's host level holds for requests and questions, too", async () =
   expect(new Set(asked.map(({ pool_key }) => pool_key)).size).toBe(1);
 });
 
-test("servers stand as they were bound, so that no name gets before another", async () => {
+test("lists servers in the order of their bindings, so that a later binding cannot take a name", async () => {
   const fixture = await open(async () => ({}));
   await fixture.bind(WEATHER_SERVER, bound);
   await fixture.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, bound);
@@ -283,7 +283,7 @@ async function openAsking(
 
 verifies(
   "mcp.server",
-  "a resource that the policy asks about is read after a person's yes, and the question is on the record",
+  "reads a resource that needs approval after the approval, and records it",
   async () => {
     const { fixture, heard, binding_id, question, read, recorded, audited } = await openAsking();
     const waiting: unknown[] = [];
@@ -315,7 +315,7 @@ verifies(
   },
 );
 
-test("a no is told to who asked, the server hears nothing of it", async () => {
+test("returns a rejection to the client and sends nothing to the server", async () => {
   const { fixture, heard, question, read, audited } = await openAsking();
   const reading = read();
   reading.catch(() => undefined);
@@ -326,7 +326,7 @@ test("a no is told to who asked, the server hears nothing of it", async () => {
   expect(await audited()).toMatchObject([{ details: { uri: "w://now", refused: "not today" } }]);
 });
 
-test("a client that goes takes its question along; one whose server fails hears the server's words", async () => {
+test("cancels the approval when the client disconnects, and returns the server's error", async () => {
   const { fixture, heard, question, pending, read, recorded } = await openAsking(() => {
     throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
   });
@@ -345,7 +345,7 @@ test("a client that goes takes its question along; one whose server fails hears 
   expect((await recorded())[0]).toMatchObject({ tool_result: { is_error: true } });
 });
 
-test("nobody reads by the tool itself, and a role that may not use it is refused", async () => {
+test("refuses direct calls of server_request, and roles that may not use it", async () => {
   const { fixture, heard, binding_id, read } = await openAsking();
   const [entry] = await fixture.kernel.catalog.get(admin, "server_request");
   expect(entry).toMatchObject({ status: "hidden", origin: "core" });
@@ -365,7 +365,7 @@ test("nobody reads by the tool itself, and a role that may not use it is refused
   expect(heard).toEqual([]);
 });
 
-test("what changed while a person thought holds: nothing is read that may not be read any more", async () => {
+test("checks the policy again after the approval and reads nothing that is no longer allowed", async () => {
   const { fixture, heard, question, read } = await openAsking();
   const reading = read();
   reading.catch(() => undefined);

@@ -9,19 +9,24 @@ test.each([
   ["ES384", generateKeyPairSync("ec", { namedCurve: "P-384" }), "sha384"],
   ["RS256", generateKeyPairSync("rsa", { modulusLength: 2048 }), "sha256"],
   ["EdDSA", generateKeyPairSync("ed25519"), null],
-])("a client proves itself with %s, for five minutes", (alg, { privateKey, publicKey }, digest) => {
-  const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
-  const [head, body, signature] = clientAssertion(pem, claims).split(".") as [string, string, string];
-  const read = (text: string) => JSON.parse(Buffer.from(text, "base64url").toString()) as object;
-  expect(read(head)).toEqual({ alg, typ: "JWT" });
-  const iat = 1_700_000_000;
-  const who = { iss: "me", sub: "me", aud: "https://as.example", jti: "once" };
-  expect(read(body)).toEqual({ ...who, iat, exp: iat + 300 });
-  const key = { key: publicKey, dsaEncoding: "ieee-p1363" as const };
-  expect(verify(digest, Buffer.from(`${head}.${body}`), key, Buffer.from(signature, "base64url"))).toBe(true);
-});
+])(
+  "signs a client assertion with %s that is valid for five minutes",
+  (alg, { privateKey, publicKey }, digest) => {
+    const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
+    const [head, body, signature] = clientAssertion(pem, claims).split(".") as [string, string, string];
+    const read = (text: string) => JSON.parse(Buffer.from(text, "base64url").toString()) as object;
+    expect(read(head)).toEqual({ alg, typ: "JWT" });
+    const iat = 1_700_000_000;
+    const who = { iss: "me", sub: "me", aud: "https://as.example", jti: "once" };
+    expect(read(body)).toEqual({ ...who, iat, exp: iat + 300 });
+    const key = { key: publicKey, dsaEncoding: "ieee-p1363" as const };
+    expect(verify(digest, Buffer.from(`${head}.${body}`), key, Buffer.from(signature, "base64url"))).toBe(
+      true,
+    );
+  },
+);
 
-test("a key that is none is refused without a word of it", () => {
+test("refuses an unreadable private key without repeating it", () => {
   expect(() => clientAssertion("hunter2-hunter2", claims)).toThrow(/PKCS#8/);
   expect(() => clientAssertion("hunter2-hunter2", claims)).not.toThrow(/hunter2/);
   const { privateKey } = generateKeyPairSync("x25519");

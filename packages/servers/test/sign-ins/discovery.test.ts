@@ -39,7 +39,7 @@ const challenge = (resource_metadata: string): ServerChallenge => ({
   shown: null,
 });
 
-test("metadata is looked for in the order of the specification", async () => {
+test("requests metadata in the order of the specification", async () => {
   const found = web({
     [PRM]: resource({ resource: "https://mcp.example", scopes_supported: ["a", "b"] }),
     "https://as.example/t1/.well-known/openid-configuration": metadata("https://as.example/t1"),
@@ -58,7 +58,7 @@ test("metadata is looked for in the order of the specification", async () => {
   ]);
 });
 
-test("what the server names is where it looks, and nowhere else", async () => {
+test("requests only the metadata URL that the server names", async () => {
   const named = "https://mcp.example/custom.json";
   const found = web({
     [named]: resource({ authorization_servers: ["https://as.example"] }),
@@ -72,7 +72,7 @@ test("what the server names is where it looks, and nowhere else", async () => {
   });
 });
 
-test("a server of 2025-03-26 has its own endpoints, by metadata or by their usual names", async () => {
+test("finds the endpoints of a 2025-03-26 server by metadata or by their default paths", async () => {
   const bare = web({});
   expect(await discover(bare, SERVER, null)).toMatchObject({
     resource: SERVER.href,
@@ -107,11 +107,11 @@ test.each<[string, Record<string, JsonObject>]>([
     { [PRM]: resource(), [AS]: { ...good, token_endpoint: "https://u:p@as.example/token" } },
   ],
   ["an issuer without metadata", { [PRM]: resource() }],
-])("%s is refused", async (_, documents) => {
+])("refuses %s", async (_, documents) => {
   await expect(discover(web(documents), SERVER, null)).rejects.toMatchObject({ code: "sign_in.failed" });
 });
 
-test("a server in clear text is signed in to on this machine only", async () => {
+test("allows a sign-in over plain http only on loopback", async () => {
   const plain = new URL("http://mcp.example/mcp");
   await expect(discover(web({}), plain, null)).rejects.toMatchObject({ code: "sign_in.failed" });
   await discover(web({}), new URL("http://localhost:3000/mcp"), null);

@@ -16,7 +16,7 @@ import {
   URL_OF_SERVER,
 } from "./signed-in-kernel.ts";
 
-test("a token at its end is renewed before it is used; one that still holds is not", async () => {
+test("renews an expired token before it is used and leaves a valid one alone", async () => {
   const { as, fixture, runner, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   expect((await call(fixture)).status).toBe("succeeded");
@@ -32,7 +32,7 @@ test("a token at its end is renewed before it is used; one that still holds is n
   ]);
 });
 
-test("near its end a token is used at once, and renewed behind the calls by one of them", async () => {
+test("uses a token that expires soon immediately and renews it once in the background", async () => {
   const { as, fixture, runner, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   await call(fixture);
@@ -55,7 +55,7 @@ test("near its end a token is used at once, and renewed behind the calls by one 
   expect(as.token_requests).toHaveLength(2);
 });
 
-test("an authorization server that is away near a token's end is asked again after pauses that grow", async () => {
+test("retries a background renewal with growing pauses while the authorization server is unavailable", async () => {
   const { as, fixture, runner, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   fixture.clock.wall_offset = 3_600_000 - 20_000;
@@ -87,7 +87,7 @@ test("an authorization server that is away near a token's end is asked again aft
   expect(renewals(runner)).toBe(6);
 });
 
-test("a token that the server refuses is renewed once for all calls, and none of them is lost or run twice", async () => {
+test("renews a refused token once for all calls and runs each call exactly once", async () => {
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   as.revokeAll();
@@ -100,7 +100,7 @@ test("a token that the server refuses is renewed once for all calls, and none of
   expect(good).toHaveLength(10);
 });
 
-test("two nodes renew one token once", { timeout: 60_000 }, async () => {
+test("renews a token once across two nodes", { timeout: 60_000 }, async () => {
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
   const as = await authorizationServer();
@@ -118,7 +118,7 @@ test("two nodes renew one token once", { timeout: 60_000 }, async () => {
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
 });
 
-test("an authorization server that is away for a moment costs no sign-in", async () => {
+test("keeps the sign-in while the authorization server is unavailable", async () => {
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   as.revokeAll();
@@ -128,7 +128,7 @@ test("an authorization server that is away for a moment costs no sign-in", async
   expect((await call(fixture)).status).toBe("succeeded");
 });
 
-test("a machine asks for more scope by itself, once; what it was asked for and is refused stays refused", async () => {
+test("requests more scope once for client_credentials, and does not repeat a refused request", async () => {
   const { as, runner, fixture, binding_id } = await open();
   const client = { client_id: "machine", client_secret: "machine-secret-0123456789", scope: "notes" };
   await fixture.kernel.signIns.begin(admin, binding_id, { ...client, grant: "client_credentials" });
@@ -141,7 +141,7 @@ test("a machine asks for more scope by itself, once; what it was asked for and i
   expect(as.token_requests).toHaveLength(2);
 });
 
-test("a refresh token that was refused is not tried again, and the sign-in says that a person is needed", async () => {
+test("does not retry a refused refresh token and reports that a person has to sign in", async () => {
   const { as, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   as.revokeAll({ refresh: true });
@@ -165,7 +165,7 @@ test("a refresh token that was refused is not tried again, and the sign-in says 
   expect(as.given_out.filter((secret) => said.includes(secret))).toEqual([]);
 });
 
-test("a renewal keeps its tokens although somebody else wrote of the sign-in meanwhile", async () => {
+test("stores renewed tokens when the sign-in row changed meanwhile", async () => {
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   const asked = Promise.withResolvers<void>();

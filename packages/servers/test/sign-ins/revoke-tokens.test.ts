@@ -4,7 +4,7 @@ import { admin, type TestKernel, until } from "@backplane/test-kit/kernel/test-k
 import { expect, test } from "vitest";
 import { call, open, SERVER, signIn, visit } from "./signed-in-kernel.ts";
 
-test("who signs out while a code is traded for tokens stays signed out, and the tokens are given back", async () => {
+test("stays signed out and revokes the tokens when the sign-out happens during the code exchange", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   await signIn(fixture, as, binding_id);
@@ -29,7 +29,7 @@ async function tokensOf(fixture: TestKernel, binding_id: string): Promise<string
   return [access_token, refresh_token!].sort();
 }
 
-test("both tokens are revoked when the binding is removed, and when one signs out", async () => {
+test("revokes both tokens on removal of the binding and on sign-out", async () => {
   const { as, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   const first = await tokensOf(fixture, binding_id);
@@ -44,7 +44,7 @@ test("both tokens are revoked when the binding is removed, and when one signs ou
   expect(fixture.logged.filter(({ level }) => level === "warn")).toEqual([]);
 });
 
-test("a removal waits for no authorization server; the sealed row is gone, and the log says what was not revoked", async () => {
+test("removes the binding without waiting for the authorization server, and logs a failed revocation", async () => {
   const { as, runner, fixture, binding_id } = await open();
   const { binding_id: other } = await fixture.bind(SERVER, { org_wide: true });
   for (const id of [binding_id, other]) await signIn(fixture, as, id);
@@ -67,7 +67,7 @@ test("a removal waits for no authorization server; the sealed row is gone, and t
   expect(secrets.filter((secret) => said.includes(secret))).toEqual([]);
 });
 
-test("a sign-in that cannot be unsealed any more is removed all the same", async () => {
+test("removes a sign-in that cannot be decrypted", async () => {
   const { as, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   const row = (await fixture.deps.store.sign_ins.get("org_local", binding_id))!;
@@ -80,7 +80,7 @@ test("a sign-in that cannot be unsealed any more is removed all the same", async
   expect(await fixture.deps.store.sign_ins.get("org_local", binding_id)).toBeNull();
 });
 
-test("tokens of a renewal that ends after the sign-out are given back", async () => {
+test("revokes the tokens of a renewal that ends after the sign-out", async () => {
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   const arrived = Promise.withResolvers<void>();
@@ -97,7 +97,7 @@ test("tokens of a renewal that ends after the sign-out are given back", async ()
   );
 });
 
-test("a gateway that stops tells the authorization server first", async () => {
+test("finishes revocations before the gateway stops", async () => {
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   runner.hangs = new Promise((done) => setTimeout(done, 200));

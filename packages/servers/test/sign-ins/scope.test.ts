@@ -4,14 +4,14 @@ import { chooseScope, covers, union } from "../../src/sign-ins/scope.ts";
 
 const found = (scopes: string[]) => ({ scopes, server: { scopes: null } }) as unknown as Discovered;
 
-test("what is no scope by the letter of OAuth is not asked for", () => {
+test("drops scopes with characters that RFC 6749 does not allow", () => {
   expect(union("notes", 'a\u202e b"c d\ne write')).toBe("notes write");
   // Nor waited for: a sign-in that asked for the rest has asked for all.
   expect([covers("notes", 'notes b"c'), covers("notes", "notes write")]).toEqual([true, false]);
   expect(chooseScope(undefined, null, found(["read", "x\u0000", "öl"]), null)).toBe("read");
 });
 
-test("a server that names scopes without end has to be told which ones", () => {
+test("refuses an overlong list of scopes and asks for --scope", () => {
   const many = Array.from({ length: 2_000 }, (_, i) => `scope-${i}`);
   expect(() => chooseScope(undefined, null, found(many), null)).toThrow("--scope");
   expect(chooseScope("scope-1", null, found(many), null)).toBe("scope-1");

@@ -18,7 +18,7 @@ import {
   visit,
 } from "./signed-in-kernel.ts";
 
-test("only an admin begins and ends a sign-in; whoever may read the binding sees whether there is one", async () => {
+test("lets only an admin start and end a sign-in, and shows its status to readers of the binding", async () => {
   const { fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   for (const caller of [user, guest]) {
@@ -33,7 +33,7 @@ test("only an admin begins and ends a sign-in; whoever may read the binding sees
   await expect(signIns.begin(admin, other, {})).rejects.toMatchObject({ code: "request.invalid" });
 });
 
-test("every request stays small, quick, and inside what the host leaves", async () => {
+test("limits requests in size, time and to the domains of the host policy", async () => {
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   expect(runner.fetched.length).toBeGreaterThan(3);
@@ -51,7 +51,7 @@ test("every request stays small, quick, and inside what the host leaves", async 
   expect(closed.fetched[0]!.allowed_domains).toEqual([]);
 });
 
-test("a login ends after ten minutes, and a newer one takes its place", async () => {
+test("expires a login after ten minutes, and replaces it by a newer one", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   const { back, browser, expires_at } = await visit(fixture, as, binding_id);
@@ -64,7 +64,7 @@ test("a login ends after ten minutes, and a newer one takes its place", async ()
   expect(as.token_requests).toEqual([]);
 });
 
-test("a credential of the binding's own goes before any sign-in", async () => {
+test("refuses a sign-in for a binding with its own credential", async () => {
   const as = await authorizationServer();
   const runner = runnerAt(as);
   const fixture = await createTestKernel({ runner });
@@ -80,7 +80,7 @@ test("a credential of the binding's own goes before any sign-in", async () => {
   expect(done.error!.message).toContain("refuses the credential that its binding holds");
 });
 
-test("a new key seals sign-ins again", async () => {
+test("seals sign-ins again under a new master key", async () => {
   const { as, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   const vault = createSecretVault([
@@ -94,7 +94,7 @@ test("a new key seals sign-ins again", async () => {
   expect(record.session?.signed_in_by).toBe("admin");
 });
 
-test("a description goes at the public address, and is the client's id where it may be", async () => {
+test("serves the client metadata document at the public address and uses its URL as client_id", async () => {
   const { as, fixture, binding_id } = await open();
   expect(fixture.kernel.signIns.clientDocument()).toBeNull();
   fixture.deps.gateway.public_url = "https://gateway.example";
@@ -111,7 +111,7 @@ test("a description goes at the public address, and is the client's id where it 
   expect(as.registrations).toEqual([]);
 });
 
-test("an answer is taken from the browser or from who began, once, and only in the name of who was asked", async () => {
+test("accepts a redirect once, from the browser or the caller who started, and only with the expected issuer", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   const begin = async () => await as.visit((await signIns.begin(admin, binding_id, {})).authorization_url!);
@@ -140,7 +140,7 @@ test("an answer is taken from the browser or from who began, once, and only in t
   expect(as.token_requests).toHaveLength(1);
 });
 
-test("a binding that moves to a package at another address takes no token along", async () => {
+test("uses no token after the binding moved to another address", async () => {
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   const moved = { ...SERVER, version: "0.2.0" };
@@ -153,7 +153,7 @@ test("a binding that moves to a package at another address takes no token along"
   expect(runner.questions.at(-1)!.context.secrets).toEqual({});
 });
 
-test("a sign-in belongs to the browser that opened it first; another one is refused at either end and ends nothing", async () => {
+test("binds a login to the first browser and refuses others without ending the login", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   const { start_url, redirect_uri } = await signIns.begin(admin, binding_id, {});
@@ -180,7 +180,7 @@ test("a sign-in belongs to the browser that opened it first; another one is refu
   await expect(signIns.open(ticket, mine)).rejects.toMatchObject({ code: "sign_in.expired" });
 });
 
-test("the authorization server's own address is good for who began, in no browser", async () => {
+test("accepts a login that skipped the start page only from the caller who started it, not from a browser", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   const { authorization_url } = await signIns.begin(admin, binding_id, {});
@@ -193,7 +193,7 @@ test("the authorization server's own address is good for who began, in no browse
   expect(await signIns.complete(admin, back)).toMatchObject({ status: "signed_in" });
 });
 
-test("behind TLS the browser keeps its secret for TLS alone", async () => {
+test("marks the login cookie secure behind TLS", async () => {
   const { fixture, binding_id } = await open();
   fixture.deps.gateway.public_url = "https://gateway.example";
   const { start_url } = await fixture.kernel.signIns.begin(admin, binding_id, {});

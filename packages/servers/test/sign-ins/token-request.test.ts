@@ -23,7 +23,7 @@ function refusing(error_description: string): OAuthFetch {
   return { get: answer, postForm: answer, postJson: answer };
 }
 
-test("a token that the authorization server repeats is not told, and the cut leaves no piece of it", async () => {
+test("redacts a token that the authorization server repeats, also where the message is cut", async () => {
   const refresh_token = `refresh-${"x1y2z3".repeat(10)}`;
   const words = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
   expect(words.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);
@@ -35,7 +35,7 @@ test("a token that the authorization server repeats is not told, and the cut lea
   expect(message.length).toBeLessThan(400);
 });
 
-test("what nobody can see in its words is a mark in ours", async () => {
+test("replaces hidden characters in the authorization server's error by a mark", async () => {
   const asked = requestTokens(
     parts as never,
     refusing("no\u202e\u{e0069}\u{e0067}\nway"),
