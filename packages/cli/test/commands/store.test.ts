@@ -126,6 +126,6 @@ test("a damaged backup is not put in place, and one that is there is not overwri
   const bytes = readFileSync(json.backup);
   writeFileSync(json.backup, bytes.subarray(0, bytes.length - 4_096));
   const before = readFileSync(file);
-  expect((await backplane("store", "restore", json.backup)).err).toContain("is damaged itself");
+  expect((await backplane("store", "restore", json.backup)).err).toContain("is damaged too");
   expect(readFileSync(file).equals(before)).toBe(true);
 });
