@@ -322,9 +322,10 @@ function mayCompact(scopes: readonly DelegationScope[]): boolean {
 
 /** Why the caller's role may not use a tool, or null. A denial wins over every allowance (instr.origins). */
 function roleDenial({ caller, plan, policy, hits }: RuleInput, grant: Grant): string | null {
-  if (plan.export.kind !== "tool") return null;
+  const roles = policy.roles.get(caller.role);
+  if (roles === undefined || plan.export.kind !== "tool") return null;
   const tool = { name: plan.export.id, origin: originOf(plan.bound), category: plan.export.tool.category };
-  for (const { allow, deny: denied, max_risk } of policy.roles.get(caller.role) ?? []) {
+  for (const { allow, deny: denied, max_risk } of roles) {
     if (denied !== null) {
       if (denied.origins?.has(tool.origin)) return `its origin ${tool.origin} is denied`;
       if (denied.tools?.(tool.name)) return "the tool is denied";

@@ -4,7 +4,7 @@
  */
 
 import { type EgressRecord, IdTable, type Invocation, type Json, type JsonObject } from "@backplane/contract";
-import type { Ask, Changes, InvocationRow, Scope } from "@backplane/ports";
+import type { AnswerPluginRequest, Changes, InvocationRow, Scope } from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { EventTape } from "./event-tape.ts";
 import type { Revocation } from "./revocation.ts";
@@ -34,7 +34,7 @@ export class LiveCall {
   /** Connections that were refused to its attempts so far. */
   egress: EgressRecord | null = null;
   /** Lets the client that called answer the plugin's requests. */
-  answerRequest: Ask | null = null;
+  answerRequest: AnswerPluginRequest | null = null;
   /** Answers sampling requests with the gateway's own model; null if the binding has no access to it. */
   sample: ((params: JsonObject) => Promise<Json>) | null = null;
   /** The time until the deadline; less than the timeout of the row after a recovery. */

@@ -1,5 +1,5 @@
 /**
- * The one door. Every call of a tool, hook, compactor or harness reads top to bottom here, whoever makes it: open,
+ * The one door. Every call of a tool, hook, compactor or harness reads top to bottom here, from any caller: open,
  * admit, record, approve, run, settle. Each step takes the branded value of the step before, so code that skips a gate
  * does not compile. Listeners hear of a call through the outbox rows that record and settle write.
  */
@@ -35,7 +35,7 @@ export async function invoke(door: Door, request: InvokeRequest): Promise<Ticket
   const recorded = await record(door, admit(opened, door.state));
   const { live } = recorded;
   const { caller, context, plan } = opened;
-  live.answerRequest = request.ask ?? null;
+  live.answerRequest = request.answerRequest ?? null;
   live.sample = door.samplingAccess(door, live, { caller, context, bound: plan.bound });
   void complete(door, recorded);
   return new LiveTicket(live);
@@ -53,7 +53,7 @@ export async function complete(door: Door, recorded: Recorded): Promise<void> {
 
 async function approveAndRun(door: Door, recorded: Recorded): Promise<Ending | null> {
   const answer = approve(door, recorded);
-  // A promise that is there already still costs a turn of the event loop (bench row http.invoke).
+  // Not awaited if it is not a promise: an await costs a microtask even then (bench row http.invoke).
   const approved = answer instanceof Promise ? await answer : answer;
   return approved.gate === "open" ? await run(door, approved) : approved.ending;
 }

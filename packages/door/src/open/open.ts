@@ -17,7 +17,7 @@ import {
   type PluginExport,
 } from "@backplane/contract";
 import type {
-  Ask,
+  AnswerPluginRequest,
   BoundPackage,
   Caller,
   InvocationRow,
@@ -59,7 +59,7 @@ export interface InvokeRequest {
   /** Who decided on this call. Defaults to the caller itself, or to the plugin that the token belongs to. */
   context?: CallContext;
   /** Answers the plugin's requests while it runs. A call that is resumed from its row has nobody to answer. */
-  ask?: Ask;
+  answerRequest?: AnswerPluginRequest;
 }
 
 declare const opened: unique symbol;
@@ -136,7 +136,7 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
   const checked_at = clock.monotonic();
   // Read for each call: turns, sockets and delegated tokens keep a caller long after it was authenticated.
   const rootCaller = door.authority.resolveRoot(caller);
-  // Values that are cached come without a promise; awaiting them would cost a turn each (bench row http.invoke).
+  // Cached values come without a promise, because each await costs a microtask even then (bench row http.invoke).
   const found = both(resolve(door, request, body.session_id ?? id), door.policies.of(caller.scope));
   const [bound, policy] = found instanceof Promise ? await found : found;
   const root = rootCaller instanceof Promise ? await rootCaller : rootCaller;

@@ -1,4 +1,4 @@
-/** From what authors, servers, operators and the host say to one band. */
+/** The risk of a call from what authors, servers, operators and the host declare. */
 import {
   type Grant,
   type Policy,
@@ -26,7 +26,7 @@ function band(
   return riskOf(plan, noGrant(grant), compilePolicy(org, project), []).risk;
 }
 
-verifies("tools.risk-map", "every way of saying risk ends on one scale, unknown counts as high", () => {
+verifies("tools.risk-map", "maps every source of risk to one scale, with unknown as high", () => {
   expect(band({ effect_class: "read_only" })).toBe("low");
   expect(band({ effect_class: "idempotent_write" })).toBe("medium");
   expect(band({ effect_class: "non_idempotent_write" })).toBe("high");
@@ -46,7 +46,7 @@ verifies("tools.risk-map", "every way of saying risk ends on one scale, unknown 
   }
 });
 
-verifies("tools.risk-map", "hints of a server can raise and never lower", () => {
+verifies("tools.risk-map", "lets hints of a server raise the risk and never lower it", () => {
   const hinted = (effect_class: string, hints: object, risk?: Risk) =>
     band({ effect_class, hints, ...(risk === undefined ? {} : { risk }) });
   expect(hinted("unknown", { readOnlyHint: true })).toBe("unknown");
@@ -59,7 +59,7 @@ verifies("tools.risk-map", "hints of a server can raise and never lower", () => 
 
 verifies(
   "tools.risk-floor",
-  "effect class, grant, target host and category raise a claim; no claim gets below",
+  "raises a declared risk to the floor of effect class, grant, host target and category",
   () => {
     const low = { effect_class: "unknown", risk: "low" };
     expect(band(low)).toBe("low");
@@ -74,14 +74,14 @@ verifies(
     expect(band({ ...low, category: "notes" }, {}, { floor: { categories: { Notes: "critical" } } })).toBe(
       "critical",
     );
-    // A floor that is lower than the rest says nothing, and neither does an operator's milder word.
+    // Neither a floor below the other sources nor an operator's lower risk lowers the result.
     expect(band({ effect_class: "unknown", risk: "critical", target: "host" })).toBe("critical");
     expect(band({ ...low, target: "host" }, {}, { risks: { t: "low" } })).toBe("high");
     expect(band({ effect_class: "non_idempotent_write" }, {}, { risks: { "*": "low" } })).toBe("high");
   },
 );
 
-test("the operator's word takes the place of the author's; a project can only raise", () => {
+test("replaces the author's risk by the operator's and lets a project only raise it", () => {
   expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low" } })).toBe("low");
   expect(
     band({ effect_class: "unknown", risk: "low" }, {}, { risks: { "t*": "medium", x: "critical" } }),
@@ -90,7 +90,7 @@ test("the operator's word takes the place of the author's; a project can only ra
   expect(band({ effect_class: "unknown", risk: "high" }, {}, {}, { risks: { t: "low" } })).toBe("high");
 });
 
-verifies("tools.risk", "none < low < medium < full; high only with full, critical never", () => {
+verifies("tools.risk", "tolerates risk up to each level, high only with full and critical never", () => {
   const runs = (tolerance: (typeof TOLERANCES)[number]) =>
     (["low", "medium", "high", "unknown", "critical"] as const).filter((risk) => tolerates(tolerance, risk));
   expect(TOLERANCES.map(runs)).toEqual([
@@ -106,7 +106,7 @@ verifies("tools.risk", "none < low < medium < full; high only with full, critica
   });
 });
 
-test("a category that is a word of every object has no floor of its own", () => {
+test("finds no floor for a category named like a property of every object", () => {
   for (const category of ["constructor", "Constructor", "__proto__", "hasOwnProperty"]) {
     expect(band({ effect_class: "unknown", risk: "critical", category })).toBe("critical");
     expect(band({ effect_class: "unknown", risk: "high", category }, {}, {}, { risks: { t: "low" } })).toBe(

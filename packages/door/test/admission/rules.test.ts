@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { RULES } from "../../src/admission/rules.ts";
 
-test("the rules and their order are a visible decision", () => {
+test("keeps the list of rules and their order", () => {
   expect(RULES.map((rule) => rule.name)).toEqual([
     "stopping",
     "authority",

@@ -9,7 +9,7 @@ const asking = () =>
 
 verifies(
   "tools.target",
-  "without the admin's word a tool for the host is refused, and that is a record",
+  "refuses and records a tool for the host unless the admin has allowed it",
   async () => {
     const fixture = await createTestKernel();
     const binding = await fixture.bind(asking(), { export_id: "*" });
@@ -39,16 +39,16 @@ verifies(
     await fixture.call({ export_id: "plain" });
     expect(fixture.runner.orders.map(({ export_id, grant }) => [export_id, grant.host])).toEqual([
       ["host_open", true],
-      // Allowed, and not asked for: it stays in the sandbox.
+      // A tool that does not need the host stays in the sandbox, although the host is allowed.
       ["plain", undefined],
     ]);
-    // Others may change the rest of what the admin allowed, not another version of the package.
+    // Other callers may change the rest of such a binding, but not the version of its package.
     const kept = { host_target: true, timeout_ms: 1_000 };
     await fixture.kernel.bindings.patch(key, binding.binding_id, { policy: kept }, undefined);
   },
 );
 
-verifies("tools.target", "a call from inside the sandbox does not lead out of it", async () => {
+verifies("tools.target", "refuses a sandboxed plugin's call of a tool that runs on the host", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(asking(), { export_id: "*", policy: { host_target: true } });
   const inside = noGrant({ gateway_api_scopes: ["tools:invoke"] });
@@ -60,7 +60,7 @@ verifies("tools.target", "a call from inside the sandbox does not lead out of it
   await expect(fixture.call({ export_id: "host_open" }, delegated(inside) as never)).rejects.toMatchObject({
     code: "target.host_forbidden",
   });
-  // One that runs on the host itself may; a person is asked, as its risk wants it.
+  // A caller that runs on the host may call it, after the approval that its risk requires.
   const outside = delegated({ ...inside, host: true }) as never;
   const { invocation } = await fixture.kernel.invocations.invoke(outside, { export_id: "host_open" });
   expect([invocation.status, invocation.grant?.host]).toEqual(["waiting_approval", true]);
@@ -68,7 +68,7 @@ verifies("tools.target", "a call from inside the sandbox does not lead out of it
 
 verifies(
   "tools.isolated-failure",
-  "a tool that could not be loaded answers its error and never runs",
+  "fails a call of a tool that could not be loaded with its load error",
   async () => {
     const fixture = await createTestKernel();
     await fixture.bind(manifest([tool("broken", {}, { load_error: "tools/broken.ts: at import" })]));

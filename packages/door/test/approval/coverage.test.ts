@@ -35,7 +35,7 @@ const facts: fc.Arbitrary<CoveredFacts> = fc.record({
   destination: json,
 });
 
-/** Every key of every object in another order. */
+/** Reorders the keys of every object. */
 function turned<T>(value: T): T {
   if (Array.isArray(value)) return value.map(turned) as T;
   if (typeof value !== "object" || value === null) return value;
@@ -58,26 +58,19 @@ const PLAIN = [
   "destination",
 ] as const;
 
-verifies(
-  "approval.digest",
-  "neither the order of keys nor that of a grant's lists changes the digest",
-  () => {
-    fc.assert(
-      fc.property(facts, (one) => {
-        const { grant } = one;
-        const listed = Object.fromEntries(
-          Object.entries(grant).map(([key, value]) => [
-            key,
-            Array.isArray(value) ? value.toReversed() : value,
-          ]),
-        ) as typeof grant;
-        expect(coverageOf(turned({ ...one, grant: listed }))).toEqual(coverageOf(one));
-      }),
-    );
-  },
-);
+verifies("approval.digest", "keeps the digest when keys or the lists of a grant are reordered", () => {
+  fc.assert(
+    fc.property(facts, (one) => {
+      const { grant } = one;
+      const listed = Object.fromEntries(
+        Object.entries(grant).map(([key, value]) => [key, Array.isArray(value) ? value.toReversed() : value]),
+      ) as typeof grant;
+      expect(coverageOf(turned({ ...one, grant: listed }))).toEqual(coverageOf(one));
+    }),
+  );
+});
 
-verifies("approval.digest", "any change of a covered part changes the digest and is named, alone", () => {
+verifies("approval.digest", "changes the digest with each covered part and names only that part", () => {
   fc.assert(
     fc.property(facts, facts, fc.constantFrom(...PLAIN), (one, other, part) => {
       const next = { ...one, [part]: other[part] };
@@ -88,7 +81,7 @@ verifies("approval.digest", "any change of a covered part changes the digest and
   );
 });
 
-verifies("approval.digest", "a changed, added or removed key of the config is named by its key", () => {
+verifies("approval.digest", "names a changed, added or removed config key", () => {
   fc.assert(
     fc.property(facts, fc.string({ minLength: 1, maxLength: 6 }), json, (one, key, value) => {
       const config = { ...one.config, [key]: value };
@@ -100,26 +93,22 @@ verifies("approval.digest", "a changed, added or removed key of the config is na
   );
 });
 
-verifies(
-  "approval.digest",
-  "another version of a secret and another grant are named by slot and field",
-  () => {
-    fc.assert(
-      fc.property(facts, text, text, (one, slot, version) => {
-        const secrets = { ...one.secrets, [`x${slot}`]: `${version}@2` };
-        const domains = [...one.grant.allowed_domains, `${slot}.${"x".repeat(20)}`];
-        const next = { ...one, secrets, grant: { ...one.grant, allowed_domains: domains } };
-        const [before, after] = [coverageOf(one), coverageOf(next)];
-        expect(after.digest).not.toBe(before.digest);
-        const named = changedParts(before.parts, after.parts);
-        expect(named).toContain("grant.allowed_domains");
-        expect(named).toContain(`secret.x${slot}`);
-      }),
-    );
-  },
-);
+verifies("approval.digest", "names the slot of a new secret version and the field of a changed grant", () => {
+  fc.assert(
+    fc.property(facts, text, text, (one, slot, version) => {
+      const secrets = { ...one.secrets, [`x${slot}`]: `${version}@2` };
+      const domains = [...one.grant.allowed_domains, `${slot}.${"x".repeat(20)}`];
+      const next = { ...one, secrets, grant: { ...one.grant, allowed_domains: domains } };
+      const [before, after] = [coverageOf(one), coverageOf(next)];
+      expect(after.digest).not.toBe(before.digest);
+      const named = changedParts(before.parts, after.parts);
+      expect(named).toContain("grant.allowed_domains");
+      expect(named).toContain(`secret.x${slot}`);
+    }),
+  );
+});
 
-verifies("approval.digest", "no value of the config, the secrets or the arguments is in what is kept", () => {
+verifies("approval.digest", "stores no value of config, secrets or arguments in the covered parts", () => {
   const marked = (value: string) => `needle-${value}`;
   fc.assert(
     fc.property(facts, fc.uuid(), (one, value) => {

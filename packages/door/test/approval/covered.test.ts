@@ -1,4 +1,4 @@
-/** What an approval covers besides the arguments (approval.digest): a change of it is a new question. */
+/** What an approval covers besides the arguments (approval.digest): after a change the call needs a new approval. */
 import type { Approval, Json } from "@backplane/contract";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -103,7 +103,7 @@ const CHANGES: [what: string, parts: string[], change: Change][] = [
 for (const [what, parts, change] of CHANGES) {
   verifies(
     "approval.digest",
-    `a call does not run on an approval from before ${what} changed; the next question names the parts`,
+    `does not run a call on an approval given before ${what} changed, and asks again with the changed parts`,
     async () => {
       const { fixture, binding_id } = await openDeploying();
       const ticket = await call(fixture);
@@ -131,18 +131,27 @@ for (const [what, parts, change] of CHANGES) {
   );
 }
 
-verifies("approval.digest", "what is written again without a change asks nothing again", async () => {
-  const { fixture, binding_id } = await openDeploying();
-  const ticket = await call(fixture);
-  await fixture.kernel.bindings.patch(admin, binding_id, { config: { size: 1, region: "north" } }, undefined);
-  await fixture.kernel.secrets.rotateKey(admin, { new_key: true }).catch(() => null);
-  await answer(fixture, ticket.invocation.approval_id!);
-  expect((await ticket.settled).status).toBe("succeeded");
-});
+verifies(
+  "approval.digest",
+  "runs an approved call after its config was rewritten without a change",
+  async () => {
+    const { fixture, binding_id } = await openDeploying();
+    const ticket = await call(fixture);
+    await fixture.kernel.bindings.patch(
+      admin,
+      binding_id,
+      { config: { size: 1, region: "north" } },
+      undefined,
+    );
+    await fixture.kernel.secrets.rotateKey(admin, { new_key: true }).catch(() => null);
+    await answer(fixture, ticket.invocation.approval_id!);
+    expect((await ticket.settled).status).toBe("succeeded");
+  },
+);
 
 verifies(
   "approval.digest",
-  "an approval for the session does not serve a binding with another config",
+  "does not apply a session approval after the config of the binding changed",
   async () => {
     const { fixture, binding_id } = await openDeploying();
     const ticket = await call(fixture, { session_id: "s1" });
@@ -161,31 +170,27 @@ verifies(
   },
 );
 
-verifies(
-  "approval.digest",
-  "an approved call that waits in line does not run after a secret was rotated",
-  async () => {
-    const { fixture } = await openDeploying({}, { max_concurrency: 1 });
-    let release = () => {};
-    fixture.runner.script = () => new Promise((resolve) => (release = () => resolve(ok())));
-    const [first, second] = [await call(fixture), await call(fixture)];
-    await answer(fixture, first.invocation.approval_id!);
-    await until(() => fixture.runner.running === 1);
-    await answer(fixture, second.invocation.approval_id!);
-    await until(async () => (await fixture.kernel.health()).invocations.queued === 1);
-    await fixture.kernel.secrets.put(admin, "token", "hunter2-second");
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    release();
-    await first.settled;
-    expect(await second.settled).toMatchObject({
-      status: "failed",
-      error: { code: "approval.changed", details: { changed: ["secret.token"] } },
-    });
-    expect(fixture.runner.orders).toHaveLength(1);
-  },
-);
+verifies("approval.digest", "does not run an approved, queued call after a secret was rotated", async () => {
+  const { fixture } = await openDeploying({}, { max_concurrency: 1 });
+  let release = () => {};
+  fixture.runner.script = () => new Promise((resolve) => (release = () => resolve(ok())));
+  const [first, second] = [await call(fixture), await call(fixture)];
+  await answer(fixture, first.invocation.approval_id!);
+  await until(() => fixture.runner.running === 1);
+  await answer(fixture, second.invocation.approval_id!);
+  await until(async () => (await fixture.kernel.health()).invocations.queued === 1);
+  await fixture.kernel.secrets.put(admin, "token", "hunter2-second");
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  release();
+  await first.settled;
+  expect(await second.settled).toMatchObject({
+    status: "failed",
+    error: { code: "approval.changed", details: { changed: ["secret.token"] } },
+  });
+  expect(fixture.runner.orders).toHaveLength(1);
+});
 
-test("a durable question that was approved while no gateway ran is asked again when the config changed", async () => {
+test("asks again at the start if the config changed after a durable approval was answered", async () => {
   const options = { host: { approval_timeout_ms: 3_600_000 } };
   const { fixture: first, binding_id } = await openDeploying(options);
   const ticket = await call(first);
@@ -235,7 +240,7 @@ const PLUGIN_CHANGES: [what: string, parts: string[], values: Record<string, Jso
 for (const [what, parts, values] of PLUGIN_CHANGES) {
   verifies(
     "approval.digest",
-    `a tool of a kernel plugin does not run on an approval from before ${what} changed`,
+    `does not run a kernel plugin's tool on an approval given before ${what} changed`,
     async () => {
       let ran = 0;
       const fixture = await createTestKernel({ plugins: [askedTool(() => ran++)] });
@@ -260,7 +265,7 @@ for (const [what, parts, values] of PLUGIN_CHANGES) {
 
 verifies(
   "approval.digest",
-  "a tool of a kernel plugin does not run on an approval from before its code was replaced",
+  "does not run a kernel plugin's tool on an approval given before its code was replaced",
   async () => {
     let ran = 0;
     const fixture = await createTestKernel({ plugins: [askedTool(() => ran++)] });
@@ -278,7 +283,7 @@ verifies(
     const question = await nextQuestion(fixture, first);
     expect(question).toMatchObject({ replaces: first, changed: ["package_digest"] });
     expect(ran).toBe(0);
-    // The same code again is no change.
+    // Installing the same code again changes nothing.
     await reload("sha256:second");
     await answer(fixture, question.id);
     expect((await ticket.settled).status).toBe("succeeded");

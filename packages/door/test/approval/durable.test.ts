@@ -1,23 +1,23 @@
-/** Questions that outlive their gateway, or are answered at another one. */
+/** Approvals that outlive their gateway, or are answered on another one. */
 
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { asked, content } from "./ask-to-remove.ts";
+import { content, requestRemoval } from "./removal-call.ts";
 
 const HOUR = 3_600_000;
 
-test("an orderly stop ends short questions within a second and leaves durable ones pending", async () => {
+test("cancels short approvals within a second of a stop and leaves durable ones pending", async () => {
   const fixture = await createTestKernel();
   const binding = await fixture.bind(content);
-  const short = await asked(fixture, { n: 1 });
+  const short = await requestRemoval(fixture, { n: 1 });
   await fixture.kernel.bindings.patch(
     admin,
     binding.binding_id,
     { policy: { approval_timeout_ms: HOUR } },
     undefined,
   );
-  const long = await asked(fixture, { n: 2 });
+  const long = await requestRemoval(fixture, { n: 2 });
   expect(long.approval.durable).toBe(true);
   const began = performance.now();
   await fixture.kernel.stop(5_000);
@@ -28,13 +28,13 @@ test("an orderly stop ends short questions within a second and leaves durable on
   expect((await long.ticket.settled).status).toBe("waiting_approval");
 });
 
-test("a durable question survives a crash, is answered by the next gateway and runs there once", async () => {
+test("runs a call once on the next gateway when its durable approval is answered after a crash", async () => {
   const first = await createTestKernel();
   const binding = await first.bind(content, { policy: { approval_timeout_ms: HOUR } });
-  const long = await asked(first, { n: 1 });
-  const rejected = await asked(first, { n: 2 });
+  const long = await requestRemoval(first, { n: 1 });
+  const rejected = await requestRemoval(first, { n: 2 });
   await first.kernel.bindings.patch(admin, binding.binding_id, { policy: {} }, undefined);
-  const short = await asked(first, { n: 3 });
+  const short = await requestRemoval(first, { n: 3 });
   await first.crash();
   const second = await createTestKernel({ file: first.file });
   const { approvals, invocations } = second.kernel;
@@ -47,11 +47,11 @@ test("a durable question survives a crash, is answered by the next gateway and r
   expect(second.runner.orders.map((order) => order.body.input)).toEqual([{ n: 1 }]);
 });
 
-test("an answer that another gateway took reaches the waiting call", async () => {
+test("wakes a waiting call when another gateway receives the answer", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   fixture.runner.script = () => ok();
-  const { ticket, approval } = await asked(fixture);
+  const { ticket, approval } = await requestRemoval(fixture);
   await fixture.store.approvals.resolve(
     approval.id,
     {
@@ -77,10 +77,10 @@ test("an answer that another gateway took reaches the waiting call", async () =>
   expect((await ticket.settled).status).toBe("succeeded");
 });
 
-test("a watcher of a durable question hears no end when only the gateway ends", async () => {
+test("sends a watcher no settled record when the gateway stops during a durable approval", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { policy: { approval_timeout_ms: 24 * HOUR } });
-  const { ticket } = await asked(fixture);
+  const { ticket } = await requestRemoval(fixture);
   const items: string[] = [];
   const watched = (async () => {
     const stop = new AbortController();
@@ -93,13 +93,13 @@ test("a watcher of a durable question hears no end when only the gateway ends", 
   expect((await fixture.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
 });
 
-test("an answer that its gateway did not live to act on is kept to by the next", async () => {
+test("applies an answer that was written just before a crash at the next start", async () => {
   const first = await createTestKernel();
   await first.bind(content);
   const said = {
-    yes: await asked(first, { n: 1 }),
-    no: await asked(first, { n: 2 }),
-    nothing: await asked(first),
+    yes: await requestRemoval(first, { n: 1 }),
+    no: await requestRemoval(first, { n: 2 }),
+    nothing: await requestRemoval(first),
   };
   const resolution = {
     response: null,
@@ -107,7 +107,7 @@ test("an answer that its gateway did not live to act on is kept to by the next",
     answered_by: "admin",
     resolved_at: "2026-01-01T00:00:00Z",
   };
-  // As answer() writes it, and the gateway dies before the waiting call hears of it.
+  // The answer is on disk, and the gateway dies before it wakes the waiting call.
   await first.store.approvals.resolve(said.yes.approval.id, { ...resolution, status: "approved" }, {});
   await first.store.approvals.resolve(said.no.approval.id, { ...resolution, status: "rejected" }, {});
   await first.crash();

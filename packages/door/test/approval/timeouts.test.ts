@@ -9,7 +9,7 @@ const AT_ONCE = 1_000;
 
 verifies(
   "approval.timeout",
-  "10,000 questions that nobody answers leave nothing behind",
+  "expires 10,000 unanswered approvals and leaves nothing pending",
   async () => {
     let ran = 0;
     const guarded: KernelTool = {

@@ -1,63 +1,63 @@
-/** Calls that wait, queue, retry or were delegated: none starts after its authority is gone, and the record says why. */
+/** Calls that wait, queue, retry or were delegated: none starts after its authority was revoked, and the record says why. */
 
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { content as removing } from "../approval/ask-to-remove.ts";
+import { content as removing } from "../approval/removal-call.ts";
 import { createRevocableKey } from "./revocable-key.ts";
 
 const never = () => new Promise<never>(() => {});
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-verifies(
-  "sec.revocation",
-  "a waiting approval of a revoked key ends unasked, and row, approval and audit say why",
-  async () => {
-    const fixture = await createTestKernel();
-    await fixture.bind(removing);
-    const key = await createRevocableKey(fixture);
-    const ticket = await fixture.kernel.invocations.invoke(key.caller, { export_id: "rm" });
-    await key.revoke();
-    const ended = await ticket.settled;
-    expect(ended).toMatchObject({
-      status: "failed",
-      error: { code: "authority.key_revoked", details: { key_id: key.id } },
-    });
-    const approval = await fixture.kernel.approvals.get(admin, ended.approval_id!);
-    expect(approval).toMatchObject({ status: "cancelled", answered_by: null });
-    expect(approval.feedback).toContain(key.id);
-    const trail = (await fixture.kernel.audit.list(admin, { action: "approval.cancelled" }, { limit: 5 }))
-      .items;
-    expect(trail).toMatchObject([
-      { subject: approval.id, details: { why: "authority.key_revoked", invocation_id: ended.id } },
-    ]);
-    expect(fixture.runner.orders).toHaveLength(0);
-  },
-);
-
-verifies("sec.revocation", "approving right after the revocation runs nothing", async () => {
+verifies("sec.revocation", "cancels a pending approval when its key is revoked and records why", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(removing);
   const key = await createRevocableKey(fixture);
   const ticket = await fixture.kernel.invocations.invoke(key.caller, { export_id: "rm" });
-  const approval_id = ticket.invocation.approval_id!;
-  const [, answer] = await Promise.allSettled([
-    key.revoke(),
-    (async () => {
-      await until(async () => (await fixture.store.keys.get("org_local", key.id))!.revoked_at !== null);
-      return await fixture.kernel.approvals.answer(admin, approval_id, { response: "approve" });
-    })(),
+  await key.revoke();
+  const ended = await ticket.settled;
+  expect(ended).toMatchObject({
+    status: "failed",
+    error: { code: "authority.key_revoked", details: { key_id: key.id } },
+  });
+  const approval = await fixture.kernel.approvals.get(admin, ended.approval_id!);
+  expect(approval).toMatchObject({ status: "cancelled", answered_by: null });
+  expect(approval.feedback).toContain(key.id);
+  const trail = (await fixture.kernel.audit.list(admin, { action: "approval.cancelled" }, { limit: 5 }))
+    .items;
+  expect(trail).toMatchObject([
+    { subject: approval.id, details: { why: "authority.key_revoked", invocation_id: ended.id } },
   ]);
-  expect(answer).toMatchObject({ status: "rejected", reason: { code: "authority.key_revoked" } });
-  expect((await ticket.settled).error?.code).toBe("authority.key_revoked");
   expect(fixture.runner.orders).toHaveLength(0);
 });
 
 verifies(
   "sec.revocation",
-  "a revoked key's approver answers nothing any more, nor does a disabled role's",
+  "runs nothing when an approval is answered right after the revocation",
+  async () => {
+    const fixture = await createTestKernel();
+    await fixture.bind(removing);
+    const key = await createRevocableKey(fixture);
+    const ticket = await fixture.kernel.invocations.invoke(key.caller, { export_id: "rm" });
+    const approval_id = ticket.invocation.approval_id!;
+    const [, answer] = await Promise.allSettled([
+      key.revoke(),
+      (async () => {
+        await until(async () => (await fixture.store.keys.get("org_local", key.id))!.revoked_at !== null);
+        return await fixture.kernel.approvals.answer(admin, approval_id, { response: "approve" });
+      })(),
+    ]);
+    expect(answer).toMatchObject({ status: "rejected", reason: { code: "authority.key_revoked" } });
+    expect((await ticket.settled).error?.code).toBe("authority.key_revoked");
+    expect(fixture.runner.orders).toHaveLength(0);
+  },
+);
+
+verifies(
+  "sec.revocation",
+  "rejects answers of an approver whose key was revoked or whose role is disabled",
   async () => {
     const fixture = await createTestKernel();
     await fixture.bind(removing);
@@ -83,7 +83,7 @@ const CODES = {
 } as const;
 
 for (const loss of LOSSES) {
-  verifies("sec.revocation", `calls in line stop when their ${loss} is taken away`, async () => {
+  verifies("sec.revocation", `cancels queued calls when their ${loss} is revoked`, async () => {
     const fixture = await createTestKernel();
     const binding = await fixture.bind(manifest([tool("narrow", { max_concurrency: 1 })]));
     const key = await createRevocableKey(fixture);
@@ -105,7 +105,7 @@ for (const loss of LOSSES) {
     expect(fixture.runner.orders).toHaveLength(1);
   });
 
-  verifies("sec.revocation", `a failed call is not tried again after its ${loss} is taken away`, async () => {
+  verifies("sec.revocation", `does not retry a failed call after its ${loss} was revoked`, async () => {
     const fixture = await createTestKernel({ host: { retry: { max_attempts: 5, base_ms: 600 } } });
     const binding = await fixture.bind(manifest([tool("flaky")]));
     const key = await createRevocableKey(fixture);
@@ -122,7 +122,7 @@ for (const loss of LOSSES) {
 
 verifies(
   "sec.revocation",
-  "a running call of a revoked key is told to stop, and its delegated token opens nothing",
+  "cancels a running call when its key is revoked and rejects its delegated token",
   async () => {
     const fixture = await createTestKernel();
     const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
@@ -154,7 +154,7 @@ verifies(
   },
 );
 
-verifies("sec.revocation", "a call whose binding is disabled starts no further calls", async () => {
+verifies("sec.revocation", "rejects further calls of a running call whose binding was disabled", async () => {
   const fixture = await createTestKernel();
   const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
   const outer = await fixture.bind(manifest([tool("outer", scopes), tool("inner")]));
@@ -181,7 +181,7 @@ verifies("sec.revocation", "a call whose binding is disabled starts no further c
   expect(told).toEqual(["succeeded", "binding.not_active"]);
 });
 
-test("a role that the policy denies a tool is asked again before a queued call starts", async () => {
+test("does not start a queued call after the policy denied its tool to the role", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("narrow", { max_concurrency: 1 })]));
   let release = () => {};
@@ -199,7 +199,7 @@ test("a role that the policy denies a tool is asked again before a queued call s
 
 verifies(
   "sec.revocation",
-  "hooks of an archived project and of a disabled binding get no further delivery",
+  "delivers no events to hooks of an archived project or a disabled binding",
   async () => {
     const fixture = await createTestKernel({
       host: { deliveries: { concurrency: 4, per_binding: 2, max_attempts: 10, base_ms: 30, max_ms: 60 } },
@@ -226,7 +226,7 @@ verifies(
 
 verifies(
   "sec.revocation",
-  "a durable approval answered after a restart does not run for a key revoked since",
+  "does not run a durably approved call after a restart if its key was revoked since",
   async () => {
     const options = { host: { approval_timeout_ms: 3_600_000 } };
     const first = await createTestKernel(options);
@@ -257,7 +257,7 @@ verifies(
 
 verifies(
   "sec.revocation",
-  "of fifty workers on a revoked key none starts a call more than a second later",
+  "starts no call of fifty workers more than a second after their key was revoked",
   async () => {
     const fixture = await createTestKernel();
     await fixture.bind(manifest([tool("echo"), tool("narrow", { max_concurrency: 2 })]));

@@ -1,4 +1,4 @@
-/** A real key of the store and the caller that it stands for: what a revocation test takes away. */
+/** A stored key that a test can revoke, with its caller. */
 
 import type { KeyCreate } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";

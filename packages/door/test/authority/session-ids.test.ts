@@ -1,4 +1,4 @@
-/** Which sessions, chains and runs a caller may name, and whom a session-wide approval serves (sec.session-ids). */
+/** Which sessions, chains and runs a caller may name, and to whom a session approval applies (sec.session-ids). */
 
 import type { KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
@@ -10,12 +10,12 @@ import { admin, createTestKernel, until } from "@backplane/test-kit/kernel/test-
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, openTalk } from "../../../agent/test/loop/talk.ts";
-import { content as removing } from "../approval/ask-to-remove.ts";
+import { content as removing } from "../approval/removal-call.ts";
 import { createRevocableKey } from "./revocable-key.ts";
 
 const rm = { export_id: "rm", input: { path: "a" }, session_id: "s1" };
 
-/** A session of key A in which removing was approved for the session. */
+/** A session of key A in which a call was approved for the whole session. */
 async function approvedSession() {
   const fixture = await createTestKernel();
   await fixture.bind(removing);
@@ -35,7 +35,7 @@ async function approvedSession() {
 
 verifies(
   "sec.session-ids",
-  "an approval for the session serves whoever asked, and nobody else who names the session",
+  "applies a session approval only to the identity that asked, not to others in the session",
   async () => {
     const { fixture, a, asks } = await approvedSession();
     expect(fixture.kernel.approvals.grants(admin)).toMatchObject([{ session_id: "s1", granted_to: a.id }]);
@@ -46,7 +46,7 @@ verifies(
   },
 );
 
-verifies("sec.session-ids", "an approval for the session ends with the key of whoever gave it", async () => {
+verifies("sec.session-ids", "ends a session approval when the key of its approver is revoked", async () => {
   const { a, approver, asks } = await approvedSession();
   await approver.revoke();
   expect(await asks(a.caller)).toBe(true);
@@ -54,7 +54,7 @@ verifies("sec.session-ids", "an approval for the session ends with the key of wh
 
 verifies(
   "sec.session-ids",
-  "an approval for the session does not serve a session of the same name in another workspace",
+  "does not apply a session approval to a session of the same name in another workspace",
   async () => {
     const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
     const talk = await openTalk({ tools: [asks] });
@@ -70,7 +70,7 @@ verifies(
     const again = await talk.kernel.runs.start(caller, { session_id: "s1", workspace: "one", input });
     expect((await again.settled).status).toBe("completed");
     expect(await pending()).toEqual([]);
-    // The name is free for the other workspace as soon as the session there is at rest.
+    // The other workspace can use the name as soon as its session is idle.
     await until(() =>
       talk.kernel.runs.start(caller, { session_id: "s1", workspace: "two", input }).then(
         () => true,
@@ -83,7 +83,7 @@ verifies(
 
 verifies(
   "sec.session-ids",
-  "a key without a right to sessions names neither a session, nor its chain, nor its run",
+  "rejects a session, chain or run id from a key without a scope for sessions",
   async () => {
     const talk = await openTalk();
     await talk.bind(manifest([tool("read")]));
@@ -102,21 +102,21 @@ verifies(
       expect([name, await call(insider, { [name]: id })]).toEqual([name, "succeeded"]);
     }
     expect(await call(insider, own)).toBe("succeeded");
-    // What is not there, or lies in another session or project, is not found.
+    // Ids that do not exist, or belong to another session or project, are not found.
     expect(await call(insider, { chain_id: "ch_1" })).toBe("chain.not_found");
     expect(await call(insider, { run_id: "run_1" })).toBe("run.not_found");
     expect(await call(insider, { session_id: "s1", chain_id: other.chain_id })).toBe("chain.not_found");
     expect(await call(insider, { session_id: "s1", run_id: other.id })).toBe("run.not_found");
     const elsewhere: Caller = { ...admin, scope: { ...admin.scope, project_id: "proj_other" } };
     expect(await call(elsewhere, { chain_id: run.chain_id })).not.toBe("succeeded");
-    // A name that no session has is a label of the caller's own.
+    // The id of a session that does not exist is allowed as a label.
     expect(await call(outsider, { session_id: "ticket-42" })).toBe("succeeded");
   },
 );
 
 verifies(
   "sec.session-ids",
-  "a delegated token names the session of its own call, and others only with a scope for sessions",
+  "lets a delegated token name its own session, and others only with a scope for sessions",
   async () => {
     const talk = await openTalk();
     const outer = (id: string, ...scopes: string[]) =>
@@ -152,37 +152,33 @@ verifies(
   },
 );
 
-verifies(
-  "sec.session-ids",
-  "a call that names the session of somebody's running turn does not act for that turn",
-  async () => {
-    let release = () => {};
-    const wait: KernelTool = {
-      ...addTool,
-      name: "wait",
-      parameters: { type: "object", properties: {} },
-      run: () =>
-        new Promise((resolve) => {
-          release = () => resolve(toolOk("done"));
-        }),
-    };
-    const talk = await openTalk({ tools: [wait], plugins: [agentTool] });
-    const turn = await talk.kernel.runs.start(admin, { session_id: "s1", input: { text: "/tool wait {}" } });
-    await until(async () => (await talk.kernel.health()).invocations.running === 1);
-    const { caller } = await createRevocableKey(talk);
-    const ticket = await talk.kernel.invocations.invoke(caller, {
-      export_id: "agent",
-      input: { goal: "/say I act for the admin" },
-      session_id: "s1",
-    });
-    if (ticket.invocation.approval_id !== null) {
-      await talk.kernel.approvals.answer(admin, ticket.invocation.approval_id, { response: "approve" });
-    }
-    const spawned = await ticket.settled;
-    expect(JSON.stringify(spawned.result ?? spawned.error)).toContain("spawned out of a running turn");
-    const runs = (await talk.kernel.runs.list(admin, {}, { limit: 10 })).items;
-    expect(runs.map(({ trigger }) => trigger)).toEqual(["api"]);
-    release();
-    expect((await turn.settled).status).toBe("completed");
-  },
-);
+verifies("sec.session-ids", "does not let a call act for a turn by naming its session", async () => {
+  let release = () => {};
+  const wait: KernelTool = {
+    ...addTool,
+    name: "wait",
+    parameters: { type: "object", properties: {} },
+    run: () =>
+      new Promise((resolve) => {
+        release = () => resolve(toolOk("done"));
+      }),
+  };
+  const talk = await openTalk({ tools: [wait], plugins: [agentTool] });
+  const turn = await talk.kernel.runs.start(admin, { session_id: "s1", input: { text: "/tool wait {}" } });
+  await until(async () => (await talk.kernel.health()).invocations.running === 1);
+  const { caller } = await createRevocableKey(talk);
+  const ticket = await talk.kernel.invocations.invoke(caller, {
+    export_id: "agent",
+    input: { goal: "/say I act for the admin" },
+    session_id: "s1",
+  });
+  if (ticket.invocation.approval_id !== null) {
+    await talk.kernel.approvals.answer(admin, ticket.invocation.approval_id, { response: "approve" });
+  }
+  const spawned = await ticket.settled;
+  expect(JSON.stringify(spawned.result ?? spawned.error)).toContain("spawned out of a running turn");
+  const runs = (await talk.kernel.runs.list(admin, {}, { limit: 10 })).items;
+  expect(runs.map(({ trigger }) => trigger)).toEqual(["api"]);
+  release();
+  expect((await turn.settled).status).toBe("completed");
+});

@@ -1,4 +1,4 @@
-/** Running turns whose key, role or project is taken away: no further step starts, and the run says why. */
+/** Running turns whose key, role or project is revoked: no further step starts, and the run records why. */
 
 import type { KernelTool, Run } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
@@ -11,7 +11,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, openTalk, type Talk } from "../../../agent/test/loop/talk.ts";
 import { createRevocableKey, type RevocableKey } from "./revocable-key.ts";
 
-/** Takes the authority away while it runs, and answers as if nothing had happened. */
+/** A tool that revokes the authority while it runs, and then returns a normal result. */
 function takingTool(take: () => Promise<unknown>): KernelTool {
   return {
     ...addTool,
@@ -54,7 +54,7 @@ const WAYS: [string, string, (talk: Talk, key: RevocableKey) => Promise<unknown>
 ];
 
 for (const [what, code, take] of WAYS) {
-  verifies("sec.revocation", `a turn of ${what} takes no further step, and its run says why`, async () => {
+  verifies("sec.revocation", `stops a turn of ${what} before its next step and records why`, async () => {
     let lose: () => Promise<unknown> = async () => undefined;
     const talk = await openTalk({ tools: [addTool, takingTool(() => lose())] });
     const expires_at = new Date(talk.clock.now() + 1_800_000).toISOString();
@@ -67,39 +67,35 @@ for (const [what, code, take] of WAYS) {
     );
     expect(run).toMatchObject({ status: "failed", error: { code } });
     expect(modelCalls(talk)).toBe(1);
-    // One before the model call and one before the tool call; none after the tool took the authority away.
+    // One step before the model call and one before the tool call; none after the tool revoked the authority.
     expect(decisions(talk)).toBe(2);
     const calls = (await talk.kernel.invocations.list(admin, {}, { limit: 10 })).items;
     expect(calls.map(({ export_id }) => export_id)).toEqual(["take"]);
     expect(await talk.kernel.runs.get(admin, run.id)).toMatchObject({ error: { code } });
-    // Nothing new begins either.
+    // A new turn is rejected too.
     const next = talk.kernel.runs.start(key.caller, { session_id: "s2", input: { text: "/say hi" } });
     await expect(next).rejects.toMatchObject({ code });
   });
 }
 
-verifies(
-  "sec.revocation",
-  "a model call that is streaming is cancelled when its key is revoked",
-  async () => {
-    const talk = await openTalk();
-    const key = await createRevocableKey(talk);
-    const words = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
-    const { run, settled } = await talk.kernel.runs.start(key.caller, {
-      session_id: "s1",
-      input: { text: `/slow 1000\n/say ${words}` },
-    });
-    await until(() => talk.events.some(({ kind }) => kind === "assistant.message.delta"));
-    await key.revoke();
-    const ended = await settled;
-    expect(ended).toMatchObject({ id: run.id, status: "failed", error: { code: "authority.key_revoked" } });
-    expect(ended.output!.content).not.toContain("word399");
-  },
-);
+verifies("sec.revocation", "cancels a streaming model call when its key is revoked", async () => {
+  const talk = await openTalk();
+  const key = await createRevocableKey(talk);
+  const words = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
+  const { run, settled } = await talk.kernel.runs.start(key.caller, {
+    session_id: "s1",
+    input: { text: `/slow 1000\n/say ${words}` },
+  });
+  await until(() => talk.events.some(({ kind }) => kind === "assistant.message.delta"));
+  await key.revoke();
+  const ended = await settled;
+  expect(ended).toMatchObject({ id: run.id, status: "failed", error: { code: "authority.key_revoked" } });
+  expect(ended.output!.content).not.toContain("word399");
+});
 
 verifies(
   "sec.revocation",
-  "a model call does not start when the key is revoked while the strategy decides",
+  "does not start a model call if the key is revoked while the strategy decides",
   async () => {
     let lose: () => Promise<unknown> = async () => undefined;
     const slow = defineKernelPlugin({
@@ -127,7 +123,7 @@ verifies(
   },
 );
 
-verifies("sec.revocation", "a retry of a model call does not start after the key is revoked", async () => {
+verifies("sec.revocation", "does not retry a model call after its key was revoked", async () => {
   const talk = await openTalk();
   const key = await createRevocableKey(talk);
   const { settled } = await talk.kernel.runs.start(key.caller, {
@@ -142,7 +138,7 @@ verifies("sec.revocation", "a retry of a model call does not start after the key
 
 verifies(
   "sec.revocation",
-  "a sub-agent of a revoked key stops with its parent, for the same reason",
+  "stops a sub-agent with its parent and for the same reason when the key is revoked",
   async () => {
     let lose: () => Promise<unknown> = async () => undefined;
     const { yes } = yesPlugin();
@@ -159,35 +155,31 @@ verifies(
   },
 );
 
-verifies(
-  "sec.revocation",
-  "a turn that a crash cut off does not go on with a key revoked since",
-  async () => {
-    const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
-    const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
-    const first = await openTalk(options);
-    const key = await createRevocableKey(first);
-    const text = '/tool asks {"a":1,"b":2}\n/then\n/say end';
-    await first.kernel.runs.start(key.caller, { session_id: "s1", input: { text } });
-    const pending = async (talk: Talk) =>
-      (await talk.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
-    await until(async () => (await pending(first)).length === 1);
-    await key.revoke();
-    await first.crash();
-    const second = await openTalk({ ...options, file: first.file });
-    const ended = async () => (await second.kernel.runs.list(admin, {}, { limit: 5 })).items;
-    await until(async () => (await ended()).every(({ status }) => status !== "running"));
-    expect(await ended()).toMatchObject([{ status: "failed", error: { code: "authority.key_revoked" } }]);
-    expect((await ended())[0]!.resumed).toBeUndefined();
-    await until(async () => (await pending(second)).length === 0);
-    const call = async () => (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items[0]!;
-    await until(async () => (await call()).status !== "waiting_approval");
-    expect(await call()).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-    expect(modelCalls(second)).toBe(0);
-  },
-);
+verifies("sec.revocation", "does not resume an interrupted turn whose key was revoked since", async () => {
+  const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
+  const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
+  const first = await openTalk(options);
+  const key = await createRevocableKey(first);
+  const text = '/tool asks {"a":1,"b":2}\n/then\n/say end';
+  await first.kernel.runs.start(key.caller, { session_id: "s1", input: { text } });
+  const pending = async (talk: Talk) =>
+    (await talk.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+  await until(async () => (await pending(first)).length === 1);
+  await key.revoke();
+  await first.crash();
+  const second = await openTalk({ ...options, file: first.file });
+  const ended = async () => (await second.kernel.runs.list(admin, {}, { limit: 5 })).items;
+  await until(async () => (await ended()).every(({ status }) => status !== "running"));
+  expect(await ended()).toMatchObject([{ status: "failed", error: { code: "authority.key_revoked" } }]);
+  expect((await ended())[0]!.resumed).toBeUndefined();
+  await until(async () => (await pending(second)).length === 0);
+  const call = async () => (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items[0]!;
+  await until(async () => (await call()).status !== "waiting_approval");
+  expect(await call()).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
+  expect(modelCalls(second)).toBe(0);
+});
 
-test("a conversation does not go on from an approval that a revoked key's call was waiting for", async () => {
+test("does not continue a conversation from an approval of a revoked key", async () => {
   const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
   const talk = await openTalk({ tools: [asks] });
   const key = await createRevocableKey(talk);
@@ -204,7 +196,7 @@ test("a conversation does not go on from an approval that a revoked key's call w
 
 verifies(
   "sec.revocation",
-  "a conversation of a disabled role does not go on from a question that outlived its turn",
+  "does not continue a conversation of a disabled role from an approval that outlived its turn",
   async () => {
     const asking = { ...addTool, requires_approval: true };
     const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asking] };
@@ -220,7 +212,7 @@ verifies(
     const [call] = (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items;
     const state = async () => (await second.kernel.invocations.get(admin, call!.id)).error?.code;
     await until(async () => (await state()) === "authority.role_disabled");
-    // A turn that began would be on the record by now.
+    // A turn that had started would be recorded by now.
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect((await second.kernel.runs.list(admin, {}, { limit: 5 })).items).toHaveLength(1);
     expect(modelCalls(second)).toBe(0);

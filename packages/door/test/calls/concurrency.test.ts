@@ -8,7 +8,7 @@ const content = (max_concurrency: number) => manifest([tool("narrow", { max_conc
 
 verifies(
   "bind.concurrency",
-  "max_concurrency holds, the line is first come first served, a full one refuses",
+  "enforces max_concurrency, serves the queue in order and rejects calls when it is full",
   async () => {
     const fixture = await createTestKernel({ host: { queue_per_binding: 5 } });
     await fixture.bind(content(2));
@@ -56,7 +56,7 @@ verifies(
   },
 );
 
-test("a cancel takes a waiting call out of the line", async () => {
+test("removes a cancelled call from the queue", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content(1));
   const release: (() => void)[] = [];
@@ -80,7 +80,7 @@ test("a cancel takes a waiting call out of the line", async () => {
 
 verifies(
   "bind.concurrency",
-  "a slot that a killed gateway held is not taken before its lease ran out",
+  "does not reuse the slot of a killed gateway before its lease expires",
   async () => {
     const first = await createTestKernel();
     await first.bind(content(1));

@@ -8,7 +8,7 @@ function tape() {
   return { kept, tape: new EventTape("inv_1", store as never, { now: () => 0 } as never, 0) };
 }
 
-test("events are bounded in number and in size, and what was dropped is told once", () => {
+test("bounds events in number and size and reports the dropped ones once", () => {
   const many = tape();
   for (let n = 0; n < INVOCATION_LIMITS.events_kept + 5; n++) many.tape.write({ type: "log", data: n });
   many.tape.close();

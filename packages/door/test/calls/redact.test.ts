@@ -17,7 +17,7 @@ const delta = (text: string): PluginEvent => ({ type: "delta", block: { text } }
 const joined = (events: PluginEvent[]) =>
   events.map((event) => (event.type === "delta" ? (event.block as { text: string }).text : "")).join("");
 
-test("a secret that events cut into pieces is taken out, wherever they cut it", () => {
+test("redacts a secret that is split across events at any position", () => {
   const spellings = [SECRET, encodeURIComponent(SECRET), Buffer.from(SECRET).toString("base64")];
   fc.assert(
     fc.property(
@@ -35,7 +35,7 @@ test("a secret that events cut into pieces is taken out, wherever they cut it", 
         const out = through(pieces);
         expect(out.map((event) => event.type)).toEqual(pieces.map((event) => event.type));
         const seen = joined(out);
-        // Fewer than four characters of it may have gone before anything could be noticed.
+        // Up to three characters may be emitted before the redactor can notice a secret.
         expect(seen).not.toContain(spelling.slice(3));
         expect(seen).toContain("[redacted]");
         expect(seen.startsWith(before)).toBe(true);
@@ -46,12 +46,12 @@ test("a secret that events cut into pieces is taken out, wherever they cut it", 
   );
 });
 
-test("letter by letter too", () => {
+test("redacts a secret that arrives one character per event", () => {
   const out = joined(through(`key: ${SECRET} end`.split("").map(delta)));
   expect(out).toMatch(/^key: .{0,3}\[redacted\] end$/);
 });
 
-test("what only looks like a beginning is let go as it was, in order, at the latest when the call ends", () => {
+test("emits held events unchanged and in order, at the latest when the call ends", () => {
   const events = [delta("so sk-c"), delta("at is no secret"), delta("again sk-can")];
   const out: PluginEvent[] = [];
   const stream = redactEvents(redactor, (event) => void out.push(event));
@@ -65,7 +65,7 @@ test("what only looks like a beginning is let go as it was, in order, at the lat
   expect(out).toEqual(events);
 });
 
-test("no more than a few events wait", () => {
+test("holds a bounded number of events", () => {
   const out: PluginEvent[] = [];
   const stream = redactEvents(redactor, (event) => void out.push(event));
   stream.take(delta("sk-can"));

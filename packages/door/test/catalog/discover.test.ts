@@ -3,7 +3,7 @@ import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-test("discovery lists what the caller's scope can use, with schemas and the class it will run as", async () => {
+test("lists the exports of the caller's scope with their schemas and isolation class", async () => {
   const fixture = await createTestKernel();
   const schemas = { "in.json": { type: "object" }, "config.json": { type: "object" } };
   const content = manifest([
@@ -38,7 +38,7 @@ test("discovery lists what the caller's scope can use, with schemas and the clas
   });
   expect((await discover(user, "hook")).map((one) => one.export_id)).toEqual(["notify"]);
   expect(await discover({ ...user, scope: { ...scope, project_id: "proj_other" } }, "tool")).toEqual([]);
-  // The org's binding is hidden while the project's own takes every call.
+  // The org's binding is hidden while the project's own binding takes all traffic.
   const org = await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
@@ -56,7 +56,7 @@ test("discovery lists what the caller's scope can use, with schemas and the clas
   expect(both.sort()).toEqual([search.binding_id, org.binding_id].sort());
 });
 
-test("a guest is shown what it may call, which is what only reads", async () => {
+test("lists only read_only exports for a guest", async () => {
   const fixture = await createTestKernel();
   const content = manifest([tool("read"), tool("write", {}, { effect_class: "idempotent_write" })]);
   await fixture.bind(content);

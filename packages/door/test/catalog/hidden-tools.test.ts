@@ -1,4 +1,4 @@
-/** What is bound and yet not in the catalog: listed with the reason and the command that lets it in. */
+/** Tools that are bound but not in the catalog are listed with the reason and the fix. */
 import type { Json, ToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
@@ -27,7 +27,7 @@ const answer = (exports: ToolExport[], schemas: Record<string, Json> = {}) => ({
   info: {},
 });
 
-test("a changed definition is listed as held, with its accepted words, until somebody lets it in", async () => {
+test("lists a tool with a changed definition as held, with its accepted text, until it is accepted", async () => {
   const fixture = await createTestKernel();
   const { kernel, runner } = fixture;
   runner.description = () => answer([described("today", "Weather today")]);
@@ -47,7 +47,7 @@ test("a changed definition is listed as held, with its accepted words, until som
   const asked = kernel.policy.explain(admin, { tool: "today", context: "conversation" });
   await expect(asked).rejects.toMatchObject({ code: "tool.not_found", fix: held!.fix });
 
-  // Gone for a while and back with other words: what was accepted is still known.
+  // The accepted text is still known after the tool was missing for a while and came back with another text.
   runner.description = () => answer([]);
   await kernel.definitions.refresh(admin, binding_id);
   expect(await kernel.catalog.entries(user, { all: true })).not.toContainEqual(
@@ -61,7 +61,7 @@ test("a changed definition is listed as held, with its accepted words, until som
   expect((await kernel.catalog.get(user, "today")).map(({ status }) => status)).toEqual(["offered"]);
 });
 
-test("tools of bindings that take no calls are listed with what makes them take some", async () => {
+test("lists tools of bindings that take no calls with the reason and the fix", async () => {
   const fixture = await createTestKernel();
   const { bindings, catalog } = fixture.kernel;
   const slot = { secret_slots: ["api_key"] };
@@ -91,7 +91,7 @@ test("tools of bindings that take no calls are listed with what makes them take 
     ["idle", idle.binding_id],
     ["locked", slots.binding_id],
   ]);
-  // A plugin that calls sees what it was granted, and nothing of this.
+  // A delegated token sees only the tools that it was granted.
   const delegation = {
     invocation_id: "inv_1",
     scopes: ["tools:invoke"] as const,
@@ -101,7 +101,7 @@ test("tools of bindings that take no calls are listed with what makes them take 
   expect(seen.filter(({ status }) => status === "inactive")).toEqual([]);
 });
 
-test("what lost its name or is refused by policy says what would change that", async () => {
+test("names the fix for a tool that lost its name or is denied by policy", async () => {
   const fixture = await createTestKernel();
   const { catalog, policy } = fixture.kernel;
   const first = await fixture.bind(manifest([tool("find")], { package_id: "acme/one" }));

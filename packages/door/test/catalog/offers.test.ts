@@ -1,4 +1,4 @@
-/** The catalog as clients outside of the loop see it. */
+/** The catalog as clients see it. */
 
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
@@ -15,7 +15,7 @@ const writer = toolPlugin("writer", {
   run: () => ({ ok: true, brief: "done", display: { kind: "text", text: "done" } }),
 });
 
-test("tools of plugins and bound exports in one list; each caller sees what it may call", async () => {
+test("lists tools of plugins and bound exports together, filtered by what the caller may call", async () => {
   const fixture = await createTestKernel({ plugins: [writer] });
   const { catalog } = fixture.kernel;
   const output = { type: "object", properties: { n: { type: "number" } } };
@@ -58,7 +58,7 @@ test("tools of plugins and bound exports in one list; each caller sees what it m
   expect(await catalog.find(user, "heard")).toBe(null);
 });
 
-test("a change of bindings is told with its org, one of plugins to all, and seen at once", async () => {
+test("notifies of changed bindings with their org and of changed plugins without one, and shows both at once", async () => {
   const fixture = await createTestKernel({ plugins: [writer] });
   const { catalog, plugins, bindings } = fixture.kernel;
   const told: (string | null)[] = [];
@@ -78,7 +78,7 @@ test("a change of bindings is told with its org, one of plugins to all, and seen
   expect(told).toHaveLength(heard);
 });
 
-test("a ticket counts the events of its call", async () => {
+test("counts the events of a call on its ticket", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("read")]));
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "read" });

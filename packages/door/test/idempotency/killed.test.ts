@@ -1,4 +1,4 @@
-/** The gateway is killed before each write that opens a call with a key, and the client repeats its request. */
+/** The gateway is killed before each write of a call with a key, and the client repeats its request. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -27,11 +27,11 @@ async function live(file: string, kill_before: number): Promise<{ printed: strin
   return { printed: out.trim().split("\n"), killed: signal === "SIGKILL" };
 }
 
-test("a repeat after the death finds the call or makes the first one: the work is never done twice", async () => {
+test("never runs the work twice when a request is repeated after a kill before any write", async () => {
   const whole = await live(join(dir, "whole.db"), 0);
   const [before, , after] = whole.printed.map(Number) as [number, number, number];
   expect(after - before).toBeGreaterThanOrEqual(6);
-  // The transaction that opens the call is the first four; the next begins to end it.
+  // The first four statements are the transaction that opens the call; the next one starts to settle it.
   const points = Array.from({ length: 6 }, (_, n) => before + 1 + n);
   const seen = { first: 0, found: 0 };
   const work = async () => {
@@ -51,6 +51,6 @@ test("a repeat after the death finds the call or makes the first one: the work i
     }
   };
   await Promise.all([work(), work(), work()]);
-  // Some deaths were before the call was on disk, some after.
+  // Some kills came before the call was on disk, others after.
   expect(Math.min(seen.first, seen.found)).toBeGreaterThan(0);
 }, 120_000);

@@ -18,7 +18,7 @@ const input = { query: "billing outage" };
 
 verifies(
   "tool.contract",
-  "input and output are checked, the host writes tool_result, events are passed on",
+  "checks input and output, writes tool_result itself and passes events on",
   async () => {
     const fixture = await createTestKernel();
     await fixture.bind(content, {}, schemas);
@@ -30,7 +30,7 @@ verifies(
     };
     fixture.runner.script = ({ event }) => {
       event({ type: "progress", message: "working" });
-      // A tool cannot write the block itself: unknown fields do not survive.
+      // Unknown fields are removed, so a tool cannot write the block itself.
       return ok({ ...result, tool_result: { kind: "tool_result", tool: "forged" } });
     };
     const done = await fixture.call({ export_id: "search", input });
@@ -66,7 +66,7 @@ verifies(
       result: null,
       tool_result: { is_error: true },
     });
-    // An error of the tool's own is an answer: shown to the model, not checked against the schema.
+    // A result with is_error is passed to the model and not checked against the output schema.
     fixture.runner.script = () =>
       ok({ content: [{ type: "text", text: "no such project" }], is_error: true });
     expect(await fixture.call({ export_id: "search", input })).toMatchObject({
@@ -97,7 +97,7 @@ test.each<[string, Json | null]>([
   });
 });
 
-test("a failure keeps what the tool could say, and every end names a code", async () => {
+test("keeps the result of a failed tool and gives every ending but success an error code", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "free" }, schemas);
   fixture.runner.script = () =>

@@ -5,16 +5,16 @@ import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { asked, content } from "../approval/ask-to-remove.ts";
+import { content, requestRemoval } from "../approval/removal-call.ts";
 
 verifies(
   "api.approvals",
-  "approvals are read, listed, answered once, and session grants listed and revoked",
+  "reads, lists and answers approvals once, and lists and revokes session grants",
   async () => {
     const fixture = await createTestKernel();
     await fixture.bind(content);
     const { approvals } = fixture.kernel;
-    const { ticket, approval } = await asked(fixture, { path: "a" }, "sess_1");
+    const { ticket, approval } = await requestRemoval(fixture, { path: "a" }, "sess_1");
     expect(ApprovalSchema.parse(approval)).toEqual(approval);
     expect(approval).toMatchObject({
       invocation_id: ticket.id,
@@ -36,14 +36,14 @@ verifies(
     expect((await ticket.settled).status).toBe("succeeded");
     const late = approvals.answer(admin, approval.id, { response: "reject" });
     await expect(late).rejects.toMatchObject({ code: "approval.closed" });
-    // Identical calls of that session run without asking; anything else asks.
+    // Identical calls of that session run without approval; any other call needs its own.
     expect(
       (await fixture.call({ export_id: "rm", input: { path: "a" }, session_id: "sess_1" })).approval_id,
     ).toBeNull();
     const others = [
-      await asked(fixture, { path: "b" }, "sess_1"),
-      await asked(fixture, { path: "a" }, "sess_2"),
-      await asked(fixture, { path: "a" }),
+      await requestRemoval(fixture, { path: "b" }, "sess_1"),
+      await requestRemoval(fixture, { path: "a" }, "sess_2"),
+      await requestRemoval(fixture, { path: "a" }),
     ];
     for (const other of others) expect(other.approval.status).toBe("pending");
     const [grant] = approvals.grants(user);
@@ -67,7 +67,7 @@ verifies(
         ["approval.approved", "admin", "approve_for_session"],
       ]),
     );
-    expect((await asked(fixture, { path: "a" }, "sess_1")).approval.status).toBe("pending");
+    expect((await requestRemoval(fixture, { path: "a" }, "sess_1")).approval.status).toBe("pending");
     await expect(approvals.get(stranger, approval.id)).rejects.toMatchObject({ code: "approval.not_found" });
     await expect(
       approvals.answer(guest, others[0]!.approval.id, { response: "approve" }),
@@ -77,10 +77,10 @@ verifies(
   },
 );
 
-test("a rejection carries its feedback, and nothing runs", async () => {
+test("runs nothing after a rejection and returns its feedback", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
-  const { ticket, approval } = await asked(fixture);
+  const { ticket, approval } = await requestRemoval(fixture);
   await fixture.kernel.approvals.answer(admin, approval.id, {
     response: "reject",
     feedback: "not on a Friday",
@@ -93,10 +93,10 @@ test("a rejection carries its feedback, and nothing runs", async () => {
   expect(fixture.runner.orders).toHaveLength(0);
 });
 
-test("of a hundred answers at once one counts, and a forged digest never does", async () => {
+test("accepts one of a hundred concurrent answers and none with a forged digest", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
-  const { ticket, approval } = await asked(fixture);
+  const { ticket, approval } = await requestRemoval(fixture);
   const forged = fixture.kernel.approvals.answer(admin, approval.id, {
     response: "approve",
     digest: "sha256:00",
@@ -115,11 +115,11 @@ test("of a hundred answers at once one counts, and a forged digest never does", 
   expect(fixture.runner.orders.length).toBeLessThanOrEqual(1);
 });
 
-test("an approval that nobody answers expires, and nothing stays pending", async () => {
+test("expires an unanswered approval and leaves nothing pending", async () => {
   const fixture = await createTestKernel({ host: { approval_timeout_ms: 30 } });
   await fixture.bind(content);
   const timers = fixture.clock.timers;
-  const all = await Promise.all(Array.from({ length: 50 }, (_, i) => asked(fixture, { i })));
+  const all = await Promise.all(Array.from({ length: 50 }, (_, i) => requestRemoval(fixture, { i })));
   for (const { ticket } of all) {
     expect(await ticket.settled).toMatchObject({ status: "failed", error: { code: "approval.expired" } });
   }
@@ -132,24 +132,24 @@ test("an approval that nobody answers expires, and nothing stays pending", async
   expect(fixture.runner.orders).toHaveLength(0);
 });
 
-test("what changed between question and answer does not run", async () => {
+test("does not run a call that changed between the request for approval and the answer", async () => {
   const fixture = await createTestKernel();
   const binding = await fixture.bind(content);
   const id = binding.binding_id;
   const approve = (approval: Approval) =>
     fixture.kernel.approvals.answer(admin, approval.id, { response: "approve" });
-  const off = await asked(fixture);
+  const off = await requestRemoval(fixture);
   await fixture.kernel.bindings.patch(admin, id, { status: "disabled" }, undefined);
   await approve(off.approval);
   expect(await off.ticket.settled).toMatchObject({
     error: { code: "binding.not_active", details: { rule: "binding" } },
   });
   await fixture.kernel.bindings.patch(admin, id, { status: "active" }, undefined);
-  const upgraded = await asked(fixture);
+  const upgraded = await requestRemoval(fixture);
   await fixture.kernel.packages.install(admin, fixture.importer.add({ ...content, version: "0.2.0" }));
   await fixture.kernel.bindings.patch(admin, id, { package_version: "0.2.0" }, undefined);
   await approve(upgraded.approval);
-  // Another version is another question, which a person may still say no to.
+  // Another version needs a new approval, which a person may reject.
   const pending = async () =>
     (await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
   await until(async () => (await pending()).length === 1);
@@ -157,23 +157,23 @@ test("what changed between question and answer does not run", async () => {
   expect(question).toMatchObject({ replaces: upgraded.approval.id, package_version: "0.2.0" });
   await fixture.kernel.approvals.answer(admin, question!.id, { response: "reject" });
   expect(await upgraded.ticket.settled).toMatchObject({ error: { code: "approval.rejected" } });
-  const removed = await asked(fixture);
+  const removed = await requestRemoval(fixture);
   await fixture.kernel.bindings.remove(admin, id);
   await approve(removed.approval);
   expect(await removed.ticket.settled).toMatchObject({ error: { code: "approval.changed" } });
   expect(fixture.runner.orders).toHaveLength(0);
 });
 
-test("a cancel ends the question too", async () => {
+test("cancels the approval of a cancelled call", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
-  const { ticket, approval } = await asked(fixture);
+  const { ticket, approval } = await requestRemoval(fixture);
   await fixture.kernel.invocations.cancel(user, ticket.id);
   expect((await ticket.settled).status).toBe("cancelled");
   expect((await fixture.kernel.approvals.get(user, approval.id)).status).toBe("cancelled");
 });
 
-test("policy can ask for more approval than the tool, never for less", async () => {
+test("lets policy require more approvals than the tool, never fewer", async () => {
   const fixture = await createTestKernel();
   const two = manifest([
     tool("strict", {}, { requires_approval: true }),
@@ -187,11 +187,11 @@ test("policy can ask for more approval than the tool, never for less", async () 
   }
 });
 
-test("for a call without a session there is no session to approve for", async () => {
+test("rejects a session approval for a call without a session", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   const { approvals } = fixture.kernel;
-  const { ticket, approval } = await asked(fixture);
+  const { ticket, approval } = await requestRemoval(fixture);
   const refused = approvals.answer(admin, approval.id, { response: "approve_for_session" });
   await expect(refused).rejects.toMatchObject({ code: "request.invalid" });
   expect((await approvals.get(admin, approval.id)).status).toBe("pending");
@@ -199,16 +199,16 @@ test("for a call without a session there is no session to approve for", async ()
   expect((await ticket.settled).status).toBe("succeeded");
 });
 
-test("more questions than a person can answer are refused with 429, and room comes back", async () => {
+test("rejects calls with 429 while too many await approval", async () => {
   const fixture = await createTestKernel({ host: { max_waiting: 2 } });
   await fixture.bind(content);
-  const { approval } = await asked(fixture, { path: "a" });
-  await asked(fixture, { path: "b" });
+  const { approval } = await requestRemoval(fixture, { path: "a" });
+  await requestRemoval(fixture, { path: "b" });
   const third = fixture.kernel.invocations.invoke(user, { export_id: "rm", input: { path: "c" } });
   await expect(third).rejects.toMatchObject({
     code: "request.overloaded",
     details: { retry_after_ms: expect.any(Number) },
   });
   await fixture.kernel.approvals.answer(admin, approval.id, { response: "reject" });
-  expect((await asked(fixture, { path: "c" })).approval.status).toBe("pending");
+  expect((await requestRemoval(fixture, { path: "c" })).approval.status).toBe("pending");
 });

@@ -7,7 +7,7 @@ import { remainingTime } from "../../src/invoke/recover.ts";
 
 verifies(
   "inv.deadline",
-  "the first of caller's, binding's and export's, capped twice, from dispatch, on the monotonic clock",
+  "uses the first of caller's, binding's and export's timeout, capped, from dispatch on the monotonic clock",
   async () => {
     const fixture = await createTestKernel({ host: { max_timeout_ms: 9_000 } });
     const content = manifest([
@@ -30,7 +30,7 @@ verifies(
     expect(await given({ export_id: "bound", timeout_ms: 1_000 })).toBe(1_000);
     expect(await given({ export_id: "bound", timeout_ms: 60_000 })).toBe(4_000);
     expect(await given({ export_id: "plain", timeout_ms: 60_000 })).toBe(9_000);
-    // The wall clock jumps an hour in either direction between two tries: the time left is unmoved.
+    // The wall clock jumps an hour in either direction between two attempts; the remaining time does not change.
     for (const jump of [3_600_000, -3_600_000]) {
       let tries = 0;
       fixture.runner.script = () => {
@@ -47,7 +47,7 @@ verifies(
       expect(fixture.runner.orders.at(-1)!.timeout_ms).toBeGreaterThan(4_000);
       expect(fixture.runner.orders.at(-1)!.timeout_ms).toBeLessThan(5_000);
     }
-    // Waiting for a person does not count: the time starts with the dispatch.
+    // Time awaiting approval does not count, because the deadline starts with the dispatch.
     fixture.runner.script = () => ok();
     const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "asked", timeout_ms: 1_000 });
     const [approval] = (await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 1 })).items;
@@ -62,7 +62,7 @@ verifies(
   },
 );
 
-test("a deadline that passes in the queue ends the call with timeout", async () => {
+test("ends a queued call with timeout when its deadline passes", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("one", { max_concurrency: 1 })]));
   const release: (() => void)[] = [];
@@ -82,16 +82,19 @@ test("a deadline that passes in the queue ends the call with timeout", async () 
 test.each([
   [60_000, 0, 60_000],
   [60_000, 40_000, 20_000],
-  // Away for longer than its deadline, or a clock that was set ahead: a little is left.
+  // If the gateway was down for longer than the deadline, or the clock was set ahead, the least time is left.
   [60_000, 3_600_000, 5_000],
   [2_000, 1_500, 2_000],
-  // Set back: no more than there was.
+  // If the clock was set back, the full timeout is left and no more.
   [60_000, -3_600_000, 60_000],
-])("of %i ms, %i ms after its start, a call has %i ms left", (timeout_ms, later, left) => {
-  const created_at = "2026-11-01T10:00:00.000Z";
-  const started_at = "2026-11-01T11:00:00.000Z";
-  const row = { timeout_ms, created_at, started_at };
-  expect(remainingTime(row, Date.parse(started_at) + later)).toBe(left);
-  // One that waited for a slot had its deadline from the beginning.
-  expect(remainingTime({ ...row, started_at: null }, Date.parse(created_at) + later)).toBe(left);
-});
+])(
+  "leaves a recovered call with a timeout of %i ms, %i ms after its start, %i ms",
+  (timeout_ms, later, left) => {
+    const created_at = "2026-11-01T10:00:00.000Z";
+    const started_at = "2026-11-01T11:00:00.000Z";
+    const row = { timeout_ms, created_at, started_at };
+    expect(remainingTime(row, Date.parse(started_at) + later)).toBe(left);
+    // The deadline of a call that was queued runs from its creation.
+    expect(remainingTime({ ...row, started_at: null }, Date.parse(created_at) + later)).toBe(left);
+  },
+);

@@ -7,10 +7,10 @@ import { type Recorded, record } from "../../src/invoke/record.ts";
 import { run } from "../../src/invoke/run.ts";
 import type { Opened } from "../../src/open/open.ts";
 
-/** The same fields without the brand. */
+/** A value with the fields of a branded one, but without the brand. */
 type LookAlike<T> = { [K in keyof T as K extends string ? K : never]: T[K] };
 
-/** Never called: `tsc -p tsconfig.test.json` fails when one of these lines begins to compile. */
+/** Never called. `tsc -p tsconfig.test.json` fails if one of these lines compiles. */
 export function skippingAGateDoesNotCompile(
   door: Door,
   opened: Opened,
@@ -33,7 +33,7 @@ export function skippingAGateDoesNotCompile(
   void run(door, forged);
 }
 
-test("the gates are functions, and their values have no public constructor", async () => {
+test("exports gates as functions and no constructor of their values", async () => {
   const modules = await Promise.all([
     import("../../src/open/open.ts"),
     import("../../src/admission/admit.ts"),

@@ -10,7 +10,7 @@ import { openTalk } from "../../../agent/test/loop/talk.ts";
 
 verifies(
   "inv.record",
-  "every call is on disk before it is dispatched, settled once, refusals included",
+  "writes every call to disk before dispatch, settles it once and records refusals",
   async () => {
     const fixture = await openTalk();
     const schemas = { "in.json": { type: "object", required: ["query"] } };
@@ -55,7 +55,7 @@ verifies(
       ended_at: expect.any(String),
     });
     expect(await fixture.kernel.invocations.get(user, ticket.id)).toEqual(settled);
-    // Settled exactly once: nothing ends it a second time.
+    // The call is settled once; a second end changes nothing.
     const end = { status: "failed" as const, result: null, tool_result: null, error: null, retry_count: 0 };
     const again = {
       ...end,
@@ -69,7 +69,7 @@ verifies(
     await expect(fixture.kernel.invocations.cancel(user, ticket.id)).rejects.toMatchObject({
       code: "invocation.settled",
     });
-    // Refusals are records too, and name their row.
+    // A refusal is recorded, and its error names the row.
     const plugin: Caller = {
       ...user,
       delegation: { invocation_id: "inv_p", scopes: [], grant: settled.grant! },
@@ -94,7 +94,7 @@ verifies(
     fixture.runner.script = () => ended("failed", "crashed", { stderr_tail: "boom" });
     const crashed = await fixture.call({ export_id: "search", input: { query: "x" } });
     expect(crashed).toMatchObject({ status: "failed", error: { code: "crashed" }, stderr_tail: "boom" });
-    // Nothing named leaves nothing behind.
+    // A call that resolves to no binding leaves no row.
     const count = (await fixture.kernel.invocations.list(user, {}, { limit: 100 })).items.length;
     await expect(fixture.call({ export_id: "nothing" })).rejects.toMatchObject({ code: "export.not_found" });
     await expect(fixture.call({ binding_id: "bind_nothing" })).rejects.toMatchObject({
@@ -104,7 +104,7 @@ verifies(
   },
 );
 
-test("each rule refuses under its own name, and the refusal is recorded", async () => {
+test("records each refusal with the name of the rule", async () => {
   const fixture = await createTestKernel();
   const content = manifest([
     tool("write", {}, { effect_class: "unknown" }),
@@ -155,7 +155,7 @@ test("each rule refuses under its own name, and the refusal is recorded", async 
   expect(unsafe?.fix).toContain(write.binding_id);
 });
 
-test("a worker without a sandbox runs only where the operator wants none", async () => {
+test("runs a worker without a sandbox only if the operator disabled the sandbox", async () => {
   const fixture = await createTestKernel();
   const bound = await fixture.bind(manifest([tool("echo")]), { policy: { class: "worker" } });
   expect(bound.class_lowered_by).not.toBeNull();
@@ -172,7 +172,7 @@ test("a worker without a sandbox runs only where the operator wants none", async
 });
 
 test.each(["kernel", "_bridge:web", "sess_1::agent::ab12", "kernel\u200b"])(
-  "the session id %j is not a client's to use",
+  "rejects the reserved session id %j from a client",
   async (session_id) => {
     const fixture = await createTestKernel();
     await fixture.bind(manifest([tool("echo")]));
@@ -183,7 +183,7 @@ test.each(["kernel", "_bridge:web", "sess_1::agent::ab12", "kernel\u200b"])(
   },
 );
 
-test("an overloaded gateway refuses before it writes anything", async () => {
+test("rejects calls of an overloaded gateway before it writes anything", async () => {
   const fixture = await createTestKernel({ host: { max_running: 2 } });
   await fixture.bind(manifest([tool("slow")]));
   fixture.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
@@ -197,7 +197,7 @@ test("an overloaded gateway refuses before it writes anything", async () => {
   expect((await first.settled).status).toBe("cancelled");
 });
 
-test("a bug in the runner ends the call as ours and does not escape", async () => {
+test("ends a call with internal when the runner throws", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("echo")]));
   fixture.runner.script = () => {
@@ -208,7 +208,7 @@ test("a bug in the runner ends the call as ours and does not escape", async () =
   expect(JSON.stringify(invocation)).not.toContain("broken");
 });
 
-test("a store that refuses the opened row acknowledges nothing and runs nothing", async () => {
+test("neither acknowledges nor runs a call whose row the store rejects", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("echo")]));
   const { invocations } = fixture.store;
@@ -222,7 +222,7 @@ test("a store that refuses the opened row acknowledges nothing and runs nothing"
   expect((await fixture.call({ export_id: "echo" }, admin)).status).toBe("succeeded");
 });
 
-test("a result is kept while the store is away and recorded when it is back", async () => {
+test("keeps a result while the store is unavailable and records it afterwards", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("echo")]));
   const { invocations } = fixture.store;
@@ -237,7 +237,7 @@ test("a result is kept while the store is away and recorded when it is back", as
   expect(await fixture.kernel.invocations.get(user, invocation.id)).toEqual(invocation);
 });
 
-test("a plugin's token calls the one that has a name, and no other package under it", async () => {
+test("lets a delegated token call only the package that has the tool's name", async () => {
   const fixture = await createTestKernel();
   const first = await fixture.bind(manifest([tool("read")], { package_id: "acme/first" }));
   const second = await fixture.bind(manifest([tool("read")], { package_id: "evil/second" }));
@@ -256,6 +256,6 @@ test("a plugin's token calls the one that has a name, and no other package under
   expect(await read({ binding_id: first.binding_id })).toBe("acme/first");
   expect(await read({ binding_id: second.binding_id })).toBe("export.not_found");
   expect(await read({ package_id: "evil/second" })).toBe("export.not_found");
-  // Whoever names a binding for themselves knows what they do.
+  // A caller with its own credential may name any binding.
   expect((await fixture.call({ binding_id: second.binding_id })).package_id).toBe("evil/second");
 });

@@ -37,7 +37,7 @@ async function ends(fixture: TestKernel, id: string, caller = user): Promise<Inv
 
 verifies(
   "inv.effect-class",
-  "after a crash reads run again, idempotent writes under the same key, and others end outcome_unknown",
+  "after a crash reruns reads, reruns idempotent writes under the same key and ends others outcome_unknown",
   async () => {
     const first = await createTestKernel();
     await bindAll(first);
@@ -48,7 +48,7 @@ verifies(
       started.set(export_id, { id: ticket.id, execution_id: ticket.invocation.execution_id });
     }
     await until(() => first.runner.orders.length === started.size);
-    // The journal entry precedes the dispatch.
+    // The row is written before the dispatch.
     for (const { id } of started.values()) {
       expect(await first.store.invocations.get(scope, id)).toMatchObject({ status: "running" });
     }
@@ -71,7 +71,7 @@ verifies(
   },
 );
 
-test("what recovery runs again is admitted again, under no wider grant", async () => {
+test("admits recovered calls again with no wider grant", async () => {
   const first = await createTestKernel();
   await first.kernel.packages.install(
     admin,
@@ -105,7 +105,7 @@ test("what recovery runs again is admitted again, under no wider grant", async (
   expect(third.runner.orders).toHaveLength(0);
 });
 
-test("a hook that a crash cut off is delivered again by its job, and its old row ends", async () => {
+test("delivers a hook again by its job after a crash and ends its old row", async () => {
   const first = await createTestKernel();
   await first.kernel.packages.install(admin, first.importer.add(content));
   await first.kernel.bindings.create(admin, { ...named("notify"), org_wide: true });
@@ -118,7 +118,7 @@ test("a hook that a crash cut off is delivered again by its job, and its old row
   const cut = ofMore(first)!;
   await first.crash();
   const second = await createTestKernel({ file: first.file, start: false });
-  // The dead worker's lease runs out.
+  // The lease of the dead node expires.
   second.clock.wall_offset = 60_000;
   second.runner.script = () => ok(null);
   await second.kernel.start();
@@ -131,7 +131,7 @@ test("a hook that a crash cut off is delivered again by its job, and its old row
   expect((await ends(second, again.invocation_id, org)).status).toBe("succeeded");
 });
 
-test("a recovered call gets a token of its own, and the one of its life before is dead", async () => {
+test("gives a recovered call a new token and revokes the old one", async () => {
   const first = await createTestKernel();
   await first.bind(manifest([tool("reach", { permissions: { gateway_api_scopes: ["chains:read"] } })]));
   first.runner.script = () => new Promise<never>(() => {});
@@ -160,7 +160,7 @@ test("a recovered call gets a token of its own, and the one of its life before i
   await expect(second.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
 });
 
-test("a recovered call keeps the time that it has used, within bounds", async () => {
+test("subtracts the used time from the deadline of a recovered call, within bounds", async () => {
   const first = await createTestKernel();
   await first.bind(manifest([tool("slow")]));
   first.runner.script = () => new Promise<never>(() => {});
@@ -170,7 +170,7 @@ test("a recovered call keeps the time that it has used, within bounds", async ()
   }
   await until(() => first.runner.running === 3);
   await first.crash();
-  // In order: 40 s later; an hour later; a clock that was set back.
+  // In order: recovered 40 s later, an hour later, and with a clock that was set back.
   const left: number[] = [];
   for (const [n, offset] of [40_000, 3_600_000, -3_600_000].entries()) {
     const runner = new ScriptedRunner();
@@ -188,7 +188,7 @@ test("a recovered call keeps the time that it has used, within bounds", async ()
   }
 });
 
-test("a call that another node took over is ended by that node alone, and the waiter hears of it", async () => {
+test("lets only the node that took over a call end it, and tells the waiting client", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("slow")]));
   let finish = () => {};
@@ -217,7 +217,7 @@ test("a call that another node took over is ended by that node alone, and the wa
   expect(await ticket.settled).toMatchObject({ status: "failed", error });
 });
 
-test("a call that keeps killing its gateway is not run for ever", async () => {
+test("stops rerunning a call that keeps killing its gateway", async () => {
   let fixture = await createTestKernel({ host: { retry: { max_attempts: 2, base_ms: 5 } } });
   await bindAll(fixture);
   fixture.runner.script = () => new Promise<never>(() => {});

@@ -15,7 +15,7 @@ const later = () => ended("retryable_failure", "plugin_retryable");
 
 verifies(
   "inv.retry",
-  "retryable_failure is retried under one key where the effect class allows, failed never; hooks come back",
+  "retries retryable_failure under one key if the effect class allows, failed never, hooks by their job",
   async () => {
     const fixture = await createTestKernel({
       host: { deliveries: { concurrency: 4, per_binding: 4, max_attempts: 10, base_ms: 5, max_ms: 50 } },
@@ -41,17 +41,17 @@ verifies(
       });
       expect(orders).toHaveLength(1);
     }
-    // Never past the deadline.
+    // No retry starts after the deadline.
     orders.length = 0;
     const short = await fixture.call({ export_id: "read", timeout_ms: 5 });
     expect(short.status).toBe("retryable_failure");
     expect(orders).toHaveLength(1);
-    // `failed` never.
+    // `failed` is never retried.
     orders.length = 0;
     fixture.runner.script = () => ended("failed", "plugin_failed");
     expect(await fixture.call({ export_id: "read" })).toMatchObject({ status: "failed", retry_count: 0 });
     expect(orders).toHaveLength(1);
-    // A hook's ack is a success; anything but ack and failed is delivered again under the same id.
+    // A hook's ack is a success. Every outcome but ack and failed is delivered again under the same id.
     const seen: { delivery_id: unknown; attempt: unknown }[] = [];
     const answers = [later, () => ended("failed", "timeout"), () => ok(null)];
     fixture.runner.script = ({ order }) => {
@@ -75,7 +75,7 @@ function named(export_id: string) {
   return { package_id: "acme/devkit", package_version: "0.1.0", export_id };
 }
 
-test("what never reached the plugin is tried again whatever the effect class, if its code can pass", async () => {
+test("retries a retryable failure that never reached the plugin for every effect class", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "post" });
   const codes = ["crashed", "backpressure"];
@@ -92,7 +92,7 @@ test("what never reached the plugin is tried again whatever the effect class, if
   expect(fixture.runner.orders).toHaveLength(3);
 });
 
-verifies("launch.slow", "a start that ran out of time is tried again, whatever its code", async () => {
+verifies("launch.slow", "retries a slow start for every error code", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "post" });
   const codes = ["slow_start", "handshake_failed"];
@@ -107,7 +107,7 @@ verifies("launch.slow", "a start that ran out of time is tried again, whatever i
   expect(await fixture.call({ export_id: "post" })).toMatchObject({ status: "failed", retry_count: 0 });
 });
 
-test("a cancel between two tries ends the call at once", async () => {
+test("ends a call at once when it is cancelled between two attempts", async () => {
   const fixture = await createTestKernel({ host: { retry: { max_attempts: 3, base_ms: 20_000 } } });
   await fixture.bind(content);
   fixture.runner.script = later;

@@ -22,66 +22,62 @@ const content = manifest([
 ]);
 const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
 
-verifies(
-  "vai.context",
-  "the context is complete, absent ids are left out, no record holds a secret",
-  async () => {
-    const fixture = await openTalk();
-    await fixture.kernel.secrets.put(admin, "jira_token", SECRET);
-    await fixture.bind(content, {
-      config: { base_url: "https://acme.example.com" },
-      secrets: { jira_token: "secret://org_local/jira_token" },
-      policy: { allowed_domains: ["api.example.com"] },
-    });
-    await fixture.kernel.bindings.create(admin, named("bare"));
-    const spellings = [SECRET, Buffer.from(SECRET).toString("base64"), encodeURIComponent(SECRET)];
-    spellings.push(Buffer.from(SECRET).toString("base64url"), Buffer.from(`me:${SECRET}`).toString("base64"));
-    let context: InvocationContext | undefined;
-    fixture.runner.script = ({ order, event }) => {
-      context = order.context;
-      const token = order.context.gateway.delegation_token ?? "";
-      event({ type: "progress", said: spellings.join(" "), token });
-      const text = JSON.stringify({ spellings, token, secret: SECRET });
-      return ok({ content: [{ type: "text", text }], structured_output: { [SECRET]: spellings, token } });
-    };
-    const run = await fixture.say("/say hi", "sess_1");
-    const ids = { session_id: "sess_1", chain_id: run.chain_id, run_id: run.id, trace_id: "tr_1" };
-    const done = await fixture.call({ export_id: "full", ...ids }, admin);
-    const { org_id, project_id } = scope;
-    expect(ContextSchema.parse(context)).toEqual(context);
-    expect(context).toEqual({
-      invocation_id: done.id,
-      org_id,
-      project_id,
-      ...ids,
-      deadline_at: expect.any(String),
-      gateway: {
-        base_url: "http://127.0.0.1:7420",
-        delegation_token: expect.stringMatching(/^vai_dlg_[A-Za-z0-9_-]{43}$/),
-        scopes: ["chains:read", "tools:invoke"],
-      },
-      config: { base_url: "https://acme.example.com" },
-      secrets: { jira_token: SECRET },
-      grant: done.grant,
-    });
-    expect(done.grant).toMatchObject({ network: "egress", allowed_domains: ["api.example.com"] });
-    const token = context!.gateway.delegation_token!;
-    const events = await fixture.store.invocations.events(done.id, 0, 10);
-    const shown = JSON.stringify([done, await fixture.kernel.invocations.get(user, done.id), events]);
-    for (const spelling of [...spellings, token]) expect(shown).not.toContain(spelling);
-    expect(events).toHaveLength(1);
-    // An org's call without any ids: none is invented but the trace.
-    const orgWide: Caller = { ...admin, scope: { org_id, project_id: null } };
-    await fixture.kernel.bindings.create(orgWide, named("bare"));
-    await fixture.call({ export_id: "bare" }, orgWide);
-    expect(Object.keys(context!).sort()).toEqual(
-      ["config", "deadline_at", "gateway", "grant", "invocation_id", "org_id", "secrets", "trace_id"].sort(),
-    );
-    expect(context!.gateway).toEqual({ base_url: "http://127.0.0.1:7420", scopes: [] });
-  },
-);
+verifies("vai.context", "builds a complete context, omits absent ids and records no secret", async () => {
+  const fixture = await openTalk();
+  await fixture.kernel.secrets.put(admin, "jira_token", SECRET);
+  await fixture.bind(content, {
+    config: { base_url: "https://acme.example.com" },
+    secrets: { jira_token: "secret://org_local/jira_token" },
+    policy: { allowed_domains: ["api.example.com"] },
+  });
+  await fixture.kernel.bindings.create(admin, named("bare"));
+  const spellings = [SECRET, Buffer.from(SECRET).toString("base64"), encodeURIComponent(SECRET)];
+  spellings.push(Buffer.from(SECRET).toString("base64url"), Buffer.from(`me:${SECRET}`).toString("base64"));
+  let context: InvocationContext | undefined;
+  fixture.runner.script = ({ order, event }) => {
+    context = order.context;
+    const token = order.context.gateway.delegation_token ?? "";
+    event({ type: "progress", said: spellings.join(" "), token });
+    const text = JSON.stringify({ spellings, token, secret: SECRET });
+    return ok({ content: [{ type: "text", text }], structured_output: { [SECRET]: spellings, token } });
+  };
+  const run = await fixture.say("/say hi", "sess_1");
+  const ids = { session_id: "sess_1", chain_id: run.chain_id, run_id: run.id, trace_id: "tr_1" };
+  const done = await fixture.call({ export_id: "full", ...ids }, admin);
+  const { org_id, project_id } = scope;
+  expect(ContextSchema.parse(context)).toEqual(context);
+  expect(context).toEqual({
+    invocation_id: done.id,
+    org_id,
+    project_id,
+    ...ids,
+    deadline_at: expect.any(String),
+    gateway: {
+      base_url: "http://127.0.0.1:7420",
+      delegation_token: expect.stringMatching(/^vai_dlg_[A-Za-z0-9_-]{43}$/),
+      scopes: ["chains:read", "tools:invoke"],
+    },
+    config: { base_url: "https://acme.example.com" },
+    secrets: { jira_token: SECRET },
+    grant: done.grant,
+  });
+  expect(done.grant).toMatchObject({ network: "egress", allowed_domains: ["api.example.com"] });
+  const token = context!.gateway.delegation_token!;
+  const events = await fixture.store.invocations.events(done.id, 0, 10);
+  const shown = JSON.stringify([done, await fixture.kernel.invocations.get(user, done.id), events]);
+  for (const spelling of [...spellings, token]) expect(shown).not.toContain(spelling);
+  expect(events).toHaveLength(1);
+  // A call of the org without any ids gets a trace id and no other.
+  const orgWide: Caller = { ...admin, scope: { org_id, project_id: null } };
+  await fixture.kernel.bindings.create(orgWide, named("bare"));
+  await fixture.call({ export_id: "bare" }, orgWide);
+  expect(Object.keys(context!).sort()).toEqual(
+    ["config", "deadline_at", "gateway", "grant", "invocation_id", "org_id", "secrets", "trace_id"].sort(),
+  );
+  expect(context!.gateway).toEqual({ base_url: "http://127.0.0.1:7420", scopes: [] });
+});
 
-test("errors and details lose their secrets too", async () => {
+test("redacts secrets in errors and their details", async () => {
   const fixture = await createTestKernel();
   await fixture.kernel.secrets.put(admin, "jira_token", SECRET);
   await fixture.bind(content, { secrets: { jira_token: "secret://org_local/jira_token" } });
@@ -99,7 +95,7 @@ test("errors and details lose their secrets too", async () => {
   expect(JSON.stringify(failed)).not.toContain("s3cr3t");
 });
 
-test("a rotated secret is used by the next call, and narrowing withholds a slot", async () => {
+test("uses a rotated secret in the next call and withholds a slot that was narrowed away", async () => {
   const fixture = await createTestKernel();
   const put = (value: string) => fixture.kernel.secrets.put(admin, "jira_token", value);
   await put("first-value");
@@ -119,7 +115,7 @@ test("a rotated secret is used by the next call, and narrowing withholds a slot"
   expect(orders[2]!.pool_key).not.toBe(orders[0]!.pool_key);
 });
 
-test("each kind gets the body of its op", async () => {
+test("builds the body of the op for each kind of export", async () => {
   const fixture = await createTestKernel();
   const kinds = manifest([
     tool("t"),

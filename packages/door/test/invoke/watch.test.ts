@@ -18,7 +18,7 @@ async function collect(fixture: TestKernel, id: string, after = 0, stop = new Ab
 
 const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, i) => i + from);
 
-test("watchers see every event once and in order, whenever they come, then the end", async () => {
+test("sends watchers every event once and in order, then the settled record", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("talk", {}, { streaming: true })]));
   let speak = () => {};
@@ -40,12 +40,12 @@ test("watchers see every event once and in order, whenever they come, then the e
   speak();
   expect(await early).toEqual({ seqs: upTo(500), settled: "succeeded" });
   expect(await resumed).toEqual({ seqs: upTo(500, 151), settled: "succeeded" });
-  // And afterwards from the store alone.
+  // A watcher that comes after the end reads from the store alone.
   expect(await collect(fixture, ticket.id)).toEqual({ seqs: upTo(500), settled: "succeeded" });
   expect(await collect(fixture, ticket.id, 498)).toEqual({ seqs: [499, 500], settled: "succeeded" });
 });
 
-test("a slow watcher loses nothing and holds nobody up", async () => {
+test("delivers all events to a slow watcher without delaying the call", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("flood")]));
   let flood = () => {};
@@ -53,7 +53,7 @@ test("a slow watcher loses nothing and holds nobody up", async () => {
   fixture.runner.script = async ({ event }) => {
     event({ type: "progress", i: 1 });
     await watched;
-    // More at once than a watcher's queue holds.
+    // More events at once than the queue of a watcher holds.
     for (let i = 2; i <= 900; i++) event({ type: "progress", i });
     return ok();
   };
@@ -72,7 +72,7 @@ test("a slow watcher loses nothing and holds nobody up", async () => {
   expect(seqs).toEqual(upTo(900));
 });
 
-test("beyond the bound events are dropped, and one last event says how many", async () => {
+test("drops events beyond the bound and reports their number in a last event", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("flood")]));
   const kept = INVOCATION_LIMITS.events_kept;
@@ -96,7 +96,7 @@ test("beyond the bound events are dropped, and one last event says how many", as
   expect(items[kept + 1]).toHaveProperty("settled");
 });
 
-test("a watcher that leaves ends at once and leaves nothing behind", async () => {
+test("ends a watcher at once when it is stopped and unsubscribes it", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("slow")]));
   fixture.runner.script = () => new Promise<never>(() => {});
@@ -110,7 +110,7 @@ test("a watcher that leaves ends at once and leaves nothing behind", async () =>
   await expect(nobody).rejects.toMatchObject({ code: "invocation.not_found" });
 });
 
-test("a watcher that goes away leaves nothing with the call", async () => {
+test("removes the listeners of a stopped watcher from the call", async () => {
   const live = new LiveCall({ id: "inv_1" } as InvocationRow, 0);
   const heard: string[] = [];
   const forget = live.onSettled(() => heard.push("gone"));

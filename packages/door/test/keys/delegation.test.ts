@@ -1,4 +1,4 @@
-/** Delegated tokens away from the node that minted them, and after their time. */
+/** Delegated tokens on another node than the one that minted them, and after their expiry. */
 import { openSqliteStore } from "@backplane/store";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -12,7 +12,7 @@ const content = manifest([
 
 verifies(
   "delegation.token",
-  "another node knows a running call's token, and no longer when the call has ended or its time is over",
+  "accepts a running call's token on another node until the call ends or the token expires",
   async () => {
     const here = await createTestKernel();
     const there = await seedTestKernel(
@@ -31,7 +31,7 @@ verifies(
     };
     const first = here.call({ export_id: "talk" });
     await until(() => token !== "");
-    // Its process has listeners that lead to its own gateway: elsewhere its token was carried out of the sandbox.
+    // A sandboxed process reaches only its own gateway, so elsewhere its token was carried out of the sandbox.
     await expect(there.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
     for (const { runner } of [here, there]) runner.sandbox = { enabled: false, available: false, reason: "" };
     const caller = await there.kernel.keys.authenticate(token);
@@ -56,7 +56,7 @@ verifies(
   },
 );
 
-test("a confined call's token is accepted with the proof of its own process alone", async () => {
+test("accepts the token of a sandboxed call only with the proof of its own process", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   const tokens: string[] = [];
@@ -73,7 +73,7 @@ test("a confined call's token is accepted with the proof of its own process alon
   for (const wrong of [undefined, "", "proof-1", "proof-00"]) {
     await expect(authenticate(tokens[0]!, wrong)).rejects.toMatchObject({ code: "auth.invalid" });
   }
-  // Without listeners the token is all there is.
+  // A process without listeners has no proof, so the token alone must suffice.
   proofs.clear();
   expect(await authenticate(tokens[0]!)).toMatchObject({ admin: false });
 });

@@ -4,7 +4,7 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-test("a key is shown once, stored hashed, and dead as soon as it is revoked or expired", async () => {
+test("shows a key once, stores its hash and rejects it once revoked or expired", async () => {
   const fixture = await createTestKernel();
   const { keys } = fixture.kernel;
   const { key, token } = await keys.create(admin, {
@@ -34,7 +34,7 @@ test("a key is shown once, stored hashed, and dead as soon as it is revoked or e
   await expect(keys.authenticate(short.token)).rejects.toMatchObject({ code: "auth.invalid" });
 });
 
-test("no key makes a wider one", async () => {
+test("rejects the creation of a key with more rights than the caller's", async () => {
   const fixture = await createTestKernel();
   const { keys } = fixture.kernel;
   const maker: Caller = { ...user, scopes: ["keys:write", "invocations:write"] };
@@ -59,7 +59,7 @@ test("no key makes a wider one", async () => {
   });
 });
 
-test("the admin token lists and revokes keys of every project of the org, a key only those in its reach", async () => {
+test("lets the admin token manage keys of every project of the org, and a key only those of its scope", async () => {
   const fixture = await createTestKernel();
   const { keys, audit } = fixture.kernel;
   const base = { role: "user" as const, scopes: ["audit:read" as const] };
@@ -90,13 +90,13 @@ test("the admin token lists and revokes keys of every project of the org, a key 
   await keys.revoke(stranger, here.key.id);
   await keys.revoke(admin, there.key.id, { project: "*" });
   await expect(keys.authenticate(there.token)).rejects.toMatchObject({ code: "auth.invalid" });
-  // It is on the record of the project that it was a key of.
+  // The audit entry belongs to the project of the key.
   const other = { ...admin, scope: { org_id: "org_local", project_id: "proj_other" } };
   const [entry] = (await audit.list(other, { action: "key.revoke" }, { limit: 1 })).items;
   expect(entry).toMatchObject({ subject: there.key.id, actor: "admin" });
 });
 
-test("a delegated token acts for its running call alone, and dies with it", async () => {
+test("limits a delegated token to its running call and rejects it afterwards", async () => {
   const fixture = await createTestKernel();
   const scopes = ["tools:invoke"];
   const content = manifest([
@@ -125,7 +125,7 @@ test("a delegated token acts for its running call alone, and dies with it", asyn
     expect(caller).toMatchObject({ actor: order.invocation_id, scope, admin: false });
     const child = await (await invocations.invoke(caller, { export_id: "child" })).settled;
     expect(child).toMatchObject({ status: "succeeded", requested_by: order.invocation_id });
-    // Never wider than its parent, which has no network.
+    // The grant is never wider than that of its parent, which has no network.
     expect(child.grant).toMatchObject({ network: "none", gateway_api_scopes: ["tools:invoke"] });
     expect((await invocations.get(caller, child.id)).id).toBe(child.id);
     await expect(invocations.get(caller, order.invocation_id)).rejects.toMatchObject({
@@ -148,14 +148,14 @@ test("a delegated token acts for its running call alone, and dies with it", asyn
     const done = await fixture.call({ export_id });
     expect(done, JSON.stringify(done.error)).toMatchObject({ status: "succeeded" });
   }
-  // A call that only reads cannot write through another.
+  // A read_only call cannot write through another tool.
   expect(seen).toEqual(["succeeded", "policy.denied"]);
   for (const token of tokens) {
     await expect(keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
   }
 });
 
-test("a key neither ends what is wider than itself nor makes what outlives it", async () => {
+test("rejects revoking a key with more rights and creating one that expires later", async () => {
   const fixture = await createTestKernel();
   const { keys } = fixture.kernel;
   const base = { name: "k", role: "user" as const, scopes: ["keys:write" as const] };
@@ -180,7 +180,7 @@ test("a key neither ends what is wider than itself nor makes what outlives it", 
   await expect(keys.authenticate(short.token)).rejects.toMatchObject({ code: "auth.invalid" });
 });
 
-test("calls start calls only so deep: a tool that calls itself ends there, on the record", async () => {
+test("refuses and records a recursive call beyond the maximum depth", async () => {
   const fixture = await createTestKernel({ host: { max_depth: 3 } });
   await fixture.bind(manifest([tool("again", { permissions: { gateway_api_scopes: ["tools:invoke"] } })]));
   const { keys, invocations } = fixture.kernel;
@@ -194,7 +194,7 @@ test("calls start calls only so deep: a tool that calls itself ends there, on th
     return ok();
   };
   expect((await fixture.call({ export_id: "again" })).status).toBe("succeeded");
-  // The first and three below it.
+  // The first call and three nested ones.
   expect(fixture.runner.orders).toHaveLength(4);
   expect(refused).toMatchObject([{ code: "policy.denied", details: { rule: "depth" } }]);
   const row = await fixture.store.invocations.get(scope, refused[0]!.details.invocation_id);

@@ -6,7 +6,7 @@ import { NodeLease } from "../../src/node/node-lease.ts";
 
 const TTL = 10_000;
 
-/** A store whose clock is not ours and that can be away. */
+/** A store with its own clock that can become unavailable. */
 function setUp(shared = true) {
   const clock = new TestClock();
   const state = { away: false, asked: 0, during: 0 };
@@ -26,7 +26,7 @@ function setUp(shared = true) {
   return { lease, state, later };
 }
 
-test("a lease is held for less than its time, counted from before it was asked for", async () => {
+test("holds a lease for less than its time, counted from before the request", async () => {
   const { lease, state, later } = setUp();
   expect(lease.held()).toBe(false);
   state.during = 4_000;
@@ -34,14 +34,14 @@ test("a lease is held for less than its time, counted from before it was asked f
   expect(lease.held()).toBe(true);
   later(4_900);
   expect(lease.held()).toBe(true);
-  // 8,900 + 200 ms since the request was sent: nine tenths of the lease are over.
+  // 9,100 ms have passed since the request was sent, which is more than nine tenths of the lease.
   later(200);
   expect(lease.held()).toBe(false);
   await lease.renew();
   expect([lease.held(), lease.lapses]).toEqual([true, 2]);
 });
 
-test("work of others is taken over only after a whole lease with the store", async () => {
+test("takes over the work of others only after reaching the store for a whole lease", async () => {
   const { lease, state, later } = setUp();
   await lease.renew();
   expect(lease.mayTakeOver()).toBe(false);
@@ -53,7 +53,7 @@ test("work of others is taken over only after a whole lease with the store", asy
   };
   await keep(TTL);
   expect(lease.mayTakeOver()).toBe(true);
-  // One renewal that fails is an outage, however short.
+  // One failed renewal counts as an outage, however short.
   state.away = true;
   await expect(lease.renew()).rejects.toMatchObject({ code: "store.unavailable" });
   state.away = false;
@@ -63,14 +63,14 @@ test("work of others is taken over only after a whole lease with the store", asy
   expect(lease.mayTakeOver()).toBe(false);
   await keep(2_500);
   expect(lease.mayTakeOver()).toBe(true);
-  // A gateway that was frozen is told nothing of an outage.
+  // A gateway that was frozen does not notice an outage.
   later(TTL);
   expect(lease.mayTakeOver()).toBe(false);
   await lease.renew();
   expect(lease.mayTakeOver()).toBe(false);
 });
 
-test("who waits for the lease goes on when it is renewed, and is told when it is not", async () => {
+test("resolves confirm when the lease is renewed and rejects when it is not", async () => {
   const { lease, state, later } = setUp();
   await lease.renew();
   later(TTL);
@@ -85,7 +85,7 @@ test("who waits for the lease goes on when it is renewed, and is told when it is
   expect(lapsed).toEqual([2]);
 });
 
-test("where nobody else uses the store, the lease is always held", async () => {
+test("always holds the lease of a store that is not shared", async () => {
   const { lease, later } = setUp(false);
   await lease.start();
   later(10 * TTL);

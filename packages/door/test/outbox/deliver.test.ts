@@ -42,7 +42,7 @@ const hookOrders = (fixture: TestKernel, export_id = "notify") =>
 
 const isDone = async (fixture: TestKernel) => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0;
 
-test("an event reaches its hook once, and the hook's own call triggers none", async () => {
+test("delivers an event to its hook once and none for the hook's own call", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify");
   const done = await fixture.call({ export_id: "echo", session_id: "sess_1" });
@@ -57,7 +57,7 @@ test("an event reaches its hook once, and the hook's own call triggers none", as
       summary: expect.objectContaining({ status: "succeeded", export_id: "echo", session_id: "sess_1" }),
     },
   });
-  // The hook's own settled event passes by: after another call there are two deliveries, not more.
+  // The settled event of the hook's own call is skipped, so another call makes it two deliveries and no more.
   await fixture.call({ export_id: "echo" });
   await until(() => hookOrders(fixture).length === 2);
   await until(
@@ -66,7 +66,7 @@ test("an event reaches its hook once, and the hook's own call triggers none", as
   expect(hookOrders(fixture)).toHaveLength(2);
 });
 
-test("events that no hook asks for are passed over unread", async () => {
+test("skips events without a subscribed hook unread", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture);
   const read = vi.spyOn(fixture.store.outbox, "read");
@@ -85,7 +85,7 @@ test("events that no hook asks for are passed over unread", async () => {
   await until(() => hookOrders(fixture).length === 1);
 });
 
-test("a poison hook is tried to its end, buried, and delays no other", async () => {
+test("marks a failing hook's job dead after its attempts without delaying other hooks", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify", "poison");
   fixture.runner.script = ({ order }) =>
@@ -103,7 +103,7 @@ test("a poison hook is tried to its end, buried, and delays no other", async () 
   expect([...attempts.values()]).toEqual(Array(5).fill([1, 2, 3]));
 });
 
-test("the plugin's own failed is final, and a hook that was switched off gets nothing", async () => {
+test("does not retry the plugin's own failed and delivers nothing to a disabled hook", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify");
   fixture.runner.script = ({ order }) =>
@@ -122,7 +122,7 @@ test("the plugin's own failed is final, and a hook that was switched off gets no
   expect(hookOrders(fixture)).toHaveLength(1);
 });
 
-test("deliveries of one subject keep their order", async () => {
+test("keeps the order of deliveries of one subject", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   const bound = manifest([tool("echo"), hook("notify", ["binding.changed"])]);
   const target = await fixture.bind(bound);
@@ -148,7 +148,7 @@ test("deliveries of one subject keep their order", async () => {
   expect(generations).toEqual([...generations].sort((a, b) => a - b));
 });
 
-test("an idle kernel keeps one timer", async () => {
+test("keeps one timer in an idle kernel", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify");
   await fixture.call({ export_id: "echo" });
@@ -157,7 +157,7 @@ test("an idle kernel keeps one timer", async () => {
   expect(fixture.clock.timers).toBe(1);
 });
 
-test("hooks that hang hold up nobody but themselves", async () => {
+test("does not delay other hooks while one hangs", async () => {
   const fixture = await createTestKernel({ host: { deliveries: { ...deliveries, concurrency: 20 } } });
   const hanging = Array.from({ length: 8 }, (_, n) => `hangs${n}`);
   const hooks = [...hanging, "notify"].map((id) => hook(id, ["invocation.settled"]));
@@ -167,7 +167,7 @@ test("hooks that hang hold up nobody but themselves", async () => {
     hanging.includes(order.export_id) ? cancelled.then(() => ended("cancelled", "cancelled")) : ok(null);
   for (let i = 0; i < 6; i++) await fixture.call({ export_id: "echo" });
   await until(() => hookOrders(fixture).length === 6);
-  // Each has its share and no more, and what waits behind it is not looked at again and again.
+  // Each hook gets only its share, and its waiting jobs are not read again and again.
   await until(() => fixture.runner.running === 16);
   for (const id of hanging) expect(hookOrders(fixture, id)).toHaveLength(2);
   const claims = vi.spyOn(fixture.store.jobs, "claim");

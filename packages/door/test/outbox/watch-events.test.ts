@@ -5,7 +5,7 @@ import { admin, createTestKernel, scope, until, user } from "@backplane/test-kit
 import { expect, test } from "vitest";
 import { watchEvents } from "../../src/outbox/watch-events.ts";
 
-test("events of the scope come in order, from where the reader left off, then live", async () => {
+test("streams the events of a scope in order from the reader's position, then live", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("echo")]));
   await fixture.call({ export_id: "echo" });
@@ -38,7 +38,7 @@ test("events of the scope come in order, from where the reader left off, then li
   expect(await next).toEqual({ done: true, value: undefined });
 });
 
-test("a quiet scope does not read again and again what happened elsewhere", async () => {
+test("does not reread the events of other scopes for a scope without events", async () => {
   const fixture = await createTestKernel();
   const reads: number[] = [];
   const { outbox } = fixture.store;
@@ -70,7 +70,7 @@ test("a quiet scope does not read again and again what happened elsewhere", asyn
   await until(async () => (await outbox.cursor("hooks")) >= 20);
   await fixture.call({ export_id: "echo" });
   await until(() => (reads.at(-1) ?? 0) >= 20);
-  // What happens here is not missed for it.
+  // An event of this scope is still delivered.
   const admin_there = { ...admin, scope: quiet };
   const { package: installed } = await fixture.kernel.packages.install(
     admin_there,

@@ -19,7 +19,7 @@ const content = manifest([
 ]);
 const deliveries = { concurrency: 4, per_binding: 2, max_attempts: 1, base_ms: 5, max_ms: 20 };
 
-/** One call, its progress, one delivery that is done and one that is dead. */
+/** One call with progress events, one completed delivery and one dead one. */
 async function leave(fixture: TestKernel): Promise<string> {
   await fixture.bind(content);
   for (const export_id of ["notify", "poison"]) {
@@ -50,7 +50,7 @@ const found = async (fixture: TestKernel, id: string) => ({
   call: (await fixture.kernel.invocations.get(user, id)).status,
 });
 
-test("each kind goes in its own time; calls stay", async () => {
+test("deletes each kind of data after its own time and keeps calls", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   const id = await leave(fixture);
   const retention = new Retention(fixture.deps);
@@ -67,7 +67,7 @@ test("each kind goes in its own time; calls stay", async () => {
   expect((await fixture.store.audit.list(scope, {}, { limit: 9 })).items.length).toBeGreaterThan(0);
 });
 
-test("0 keeps for ever", async () => {
+test("keeps data forever with a retention of 0", async () => {
   const none = {
     done_jobs_ms: 0,
     dead_jobs_ms: 0,
@@ -83,7 +83,7 @@ test("0 keeps for ever", async () => {
   expect(await found(fixture, id)).toEqual({ events: true, dead: 1, progress: 1, call: "succeeded" });
 });
 
-test("one node sweeps the rows; package bytes are each home's own", async () => {
+test("sweeps rows on one node and package bytes in each home", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   const id = await leave(fixture);
   const swept: number[] = [];
@@ -110,7 +110,7 @@ test("one node sweeps the rows; package bytes are each home's own", async () => 
   expect(swept).toEqual([30 * DAY, DAY, 30 * DAY, DAY]);
 });
 
-test("it goes in small steps with a rest after each, and a stop does not wait for the rest of them", async () => {
+test("sweeps in small steps with pauses and stops after the current step", async () => {
   const fixture = await createTestKernel();
   const limits: number[] = [];
   fixture.store.retention.jobs = async (_state, _now, _keep, limit) => {

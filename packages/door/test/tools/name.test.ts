@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { nameProblem, skeletonOf } from "../../src/tools/name.ts";
 
-test("names that look alike have one skeleton", () => {
+test("gives names that look alike the same skeleton", () => {
   const alike = [
     ["read", "Read", "rеad", "ｒｅａｄ", "re\u0301ad", "re\u200bad"],
     ["list_all", "Iist_all", "1ist_all", "list_aIl"],
@@ -15,7 +15,7 @@ test("names that look alike have one skeleton", () => {
   expect(new Set(apart.map(skeletonOf)).size).toBe(apart.length);
 });
 
-test("a name holds nothing invisible and is in normal form", () => {
+test("rejects names with invisible characters or not in normal form", () => {
   for (const name of ["read", "Read-it_2", "naïve"]) expect(nameProblem(name)).toBeNull();
   for (const name of ["re\u0000ad", "re\u200bad", "re ad", "re\u202ead"])
     expect(nameProblem(name)).toContain("invisible");

@@ -1,4 +1,4 @@
-/** Who has a name, from every pair of sources, and through a real fixture. */
+/** Which tool has a name, for every pair of sources and in a whole kernel. */
 import type { Origin } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
@@ -27,7 +27,7 @@ const loser = (...candidates: Candidate[]) => rank(candidates).losers[0]!;
 
 verifies(
   "tools.precedence",
-  "workspace shadows core, core comes before all else, bundled before installed",
+  "ranks workspace before core, core before bundled and bundled before installed tools",
   () => {
     const core = source("core", "core/backplane");
     const workspace = source("workspace", "workspace/tools", "2030");
@@ -48,14 +48,14 @@ verifies(
   },
 );
 
-verifies("tools.precedence", "a server and a plugin: the first registration has the name", () => {
+verifies("tools.precedence", "gives a name to the first registration of a server and a plugin", () => {
   const early = source("mcp", "acme/server", "2024-01-01");
   const late = source("mcp", "acme/server", "2026-01-01");
   const plugin = source("plugin", "acme/plugin", "2025-01-01");
   expect(winner(plugin, early)).toBe("acme/server");
   expect(winner(late, plugin)).toBe("acme/plugin");
   for (const server of [early, late]) expect(loser(plugin, server).status).toBe("skipped");
-  // A date that a plugin brings along counts among plugins; it takes no server's name.
+  // A claimed install date counts only among plugins and does not take the name of a server.
   const forged = source("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
   expect(winner(forged, late)).toBe("acme/server");
   expect(winner(forged, plugin)).toBe("evil/plugin");
@@ -69,7 +69,7 @@ verifies("tools.precedence", "a server and a plugin: the first registration has 
 
 verifies(
   "tools.precedence",
-  "user plugins by install date, unknown last; the second fails registration",
+  "ranks user plugins by install date, unknown last, and fails the second registration",
   () => {
     const first = source("plugin", "zeta/first", "2024-01-01");
     const second = source("plugin", "acme/second", "2025-01-01");
@@ -88,7 +88,7 @@ verifies(
 
 verifies(
   "instr.collision",
-  "the second of two plugins fails with InstrumentNameCollision; a core name wins",
+  "fails the second of two plugins with InstrumentNameCollision and lets a core name win",
   () => {
     const first = source("plugin", "acme/first", "2024", { instrument: true });
     const second = source("plugin", "acme/second", "2025", { instrument: true });
@@ -100,7 +100,7 @@ verifies(
   },
 );
 
-test("names that look alike collide, and a name with something invisible in it is nobody's", () => {
+test("detects collisions of names that look alike and rejects names with invisible characters", () => {
   const first = source("plugin", "acme/first", "2024", { name: "search" });
   const twin = source("plugin", "acme/twin", "2025", { name: "seаrch" });
   const ghost = source("plugin", "acme/ghost", "2023", { name: "sea\u200brch" });
@@ -122,7 +122,7 @@ const searcher = toolPlugin("searcher", {
 
 verifies(
   "tools.precedence",
-  "losers stay visible with the reason and are warned of once; rollout versions are one tool",
+  "lists tools that lost their name with the reason, warns once and counts rollout versions as one tool",
   async () => {
     const fixture = await createTestKernel({ plugins: [searcher] });
     await fixture.bind(manifest([tool("search")], { package_id: "acme/one" }));
@@ -158,19 +158,19 @@ verifies(
       ["warn", "acme/one"],
       ["error", "acme/two"],
     ]);
-    // By its name it is the first one's, by its package its own.
+    // The name refers to the first package; the other is called by its package.
     expect((await fixture.call({ export_id: "find" })).package_id).toBe("acme/one");
     expect((await fixture.call({ export_id: "find", package_id: "acme/two" })).package_id).toBe("acme/two");
     expect((await fixture.call({ export_id: "search" })).package_id).toBe("kernel/searcher");
   },
 );
 
-test("a name that only looks like another's is told what it collides with", async () => {
+test("names the tool that a look-alike name collides with", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("list_all")], { package_id: "acme/one" }));
   fixture.clock.wall_offset += 1_000;
   await fixture.bind(manifest([tool("Iist_all")], { package_id: "acme/two" }));
-  // Without anybody having looked.
+  // Nobody has read the catalog.
   await until(() => fixture.logged.some(({ message }) => message === "tool not registered"));
   expect((await fixture.kernel.catalog.list(user)).map(({ name }) => name)).toEqual(["list_all"]);
   const explain = (name: string) =>
@@ -185,14 +185,14 @@ test("a name that only looks like another's is told what it collides with", asyn
   await expect(explain("nothing")).rejects.toMatchObject({ code: "tool.not_found" });
 });
 
-test("a package that calls itself the gateway's own has no more than any plugin", async () => {
+test("ranks a package with a reserved publisher like any plugin", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("tool_search")], { package_id: "core/backplane" }));
   const [own, other] = await fixture.kernel.catalog.get(user, "tool_search");
   expect([own?.origin, other?.origin, other?.status]).toEqual(["core", "plugin", "skipped"]);
 });
 
-/** A package that tells its tools when it is bound. */
+/** A package that describes its tools when it is bound. */
 const described = (package_id: string, protocol: string) =>
   manifest([], { package_id, runtime: { protocol, entrypoint: ["node", "plugin.js"] } });
 const offers = (id: string, more: object = {}) => ({
@@ -206,7 +206,7 @@ const offers = (id: string, more: object = {}) => ({
 
 verifies(
   "instr.collision",
-  "instruments of two bound plugins: the second is not registered, both are named",
+  "does not register the second of two instruments with one name and names both",
   async () => {
     const fixture = await createTestKernel();
     fixture.runner.description = () => offers("lookup", { risk: "low" });
@@ -231,7 +231,7 @@ verifies(
   },
 );
 
-test("the tools of an MCP server are of the origin mcp, and unknown until somebody says more", async () => {
+test("gives tools of an MCP server the origin mcp and an unknown effect class", async () => {
   const fixture = await createTestKernel();
   fixture.runner.description = () => offers("mcp_notes_add", { hints: { readOnlyHint: true } });
   await fixture.bind(described("acme/notes", "mcp.stdio"));
@@ -243,7 +243,7 @@ test("the tools of an MCP server are of the origin mcp, and unknown until somebo
   expect((await fixture.kernel.catalog.get(user, "mcp_notes_add"))[0]).toMatchObject({ status: "hidden" });
 });
 
-test("a plugin is as old as it says itself, else as its first installation here", () => {
+test("dates a plugin by its own claim, otherwise by its first installation here", () => {
   const ages = (first_installed_at: string | null) => {
     const pack = {
       package_id: "acme/x",

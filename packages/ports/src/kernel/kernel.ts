@@ -55,10 +55,10 @@ import type {
   Catalog,
   Fanout,
 } from "./agent.ts";
-import type { Ask } from "./ask.ts";
 import type { Cognition } from "./cognition.ts";
 import type { DefinitionsFacade } from "./definitions.ts";
 import type { InstrumentsFacade } from "./instruments.ts";
+import type { AnswerPluginRequest } from "./plugin-requests.ts";
 import type { Servers } from "./servers.ts";
 import type { SignIns } from "./sign-ins.ts";
 import type { WorkspacesFacade } from "./workspaces.ts";
@@ -126,7 +126,11 @@ export interface Kernel {
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };
   invocations: {
     /** The one door. Resolves when the row is on disk; throws for refusals before there is a row. */
-    invoke(caller: Caller, body: InvokeBody, how?: { context?: RiskContext; ask?: Ask }): Promise<Ticket>;
+    invoke(
+      caller: Caller,
+      body: InvokeBody,
+      how?: { context?: RiskContext; answerRequest?: AnswerPluginRequest },
+    ): Promise<Ticket>;
     /**
      * The same under an Idempotency-Key, which is taken in the transaction that opens the call: a repeat with the same
      * digest gets its id and no ticket, at any moment after; another digest throws idempotency.conflict.

@@ -1,7 +1,7 @@
 /** What the edges may ask of the MCP servers behind bindings, beyond their tools: resources, prompts, completion. */
 import type { Json, JsonObject } from "@backplane/contract";
 import type { Caller } from "../scope/scope.ts";
-import type { Ask } from "./ask.ts";
+import type { AnswerPluginRequest } from "./plugin-requests.ts";
 
 export interface ServerInfo {
   /** As the names of its tools carry it: `mcp_<name>_<tool>`. */
@@ -18,7 +18,7 @@ export interface ServerInfo {
 /** Who made a request hears what the server tells and asks until it is answered. */
 export interface ServerLine {
   notify(method: string, params: JsonObject): void;
-  ask: Ask;
+  ask: AnswerPluginRequest;
   /** A person is asked first. */
   waiting?(call: { id: string; approval_id: string }): void;
   /** Aborted, nobody wants the answer any more. */

@@ -10,7 +10,7 @@ export interface ApprovalResolution {
   resolved_at: string;
 }
 
-/** As it is written: with a digest of each part that it covers, which nobody but the gateway is shown. */
+/** An approval as it is written, with the digest of each part that it covers. Clients never see these digests. */
 export interface NewApproval extends Approval {
   covers: Readonly<Record<string, string>>;
 }

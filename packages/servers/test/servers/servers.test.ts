@@ -121,7 +121,7 @@ test("forwards questions of a plugin during a call only to the caller", async ()
     return ok();
   };
   const ticket = await fixture.kernel.invocations.invoke(user, body, {
-    ask: (method, params) =>
+    answerRequest: (method, params) =>
       method === "elicitation/create" ? Promise.resolve({ action: "accept", content: params }) : null,
   });
   await ticket.settled;

@@ -4,7 +4,7 @@
  * the client disconnects get the default answer of the gateway.
  */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
-import { type Ask, rejectUnanswered } from "@backplane/ports";
+import { type AnswerPluginRequest, rejectUnanswered } from "@backplane/ports";
 import { RPC, RpcError } from "../protocol/json-rpc.ts";
 
 export interface Question {
@@ -33,7 +33,7 @@ export class Questions {
     this.#given = given === undefined ? null : new Map(Object.entries(given) as [string, JsonObject][]);
   }
 
-  readonly ask: Ask = (method, params, key) => {
+  readonly ask: AnswerPluginRequest = (method, params, key) => {
     if (this.#closed || !supports(this.#capabilities, method, params)) return null;
     const name = this.#uniqueKey(key);
     const given = this.#given?.get(name);

@@ -1,4 +1,4 @@
-/** A tool that asks a person before it runs, and a call of it that waits for the answer. */
+/** A tool that requires approval, and a call of it that awaits the answer. */
 import type { Approval } from "@backplane/contract";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
@@ -7,7 +7,11 @@ export const content = manifest([
   tool("rm", {}, { effect_class: "non_idempotent_write", requires_approval: true }),
 ]);
 
-export async function asked(fixture: TestKernel, input: object = { path: "a" }, session_id?: string) {
+export async function requestRemoval(
+  fixture: TestKernel,
+  input: object = { path: "a" },
+  session_id?: string,
+) {
   const body = {
     export_id: "rm",
     input: input as never,

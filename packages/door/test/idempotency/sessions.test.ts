@@ -1,4 +1,4 @@
-/** What a client makes of sessions under an Idempotency-Key: done once, whoever dies when. */
+/** Session requests with an Idempotency-Key take effect once, whenever the gateway dies. */
 import type { OnceKey, Store } from "@backplane/ports";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -8,10 +8,10 @@ const s1 = { session_id: "s1" };
 
 interface Act {
   name: string;
-  /** The write that does it. */
+  /** The store method that writes it. */
   write: (store: Store) => { of: Record<string, unknown>; method: string };
   begin(talk: Talk, once: OnceKey): Promise<unknown>;
-  /** How much of it there is. */
+  /** Counts what was written. */
   count(talk: Talk): Promise<number>;
 }
 
@@ -65,7 +65,7 @@ const ask = (talk: Talk, act: Act, digest = "d") =>
   talk.kernel.idempotency.open(user, "k", digest, (once) => act.begin(talk, once));
 
 for (const act of ACTS) {
-  test(`${act.name} is made once, however many race, and found after a crash`, async () => {
+  test(`runs ${act.name} once for racing requests and finds it after a crash`, async () => {
     const first = await openTalk();
     await first.kernel.sessions.create(user, s1);
     const before = await act.count(first);
@@ -81,7 +81,7 @@ for (const act of ACTS) {
     expect(await act.count(second)).toBe(before + 1);
   });
 
-  test(`a gateway that dies before ${act.name} is on disk has taken no key`, async () => {
+  test(`claims no key if the gateway dies before ${act.name} is on disk`, async () => {
     const first = await openTalk();
     await first.kernel.sessions.create(user, s1);
     const before = await act.count(first);
@@ -101,7 +101,7 @@ for (const act of ACTS) {
   });
 }
 
-test("a message that joins a turn takes its key with its entry; a repeat adds nothing to the turn", async () => {
+test("adds a message to a running turn once per key", async () => {
   const talk = await openTalk();
   const { run_id } = await talk.kernel.sessions.message(user, s1, {
     text: "/slow 30\n/say one two three four",
@@ -122,7 +122,7 @@ test("a message that joins a turn takes its key with its entry; a repeat adds no
   expect(tape.map(({ payload }) => payload.role)).toEqual(["user", "user", "assistant", "assistant"]);
 });
 
-test("a refused key takes nothing along that waited beside it", async () => {
+test("commits the other writes of a batch when one key is rejected", async () => {
   const talk = await openTalk();
   await talk.kernel.sessions.create(user, s1);
   const blocks = ACTS.find(({ name }) => name === "blocks")!;

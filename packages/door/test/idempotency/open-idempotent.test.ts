@@ -15,7 +15,7 @@ const content = manifest([tool("charge", {}, { effect_class: "non_idempotent_wri
 const charge = (fixture: TestKernel, digest = "d", caller = user) =>
   fixture.kernel.invocations.invokeOnce(caller, { export_id: "charge" }, "k", digest);
 
-test("requests with one key open one call, however many race; another request is told of a conflict", async () => {
+test("opens one call for racing requests with one key and rejects a different request with it", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   const all = await Promise.all(Array.from({ length: 10 }, () => charge(fixture)));
@@ -27,14 +27,14 @@ test("requests with one key open one call, however many race; another request is
   await expect(charge(fixture, "other")).rejects.toMatchObject({ code: "idempotency.conflict" });
 });
 
-test("a refused call takes no key: the next request is admitted on its own", async () => {
+test("claims no key for a refused call", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   await expect(charge(fixture, "d", guest)).rejects.toMatchObject({ code: "policy.denied" });
   expect((await charge(fixture)).ticket).not.toBeNull();
 });
 
-test("a gateway that dies after the work began answers a repeat with the call that it opened", async () => {
+test("answers a repeat with the opened call after the gateway died", async () => {
   const first = await createTestKernel();
   await first.bind(content);
   first.runner.script = () => new Promise<never>(() => {});
@@ -48,10 +48,10 @@ test("a gateway that dies after the work began answers a repeat with the call th
   expect(second.runner.orders).toEqual([]);
 });
 
-test("a gateway that dies before the call is on disk has taken no key", async () => {
+test("claims no key if the gateway dies before the call is on disk", async () => {
   const first = await createTestKernel();
   await first.bind(content);
-  // The write never comes back, as when the process is gone.
+  // The write never resolves, as if the process had died.
   const reached = new Promise<void>((resolve) => {
     first.store.invocations.open = (() => {
       resolve();
@@ -66,7 +66,7 @@ test("a gateway that dies before the call is on disk has taken no key", async ()
   expect((await again.ticket!.settled).status).toBe("succeeded");
 });
 
-test("a key costs the call one read and no write of its own", async () => {
+test("needs one read and no extra write for a key", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   fixture.runner.script = () => ok();

@@ -2,7 +2,7 @@
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 
 /** Returns null where the client does not support the method. `key` is the plugin's own id of the question. */
-export type Ask = (method: string, params: JsonObject, key?: string) => Promise<Json> | null;
+export type AnswerPluginRequest = (method: string, params: JsonObject, key?: string) => Promise<Json> | null;
 
 /** The gateway's answer where the client does not support the method: elicitations are declined, others rejected. */
 export async function rejectUnanswered(method: string): Promise<Json> {

@@ -1,7 +1,7 @@
 import { createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-test("the work runs once per key; repeats, others and overlaps are told apart", async () => {
+test("runs the work once per key, replays repeats and rejects conflicts and overlaps", async () => {
   const fixture = await createTestKernel();
   const { idempotency } = fixture.kernel;
   let runs = 0;
@@ -33,7 +33,7 @@ test("the work runs once per key; repeats, others and overlaps are told apart", 
   expect((await second).replayed).toBe(false);
 });
 
-test("our own failures free the key", async () => {
+test("releases the key after a failure of the gateway", async () => {
   const fixture = await createTestKernel();
   const { idempotency } = fixture.kernel;
   const broken = idempotency.once(user, "k", "d", () => Promise.reject(new Error("broken")));

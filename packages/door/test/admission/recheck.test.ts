@@ -1,4 +1,4 @@
-/** A row that is entered again is asked about again: under the role that it came with, by the policy of that moment. */
+/** Calls that are resumed from their row are admitted again, with their recorded role and the current policy. */
 
 import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
@@ -16,7 +16,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 const content = manifest([tool("ask", {}, { requires_approval: true }), tool("read")]);
 const set = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
 
-/** A call that waits for its yes. */
+/** A call that awaits approval. */
 async function waiting(fixture: TestKernel, caller: Caller) {
   const ticket = await fixture.kernel.invocations.invoke(caller, { export_id: "ask" });
   return {
@@ -30,7 +30,7 @@ async function waiting(fixture: TestKernel, caller: Caller) {
   };
 }
 
-test("a call that waits is asked about again under the role it came with, and by the policy of then", async () => {
+test("checks an approved call again with its recorded role and the current policy", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   const forUsers = { roles: { user: { deny: { tools: ["ask"] } } } };
@@ -55,7 +55,7 @@ test("a call that waits is asked about again under the role it came with, and by
 
 verifies(
   "approval.durable",
-  "after a restart policy is asked again, for the role the call came with",
+  "checks calls again after a restart with their recorded role and the current policy",
   async () => {
     const first = await createTestKernel({ host: { approval_timeout_ms: 3_600_000 } });
     await first.bind(content);

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 
 const SHA256 = "ab".repeat(32);
 
-test("a hash in an answer opens a file only where the call had scratch to hand one over from", async () => {
+test("serves a file by the hash in a result only if the call had a scratch folder", async () => {
   const opened: string[] = [];
   const open = async (sha256: string) => {
     opened.push(sha256);
