@@ -143,8 +143,8 @@ export const FENCE_DEFENCES: Mutant[] = [
   {
     defence: "outage: entries are kept",
     file: "packages/session/src/sessions/persister.ts",
-    from: "if (now - lane.away.since < KEEP_MS) putBack",
-    to: "if (now < 0) putBack",
+    from: "if (now - queue.outage.since < RETRY_WINDOW_MS) requeue",
+    to: "if (now < 0) requeue",
     tests: ["packages/session/test/sessions/persister.test.ts"],
   },
   {

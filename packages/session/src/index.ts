@@ -1,5 +1,5 @@
 export { createBus } from "./bus/bus.ts";
-export type { Bus, BusPort, KernelPort, KernelPublishOptions, PluginSeat } from "./bus/bus-port.ts";
+export type { Bus, BusPort, KernelPort, KernelPublishOptions, PluginRegistration } from "./bus/bus-port.ts";
 export { PublishRules } from "./bus/publish-rules.ts";
 export { checkClientSessionId, clientSessionIdProblem } from "./bus/session-ids.ts";
 export { createSessionModule, type SessionModule } from "./session-module.ts";
@@ -23,7 +23,6 @@ export {
   type SessionDeps,
   type Sessions,
 } from "./sessions/sessions.ts";
-export { tapeName } from "./sessions/tape-name.ts";
 export { share, snapshot } from "./snapshot/snapshot.ts";
 export { displayText, refusalKind, type ToolOutcome, toolError } from "./tape/outcome.ts";
 export { createTurnTape, type TurnCall, type TurnTape, turnOf } from "./tape/turn-tape.ts";

@@ -29,13 +29,13 @@ export function createSessionModule(deps: KernelDeps, changes: Changes): Session
     store,
     clock,
     log,
-    lost: ({ key, source, error }) =>
+    onLost: ({ key, source, error }) =>
       void losses.tryPublish(
         "plugin.error",
         { name: source, error },
         { session_id: KERNEL_SESSION, scope: key.scope },
       ),
-    takenOver: (hold) => changes.emit("turn.taken_over", { hold }),
+    onTakenOver: (hold) => changes.emit("turn.taken_over", { hold }),
   });
   tapeEvents(bus.kernel("tape"), live, persister);
   changes.on("config.updated", ({ key, prefix_match_hint, org_id }) => {
@@ -61,7 +61,7 @@ export function createSessionModule(deps: KernelDeps, changes: Changes): Session
       persister,
       port,
       log,
-      ended: (key, row) => changes.emit("call.ended", { key, row }),
+      onSettled: (key, row) => changes.emit("call.ended", { key, row }),
     }),
   };
 }

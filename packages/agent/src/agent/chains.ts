@@ -57,7 +57,7 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
       const onHead = (tape: TapeWrite) => sessions.appendTape(tape, once);
       const { first_id } =
         head_chain_id === id
-          ? await persister.ride(key, items, onHead).then(
+          ? await persister.appendInTransaction(key, items, onHead).then(
               (written) => written!,
               (error: unknown) => {
                 // Refused together with entries of a turn that another gateway has; these are not of that turn.

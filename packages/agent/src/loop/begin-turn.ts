@@ -151,7 +151,7 @@ async function record(
 ): Promise<Appended> {
   const { persister, store, sessions } = deps;
   const facts = runFacts(deps, "run.started", run);
-  const start = () => persister.ride(key, items, (tape) => store.runs.start(run, tape, facts, once, parent));
+  const start = () => persister.appendInTransaction(key, items, (tape) => store.runs.start(run, tape, facts, once, parent));
   try {
     return (await start())!;
   } catch (error) {

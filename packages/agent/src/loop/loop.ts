@@ -83,7 +83,7 @@ export class Loop {
       await (turn?.stopped === "lost" ? turn.left : turn?.settled);
       return await this.accept(request);
     }
-    const leave = this.#deps.live.enter(request.key);
+    const leave = this.#deps.live.acquire(request.key);
     const begun = this.#begin(request);
     const opened: Place = { turn: begun.then(({ turn }) => turn), leave, running: null };
     // Whoever waits for it hears of a failure; nobody has to wait.
@@ -142,7 +142,7 @@ export class Loop {
         details: { retry_after_ms: 1_000 },
       });
     }
-    const leave = this.#deps.live.enter(key);
+    const leave = this.#deps.live.acquire(key);
     const { promise: turn, resolve } = Promise.withResolvers<null>();
     this.#places.add(name, { turn, leave, running: null });
     try {
@@ -227,7 +227,7 @@ export class Loop {
       await this.#ready.promise;
       // Whoever starts next finds it as it is.
       if (this.#stopping) return null;
-      leave = this.#deps.live.enter(key);
+      leave = this.#deps.live.acquire(key);
       return await resumeTurn(this.#deps, run);
     };
     place.turn = begin()
@@ -308,7 +308,7 @@ export class Loop {
     const keyed = once === undefined ? undefined : { ...once, answer: { run_id, event_id } };
     const ids =
       run?.status === "running"
-        ? await persister.ride(key, said.items, ({ entries }) =>
+        ? await persister.appendInTransaction(key, said.items, ({ entries }) =>
             store.runs.join(run_id, MAX_STEERED, { key, entries }, keyed),
           )
         : null;

@@ -58,7 +58,7 @@ export async function finishTurn(
     try {
       const facts = runFacts(deps, EVENT_OF[status], { ...turn.run, ...ended });
       let joins: number | null = null;
-      const ids = await persister.ride(turn.key, [item], async (tape) => {
+      const ids = await persister.appendInTransaction(turn.key, [item], async (tape) => {
         const written = await store.runs.end(turn.key.scope, turn.hold, turn.joins, ended, tape, facts);
         if (written === null || "last_id" in written) return written;
         joins = written.joins;

@@ -44,7 +44,7 @@ export async function writeMessage(
   if (once === undefined) return await persister.append(turn.key, items);
   const keyed = { ...once, answer: { run_id: turn.run.id, event_id } };
   const write = (tape: TapeWrite) => sessions.appendTape(tape, keyed);
-  return (await persister.ride(turn.key, items, write))!;
+  return (await persister.appendInTransaction(turn.key, items, write))!;
 }
 
 export function messageOf({ text, attachments }: BusEvent<"user.message.received">["payload"]): UserMessage {

@@ -142,7 +142,7 @@ export class ModelCalls {
           from: owner,
           timeout_ms,
           signal: lost.signal,
-          sent: ({ id }) => {
+          onSent: ({ id }) => {
             step = id;
             this.#asked.add(id, asked);
             this.#deltas.add(id, ({ content }) => {

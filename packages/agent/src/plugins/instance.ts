@@ -93,8 +93,8 @@ export class Instance {
   bind(org_id: string, port: BusPort): void {
     if (this.kinds.length === 0 || this.plugin.onEvent === undefined || this.#bonds.has(org_id)) return;
     const end = port.subscribe(this.kinds, (event) => this.#handle(event), {
-      where: (event) => this.#mayWant(event),
-      expired: (event) => this.#expire(event),
+      filter: (event) => this.#mayWant(event),
+      onTimeout: (event) => this.#expire(event),
     });
     this.#bonds.set(org_id, end);
   }

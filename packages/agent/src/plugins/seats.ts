@@ -4,9 +4,9 @@
  */
 
 import { BackplaneError } from "@backplane/contract";
-import type { Bus, BusPort, PluginSeat } from "@backplane/session";
+import type { Bus, BusPort, PluginRegistration } from "@backplane/session";
 
-export type Chair = Pick<PluginSeat, "name" | "category" | "bundled" | "prefixes">;
+export type Chair = Pick<PluginRegistration, "name" | "category" | "bundled" | "prefixes">;
 
 interface Held {
   chair: Chair;

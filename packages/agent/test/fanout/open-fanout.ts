@@ -89,7 +89,7 @@ export async function openFanout(limits: FanoutDeps["limits"] = {}): Promise<Rig
   );
   const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
   const sessions = createSessions({ store, clock, ids });
-  const persister = createPersister({ store, clock, log, lost: () => {}, takenOver: () => {} });
+  const persister = createPersister({ store, clock, log, onLost: () => {}, onTakenOver: () => {} });
   const port = bus.kernel("loop");
   const paused: Pick<SessionStore, "replay"> = {
     async replay(...args): Promise<Entry[]> {

@@ -44,7 +44,7 @@ async function createTestAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent
   const log = logTo();
   const bus = createBus({ clock, ids, log, pause: (run) => void setImmediate(run) });
   const sessions = createSessions({ store, clock, ids });
-  const persister = createPersister({ store, clock, log, lost: () => {}, takenOver: () => {} });
+  const persister = createPersister({ store, clock, log, onLost: () => {}, onTakenOver: () => {} });
   const fanout = createFanout({ store, sessions, bus, feed: persister, clock, ids, log, limits });
   const port = bus.kernel("loop");
   const interrupts: SessionRef[] = [];

@@ -1,16 +1,16 @@
-/** What the bus offers: a port per plugin, ports for the kernel's own parts, and what each call takes. */
+/** The interface of the bus: one port per plugin, ports for parts of the kernel, and the options of each call. */
 
 import type { BusEvent, BusPayload, IdSource, PluginCategory } from "@backplane/contract";
 import type { Clock, Logger, Scope } from "@backplane/ports";
 
 export interface BusLimits {
-  /** Events that wait in one session; beyond it `publish` waits and `tryPublish` answers null. */
+  /** Events queued per session. When the queue is full, `publish` waits and `tryPublish` returns null. */
   queue: number;
-  /** Room beyond `queue` for publishes out of a handler, and how many publishers may wait. */
+  /** Extra places for events published by a handler, and the number of publishers that may wait per session. */
   reserve: number;
   handler_ms: number;
   category_ms: Partial<Record<PluginCategory, number>>;
-  /** How often the one timer looks for handlers past their deadline. */
+  /** Interval of the timer that looks for handlers past their deadline and for unused scopes. */
   sweep_ms: number;
 }
 
@@ -19,65 +19,65 @@ export interface BusDeps {
   ids: IdSource;
   log: Logger;
   limits?: Partial<BusLimits>;
-  /** Runs its argument after pending input and timers had their turn; a busy bus calls it now and then. */
+  /** Runs its argument after pending I/O and timers. A busy bus calls it to keep the event loop responsive. */
   pause?: (run: () => void) => void;
 }
 
-export interface PluginSeat {
+export interface PluginRegistration {
   name: string;
   category: PluginCategory;
-  /** A null project is the whole org. */
+  /** A null project means the whole org. */
   scope: Scope;
   bundled?: boolean;
-  /** Extension prefixes besides the own name; for bundled plugins only. */
+  /** Extension prefixes in addition to the plugin's name; bundled plugins only. */
   prefixes?: readonly string[];
-  /** Told after each handled event: null, or why the handler failed. */
-  settled?: (failure: string | null) => void;
+  /** Called after each handled event with null or the reason why the handler failed. */
+  onHandled?: (failure: string | null) => void;
 }
 
 export type BusHandler<K extends string = string> = (event: BusEvent<K>) => unknown;
 
 export interface SubscribeOptions {
-  /** Only events of this session, and those of `kernel` that are about it. */
+  /** Delivers only events of this session, and events on the `kernel` session that name this session. */
   session?: string;
-  /** Runs before the handler; false skips it. */
-  where?: (event: BusEvent) => boolean;
-  /** Told when the handler's deadline passed, so that its host can stop what still runs. */
-  expired?: (event: BusEvent) => void;
+  /** Called before the handler; false skips the event. */
+  filter?: (event: BusEvent) => boolean;
+  /** Called when the handler's deadline passed, so that the subscriber can stop work that still runs. */
+  onTimeout?: (event: BusEvent) => void;
 }
 
 export interface PublishOptions {
   session_id: string;
   /** For a port of the whole org: the project that the session belongs to. */
   project_id?: string | null;
-  /** How long the tool or provider that is called may take. */
+  /** Deadline of the tool call or model call that the event requests. */
   call_ms?: number;
 }
 
 export interface RequestOptions extends Omit<PublishOptions, "call_ms"> {
-  /** The kinds that answer. */
+  /** The event kinds that answer the request. */
   reply: string | readonly string[];
   timeout_ms: number;
-  /** Only an answer of this plugin, or of one of these, counts. */
+  /** Accepts an answer only from this plugin, or from one of these plugins. */
   from?: string | readonly string[];
   signal?: AbortSignal;
-  /** Told in the step that gives the request its place, before any answer can come. */
-  sent?: (event: BusEvent) => void;
+  /** Called synchronously when the request enters the queue, before an answer can arrive. */
+  onSent?: (event: BusEvent) => void;
 }
 
 export interface BusPort<Options extends PublishOptions = PublishOptions> {
   readonly name: string;
-  /** Kinds, or patterns that end in `.*`, or `*`. The answer ends the subscription. */
+  /** Accepts kinds, prefixes that end in `.*`, and `*`. Returns a function that ends the subscription. */
   subscribe<K extends string>(
     kinds: K | readonly K[],
     handler: BusHandler<K>,
     options?: SubscribeOptions,
   ): () => void;
-  /** Resolves when the event has its place in the session's queue, not when it was handled. */
+  /** Resolves when the event is in the session's queue, not when the event was handled. */
   publish<K extends string>(kind: K, payload: BusPayload<K>, options: Options): Promise<BusEvent<K>>;
-  /** Never waits: null when the session's queue is full. */
+  /** Never waits: returns null when the session's queue is full. */
   tryPublish<K extends string>(kind: K, payload: BusPayload<K>, options: Options): BusEvent<K> | null;
-  /** The first answer whose `request_id` is this request's id, on the same session and in the same scope. */
+  /** Resolves to the first answer with this request's id as `request_id`, on the same session and in the same scope. */
   request<K extends string>(
     kind: K,
     payload: BusPayload<K>,
@@ -90,15 +90,15 @@ export interface KernelPublishOptions extends PublishOptions {
   scope: Scope;
 }
 
-/** An event with its id and time, checked, that nobody has seen yet. */
+/** A checked event with id and time that has not been published yet. */
 export interface Prepared<K extends string = string> {
   readonly event: BusEvent<K>;
-  /** It has its place at once: what is on disk is not refused any more. */
+  /** Ignores the queue limit: an event that is already stored must not be rejected. */
   readonly publish: () => void;
 }
 
 export interface KernelPort extends BusPort<KernelPublishOptions> {
-  /** For facts that are written before they are told. */
+  /** For events that are stored before they are published. */
   prepare<K extends string>(kind: K, payload: BusPayload<K>, options: KernelPublishOptions): Prepared<K>;
 }
 
@@ -113,10 +113,10 @@ export interface BusStats {
 }
 
 export interface Bus {
-  attach(seat: PluginSeat): BusPort;
-  /** A port of the kernel itself: sees every scope, may publish every kind. `part` gives source `kernel-<part>`. */
+  attach(registration: PluginRegistration): BusPort;
+  /** A port of the kernel sees every scope and may publish every kind. With `part` the source is `kernel-<part>`. */
   kernel(part?: string, prefixes?: readonly string[]): KernelPort;
   stats(): BusStats;
-  /** Ends every port; waiting publishers and requests are refused. */
+  /** Detaches every port; waiting publishers and open requests are rejected. */
   close(): void;
 }

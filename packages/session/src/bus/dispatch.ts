@@ -1,24 +1,24 @@
 /**
- * The workers. One event of a session at a time: all its handlers start in order, and the next event starts when the
- * last of them ended or ran out of time. Nothing runs inside `publish`; a worker runs in a microtask of its own, and
- * after a long run all of them let input and timers have their turn.
+ * Delivers queued events to their handlers, one event of a session at a time: all handlers of an event start in
+ * order, and the next event starts when the last of them ended or timed out. Delivery runs in a microtask and never
+ * inside `publish`. After EVENTS_PER_TURN events all sessions yield to I/O and timers.
  *
- * A handler that answers a call (`ANSWERS`) starts in its turn but is not waited for: a model's or tool's minutes
- * hold up neither its own deltas, nor parallel calls, nor `user.interrupt`.
+ * The next event does not wait for a handler that answers a call (`ANSWERED_KIND`): a model call or a tool call may
+ * take minutes, and its own deltas, parallel calls and `user.interrupt` must be delivered meanwhile.
  */
 
 import type { BusEvent, PluginCategory } from "@backplane/contract";
 import type { Clock, Logger } from "@backplane/ports";
 import type { BusLimits } from "./bus-port.ts";
-import { type Flight, Flights } from "./flights.ts";
 import type { Requests } from "./requests.ts";
 import type { Routes, Subscription } from "./routes.ts";
+import { type RunningHandler, RunningHandlers } from "./running-handlers.ts";
 import type { SessionQueue } from "./session-queue.ts";
 
 const EVENTS_PER_TURN = 1_024;
 const ERROR_LENGTH = 2_000;
 
-const ANSWERS: Partial<Record<PluginCategory, string>> = {
+const ANSWERED_KIND: Partial<Record<PluginCategory, string>> = {
   tool: "tool.call.request",
   "llm-provider": "llm.call.request",
   strategy: "strategy.decide.request",
@@ -32,44 +32,44 @@ export interface DispatchDeps {
   routes: Routes;
   requests: Requests;
   pause: (run: () => void) => void;
-  /** How long the call that an event asks for may take, where its publisher said so. */
-  calls: Map<string, number>;
-  tellFailure(event: BusEvent, name: string, error: string): void;
-  idle(queue: SessionQueue): void;
+  /** Deadlines of requested calls by event id, where the publisher set `call_ms`. */
+  callTimeouts: Map<string, number>;
+  publishFailure(event: BusEvent, name: string, error: string): void;
+  onIdle(queue: SessionQueue): void;
 }
 
 export class Dispatch {
   readonly #deps: DispatchDeps;
-  readonly #flights: Flights;
+  readonly #handlers: RunningHandlers;
   #delivered = 0;
-  #parked: SessionQueue[] = [];
+  #paused: SessionQueue[] = [];
 
   constructor(deps: DispatchDeps) {
     this.#deps = deps;
-    this.#flights = new Flights(
+    this.#handlers = new RunningHandlers(
       deps.clock,
       deps.limits.sweep_ms,
-      (flight, failed, error) => this.#land(flight, failed, error),
-      (flight) => this.#expire(flight),
+      (handler, failed, error) => this.#onSettled(handler, failed, error),
+      (handler) => this.#onTimeout(handler),
     );
   }
 
   get running(): number {
-    return this.#flights.running;
+    return this.#handlers.size;
   }
 
-  /** Works a session off until it is empty or has to wait for a handler. */
+  /** Delivers events of a session until its queue is empty or a handler has to be awaited. */
   run(queue: SessionQueue): void {
     const { limits, requests } = this.#deps;
-    while (queue.left === 0) {
+    while (queue.pending === 0) {
       if (this.#delivered >= EVENTS_PER_TURN) {
-        this.#park(queue);
+        this.#pause(queue);
         return;
       }
       const event = queue.shift(limits.queue);
       if (event === undefined) {
-        queue.awake = false;
-        this.#deps.idle(queue);
+        queue.scheduled = false;
+        this.#deps.onIdle(queue);
         return;
       }
       this.#delivered++;
@@ -79,118 +79,120 @@ export class Dispatch {
   }
 
   stop(): void {
-    this.#flights.stop();
-    this.#parked = [];
+    this.#handlers.stop();
+    this.#paused = [];
   }
 
   #deliver(queue: SessionQueue, event: BusEvent): void {
-    const { routes, calls } = this.#deps;
-    // Counts this very loop, so that no handler's end can start the next event before all have started.
-    queue.left = 1;
-    for (const subscription of routes.whole(queue.scope, event.kind)) this.#start(queue, subscription, event);
-    for (const subscription of routes.bound(event)) this.#start(queue, subscription, event);
-    if (calls.size > 0) calls.delete(event.id);
-    queue.left--;
+    const { routes, callTimeouts } = this.#deps;
+    // Counts this loop itself, so that a handler that ends early cannot start the next event before all have started.
+    queue.pending = 1;
+    for (const subscription of routes.forKind(queue.scope, event.kind))
+      this.#start(queue, subscription, event);
+    for (const subscription of routes.forSession(event)) this.#start(queue, subscription, event);
+    if (callTimeouts.size > 0) callTimeouts.delete(event.id);
+    queue.pending--;
   }
 
   #start(queue: SessionQueue, subscription: Subscription, event: BusEvent): void {
-    if (!subscription.active || !this.#wanted(subscription, event)) return;
+    if (!subscription.active || !this.#passesFilter(subscription, event)) return;
     const { owner, handler } = subscription;
-    const waits = owner.category === null || ANSWERS[owner.category] !== event.kind ? queue : null;
-    if (waits !== null) {
-      owner.held++;
-      waits.left++;
+    const blocked = owner.category === null || ANSWERED_KIND[owner.category] !== event.kind ? queue : null;
+    if (blocked !== null) {
+      owner.blocking++;
+      blocked.pending++;
     }
     let result: unknown;
     try {
       result = handler(event);
     } catch (error) {
-      this.#end(subscription, event, waits, messageOf(error));
+      this.#finish(subscription, event, blocked, messageOf(error));
       return;
     }
     if (!isThenable(result)) {
-      this.#end(subscription, event, waits, null);
+      this.#finish(subscription, event, blocked, null);
       return;
     }
-    const flight = this.#flights.open(subscription, event, waits, this.#limit(owner.category, event));
-    // A real promise calls back once whatever its own `then` says; other thenables are wrapped into one.
+    const running = this.#handlers.add(subscription, event, blocked, this.#limit(owner.category, event));
+    // The built-in `then` of a native promise calls back once even if the promise overrides `then`; any other
+    // thenable is wrapped into a native promise.
     const promise = result instanceof Promise ? result : Promise.resolve(result);
-    void Promise.prototype.then.call(promise, flight.ok, flight.fail);
+    void Promise.prototype.then.call(promise, running.resolved, running.rejected);
   }
 
-  #wanted(subscription: Subscription, event: BusEvent): boolean {
-    const { where } = subscription.options;
-    if (where === undefined) return true;
+  #passesFilter(subscription: Subscription, event: BusEvent): boolean {
+    const { filter } = subscription.options;
+    if (filter === undefined) return true;
     try {
-      return where(event);
+      return filter(event);
     } catch (error) {
-      this.#settle(subscription, event, messageOf(error));
+      this.#report(subscription, event, messageOf(error));
       return false;
     }
   }
 
-  /** Tools and providers run to their call's own deadline, everything else to its category's (bus.isolation). */
+  /** Tools and providers have their call's deadline, all other handlers the limit of their category (bus.isolation). */
   #limit(category: PluginCategory | null, event: BusEvent): number {
-    const { limits, calls } = this.#deps;
+    const { limits, callTimeouts } = this.#deps;
     if (category === null) return limits.handler_ms;
-    if ((category === "tool" || category === "llm-provider") && ANSWERS[category] === event.kind) {
-      const call_ms = calls.get(event.id);
+    if ((category === "tool" || category === "llm-provider") && ANSWERED_KIND[category] === event.kind) {
+      const call_ms = callTimeouts.get(event.id);
       if (call_ms !== undefined) return call_ms;
     }
     return limits.category_ms[category] ?? limits.handler_ms;
   }
 
-  #land(flight: Flight, failed: boolean, error: unknown): void {
-    const { subscription, event, queue, timed_out } = flight;
-    this.#flights.close(flight);
-    if (!timed_out) this.#end(subscription!, event!, queue, failed ? messageOf(error) : null);
+  #onSettled(handler: RunningHandler, failed: boolean, error: unknown): void {
+    const { subscription, event, queue, timed_out } = handler;
+    this.#handlers.remove(handler);
+    if (!timed_out) this.#finish(subscription!, event!, queue, failed ? messageOf(error) : null);
   }
 
-  #expire({ subscription, event, queue, limit_ms }: Flight): void {
+  #onTimeout({ subscription, event, queue, limit_ms }: RunningHandler): void {
     const { owner, options } = subscription!;
     try {
-      options.expired?.(event!);
+      options.onTimeout?.(event!);
     } catch (error) {
-      this.#deps.log.warn({ err: error, plugin: owner.name }, "telling a late handler's host failed");
+      this.#deps.log.warn({ err: error, plugin: owner.name }, "the timeout callback of a handler failed");
     }
-    this.#end(subscription!, event!, queue, `handling ${event!.kind} took longer than ${limit_ms} ms`);
+    this.#finish(subscription!, event!, queue, `handling ${event!.kind} took longer than ${limit_ms} ms`);
   }
 
-  /** One handler is done; the last one of an event lets the next event start. */
-  #end(
+  /** Ends one handler; the last handler of an event starts the next event. */
+  #finish(
     subscription: Subscription,
     event: BusEvent,
     queue: SessionQueue | null,
     failure: string | null,
   ): void {
-    this.#settle(subscription, event, failure);
+    this.#report(subscription, event, failure);
     if (queue === null) return;
-    subscription.owner.held--;
-    if (--queue.left === 0) this.run(queue);
+    subscription.owner.blocking--;
+    if (--queue.pending === 0) this.run(queue);
   }
 
-  #settle({ owner }: Subscription, event: BusEvent, failure: string | null): void {
+  #report({ owner }: Subscription, event: BusEvent, failure: string | null): void {
     const { log } = this.#deps;
-    if (owner.settled !== null) {
+    if (owner.onHandled !== null) {
       try {
-        owner.settled(failure);
+        owner.onHandled(failure);
       } catch (error) {
-        log.error({ err: error, plugin: owner.name }, "counting a handler's outcome failed");
+        log.error({ err: error, plugin: owner.name }, "the onHandled callback of a plugin failed");
       }
     }
     if (failure === null) return;
     log.warn({ plugin: owner.name, kind: event.kind, event_id: event.id, failure }, "a handler failed");
-    // Telling of a failure to hear of failures would go on for ever.
-    if (event.kind !== "plugin.error") this.#deps.tellFailure(event, owner.name, failure);
+    // A failing handler of plugin.error would otherwise produce plugin.error events without end.
+    if (event.kind !== "plugin.error") this.#deps.publishFailure(event, owner.name, failure);
   }
 
-  #park(queue: SessionQueue): void {
-    if (this.#parked.push(queue) > 1) return;
+  #pause(queue: SessionQueue): void {
+    if (this.#paused.push(queue) > 1) return;
     this.#deps.pause(() => {
-      const parked = this.#parked;
-      this.#parked = [];
+      const paused = this.#paused;
+      this.#paused = [];
       this.#delivered = 0;
-      for (const one of parked) this.run(one);
+      for (const one of paused) this.run(one);
     });
   }
 }
@@ -200,11 +202,11 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 }
 
 function messageOf(error: unknown): string {
-  let message = "the handler threw something that cannot be read";
+  let message = "the handler threw a value that cannot be converted to a string";
   try {
     message = error instanceof Error ? error.message : String(error);
   } catch {
-    // A thrown value whose own spelling throws.
+    // The thrown value's own conversion to a string throws.
   }
   return message.slice(0, ERROR_LENGTH);
 }

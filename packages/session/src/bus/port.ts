@@ -1,4 +1,4 @@
-/** One plugin's (or kernel part's) way onto the bus. It stamps what it publishes: a plugin cannot say who it is. */
+/** The port of one plugin or kernel part. The port sets source and scope of each event, so a plugin cannot forge them. */
 
 import { BackplaneError, type BusEvent, type BusPayload } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
@@ -14,22 +14,22 @@ import type {
 import type { PublishRules } from "./publish-rules.ts";
 import type { Requests } from "./requests.ts";
 import type { Routes, Subscriber, Subscription } from "./routes.ts";
-import type { ScopeSessions, SessionQueue, Waiting } from "./session-queue.ts";
+import type { ScopeSessions, SessionQueue, WaitingPublish } from "./session-queue.ts";
 
 type AnyOptions = PublishOptions & Partial<KernelPublishOptions>;
 
-/** What the bus lends to its ports. */
-export interface Backbone {
+/** The part of the bus that its ports use. */
+export interface PortHost {
   readonly routes: Routes;
   readonly requests: Requests;
   readonly limits: { queue: number; reserve: number };
   scopeOf(scope: Scope): ScopeSessions;
   queueOf(scope: ScopeSessions, session_id: string): SessionQueue;
   stamp(draft: Draft): BusEvent;
-  enter(queue: SessionQueue, event: BusEvent): void;
-  /** Withdraws the publishes of `by` that still wait for a place. */
-  withdraw(by: Subscriber, error: Error): void;
-  gone(port: Port): void;
+  enqueue(queue: SessionQueue, event: BusEvent): void;
+  /** Rejects the publishes of `by` that still wait for a place in a queue. */
+  rejectWaiting(by: Subscriber, error: Error): void;
+  removePort(port: Port): void;
 }
 
 export interface Draft {
@@ -45,16 +45,16 @@ export class Port implements KernelPort {
   readonly name: string;
   readonly self: Subscriber;
   readonly home: ScopeSessions | null;
-  readonly #backbone: Backbone;
+  readonly #host: PortHost;
   readonly #rules: PublishRules;
   readonly #subscriptions = new Set<Subscription>();
   #detached = false;
 
-  constructor(backbone: Backbone, self: Subscriber, rules: PublishRules, home: ScopeSessions | null) {
+  constructor(host: PortHost, self: Subscriber, rules: PublishRules, home: ScopeSessions | null) {
     this.name = self.name;
     this.self = self;
     this.home = home;
-    this.#backbone = backbone;
+    this.#host = host;
     this.#rules = rules;
   }
 
@@ -72,16 +72,16 @@ export class Port implements KernelPort {
       active: true,
     };
     this.#subscriptions.add(subscription);
-    this.#backbone.routes.add(subscription);
+    this.#host.routes.add(subscription);
     return () => {
-      if (this.#subscriptions.delete(subscription)) this.#backbone.routes.remove(subscription);
+      if (this.#subscriptions.delete(subscription)) this.#host.routes.remove(subscription);
     };
   }
 
   publish<K extends string>(kind: K, payload: BusPayload<K>, options: AnyOptions): Promise<BusEvent<K>> {
     try {
       const draft = this.#draft(kind, payload, options);
-      const event = this.#place(draft);
+      const event = this.#enqueue(draft);
       if (event !== null) return Promise.resolve(event as BusEvent<K>);
       const { promise, resolve, reject } = Promise.withResolvers<BusEvent>();
       this.#wait(draft, resolve, reject);
@@ -92,13 +92,13 @@ export class Port implements KernelPort {
   }
 
   tryPublish<K extends string>(kind: K, payload: BusPayload<K>, options: AnyOptions): BusEvent<K> | null {
-    return this.#place(this.#draft(kind, payload, options)) as BusEvent<K> | null;
+    return this.#enqueue(this.#draft(kind, payload, options)) as BusEvent<K> | null;
   }
 
   prepare<K extends string>(kind: K, payload: BusPayload<K>, options: AnyOptions): Prepared<K> {
     const draft = this.#draft(kind, payload, options);
-    const event = this.#backbone.stamp(draft);
-    const publish = () => this.#backbone.enter(this.#backbone.queueOf(draft.scope, draft.session_id), event);
+    const event = this.#host.stamp(draft);
+    const publish = () => this.#host.enqueue(this.#host.queueOf(draft.scope, draft.session_id), event);
     return { event: event as BusEvent<K>, publish };
   }
 
@@ -108,22 +108,22 @@ export class Port implements KernelPort {
     options: RequestOptions & { scope?: Scope },
   ): Promise<BusEvent> {
     const draft = this.#draft(kind, payload, options, options.timeout_ms);
-    let waiting: Waiting | null = null;
-    const request = this.#backbone.requests.open(this.self, kind, options, (error) => {
+    let waiting: WaitingPublish | null = null;
+    const request = this.#host.requests.open(this.self, kind, options, (error) => {
       if (waiting !== null)
-        this.#backbone.queueOf(draft.scope, draft.session_id).refuse((one) => one === waiting, error);
+        this.#host.queueOf(draft.scope, draft.session_id).rejectWaiting((one) => one === waiting, error);
     });
     if (request.ended) return request.answer;
     try {
-      const event = this.#place(draft);
-      // Registered in the very step that gives the event its id: an answer can follow at once.
+      const event = this.#enqueue(draft);
+      // Registered synchronously with the event: its answer may be the next event.
       if (event !== null) request.sent(event);
       else {
-        const sent = (entered: BusEvent) => {
+        const onEnqueued = (enqueued: BusEvent) => {
           waiting = null;
-          request.sent(entered);
+          request.sent(enqueued);
         };
-        waiting = this.#wait(draft, sent, (error) => request.end(error));
+        waiting = this.#wait(draft, onEnqueued, (error) => request.end(error));
       }
     } catch (error) {
       request.end(error as Error);
@@ -134,12 +134,12 @@ export class Port implements KernelPort {
   detach(): void {
     if (this.#detached) return;
     this.#detached = true;
-    for (const subscription of this.#subscriptions) this.#backbone.routes.remove(subscription);
+    for (const subscription of this.#subscriptions) this.#host.routes.remove(subscription);
     this.#subscriptions.clear();
     const error = new BackplaneError("cancelled", `${this.name} was detached from the bus`);
-    this.#backbone.requests.endAll(error, this.self);
-    this.#backbone.withdraw(this.self, error);
-    this.#backbone.gone(this);
+    this.#host.requests.endAll(error, this.self);
+    this.#host.rejectWaiting(this.self, error);
+    this.#host.removePort(this);
   }
 
   #draft(kind: string, payload: unknown, options: AnyOptions, call_ms = options.call_ms): Draft {
@@ -149,36 +149,36 @@ export class Port implements KernelPort {
     return { kind, payload: kept, session_id, source: this.name, scope: this.#scope(options), call_ms };
   }
 
-  /** A place in the line, or null when the line is full. A publisher that a worker waits for may use the reserve. */
-  #place(draft: Draft): BusEvent | null {
-    const { limits } = this.#backbone;
-    const queue = this.#backbone.queueOf(draft.scope, draft.session_id);
-    if (this.self.held > 0) {
+  /** Returns null when the queue is full. A publisher with a handler that blocks a session may use the reserve. */
+  #enqueue(draft: Draft): BusEvent | null {
+    const { limits } = this.#host;
+    const queue = this.#host.queueOf(draft.scope, draft.session_id);
+    if (this.self.blocking > 0) {
       if (queue.size >= limits.queue + limits.reserve) return null;
     } else if (queue.size >= limits.queue) return null;
-    const event = this.#backbone.stamp(draft);
-    this.#backbone.enter(queue, event);
+    const event = this.#host.stamp(draft);
+    this.#host.enqueue(queue, event);
     return event;
   }
 
-  #wait(draft: Draft, entered: (event: BusEvent) => void, refuse: (error: Error) => void): Waiting {
-    const backbone = this.#backbone;
-    const queue = backbone.queueOf(draft.scope, draft.session_id);
-    // Waiting for a worker that waits for the publisher would end only at the deadline, so it is refused instead.
-    if (this.self.held > 0 || queue.waiting >= backbone.limits.reserve) {
+  #wait(draft: Draft, onEnqueued: (event: BusEvent) => void, reject: (error: Error) => void): WaitingPublish {
+    const host = this.#host;
+    const queue = host.queueOf(draft.scope, draft.session_id);
+    // The queue advances only when the publisher's own handler ends; waiting here would deadlock until its deadline.
+    if (this.self.blocking > 0 || queue.waiting >= host.limits.reserve) {
       throw new BackplaneError(
         "request.overloaded",
-        `session ${draft.session_id} has as many events as it takes`,
+        `the event queue of session ${draft.session_id} is full`,
       );
     }
-    const waiting: Waiting = {
+    const waiting: WaitingPublish = {
       by: this.self,
-      enter: () => {
-        const event = backbone.stamp(draft);
-        entered(event);
+      createEvent: () => {
+        const event = host.stamp(draft);
+        onEnqueued(event);
         return event;
       },
-      refuse,
+      reject,
     };
     queue.wait(waiting);
     return waiting;
@@ -189,14 +189,14 @@ export class Port implements KernelPort {
     if (home === null) {
       if (options.scope === undefined)
         throw new BackplaneError("request.invalid", "a kernel event needs a scope");
-      return this.#backbone.scopeOf(options.scope);
+      return this.#host.scopeOf(options.scope);
     }
     const { project_id } = options;
     if (project_id === undefined || project_id === home.project_id) return home;
     if (home.project_id !== null) {
       throw new BackplaneError("policy.denied", `${this.name} may not publish into another project`);
     }
-    return this.#backbone.scopeOf({ org_id: home.org_id, project_id });
+    return this.#host.scopeOf({ org_id: home.org_id, project_id });
   }
 
   #checkAttached(): void {

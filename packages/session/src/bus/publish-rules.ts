@@ -1,6 +1,6 @@
 /**
- * Who may publish what, and where: the gate before a queue. The rules of a port are laid out once, when it is made,
- * so that a publish costs one look-up; everything slow is on the path of a refusal.
+ * Which kinds a port may publish on which sessions. The rules of a port are computed once, so that a valid publish
+ * costs one lookup; everything slow is on the error path (bench row bus.dispatch).
  */
 import {
   AGENT_SEPARATOR,
@@ -19,23 +19,25 @@ import { snapshot } from "../snapshot/snapshot.ts";
 import { payloadTest } from "./payload-check.ts";
 import { isBridgeOf } from "./session-ids.ts";
 
-const EXTENSIONS_KEPT = 256;
+const MAX_EXTENSION_RULES = 256;
 const SESSION_ID_MAX = 1_024;
 
 interface KindRule {
   session: BusKindSpec["session"];
-  /** A child session takes a user's words from the kernel alone (bus.session-ids). */
+  /** Only the kernel publishes user.* on the session of a sub-agent (bus.session-ids). */
   never_in_child: boolean;
   payload: (typeof BUS_PAYLOADS)[BusKind] | null;
   fits: (payload: unknown) => boolean;
 }
 
-const TESTS = new Map(Object.entries(BUS_PAYLOADS).map(([kind, schema]) => [kind, payloadTest(schema)]));
-const anything = () => true;
+const PAYLOAD_TESTS = new Map(
+  Object.entries(BUS_PAYLOADS).map(([kind, schema]) => [kind, payloadTest(schema)]),
+);
+const acceptAny = () => true;
 
 export interface Publisher {
   name: string;
-  /** null: a part of the kernel. */
+  /** Null for a part of the kernel. */
   category: PluginCategory | null;
   prefixes: readonly string[];
 }
@@ -50,12 +52,12 @@ export class PublishRules {
     for (const [kind, spec] of Object.entries(BUS_KINDS) as [BusKind, BusKindSpec][]) {
       if (!mayPublish(who.category, kind, spec)) continue;
       const never_in_child = who.category !== null && kind.startsWith("user.");
-      const fits = TESTS.get(kind)!;
+      const fits = PAYLOAD_TESTS.get(kind)!;
       this.#kinds.set(kind, { session: spec.session, never_in_child, payload: BUS_PAYLOADS[kind], fits });
     }
   }
 
-  /** The checked payload, as an own copy. Throws when this port may not publish this here. */
+  /** Returns a frozen copy of the payload. Throws where the port may not publish this kind on this session. */
   check(kind: string, payload: unknown, session_id: string): Readonly<Record<string, unknown>> {
     const rule = this.#kinds.get(kind) ?? this.#extension(kind);
     this.#checkSession(rule, kind, session_id);
@@ -63,7 +65,7 @@ export class PublishRules {
     if (rule.payload !== null && !rule.fits(kept)) {
       const parsed = rule.payload.safeParse(kept);
       if (!parsed.success) {
-        throw new BackplaneError("request.invalid", `the payload of ${kind} does not have its shape`, {
+        throw new BackplaneError("request.invalid", `the payload of ${kind} does not match its schema`, {
           details: {
             issues: parsed.error.issues.map(({ path, message }) => ({ path: path.join("."), message })),
           },
@@ -79,11 +81,11 @@ export class PublishRules {
     if (!this.#who.prefixes.includes(prefix)) {
       throw deny(`${this.#who.name} may not publish ${kind}: x.${prefix}.* belongs to another plugin`);
     }
-    // A part of the kernel speaks where the kernel does.
+    // A part of the kernel publishes on any session, like the kernel itself.
     const session = this.#who.category === null ? "any" : "own";
-    const rule: KindRule = { session, never_in_child: false, payload: null, fits: anything };
-    // Bounded, since a plugin can make up as many kinds as it likes.
-    if (this.#extensions++ < EXTENSIONS_KEPT) this.#kinds.set(kind, rule);
+    const rule: KindRule = { session, never_in_child: false, payload: null, fits: acceptAny };
+    // Bounded because a plugin can invent any number of kinds under its prefix.
+    if (this.#extensions++ < MAX_EXTENSION_RULES) this.#kinds.set(kind, rule);
     return rule;
   }
 
@@ -95,33 +97,37 @@ export class PublishRules {
       );
     }
     if (session_id === KERNEL_SESSION) {
-      if (rule.session === "own") throw deny(`${kind} does not ride the session "${KERNEL_SESSION}"`);
+      if (rule.session === "own")
+        throw deny(`${kind} must not be published on the session "${KERNEL_SESSION}"`);
       return;
     }
-    if (rule.session === "kernel") throw deny(`${kind} rides only the session "${KERNEL_SESSION}"`);
+    if (rule.session === "kernel")
+      throw deny(`${kind} may be published only on the session "${KERNEL_SESSION}"`);
     if (this.#who.category === null) return;
     if (session_id.startsWith(BRIDGE_PREFIX) && !isBridgeOf(this.#who.name, session_id)) {
       throw deny(
-        `${this.#who.name} may not publish on ${session_id}: it is another plugin's private session`,
+        `${this.#who.name} may not publish on ${session_id}: the session is private to another plugin`,
       );
     }
     if (rule.never_in_child && session_id.includes(AGENT_SEPARATOR)) {
-      throw deny(`${kind} on a sub-agent's session comes from the kernel alone`);
+      throw deny(`only the kernel may publish ${kind} on the session of a sub-agent`);
     }
   }
 
   #unknown(kind: string): BackplaneError {
     if (isBusKind(kind)) {
       const { name, category } = this.#who;
-      return deny(`${name} may not publish ${kind}: that is not a kind of category ${category ?? "kernel"}`);
+      return deny(
+        `${name} may not publish ${kind}: the category ${category ?? "kernel"} does not include this kind`,
+      );
     }
-    return new BackplaneError("request.invalid", `there is no public event kind "${kind}"`, {
-      fix: "Use a kind of the catalog, or x.<your plugin>.<kind> for an event of your own.",
+    return new BackplaneError("request.invalid", `"${kind}" is not a public event kind`, {
+      fix: "Use a kind from the catalog, or x.<your plugin>.<kind> for an extension event.",
     });
   }
 }
 
-/** Skills publish what some plugin category publishes; an approval's answer comes from an adapter alone. */
+/** A skill may publish the kinds of every plugin category, except approval.response, which only an adapter publishes. */
 function mayPublish(category: PluginCategory | null, kind: BusKind, spec: BusKindSpec): boolean {
   if (category === null) return true;
   if (category === "skill") return spec.from !== "kernel" && kind !== "approval.response";
@@ -130,6 +136,6 @@ function mayPublish(category: PluginCategory | null, kind: BusKind, spec: BusKin
 
 function deny(message: string): BackplaneError {
   return new BackplaneError("policy.denied", message, {
-    fix: "Publish only the kinds of the plugin's category, on its conversations' sessions.",
+    fix: "Publish only kinds of the plugin's category, and only on sessions of its conversations.",
   });
 }

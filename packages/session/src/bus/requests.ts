@@ -1,8 +1,8 @@
 /**
- * Requests that wait for an answer. An answer counts when it names the request's id, has one of the kinds that were
- * asked for, and comes on the same session in the same scope (and from the plugin that was asked, when one was
- * named). It is looked at when its turn in the session comes, so that whatever was published before it has been
- * handled. Every other answer, a late one included, resolves nothing.
+ * Requests that wait for an answer. An event answers a request when it carries the request's id, has one of the
+ * requested kinds, is on the same session in the same scope, and comes from the requested plugin where `from` is set.
+ * Answers are matched when they are delivered, so every event published before the answer has been handled by then.
+ * All other events, including late answers, are ignored.
  */
 
 import { BackplaneError, type BusEvent, IdTable } from "@backplane/contract";
@@ -10,7 +10,7 @@ import type { Clock, Timer } from "@backplane/ports";
 import type { RequestOptions } from "./bus-port.ts";
 import type { Subscriber } from "./routes.ts";
 
-/** A request from its call to its end; `sent` gives it the id that answers name. */
+/** A request from its call to its end; `sent` sets the id that answers refer to. */
 export interface OpenRequest {
   readonly answer: Promise<BusEvent>;
   readonly ended: boolean;
@@ -18,7 +18,7 @@ export interface OpenRequest {
   end(error: Error): void;
 }
 
-/** A class, and its accessors with it: one in an object literal would be a hidden class of its own for every request. */
+/** A class because an object literal with accessors would create a hidden class per request (bench row bus.dispatch). */
 class Pending implements OpenRequest {
   readonly by: Subscriber;
   readonly answer: Promise<BusEvent>;
@@ -26,7 +26,7 @@ class Pending implements OpenRequest {
   readonly #table: IdTable<Pending>;
   readonly #kind: string;
   readonly #options: RequestOptions;
-  readonly #over: (error: Error) => void;
+  readonly #onUnanswered: (error: Error) => void;
   readonly #timer: Timer;
   readonly #abort: (() => void) | null;
   #request: BusEvent | null = null;
@@ -39,18 +39,18 @@ class Pending implements OpenRequest {
     by: Subscriber,
     kind: string,
     options: RequestOptions,
-    over: (error: Error) => void,
+    onUnanswered: (error: Error) => void,
   ) {
     this.#table = table;
     this.by = by;
     this.#kind = kind;
     this.#options = options;
-    this.#over = over;
+    this.#onUnanswered = onUnanswered;
     this.answer = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    this.#timer = clock.after(options.timeout_ms, () => this.#late());
+    this.#timer = clock.after(options.timeout_ms, () => this.#timedOut());
     const { signal } = options;
     this.#abort = signal === undefined ? null : () => this.#aborted();
     if (this.#abort === null) return;
@@ -61,19 +61,19 @@ class Pending implements OpenRequest {
   sent(event: BusEvent): void {
     this.#request = event;
     this.#table.add(event.id, this);
-    this.#options.sent?.(event);
+    this.#options.onSent?.(event);
   }
 
   settle(answer: BusEvent): void {
-    this.#leave();
+    this.#close();
     this.#resolve(answer);
   }
 
   end(error: Error): void {
     if (this.ended) return;
-    this.#leave();
+    this.#close();
     this.#reject(error);
-    this.#over(error);
+    this.#onUnanswered(error);
   }
 
   accepts(answer: BusEvent): boolean {
@@ -90,16 +90,16 @@ class Pending implements OpenRequest {
     );
   }
 
-  #late(): void {
+  #timedOut(): void {
     const { timeout_ms } = this.#options;
-    this.end(new BackplaneError("timeout", `no answer to ${this.#kind} came within ${timeout_ms} ms`));
+    this.end(new BackplaneError("timeout", `no answer to ${this.#kind} within ${timeout_ms} ms`));
   }
 
   #aborted(): void {
-    this.end(new BackplaneError("cancelled", `${this.#kind} was cancelled before an answer came`));
+    this.end(new BackplaneError("cancelled", `${this.#kind} was cancelled before it was answered`));
   }
 
-  #leave(): void {
+  #close(): void {
     this.ended = true;
     this.#timer.stop();
     if (this.#abort !== null) this.#options.signal?.removeEventListener("abort", this.#abort);
@@ -119,12 +119,17 @@ export class Requests {
     return this.#pending.size;
   }
 
-  /** `over` is told when the request ended unanswered, so that one still waiting for its place gives it up. */
-  open(by: Subscriber, kind: string, options: RequestOptions, over: (error: Error) => void): OpenRequest {
-    return new Pending(this.#pending, this.#clock, by, kind, options, over);
+  /** `onUnanswered` lets the caller cancel a request that still waits for a place in the queue. */
+  open(
+    by: Subscriber,
+    kind: string,
+    options: RequestOptions,
+    onUnanswered: (error: Error) => void,
+  ): OpenRequest {
+    return new Pending(this.#pending, this.#clock, by, kind, options, onUnanswered);
   }
 
-  /** Called for every event when its turn comes. */
+  /** Called for every event just before its delivery. */
   answer(event: BusEvent): void {
     if (this.#pending.size === 0) return;
     const { request_id } = event.payload as { request_id?: unknown };
@@ -133,7 +138,7 @@ export class Requests {
     if (pending?.accepts(event) === true) pending.settle(event);
   }
 
-  /** Ends what one port asked, or all. */
+  /** Ends the requests of one port, or all requests. */
   endAll(error: Error, by?: Subscriber): void {
     for (const pending of this.#pending.values()) {
       if (by === undefined || pending.by === by) pending.end(error);

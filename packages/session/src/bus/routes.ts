@@ -1,23 +1,23 @@
 /**
- * Who gets an event. Subscriptions to whole kinds are laid out per scope and kind and kept until one changes; those
- * bound to a session are found by its id, so that a thousand watchers cost the other sessions nothing.
+ * Finds the subscriptions of an event. Subscriptions to all sessions are cached per scope and kind until one changes.
+ * Subscriptions to one session are indexed by its id, so that watchers of one session add no cost to the others.
  */
 
 import { type BusEvent, KERNEL_SESSION, type PluginCategory } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
 import type { BusHandler, SubscribeOptions } from "./bus-port.ts";
 
-const KINDS_KEPT = 1_024;
+const MAX_CACHED_KINDS = 1_024;
 
-/** A plugin or a part of the kernel, as its subscriptions know it. */
+/** A plugin or a part of the kernel that owns subscriptions. */
 export interface Subscriber {
   readonly name: string;
   readonly category: PluginCategory | null;
-  /** null: the kernel, which sees every scope. */
+  /** Null for the kernel, which sees every scope. */
   readonly scope: Scope | null;
-  /** Handlers that some session's worker waits for. A publisher that is held never waits itself. */
-  held: number;
-  readonly settled: ((failure: string | null) => void) | null;
+  /** Running handlers that block a session. While there are any, the subscriber's publishes must not wait. */
+  blocking: number;
+  readonly onHandled: ((failure: string | null) => void) | null;
 }
 
 export interface Subscription {
@@ -28,7 +28,7 @@ export interface Subscription {
   active: boolean;
 }
 
-/** What one scope's events are delivered to, by kind. */
+/** The subscriptions that see events of one scope, by kind. */
 export interface RouteCache {
   readonly org_id: string;
   readonly project_id: string | null;
@@ -36,63 +36,65 @@ export interface RouteCache {
   version: number;
 }
 
-const NOBODY: readonly Subscription[] = [];
+const NONE: readonly Subscription[] = [];
 
 export class Routes {
-  readonly #whole = new Set<Subscription>();
+  readonly #allSessions = new Set<Subscription>();
   readonly #bySession = new Map<string, readonly Subscription[]>();
   #version = 0;
 
   get size(): number {
-    let bound = 0;
-    for (const list of this.#bySession.values()) bound += list.length;
-    return this.#whole.size + bound;
+    let count = this.#allSessions.size;
+    for (const list of this.#bySession.values()) count += list.length;
+    return count;
   }
 
   add(subscription: Subscription): void {
     const { session } = subscription.options;
     if (session === undefined) {
-      this.#whole.add(subscription);
+      this.#allSessions.add(subscription);
       this.#version++;
-    } else this.#bySession.set(session, [...(this.#bySession.get(session) ?? NOBODY), subscription]);
+    } else this.#bySession.set(session, [...(this.#bySession.get(session) ?? NONE), subscription]);
   }
 
   remove(subscription: Subscription): void {
     subscription.active = false;
     const { session } = subscription.options;
     if (session === undefined) {
-      if (this.#whole.delete(subscription)) this.#version++;
+      if (this.#allSessions.delete(subscription)) this.#version++;
       return;
     }
-    const left = (this.#bySession.get(session) ?? NOBODY).filter((other) => other !== subscription);
-    if (left.length === 0) this.#bySession.delete(session);
-    else this.#bySession.set(session, left);
+    const remaining = (this.#bySession.get(session) ?? NONE).filter((other) => other !== subscription);
+    if (remaining.length === 0) this.#bySession.delete(session);
+    else this.#bySession.set(session, remaining);
   }
 
-  /** Subscriptions to this kind whatever the session. */
-  whole(cache: RouteCache, kind: string): readonly Subscription[] {
-    if (cache.version !== this.#version || cache.kinds.size > KINDS_KEPT) {
+  /** Subscriptions to this kind on all sessions. */
+  forKind(cache: RouteCache, kind: string): readonly Subscription[] {
+    if (cache.version !== this.#version || cache.kinds.size > MAX_CACHED_KINDS) {
       cache.kinds.clear();
       cache.version = this.#version;
     }
     const known = cache.kinds.get(kind);
     if (known !== undefined) return known;
-    const found = [...this.#whole].filter((one) => sees(one.owner.scope, cache, kind) && wants(one, kind));
+    const found = [...this.#allSessions].filter(
+      (one) => canSee(one.owner.scope, cache, kind) && matches(one, kind),
+    );
     cache.kinds.set(kind, found);
     return found;
   }
 
-  /** Subscriptions bound to the session that the event is about. */
-  bound(event: BusEvent): readonly Subscription[] {
-    if (this.#bySession.size === 0) return NOBODY;
+  /** Subscriptions to the session that the event belongs to. */
+  forSession(event: BusEvent): readonly Subscription[] {
+    if (this.#bySession.size === 0) return NONE;
     const session = subjectOf(event);
     const list = session === null ? undefined : this.#bySession.get(session);
-    if (list === undefined) return NOBODY;
-    return list.filter((one) => sees(one.owner.scope, event, event.kind) && wants(one, event.kind));
+    if (list === undefined) return NONE;
+    return list.filter((one) => canSee(one.owner.scope, event, event.kind) && matches(one, event.kind));
   }
 }
 
-/** The conversation that an event belongs to: of those on `kernel` the one that they name (bus.scope). */
+/** The session that an event belongs to. An event on the `kernel` session may name another session (bus.scope). */
 function subjectOf(event: BusEvent): string | null {
   if (event.session_id !== KERNEL_SESSION) return event.session_id;
   const { target_session_id, session_id } = event.payload;
@@ -101,20 +103,20 @@ function subjectOf(event: BusEvent): string | null {
 }
 
 /**
- * The whole org sees its projects. A project sees itself, and of the org only what is announced to all: an org's
- * own conversations stay out of its sight.
+ * An org-wide subscriber sees all projects of its org. A project's subscriber sees its own project and the org's
+ * announcements, but not the org's own sessions.
  */
-function sees(viewer: Scope | null, event: Scope, kind: string): boolean {
+function canSee(viewer: Scope | null, event: Scope, kind: string): boolean {
   if (viewer === null) return true;
   if (viewer.org_id !== event.org_id) return false;
   if (viewer.project_id === null || viewer.project_id === event.project_id) return true;
-  return event.project_id === null && isAnnounced(kind);
+  return event.project_id === null && isAnnouncement(kind);
 }
 
-function isAnnounced(kind: string): boolean {
+function isAnnouncement(kind: string): boolean {
   return kind.startsWith("plugin.") || kind.startsWith("kernel.") || kind === "config.updated";
 }
 
-function wants({ kinds }: Subscription, kind: string): boolean {
+function matches({ kinds }: Subscription, kind: string): boolean {
   return kinds.some((one) => one === kind || (one.endsWith("*") && kind.startsWith(one.slice(0, -1))));
 }

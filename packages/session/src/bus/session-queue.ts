@@ -1,40 +1,40 @@
 /**
- * One session's line. Events wait in `items`; when it is full, publishers wait in `waiting`, first come first
- * served. A line exists only while it holds something or a worker waits on its behalf (bus.fifo).
+ * The event queue of one session. When the queue is full, publishers wait in order of arrival. A queue exists only
+ * while it holds events or a handler of its current event runs (bus.fifo).
  */
 import type { BusEvent, IdTable } from "@backplane/contract";
 import type { RouteCache, Subscriber } from "./routes.ts";
 
-/** A publish that has no place yet. It becomes an event, with id and time, when it gets one. */
-export interface Waiting {
+/** A publish that waits for a place in the queue. Its event gets id and time when it enters the queue. */
+export interface WaitingPublish {
   readonly by: Subscriber;
-  enter(): BusEvent;
-  refuse(error: Error): void;
+  createEvent(): BusEvent;
+  reject(error: Error): void;
 }
 
 /** The sessions of one org and project. */
 export interface ScopeSessions extends RouteCache {
   readonly sessions: IdTable<SessionQueue>;
-  /** Ports that live here; without any, and without sessions, the scope is forgotten. */
+  /** Plugin ports attached in this scope. A scope without ports and without sessions is removed. */
   ports: number;
 }
 
 export class SessionQueue {
   readonly scope: ScopeSessions;
   readonly id: string;
-  /** Handlers of the current event that are still to end. */
-  left = 0;
-  /** A run of this line's worker is under way or was asked for. */
-  awake = false;
-  readonly wake: () => void;
+  /** Handlers of the current event that have not ended. */
+  pending = 0;
+  /** Delivery runs or has been scheduled. */
+  scheduled = false;
+  readonly run: () => void;
   #items: BusEvent[] = [];
   #head = 0;
-  #waiting: Waiting[] = [];
+  #waiting: WaitingPublish[] = [];
 
   constructor(scope: ScopeSessions, id: string, run: (queue: SessionQueue) => void) {
     this.scope = scope;
     this.id = id;
-    this.wake = () => run(this);
+    this.run = () => run(this);
   }
 
   get size(): number {
@@ -49,11 +49,11 @@ export class SessionQueue {
     this.#items.push(event);
   }
 
-  wait(publish: Waiting): void {
+  wait(publish: WaitingPublish): void {
     this.#waiting.push(publish);
   }
 
-  /** The next event. Its place goes to whoever waited longest, so a line with waiting publishers is always full. */
+  /** Removes the next event and gives its place to the longest waiting publisher, so that newcomers cannot overtake. */
   shift(limit: number): BusEvent | undefined {
     const items = this.#items;
     if (this.#head === items.length) return undefined;
@@ -66,15 +66,14 @@ export class SessionQueue {
       items.splice(0, this.#head);
       this.#head = 0;
     }
-    while (this.#waiting.length > 0 && this.size < limit) items.push(this.#waiting.shift()!.enter());
+    while (this.#waiting.length > 0 && this.size < limit) items.push(this.#waiting.shift()!.createEvent());
     return event;
   }
 
-  /** Refuses the waiting publishes that `match`. */
-  refuse(match: (publish: Waiting) => boolean, error: Error): void {
-    const [out, kept]: [Waiting[], Waiting[]] = [[], []];
-    for (const publish of this.#waiting) (match(publish) ? out : kept).push(publish);
+  rejectWaiting(match: (publish: WaitingPublish) => boolean, error: Error): void {
+    const [rejected, kept]: [WaitingPublish[], WaitingPublish[]] = [[], []];
+    for (const publish of this.#waiting) (match(publish) ? rejected : kept).push(publish);
     this.#waiting = kept;
-    for (const publish of out) publish.refuse(error);
+    for (const publish of rejected) publish.reject(error);
   }
 }

@@ -1,6 +1,6 @@
-/** VAI's view of a tape. Entries are what is stored; a block is one of them seen through that seed's words. */
+/** Converts between tape entries and VAI blocks. The store holds entries; a block is the VAI form of one entry. */
 
-import type { Block, Entry, Json, JsonObject } from "@backplane/contract";
+import { type Block, type Entry, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { NewEntry } from "@backplane/ports";
 import { resultText, summaryOf } from "./context.ts";
 
@@ -12,7 +12,7 @@ const BLOCK_OF_ROLE: Readonly<Record<string, Block["kind"]>> = {
   assistant: "response",
 };
 
-/** Null: the entry is none of VAI's six kinds. */
+/** Returns null for an entry without a VAI equivalent. */
 export function blockOf(entry: Entry): Block | null {
   const { payload } = entry;
   const entry_id = entry.id;
@@ -39,7 +39,7 @@ export function blockOf(entry: Entry): Block | null {
       return {
         entry_id,
         kind: "tool_result",
-        // A tool of a kernel plugin answers with what is to be displayed and has no other value.
+        // A tool of a kernel plugin returns only a display envelope, without a value.
         content: contentOf(payload.error ?? value ?? resultText(payload)),
         tool_call_id: textOf(payload.tool_call_id),
         ...(isStructured(value) ? { structured_output: value } : {}),
@@ -55,12 +55,12 @@ function blockOfEvent(entry_id: number, { name, data }: JsonObject): Block | nul
   if (!isObject(data)) return null;
   if (name === "thinking") return { entry_id, kind: "thinking", content: contentOf(data.content) };
   if (name !== "tool.error") return null;
-  // The call never ran: this is its outcome.
+  // The call was rejected before it ran; the error is its result.
   const content = contentOf(data.brief);
   return { entry_id, kind: "tool_result", content, tool_call_id: textOf(data.id), is_error: true };
 }
 
-/** The entry that a given block becomes, for seeds of compactors and blocks that a client adds. */
+/** Converts a block from a compactor's seed or from a client into an entry. */
 export function entryOfBlock(block: Block, date: string): NewEntry {
   const { kind, content } = block;
   const entry = (of: NewEntry["kind"], payload: JsonObject): NewEntry => ({
@@ -93,7 +93,7 @@ export function entryOfBlock(block: Block, date: string): NewEntry {
   }
 }
 
-/** Text becomes one text block; blocks stay as they are; any other value is shown as its JSON. */
+/** Text becomes one text block, content blocks stay as they are, any other value becomes its JSON text. */
 function contentOf(value: Json | undefined): Content {
   if (value === undefined || value === null || value === "") return [];
   if (typeof value === "string") return [{ type: "text", text: value }];
@@ -116,8 +116,4 @@ function isContent(value: Json): boolean {
 
 function isStructured(value: Json | undefined): boolean {
   return isObject(value) || (Array.isArray(value) && !value.every(isContent));
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

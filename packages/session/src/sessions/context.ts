@@ -1,14 +1,21 @@
 /**
- * What the model is shown of a tape (loop.history): the summary of the last compaction as a system message, then
- * messages, calls and their results. Whatever stands before the last anchor is left out (tape.compaction). Fed entry
- * by entry, so that a long conversation is not read again for each turn.
+ * Builds a model's context from a tape (loop.history): the summary of the last compaction as a system message, then
+ * messages, tool calls and their results. Entries before the last anchor are left out (tape.compaction). The builder
+ * takes entry by entry, so that a long session is not read again for each turn.
  */
-import type { ChatMessage, Entry, Json, JsonObject, ToolCallRequest } from "@backplane/contract";
+import {
+  type ChatMessage,
+  type Entry,
+  isObject,
+  type Json,
+  type JsonObject,
+  type ToolCallRequest,
+} from "@backplane/contract";
 import { share } from "../snapshot/snapshot.ts";
 
 type ToolMessage = Extract<ChatMessage, { role: "tool" }>;
 
-/** The calls of one model answer. They may be recorded in any order among their results. */
+/** The calls of one model response. Calls and results may be recorded in any order. */
 interface Group {
   step: Json | undefined;
   content: Json;
@@ -21,14 +28,14 @@ const NO_OUTCOME = "no outcome of this call was recorded";
 export class ContextBuilder {
   #messages: ChatMessage[] = [];
   #group: Group | null = null;
-  /** The open group as messages, until it changes. */
+  /** The messages of the current group, cached until the group changes. */
   #open: ChatMessage[] | null = null;
-  /** What a user said while calls ran: models want results right behind their calls. */
+  /** User messages that arrived while calls ran: providers require results directly after their calls. */
   #deferred: ChatMessage[] = [];
   #answer: { text: Json; ids: readonly Json[] } | null = null;
   #chars = 0;
 
-  /** About four characters make a token; a provider's own count is better where there is one. */
+  /** An estimate of four characters per token, for providers that do not report a count. */
   get tokens(): number {
     return Math.ceil(this.#chars / 4);
   }
@@ -54,7 +61,6 @@ export class ContextBuilder {
     }
   }
 
-  /** How many messages there are. */
   get size(): number {
     const open = this.#group === null ? 0 : 1 + this.#group.calls.length;
     return this.#messages.length + open + this.#deferred.length;
@@ -97,7 +103,7 @@ export class ContextBuilder {
     const call = { id: textOf(id), name: textOf(name), args: (args ?? {}) as JsonObject };
     this.#count(args ?? {});
     const open = this.#group;
-    // Without a step (blocks that a client added) calls belong together until one has its result.
+    // Calls without a step (blocks added by a client) form one group until the first result.
     const same = open !== null && open.step === step && (step !== undefined || open.results.size === 0);
     if (!same) {
       this.#close();
@@ -113,17 +119,17 @@ export class ContextBuilder {
     if (this.#group?.calls.some(({ id }) => id === tool_call_id) === true) {
       this.#open = null;
       this.#group.results.set(tool_call_id, message);
-    } else if (!this.#late(message)) return;
+    } else if (!this.#replacePlaceholder(message)) return;
     this.#count(content);
   }
 
-  /** A call that an interrupt cut off ends behind the turn's last message; the model is told of its end all the same. */
-  #late(message: ToolMessage): boolean {
-    const place = this.#messages.findLastIndex(
+  /** The result of an interrupted call arrives after the turn's last message; it replaces the placeholder in the context. */
+  #replacePlaceholder(message: ToolMessage): boolean {
+    const index = this.#messages.findLastIndex(
       (one) => one.role === "tool" && one.tool_call_id === message.tool_call_id && one.content === NO_OUTCOME,
     );
-    if (place >= 0) this.#messages[place] = share(message);
-    return place >= 0;
+    if (index >= 0) this.#messages[index] = share(message);
+    return index >= 0;
   }
 
   #event({ name, data }: JsonObject): void {
@@ -163,7 +169,7 @@ function rendered({ content, calls, results }: Group): ChatMessage[] {
   ];
 }
 
-/** What a model reads of a result: what would be displayed, else the error, else the value. */
+/** The text of a result for the model: the display text if there is one, else the error, else the value. */
 export function resultText({ envelope, error, value }: JsonObject): string {
   const display = isObject(envelope) ? envelope.display : undefined;
   if (isObject(display)) {
@@ -174,7 +180,7 @@ export function resultText({ envelope, error, value }: JsonObject): string {
   return typeof shown === "string" ? shown : JSON.stringify(shown);
 }
 
-/** The summary that a compaction's anchor carries; null for every other entry. */
+/** Returns the summary of a compaction's anchor, and null for every other entry. */
 export function summaryOf(entry: Entry): string | null {
   const state = entry.kind === "anchor" ? entry.payload.state : undefined;
   if (!isObject(state)) return null;
@@ -183,8 +189,4 @@ export function summaryOf(entry: Entry): string | null {
 
 function textOf(value: Json | undefined): string {
   return typeof value === "string" ? value : "";
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

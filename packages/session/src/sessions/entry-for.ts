@@ -1,15 +1,14 @@
 /**
- * The persistence table (tape.append-only, tape.durable): which bus event becomes which entry. Essential ones
- * are on disk before they are acknowledged and cannot opt out; all others are best effort.
+ * Maps bus events to tape entries (tape.append-only, tape.durable). Essential entries are on disk before their event is
+ * acknowledged, and their events cannot opt out of the tape; all other entries are best effort.
  */
 
 import { hash } from "node:crypto";
-import type { Json, JsonObject } from "@backplane/contract";
+import { isObject, type Json, type JsonObject, KERNEL_SESSION } from "@backplane/contract";
 import type { NewEntry } from "@backplane/ports";
 import { isShared } from "../snapshot/snapshot.ts";
-import { isoDate } from "./iso-date.ts";
 
-/** What the tape needs of a bus event. `ts` is in seconds, as on the bus. */
+/** The part of a bus event that the tape records. `ts` is in seconds, as on the bus. */
 export interface TapedEvent {
   id: string;
   kind: string;
@@ -27,7 +26,7 @@ export interface TapedEntry {
 
 type Shape = Pick<NewEntry, "kind" | "payload">;
 
-/** A tool's refusal is the outcome of its call as much as a result is. */
+/** tool.error is essential as well: it is the outcome of a call that was rejected. */
 const ESSENTIAL: Readonly<Record<string, (payload: JsonObject) => Shape>> = {
   "user.message.received": ({ text, ...rest }) => ({
     kind: "message",
@@ -49,12 +48,11 @@ const ESSENTIAL: Readonly<Record<string, (payload: JsonObject) => Shape>> = {
   "tool.error": (data) => ({ kind: "event", payload: { name: "tool.error", data } }),
 };
 
-/** What a turn that is taken up again has to know of its calls. */
-const IN_META = ["request_id", "step", "yield_to_user"];
+/** Fields that a resumed turn needs to match calls with their results. */
+const META_FIELDS = ["request_id", "step", "yield_to_user"];
 const SKIPPED: ReadonlySet<string> = new Set(["assistant.message.delta", "llm.call.delta"]);
-const KERNEL_SESSION = "kernel";
 
-/** Null: the event leaves no entry. */
+/** Returns null for an event that is not recorded. */
 export function entryFor(event: TapedEvent): TapedEntry | null {
   const { kind } = event;
   const payload = event.payload as JsonObject;
@@ -66,8 +64,8 @@ export function entryFor(event: TapedEvent): TapedEntry | null {
     essential,
     entry: {
       ...shape,
-      meta: { event_id: event.id, source: event.source, ...pick(payload, IN_META) },
-      date: isoDate(event.ts * 1000),
+      meta: { event_id: event.id, source: event.source, ...pick(payload, META_FIELDS) },
+      date: new Date(event.ts * 1000).toISOString(),
     },
   };
 }
@@ -77,7 +75,7 @@ function other(kind: string, payload: JsonObject): Shape {
   return { kind: "event", payload: { name: kind, data } };
 }
 
-/** What the tape says already, or what every call repeats, is left out. */
+/** Omits data that the tape already holds or that every call repeats. */
 const SHORTENED: Readonly<Record<string, (payload: JsonObject) => JsonObject>> = {
   "llm.call.request": withReferences,
   "strategy.decide.request": withToolCount,
@@ -87,14 +85,14 @@ const whole = (payload: JsonObject) => payload;
 
 function withToolCount(payload: JsonObject): JsonObject {
   const { state } = payload;
-  if (typeof state !== "object" || state === null || Array.isArray(state)) return payload;
+  if (!isObject(state)) return payload;
   const { tools, ...rest } = state;
   return Array.isArray(tools) ? { ...payload, state: { ...rest, tool_count: tools.length } } : payload;
 }
 
 /**
- * The messages are the tape's own entries before this one; written out with each call the tape would grow
- * with the square of its length. The digest tells whether a context made again is the one that was sent.
+ * Replaces the messages by a reference. They are the entries before this one; repeating them for each call would make
+ * the tape grow quadratically. The digest shows whether a rebuilt context equals the one that was sent.
  */
 function withReferences(payload: JsonObject): JsonObject {
   const { messages, tools } = payload;
@@ -107,16 +105,19 @@ function withReferences(payload: JsonObject): JsonObject {
   return data;
 }
 
-/** Of messages that come again with every call of their session. */
+/**
+ * JSON of shared messages, which every model call of a session repeats: the digest of a long context would otherwise
+ * serialize the whole context again for each call (bench row loop.turn).
+ */
 const texts = new WeakMap<object, string>();
-const KEPT_TEXT = 4_096;
+const MAX_CACHED_LENGTH = 4_096;
 
 function jsonOf(value: Json): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   const known = texts.get(value);
   if (known !== undefined) return known;
   const text = JSON.stringify(value);
-  if (text.length <= KEPT_TEXT && isShared(value)) texts.set(value, text);
+  if (text.length <= MAX_CACHED_LENGTH && isShared(value)) texts.set(value, text);
   return text;
 }
 

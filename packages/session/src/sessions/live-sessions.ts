@@ -1,6 +1,6 @@
 /**
- * The bus knows sessions by id, the store by workspace and id. While a session is in use here its id means one
- * workspace; the same id in another one has to wait, so that two conversations never mix.
+ * The bus identifies a session by its id, the store by workspace and id. While a session is in use on this node, its id
+ * belongs to one workspace and is rejected in any other, so that two sessions never share a bus queue.
  */
 
 import { BackplaneError, IdTable } from "@backplane/contract";
@@ -14,11 +14,11 @@ interface Use {
 }
 
 export class LiveSessions {
-  /** By org and project: a text of both would have to be made for every event. */
+  /** Nested by org and project, so that no string key has to be built per event (bench row loop.turn). */
   readonly #scopes = new Map<string, Map<string | null, IdTable<Use>>>();
 
-  /** Answers how to let go; letting go twice is one. */
-  enter(key: SessionKey): () => void {
+  /** Returns a function that releases the session; calls after the first have no effect. */
+  acquire(key: SessionKey): () => void {
     const { scope, workspace, session_id } = key;
     const uses = this.#usesOf(scope);
     let use = uses.get(session_id);
@@ -28,20 +28,20 @@ export class LiveSessions {
     } else if (use.key.workspace !== workspace) {
       throw new BackplaneError(
         "session.conflict",
-        `session ${session_id} is in use in the workspace ${use.key.workspace}; use another id in ${workspace}`,
+        `session ${session_id} is in use in the workspace ${use.key.workspace}; choose another id in ${workspace}`,
       );
     }
     use.count++;
-    const held = use;
-    let left = false;
+    const acquired = use;
+    let released = false;
     return () => {
-      if (left) return;
-      left = true;
-      if (--held.count === 0) uses.delete(session_id);
+      if (released) return;
+      released = true;
+      if (--acquired.count === 0) uses.delete(session_id);
     };
   }
 
-  /** The key that a bus event belongs to; the same object while the session is in use. */
+  /** Returns the key of a bus event's session; the same object as long as the session is in use. */
   keyOf(scope: Scope, session_id: string): SessionKey {
     const { org_id, project_id } = scope;
     const use = this.#scopes.get(org_id)?.get(project_id)?.get(session_id);

@@ -1,9 +1,9 @@
 /**
- * Writes to the tapes of sessions, in the order in which things came. An essential entry is acknowledged when it is
- * on disk; others wait a moment for company and are lost rather than hold anyone up, which is told once per loss
- * (tape.durable). One write per session is under way at a time, so ids follow order. An entry can ride in another
- * write's transaction (a run's, an invocation's), and takes along what waits before it. Whoever listens hears of
- * every entry after it is on disk, with its id: that is what watchers are shown.
+ * Writes entries to the tapes of sessions in order of arrival. An essential entry is acknowledged when it is on disk.
+ * Best-effort entries are batched for a short time and never block their publisher; a loss is reported (tape.durable).
+ * Each session has at most one write in progress, so entry ids follow the order of arrival. `appendInTransaction`
+ * writes entries in the transaction of another record, such as a run or an invocation, together with all entries queued
+ * before them. Listeners receive each entry with its id after the commit.
  */
 
 import { type BusEvent, codeOf, type Entry, IdTable } from "@backplane/contract";
@@ -25,13 +25,13 @@ export interface PersisterDeps {
   store: { sessions: Pick<SessionStore, "appendTape"> };
   clock: Pick<Clock, "after" | "monotonic">;
   log: Pick<Logger, "warn">;
-  /** Told after a best-effort entry was lost; the bus makes a plugin.error of it. */
-  lost(loss: { source: typeof PERSISTER_SOURCE; key: SessionKey; entries: number; error: string }): void;
-  /** Told when a write was refused because another gateway has the turn. */
-  takenOver(hold: RunHold): void;
+  /** Called after best-effort entries were lost; the kernel publishes a plugin.error event. */
+  onLost(loss: { source: typeof PERSISTER_SOURCE; key: SessionKey; entries: number; error: string }): void;
+  /** Called when a write was rejected because another gateway has taken over the turn. */
+  onTakenOver(hold: RunHold): void;
 }
 
-/** An entry and, where it is one, the bus event that it is the record of. */
+/** An entry and the bus event that it records, if there is one. */
 export interface TapeItem {
   entry: NewEntry;
   event: TapedEvent | null;
@@ -45,92 +45,93 @@ export interface WrittenItem {
 export type WrittenListener = (key: SessionKey, items: readonly WrittenItem[]) => void;
 
 export interface TapeFeed {
-  /** After each commit, in the order of a session's ids. */
+  /** Calls the listener after each commit, in the order of the session's entry ids. */
   onWritten(listener: WrittenListener): () => void;
 }
 
 export interface Persister extends TapeFeed {
-  /** Resolves when an essential entry is on disk, and rejects when it is not; at once for all others. */
+  /** For an essential entry resolves after the commit and rejects if the write failed; otherwise resolves immediately. */
   write(key: SessionKey, event: TapedEvent): Promise<void>;
   append(key: SessionKey, items: readonly TapeItem[]): Promise<Appended>;
   /**
-   * `write` puts the entries on disk together with something of its own and answers their ids, or null when it
-   * wrote nothing after all. What waited before them goes along.
+   * `write` stores the entries together with a record of its own in one transaction. It resolves to their ids, or to
+   * null if it wrote nothing. Entries queued before them are part of the same transaction.
    */
-  ride(
+  appendInTransaction(
     key: SessionKey,
     items: readonly TapeItem[],
     write: (tape: TapeWrite) => Promise<Appended | null>,
   ): Promise<Appended | null>;
-  /** Entries that came onto the tape by another way (a compaction's, a reset's). */
+  /** Notifies listeners of entries that were not written by the persister (compaction, reset). */
   announce(key: SessionKey, entries: readonly Entry[]): void;
   /**
-   * While a turn runs here, whatever goes onto the tape of its session carries its hold. Once another gateway has the
-   * turn, late entries of it are dropped until the next turn of the session begins here.
+   * While a turn runs on this node, all writes to its session's tape carry its hold. After another gateway has taken
+   * over the turn, late best-effort entries are dropped until the next turn of the session begins on this node.
    */
   hold(key: SessionKey, hold: RunHold): void;
   release(key: SessionKey, hold: RunHold, how: "ended" | "lost"): void;
-  /** Resolves when everything so far, of this session or of all, is on disk, lost, or waits for the store. */
+  /** Resolves when all entries so far, of one session or of all, are on disk, lost, or waiting for an unavailable store. */
   drain(key?: SessionKey): Promise<void>;
 }
 
-/** Not `kernel`: the bus's guard against recursion lets it through. */
+/** Differs from `kernel`, so that the bus's guard against recursion lets the event through. */
 const PERSISTER_SOURCE = "kernel-session-persister";
 
-const COMPANY_MS = 25;
-const MAX_WAITING = 1_000;
-/** How long entries are kept for a store that is away. */
-const KEEP_MS = 600_000;
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 1_000;
+const BATCH_DELAY_MS = 25;
+const MAX_BEST_EFFORT = 1_000;
+/** How long best-effort entries are retried while the store is unavailable. */
+const RETRY_WINDOW_MS = 600_000;
+const MIN_RETRY_DELAY_MS = 50;
+const MAX_RETRY_DELAY_MS = 1_000;
 const MAX_LOST_HOLDS = 1_000;
 
-interface Waiting {
+interface QueuedWrite {
   items: readonly TapeItem[];
-  /** null: best effort. */
+  /** Null for best-effort entries. */
   done: { resolve(ids: Appended | null): void; reject(error: unknown): void } | null;
-  via: ((tape: TapeWrite) => Promise<Appended | null>) | null;
+  /** Writes the entries in a transaction of the caller; null for a plain append. */
+  transaction: ((tape: TapeWrite) => Promise<Appended | null>) | null;
 }
 
-interface Lane {
+interface TapeQueue {
   name: string;
   key: SessionKey;
-  waiting: Waiting[];
+  writes: QueuedWrite[];
   best_effort: number;
   timer: Timer | null;
-  writing: Promise<void> | null;
-  /** Since when the store is away, and how long the next pause is. */
-  away: { since: number; pause: number } | null;
+  draining: Promise<void> | null;
+  /** Set while the store is unavailable. */
+  outage: { since: number; delay: number } | null;
 }
 
-interface Held {
+interface TurnHold {
   hold: RunHold;
   lost: boolean;
 }
 
 export function createPersister(deps: PersisterDeps): Persister {
-  const lanes = new IdTable<Lane>();
+  const queues = new IdTable<TapeQueue>();
   const listeners = new Set<WrittenListener>();
-  const holds = new Map<string, Held>();
+  const holds = new Map<string, TurnHold>();
 
-  const laneOf = (key: SessionKey): Lane => {
+  const queueFor = (key: SessionKey): TapeQueue => {
     const name = sessionName(key);
-    let lane = lanes.get(name);
-    if (lane === undefined) {
-      lane = { name, key, waiting: [], best_effort: 0, timer: null, writing: null, away: null };
-      lanes.add(name, lane);
+    let queue = queues.get(name);
+    if (queue === undefined) {
+      queue = { name, key, writes: [], best_effort: 0, timer: null, draining: null, outage: null };
+      queues.add(name, queue);
     }
-    return lane;
+    return queue;
   };
 
-  const report = ({ key }: Lane, entries: number, error: unknown): void => {
+  const reportLoss = ({ key }: TapeQueue, entries: number, error: unknown): void => {
     const { session_id } = key;
-    deps.log.warn({ err: error, session_id, entries }, "entries of a session were lost");
+    deps.log.warn({ err: error, session_id, entries }, "lost best-effort entries of a session");
     const message = error instanceof Error ? error.message : String(error);
-    deps.lost({ source: PERSISTER_SOURCE, key, entries, error: message });
+    deps.onLost({ source: PERSISTER_SOURCE, key, entries, error: message });
   };
 
-  const tell = (key: SessionKey, batch: readonly TapeItem[], first_id: number): void => {
+  const notify = (key: SessionKey, batch: readonly TapeItem[], first_id: number): void => {
     if (listeners.size === 0) return;
     const items = batch.map(({ entry, event }, n) => ({
       entry: { id: first_id + n, ...entry },
@@ -139,113 +140,121 @@ export function createPersister(deps: PersisterDeps): Persister {
     for (const listener of listeners) listener(key, items);
   };
 
-  /** The other write did not happen; what would have gone along has its own turn next. */
-  const putBack = (lane: Lane, batch: readonly Waiting[]): void => {
-    lane.waiting.unshift(...batch);
-    for (const { done } of batch) if (done === null) lane.best_effort++;
+  /** Puts writes back at the front of the queue, after the transaction that included them did not happen. */
+  const requeue = (queue: TapeQueue, batch: readonly QueuedWrite[]): void => {
+    queue.writes.unshift(...batch);
+    for (const { done } of batch) if (done === null) queue.best_effort++;
   };
 
-  /** Entries that nobody waits for are kept for a while; whoever waits is told, and decides. */
-  const keep = (lane: Lane, batch: readonly Waiting[], error: unknown): void => {
+  /** Best-effort entries are retried for a while. A caller that awaits its write gets the error and decides itself. */
+  const onOutage = (queue: TapeQueue, batch: readonly QueuedWrite[], error: unknown): void => {
     const now = deps.clock.monotonic();
-    lane.away ??= { since: now, pause: FIRST_PAUSE_MS };
+    queue.outage ??= { since: now, delay: MIN_RETRY_DELAY_MS };
     const kept = batch.filter(({ done }) => done === null);
-    if (now - lane.away.since < KEEP_MS) putBack(lane, kept);
-    else if (kept.length > 0) report(lane, kept.length, error);
+    if (now - queue.outage.since < RETRY_WINDOW_MS) requeue(queue, kept);
+    else if (kept.length > 0) reportLoss(queue, kept.length, error);
     for (const { done } of batch) done?.reject(error);
   };
 
-  const refused = (lane: Lane, batch: readonly Waiting[], rider: Waiting | null, error: unknown): void => {
+  const onFailure = (
+    queue: TapeQueue,
+    batch: readonly QueuedWrite[],
+    transactional: QueuedWrite | null,
+    error: unknown,
+  ): void => {
     if (codeOf(error) === "store.unavailable") {
-      keep(lane, batch, error);
-      rider?.done?.reject(error);
+      onOutage(queue, batch, error);
+      transactional?.done?.reject(error);
       return;
     }
-    const held = holds.get(lane.name);
+    const held = holds.get(queue.name);
     const taken_over = codeOf(error) === "run.taken_over" && held !== undefined;
-    if (taken_over) deps.takenOver(held.hold);
-    if (rider !== null && batch.length > 0) {
-      // Whatever the rider was refused for, the others have not asked for it.
-      putBack(lane, batch);
-      rider.done?.reject(error);
+    if (taken_over) deps.onTakenOver(held.hold);
+    if (transactional !== null && batch.length > 0) {
+      // The error concerns the transaction's own record; the entries before it are written without it.
+      requeue(queue, batch);
+      transactional.done?.reject(error);
       return;
     }
     const lost = batch.filter(({ done }) => done === null).length;
-    // Events on the session of something that keeps no tape, or of a turn that goes on elsewhere, are not a loss.
-    if (lost > 0 && !taken_over && codeOf(error) !== "session.not_found") report(lane, lost, error);
+    // Events of a session without a tape, or of a turn that another gateway continues, are not a loss.
+    if (lost > 0 && !taken_over && codeOf(error) !== "session.not_found") reportLoss(queue, lost, error);
     for (const { done } of batch) done?.reject(error);
-    rider?.done?.reject(error);
+    transactional?.done?.reject(error);
   };
 
-  /** False: the store is away. */
-  const writeBatch = async (lane: Lane, taken: Waiting[]): Promise<boolean> => {
-    const { key } = lane;
-    const held = holds.get(lane.name);
+  /** Resolves to false if the store is unavailable. */
+  const writeBatch = async (queue: TapeQueue, taken: QueuedWrite[]): Promise<boolean> => {
+    const { key } = queue;
+    const held = holds.get(queue.name);
     const batch = held?.lost === true ? taken.filter(({ done }) => done !== null) : taken;
     if (batch.length === 0) return true;
-    const rider = batch.at(-1)!.via === null ? null : batch.pop()!;
+    const transactional = batch.at(-1)!.transaction === null ? null : batch.pop()!;
     const before = batch.flatMap(({ items }) => items);
-    const all = rider === null ? before : [...before, ...rider.items];
+    const all = transactional === null ? before : [...before, ...transactional.items];
     const entries = all.map(({ entry }) => entry);
     const tape: TapeWrite =
       held === undefined || held.lost ? { key, entries } : { key, entries, hold: held.hold };
     try {
-      const ids = rider === null ? await deps.store.sessions.appendTape(tape) : await rider.via!(tape);
-      lane.away = null;
+      const ids =
+        transactional === null
+          ? await deps.store.sessions.appendTape(tape)
+          : await transactional.transaction!(tape);
+      queue.outage = null;
       if (ids === null) {
-        putBack(lane, batch);
-        rider?.done?.resolve(null);
+        requeue(queue, batch);
+        transactional?.done?.resolve(null);
         return true;
       }
-      tell(key, all, ids.first_id);
+      notify(key, all, ids.first_id);
       for (const { done } of batch) done?.resolve(ids);
-      const own = rider?.items.length ?? 0;
-      rider?.done?.resolve({ ...ids, first_id: ids.last_id - own + 1 });
+      const own = transactional?.items.length ?? 0;
+      transactional?.done?.resolve({ ...ids, first_id: ids.last_id - own + 1 });
       return true;
     } catch (error) {
-      // The turn ended, or was lost, while this was written: the entries have their turn again without its hold.
-      if (codeOf(error) === "run.taken_over" && rider === null && holds.get(lane.name) !== held) {
-        putBack(lane, batch);
+      // The turn ended or was lost during the write: the entries are written again without its hold.
+      if (codeOf(error) === "run.taken_over" && transactional === null && holds.get(queue.name) !== held) {
+        requeue(queue, batch);
         return true;
       }
-      refused(lane, batch, rider, error);
+      onFailure(queue, batch, transactional, error);
       return codeOf(error) !== "store.unavailable";
     }
   };
 
-  /** Until nothing waits; then the lane is gone, so idle sessions cost nothing. While the store is away it pauses. */
-  const pump = async (lane: Lane): Promise<void> => {
-    while (lane.waiting.length > 0) {
-      const rider = lane.waiting.findIndex(({ via }) => via !== null);
-      const batch = lane.waiting.splice(0, rider < 0 ? lane.waiting.length : rider + 1);
-      for (const { done } of batch) if (done === null) lane.best_effort--;
-      lane.timer?.stop();
-      lane.timer = null;
-      if (await writeBatch(lane, batch)) continue;
-      if (lane.waiting.some(({ done }) => done !== null)) continue;
-      if (lane.waiting.length === 0 || lane.away === null) break;
-      lane.timer = deps.clock.after(lane.away.pause, () => start(lane));
-      lane.away.pause = Math.min(lane.away.pause * 2, LONGEST_PAUSE_MS);
-      lane.writing = null;
+  /** Writes until the queue is empty, then removes it: an idle session takes no memory. Pauses during an outage. */
+  const drainQueue = async (queue: TapeQueue): Promise<void> => {
+    while (queue.writes.length > 0) {
+      const end = queue.writes.findIndex(({ transaction }) => transaction !== null);
+      const batch = queue.writes.splice(0, end < 0 ? queue.writes.length : end + 1);
+      for (const { done } of batch) if (done === null) queue.best_effort--;
+      queue.timer?.stop();
+      queue.timer = null;
+      if (await writeBatch(queue, batch)) continue;
+      if (queue.writes.some(({ done }) => done !== null)) continue;
+      if (queue.writes.length === 0 || queue.outage === null) break;
+      queue.timer = deps.clock.after(queue.outage.delay, () => start(queue));
+      queue.outage.delay = Math.min(queue.outage.delay * 2, MAX_RETRY_DELAY_MS);
+      queue.draining = null;
       return;
     }
-    lane.writing = null;
-    lanes.delete(lane.name);
+    queue.draining = null;
+    queues.delete(queue.name);
   };
 
-  const start = (lane: Lane): void => {
-    lane.writing ??= pump(lane);
+  const start = (queue: TapeQueue): void => {
+    queue.draining ??= drainQueue(queue);
   };
 
-  const essential = (
+  const enqueue = (
     key: SessionKey,
     items: readonly TapeItem[],
-    via: Waiting["via"],
+    transaction: QueuedWrite["transaction"],
   ): Promise<Appended | null> =>
     new Promise((resolve, reject) => {
-      const lane = laneOf(key);
-      lane.waiting.push({ items, done: { resolve, reject }, via });
-      start(lane);
+      const queue = queueFor(key);
+      queue.writes.push({ items, done: { resolve, reject }, transaction });
+      start(queue);
     });
 
   return {
@@ -254,20 +263,20 @@ export function createPersister(deps: PersisterDeps): Persister {
       if (taped === null) return;
       const items = [{ entry: taped.entry, event }];
       if (taped.essential) {
-        await essential(key, items, null);
+        await enqueue(key, items, null);
         return;
       }
-      const lane = laneOf(key);
-      if (lane.best_effort >= MAX_WAITING) {
-        report(lane, 1, new Error("the store is too slow for them"));
+      const queue = queueFor(key);
+      if (queue.best_effort >= MAX_BEST_EFFORT) {
+        reportLoss(queue, 1, new Error("the queue for best-effort entries is full: the store is too slow"));
         return;
       }
-      lane.best_effort++;
-      lane.waiting.push({ items, done: null, via: null });
-      if (lane.writing === null) lane.timer ??= deps.clock.after(COMPANY_MS, () => start(lane));
+      queue.best_effort++;
+      queue.writes.push({ items, done: null, transaction: null });
+      if (queue.draining === null) queue.timer ??= deps.clock.after(BATCH_DELAY_MS, () => start(queue));
     },
-    append: async (key, items) => (await essential(key, items, null))!,
-    ride: essential,
+    append: async (key, items) => (await enqueue(key, items, null))!,
+    appendInTransaction: enqueue,
     hold(key, hold) {
       holds.set(sessionName(key), { hold, lost: false });
     },
@@ -279,7 +288,7 @@ export function createPersister(deps: PersisterDeps): Persister {
         holds.delete(name);
         return;
       }
-      // Late entries of the turn may still come. The oldest of such sessions are forgotten.
+      // Late entries of the turn may still arrive. The number of remembered holds is bounded; the oldest is dropped.
       holds.delete(name);
       holds.set(name, { hold, lost: true });
       if (holds.size > MAX_LOST_HOLDS) {
@@ -299,10 +308,10 @@ export function createPersister(deps: PersisterDeps): Persister {
       for (const listener of listeners) listener(key, items);
     },
     async drain(key) {
-      const own = key === undefined ? undefined : lanes.get(sessionName(key));
-      const all = key === undefined ? lanes.values() : own === undefined ? [] : [own];
-      for (const lane of all) start(lane);
-      await Promise.all(all.map((lane) => lane.writing ?? Promise.resolve()));
+      const own = key === undefined ? undefined : queues.get(sessionName(key));
+      const all = key === undefined ? queues.values() : own === undefined ? [] : [own];
+      for (const queue of all) start(queue);
+      await Promise.all(all.map((queue) => queue.draining ?? Promise.resolve()));
     },
   };
 }

@@ -1,4 +1,7 @@
-/** One text for a session's whole key. Remembered by key object: it is looked up for every event of a turn. */
+/**
+ * A session's key as one string, for use in maps. Cached by key object because each event of a turn looks it up (bench
+ * row loop.turn).
+ */
 import type { SessionKey } from "@backplane/ports";
 
 const names = new WeakMap<SessionKey, string>();

@@ -1,9 +1,10 @@
 /**
- * Sessions, their chains and what can be done to them. Nothing is ever rewritten: reset and compaction begin a
- * new chain and move the head, undo moves it back, and entry ids rise through all of it (tape.ids). The caller
- * has been authenticated and its session id checked; here every act is inside one scope.
+ * Operations on sessions and their chains. Entries are never rewritten: reset and compaction begin a new chain and move
+ * the head, undo moves the head back, and entry ids keep rising across all chains of a session (tape.ids). Callers have
+ * authenticated the request and checked the session id; every operation is confined to one scope.
  */
 
+import { createHash } from "node:crypto";
 import {
   BackplaneError,
   type Chain,
@@ -32,7 +33,6 @@ import type {
   TapeWrite,
 } from "@backplane/ports";
 import { contextOf } from "./context.ts";
-import { tapeName } from "./tape-name.ts";
 
 export interface SessionDeps {
   store: Pick<Store, "sessions">;
@@ -40,21 +40,21 @@ export interface SessionDeps {
   ids: IdSource;
 }
 
-/** What a compaction leaves out, and what it puts in its place. */
+/** The summarized part of a session and its replacement. */
 export interface Compaction {
   summary: string;
-  /** The head as it was summarised: when it has grown since, nothing happens. */
+  /** The head that was summarized; the compaction fails with chain.changed if the head has grown since. */
   source: { chain_id: string; last_entry_id: number };
   tokens_before?: number;
   tokens_after?: number;
-  /** Follows the anchor: recent entries that stay in the context. */
+  /** Recent entries that stay in the context; they follow the anchor. */
   seed?: readonly NewEntry[];
 }
 
 export interface Hydrated {
   readonly session: Session;
   readonly entries: Entry[];
-  /** Made when it is read: a turn feeds the entries to a view of its own. */
+  /** Built on access, because a turn builds its own context from the entries. */
   readonly messages: ChatMessage[];
 }
 
@@ -74,18 +74,18 @@ class HydratedTape implements Hydrated {
 
 export interface Sessions {
   create(key: SessionKey, metadata?: JsonObject, once?: OnceKey): Promise<Session>;
-  /** The session that is there, or a new one. */
+  /** Returns the existing session or creates it. */
   open(key: SessionKey): Promise<Session>;
   get(key: SessionKey): Promise<Session>;
   list(scope: Scope, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
   chain(scope: Scope, id: string): Promise<Chain>;
   chains(key: SessionKey, page: Page): Promise<PageOf<Chain>>;
   append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string, once?: OnceKey): Promise<Appended>;
-  /** As it came from the persister: on the head, under the hold of the turn that runs here. */
+  /** Appends a write of the persister to the head, under the hold of the turn that runs on this node. */
   appendTape(tape: TapeWrite, once?: OnceKey): Promise<Appended>;
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   hydrate(key: SessionKey): Promise<Hydrated>;
-  /** A child session in the parent's workspace, or without `child_id` a second chain of the same session. */
+  /** Creates a child session in the parent's workspace or, without `child_id`, a second chain of the same session. */
   fork(
     scope: Scope,
     chain_id: string,
@@ -93,9 +93,9 @@ export interface Sessions {
     once?: OnceKey,
   ): Promise<Chain>;
   reset(key: SessionKey): Promise<Chain>;
-  /** `hold`: of the turn that makes room for itself. */
+  /** `hold` is given by a turn that compacts its own session. */
   compact(key: SessionKey, compaction: Compaction, hold?: RunHold): Promise<Chain>;
-  /** Back to the chain before the compaction; what was written since stays on the chain that is left. */
+  /** Moves the head back to the chain before the compaction; later entries stay on the compacted chain. */
   undo(key: SessionKey, actor: string): Promise<Chain>;
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }
@@ -127,8 +127,8 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
       return sessions.create(session, chain, [startAnchor(chain)], facts, once);
     },
     async open(key) {
-      const there = await sessions.get(key);
-      if (there !== null) return there;
+      const existing = await sessions.get(key);
+      if (existing !== null) return existing;
       try {
         return await service.create(key);
       } catch (error) {
@@ -179,7 +179,7 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
           chainEvent("chain.created", key, chain.id),
         ],
       };
-      return changed(await sessions.reset(key, head_chain_id, chain, [startAnchor(chain)], facts));
+      return requireUnchanged(await sessions.reset(key, head_chain_id, chain, [startAnchor(chain)], facts));
     },
     async compact(key, { summary, source, tokens_before, tokens_after, seed = [] }, hold) {
       const chain = newChain();
@@ -193,15 +193,19 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
       const first = [anchor("session/compaction", state, chain.created_at), ...seed];
       const lineage = { parent_chain_id: source.chain_id };
       const facts: Facts = { events: [chainEvent("chain.compacted", key, chain.id, lineage)] };
-      return changed(await sessions.compact(key, source, chain, first, facts, hold));
+      return requireUnchanged(await sessions.compact(key, source, chain, first, facts, hold));
     },
     async undo(key, actor) {
       const { head_chain_id } = await service.get(key);
       const head = await service.chain(key.scope, head_chain_id);
       if (head.origin !== "compaction" || head.parent_chain_id === null) {
-        throw new BackplaneError("request.invalid", "The session's head is not a compaction.", {
-          fix: "Only a compaction can be undone.",
-        });
+        throw new BackplaneError(
+          "request.invalid",
+          "The session's head chain was not created by a compaction.",
+          {
+            fix: "Only the latest compaction of a session can be undone.",
+          },
+        );
       }
       const audit = {
         id: ids.next("audit"),
@@ -213,7 +217,7 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
         details: { from: head.id, to: head.parent_chain_id },
       };
       const moved = await sessions.moveHead(key, head.id, head.parent_chain_id, { audit });
-      changed(moved ? true : null);
+      requireUnchanged(moved ? true : null);
       return await service.chain(key.scope, head.parent_chain_id);
     },
     verify: (scope, chain_id) => sessions.verify(scope, chain_id),
@@ -229,13 +233,22 @@ function anchor(name: string, state: JsonObject, date: string): NewEntry {
   return { kind: "anchor", payload: { name, state }, meta: { source: "kernel" }, date };
 }
 
-/** A child lives where its parent does, whoever forks it. */
+/** A child session belongs to its parent's scope and workspace, independent of the caller. */
 function keyOf(chain: Chain, session_id: string): SessionKey {
   const { org_id, project_id, workspace } = chain;
   return { scope: { org_id, project_id }, workspace, session_id };
 }
 
-function changed<T>(value: T | null): T {
+function requireUnchanged<T>(value: T | null): T {
   if (value === null) throw new BackplaneError("chain.changed");
   return value;
+}
+
+/**
+ * The public name of a tape (tape.name). The store's key is the full pair, so two tapes whose names collide stay apart;
+ * MD5 is not used for security here.
+ */
+export function tapeName(workspace: string, session_id: string): string {
+  const short = (text: string) => createHash("md5").update(text).digest("hex").slice(0, 16);
+  return `${short(workspace)}__${short(session_id)}`;
 }

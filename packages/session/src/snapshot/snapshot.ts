@@ -1,22 +1,25 @@
 /**
- * A payload as the bus keeps it: an own frozen copy of plain data. What a publisher changes later, or one handler
- * tries to change, reaches nobody else, and a plugin sees the same inline as in another process.
+ * Copies a payload into frozen plain data. A later change by the publisher or by a handler therefore affects nobody
+ * else, and a plugin sees the same payload inline as in its own process.
  */
-import { BackplaneError, WIRE_LIMITS } from "@backplane/contract";
+import { BackplaneError, isObject, WIRE_LIMITS } from "@backplane/contract";
 
 type Plain = Record<string, unknown>;
 
-/** Copies that go into many payloads, and how deep they are. */
+/**
+ * The depth of each copy made by `share`. Every model call repeats the messages and tools of its session; they
+ * are copied once instead of once per event (bench row loop.turn).
+ */
 const shared = new WeakMap<object, number>();
 
-/** An own frozen copy that lists of later payloads hold as it is: what every model call repeats is copied once. */
+/** Returns a frozen copy that `snapshot` puts into lists of later payloads without copying it again. */
 export function share<T extends object>(value: T): T {
   try {
     const copied = copyObject(value as Plain, 0) as T;
     shared.set(copied, depthOf(copied));
     return copied;
   } catch {
-    // No payload can hold it either, which whoever publishes it is told.
+    // `snapshot` rejects the value as well and reports the reason to its publisher.
     return value;
   }
 }
@@ -25,17 +28,15 @@ export function isShared(value: object): boolean {
   return shared.has(value);
 }
 
-function isHeld(item: unknown, depth: number): boolean {
+function isReusable(item: unknown, depth: number): boolean {
   if (typeof item !== "object" || item === null || !Object.isFrozen(item)) return false;
   const own = shared.get(item);
   return own !== undefined && depth + own <= WIRE_LIMITS.json_depth;
 }
 
 export function snapshot(payload: unknown): Readonly<Plain> {
-  if (typeof payload !== "object" || payload === null || Array.isArray(payload)) {
-    throw refuse("a payload must be an object");
-  }
-  return copyObject(payload as Plain, 0);
+  if (!isObject(payload)) throw invalid("a payload must be an object");
+  return copyObject(payload, 0);
 }
 
 function copy(value: unknown, depth: number): unknown {
@@ -51,14 +52,14 @@ function copy(value: unknown, depth: number): unknown {
     case "bigint":
     case "symbol":
     case "function":
-      throw refuse(`a payload must be plain data, and holds a ${typeof value}`);
+      throw invalid(`a payload must be plain data, but contains a ${typeof value}`);
   }
 }
 
 function copyArray(list: unknown[], depth: number): readonly unknown[] {
-  if (depth >= WIRE_LIMITS.json_depth) throw refuse("a payload is nested too deeply");
+  if (depth >= WIRE_LIMITS.json_depth) throw invalid("a payload is nested too deeply");
   const out: unknown[] = [];
-  for (const item of list) out.push(isHeld(item, depth + 1) ? item : copy(item ?? null, depth + 1));
+  for (const item of list) out.push(isReusable(item, depth + 1) ? item : copy(item ?? null, depth + 1));
   return Object.freeze(out);
 }
 
@@ -68,30 +69,30 @@ function depthOf(value: unknown): number {
 }
 
 function copyObject(from: Plain, depth: number): Readonly<Plain> {
-  if (depth >= WIRE_LIMITS.json_depth) throw refuse("a payload is nested too deeply");
+  if (depth >= WIRE_LIMITS.json_depth) throw invalid("a payload is nested too deeply");
   const prototype: unknown = Object.getPrototypeOf(from);
   // A plain object of another realm has a prototype whose own prototype is null.
   if (prototype !== Object.prototype && prototype !== null && Object.getPrototypeOf(prototype) !== null) {
-    throw refuse("a payload must be plain data, and holds an instance of a class");
+    throw invalid("a payload must be plain data, but contains an instance of a class");
   }
   const out: Plain = {};
   for (const key of Object.keys(from)) {
     const value = from[key];
     if (value === undefined) continue;
-    if (key === "__proto__") throw refuse('a payload must not have the key "__proto__"');
+    if (key === "__proto__") throw invalid('a payload must not have the key "__proto__"');
     if (key === "constructor" && reachesPrototype(value)) {
-      throw refuse('a payload must not have a "constructor" with a "prototype"');
+      throw invalid('a payload must not have a "constructor" with a "prototype"');
     }
     out[key] = typeof value === "string" ? value : copy(value, depth + 1);
   }
   return Object.freeze(out);
 }
 
-/** What no frame to a plugin may hold is not let in here: a plugin must not fail over a client's words. */
+/** Frames to plugins reject such values; rejecting them here keeps a client's input from failing the plugin. */
 function reachesPrototype(value: unknown): boolean {
   return typeof value === "object" && value !== null && Object.hasOwn(value, "prototype");
 }
 
-function refuse(what: string): BackplaneError {
-  return new BackplaneError("request.invalid", `${what}; send values that JSON can spell`);
+function invalid(what: string): BackplaneError {
+  return new BackplaneError("request.invalid", `${what}; send values that JSON can represent`);
 }

@@ -1,11 +1,12 @@
 /**
- * From a settled invocation to what the session is told of its tool call: tool.call.result with an envelope for
- * everything that ran, tool.error for what never did (ktool.dispatch).
+ * Converts a settled invocation into the event that ends its tool call: tool.call.result with an envelope if the tool
+ * ran, tool.error if the call was rejected before it ran (ktool.dispatch).
  */
 import {
   type BusPayload,
   type DisplayBlock,
   type Invocation,
+  isObject,
   type Json,
   type JsonObject,
   TOOL_BRIEF_LENGTH,
@@ -25,7 +26,7 @@ export function outcomeOf(
   ids: CallIds,
   row: Pick<Invocation, "status" | "error" | "tool_result">,
 ): ToolOutcome {
-  const outcome = toldOutcome(ids, row);
+  const outcome = baseOutcome(ids, row);
   const { status, yield_to_user } = row.tool_result ?? {};
   if (outcome.kind === "tool.call.result") {
     if (status !== undefined) outcome.payload.status = status;
@@ -34,11 +35,11 @@ export function outcomeOf(
   return outcome;
 }
 
-function toldOutcome(ids: CallIds, row: Pick<Invocation, "status" | "error" | "tool_result">): ToolOutcome {
+function baseOutcome(ids: CallIds, row: Pick<Invocation, "status" | "error" | "tool_result">): ToolOutcome {
   const { error, tool_result } = row;
   if (error !== null) {
-    const refused = refusalKind(error.code);
-    if (refused !== null) return toolError(ids, refused, error.message, error.details);
+    const rejection = refusalKind(error.code);
+    if (rejection !== null) return toolError(ids, rejection, error.message, error.details);
     return failed(ids, errorKind(error.code), error.message);
   }
   const structured = tool_result?.structured_output;
@@ -81,7 +82,7 @@ function failed(ids: CallIds, kind: ToolErrorKind, message: string): ToolOutcome
   return { kind: "tool.call.result", payload: { ...ids, ok: false, error: message, envelope } };
 }
 
-/** What the door said before the tool ran; null for what came of running it. */
+/** The kind of tool.error for a code of a call that never ran; null for a code that running the tool produced. */
 export function refusalKind(code: string): "validation" | "not_found" | "rejected" | null {
   if (code === "input.invalid") return "validation";
   if (code === "export.not_found" || code === "binding.not_found") return "not_found";
@@ -109,9 +110,7 @@ function errorKind(code: string): ToolErrorKind {
 
 function isEnvelope(value: Json | undefined): value is JsonObject {
   return (
-    typeof value === "object" &&
-    value !== null &&
-    !Array.isArray(value) &&
+    isObject(value) &&
     typeof value.ok === "boolean" &&
     typeof value.brief === "string" &&
     typeof value.display === "object"

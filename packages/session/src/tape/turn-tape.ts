@@ -1,7 +1,7 @@
 /**
- * The tape's share of a tool call that a turn makes: the `tool_call` entry is written with the invocation's row, its
- * outcome with the settlement, each pair in one transaction, so that no call on a tape is without a row and no ended
- * row without its outcome, whatever dies in between. What is on disk is then told on the bus.
+ * Records the tool calls of a turn. The `tool_call` entry is written in one transaction with the invocation's row, the
+ * outcome in one transaction with the settlement, so that after a crash every call on a tape has a row and every
+ * settled row has its outcome on the tape. Events are published after the commit.
  */
 
 import { type BusEvent, codeOf, type JsonObject } from "@backplane/contract";
@@ -20,22 +20,22 @@ import { entryFor } from "../sessions/entry-for.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
 import { outcomeOf, type ToolOutcome } from "./outcome.ts";
 
-/** A call as the loop asked for it. */
+/** A tool call requested by the loop. */
 export interface TurnCall {
   key: SessionKey;
   request: BusEvent<"tool.call.request">;
-  /** The plugin's headline for a prompt. */
+  /** The plugin's one-line description of the call for an approval prompt. */
   brief: string | null;
 }
 
 export interface TurnTape {
   open(row: InvocationRow, also: OpenWith, turn: TurnCall): Promise<void>;
-  /** False: another node ended the row. */
+  /** Resolves to false if another node settled the row. */
   settle(
     final: InvocationRow,
     write: (tape: TapeWrite | null) => Promise<Appended | boolean | null>,
   ): Promise<boolean>;
-  /** A call that never became a row: the call and why, on the tape and on the bus. */
+  /** Records and publishes a call that was rejected before it became a row, with the reason. */
   refuse(turn: TurnCall, outcome: ToolOutcome): Promise<void>;
 }
 
@@ -44,11 +44,11 @@ export interface TurnTapeDeps {
   persister: Persister;
   port: KernelPort;
   log: Pick<Logger, "warn">;
-  /** After an outcome is told that no turn may be waiting for any more. */
-  ended: (key: SessionKey, row: InvocationRow) => void;
+  /** Called after an outcome was published, because the turn that made the call may have ended meanwhile. */
+  onSettled: (key: SessionKey, row: InvocationRow) => void;
 }
 
-export function createTurnTape({ store, persister, port, log, ended }: TurnTapeDeps): TurnTape {
+export function createTurnTape({ store, persister, port, log, onSettled }: TurnTapeDeps): TurnTape {
   const prepare = (key: SessionKey, { kind, payload }: ToolOutcome) => {
     const options = { session_id: key.session_id, scope: key.scope };
     return kind === "tool.error"
@@ -58,44 +58,45 @@ export function createTurnTape({ store, persister, port, log, ended }: TurnTapeD
   return {
     async open(row, also, turn) {
       const call = itemOf(turn.request);
-      const ended = row.status === "failed" ? outcomeOf(idsOf(row.turn!), row) : null;
-      const told = ended === null ? null : prepare(turn.key, ended);
-      const items = told === null ? [call] : [call, itemOf(told.event)];
-      await persister.ride(turn.key, items, (tape) => store.invocations.open(row, { ...also, tape }));
-      told?.publish();
+      const failure = row.status === "failed" ? prepare(turn.key, outcomeOf(idsOf(row.turn!), row)) : null;
+      const items = failure === null ? [call] : [call, itemOf(failure.event)];
+      await persister.appendInTransaction(turn.key, items, (tape) =>
+        store.invocations.open(row, { ...also, tape }),
+      );
+      failure?.publish();
     },
     async settle(final, write) {
       const key = keyOf(final);
       if (final.turn === null || key === null) return Boolean(await write(null));
-      const told = prepare(key, outcomeOf(idsOf(final.turn), final));
+      const prepared = prepare(key, outcomeOf(idsOf(final.turn), final));
       try {
-        const ids = await persister.ride(
+        const ids = await persister.appendInTransaction(
           key,
-          [itemOf(told.event)],
+          [itemOf(prepared.event)],
           async (tape) => (await write(tape)) as Appended | null,
         );
         if (ids === null) return false;
-        told.publish();
-        ended(key, final);
+        prepared.publish();
+        onSettled(key, final);
         return true;
       } catch (error) {
         if (codeOf(error) !== "session.not_found") throw error;
         log.warn(
           { invocation_id: final.id },
-          "the session of a call is gone; its result is in the record alone",
+          "the session of a call was deleted; its result is only in the invocation record",
         );
         return Boolean(await write(null));
       }
     },
     async refuse(turn, outcome) {
-      const told = prepare(turn.key, outcome);
-      await persister.append(turn.key, [itemOf(turn.request), itemOf(told.event)]);
-      told.publish();
+      const prepared = prepare(turn.key, outcome);
+      await persister.append(turn.key, [itemOf(turn.request), itemOf(prepared.event)]);
+      prepared.publish();
     },
   };
 }
 
-/** What the row keeps, so that its outcome finds the tape after a restart too. */
+/** The part of the call stored in the row, so that the outcome can be recorded after a restart. */
 export function turnOf({ key, request }: TurnCall): InvocationTurn {
   return {
     workspace: key.workspace,

@@ -9,7 +9,7 @@ const other_org = { org_id: "org_other", project_id: "proj_one" };
 
 verifies(
   "bus.envelope",
-  "an event carries the bus's own id, time and source, whatever its plugin says",
+  "sets id, time, source and scope of an event itself and ignores forged ones",
   async () => {
     const { plug, clock, seen } = openBus();
     const forged = { id: "evt_mine", ts: 1, source: "kernel", org_id: "org_other", kind: "kernel.error" };
@@ -28,13 +28,13 @@ verifies(
     expect(sent).toMatchObject({ kind: "user.message.received", session_id: "s", source: "web", ...scope });
     expect(sent.ts).toBe(clock.now() / 1000);
     expect(BusEventSchema.parse(sent)).toEqual(sent);
-    // Neither can one who hears it change it for the next.
+    // A handler cannot change the event for the handlers after it.
     expect(() => Object.assign(sent, { source: "kernel" })).toThrow(TypeError);
     expect(() => Object.assign(sent.payload, { text: "other" })).toThrow(TypeError);
   },
 );
 
-test("a port of the kernel names its part", async () => {
+test("names the part of the kernel in the source of its events", async () => {
   const { bus } = openBus();
   const options = { session_id: "kernel", scope };
   expect((await bus.kernel().publish("kernel.ready", { version: "1" }, options)).source).toBe("kernel");
@@ -44,29 +44,29 @@ test("a port of the kernel names its part", async () => {
   );
 });
 
-verifies("bus.scope", "a subscriber gets its own scope's events alone", async () => {
+verifies("bus.scope", "delivers events only to subscribers of their scope", async () => {
   const { bus, plug } = openBus();
-  const heard: string[] = [];
-  const listen = (name: string, where: { org_id: string; project_id: string | null }) => {
+  const received: string[] = [];
+  const subscribe = (name: string, where: { org_id: string; project_id: string | null }) => {
     const port = bus.attach({ name, category: "skill", scope: where });
-    port.subscribe("*", (event) => void heard.push(`${name} ${event.kind} ${event.project_id}`));
+    port.subscribe("*", (event) => void received.push(`${name} ${event.kind} ${event.project_id}`));
     return port;
   };
-  listen("here", scope);
-  listen("there", elsewhere);
-  listen("foreign", other_org);
-  listen("whole", { org_id: "org_acme", project_id: null });
+  subscribe("here", scope);
+  subscribe("there", elsewhere);
+  subscribe("foreign", other_org);
+  subscribe("whole", { org_id: "org_acme", project_id: null });
   await plug("web", "adapter").publish("user.interrupt", {}, { session_id: "s" });
   await turn();
-  expect(heard.splice(0)).toEqual(["here user.interrupt proj_one", "whole user.interrupt proj_one"]);
+  expect(received.splice(0)).toEqual(["here user.interrupt proj_one", "whole user.interrupt proj_one"]);
 
-  // Of what belongs to the whole org a project hears the announcements, not the conversations.
+  // A project receives announcements of its org, but not events of the org's own sessions.
   const kernel = bus.kernel();
   const org = { org_id: "org_acme", project_id: null };
   await kernel.publish("kernel.ready", { version: "1" }, { session_id: "kernel", scope: org });
   await kernel.publish("user.message.received", { text: "secret" }, { session_id: "s", scope: org });
   await turn();
-  expect(heard.sort()).toEqual([
+  expect(received.sort()).toEqual([
     "here kernel.ready null",
     "there kernel.ready null",
     "whole kernel.ready null",
@@ -76,7 +76,7 @@ verifies("bus.scope", "a subscriber gets its own scope's events alone", async ()
 
 verifies(
   "bus.scope",
-  "a port publishes into its own scope alone; one of the whole org names the project",
+  "rejects publishing into another project; a port of the whole org chooses the project",
   async () => {
     const { bus, plug } = openBus();
     const web = plug("web", "adapter");
@@ -94,7 +94,7 @@ verifies(
   },
 );
 
-test("the same session id in two projects is two sessions", async () => {
+test("keeps sessions with the same id in two projects apart", async () => {
   const { bus, seen } = openBus();
   const kernel = bus.kernel();
   let release = () => {};
@@ -108,40 +108,44 @@ test("the same session id in two projects is two sessions", async () => {
   release();
 });
 
-verifies("bus.scope", "who is bound to a session gets it, and the kernel's events about it", async () => {
-  const { bus, plug } = openBus();
-  const web = plug("web", "adapter");
-  const heard: string[] = [];
-  const stop = web.subscribe(
-    "*",
-    ({ kind, payload }) => void heard.push(`${kind} ${JSON.stringify(payload.id ?? "")}`),
-    {
-      session: "mine",
-    },
-  );
-  bus
-    .attach({ name: "web", category: "adapter", scope: other_org })
-    .subscribe("*", () => void heard.push("a foreign org heard it"), { session: "mine" });
-  const kernel = bus.kernel();
-  const ask = (id: string, target_session_id: string) =>
-    kernel.publish(
-      "approval.request",
-      { id, tool_name: "bash", params: {}, brief: "run", target_session_id },
-      { session_id: "kernel", scope },
+verifies(
+  "bus.scope",
+  "delivers to a session's subscriber its events and the kernel's events about it",
+  async () => {
+    const { bus, plug } = openBus();
+    const web = plug("web", "adapter");
+    const received: string[] = [];
+    const stop = web.subscribe(
+      "*",
+      ({ kind, payload }) => void received.push(`${kind} ${JSON.stringify(payload.id ?? "")}`),
+      {
+        session: "mine",
+      },
     );
-  await ask("a1", "mine");
-  await ask("a2", "other");
-  await web.publish("user.interrupt", {}, { session_id: "mine" });
-  await web.publish("user.interrupt", {}, { session_id: "other" });
-  const replayed = { session_id: "mine", connection_id: "c", replayed: 0 };
-  await kernel.publish("session.replay.done", replayed, { session_id: "kernel", scope });
-  await turn();
-  expect(heard.sort()).toEqual(['approval.request "a1"', 'session.replay.done ""', 'user.interrupt ""']);
-  stop();
-  expect(bus.stats().subscriptions).toBe(2);
-});
+    bus
+      .attach({ name: "web", category: "adapter", scope: other_org })
+      .subscribe("*", () => void received.push("another org received it"), { session: "mine" });
+    const kernel = bus.kernel();
+    const ask = (id: string, target_session_id: string) =>
+      kernel.publish(
+        "approval.request",
+        { id, tool_name: "bash", params: {}, brief: "run", target_session_id },
+        { session_id: "kernel", scope },
+      );
+    await ask("a1", "mine");
+    await ask("a2", "other");
+    await web.publish("user.interrupt", {}, { session_id: "mine" });
+    await web.publish("user.interrupt", {}, { session_id: "other" });
+    const replayed = { session_id: "mine", connection_id: "c", replayed: 0 };
+    await kernel.publish("session.replay.done", replayed, { session_id: "kernel", scope });
+    await turn();
+    expect(received.sort()).toEqual(['approval.request "a1"', 'session.replay.done ""', 'user.interrupt ""']);
+    stop();
+    expect(bus.stats().subscriptions).toBe(2);
+  },
+);
 
-verifies("bus.scope", "an approval's prompt without its session is refused", async () => {
+verifies("bus.scope", "rejects an approval request without a target session", async () => {
   const { bus } = openBus();
   const options = { session_id: "kernel", scope };
   const prompt = { id: "a", tool_name: "bash", params: {}, brief: "run" };
@@ -154,17 +158,17 @@ verifies("bus.scope", "an approval's prompt without its session is refused", asy
   });
 });
 
-test("a detached port neither hears nor speaks, and its name is free again", async () => {
+test("a detached port neither receives nor publishes events, and its name can be registered again", async () => {
   const { bus, plug, seen, idle, clock } = openBus();
   const skill = plug("notes", "skill");
-  let heard = 0;
-  skill.subscribe("user.*", () => void heard++);
+  let received = 0;
+  skill.subscribe("user.*", () => void received++);
   const web = plug("web", "adapter");
   web.tryPublish("user.interrupt", {}, { session_id: "s" });
   skill.detach();
   skill.detach();
   await idle();
-  expect([heard, seen.length]).toEqual([0, 1]);
+  expect([received, seen.length]).toEqual([0, 1]);
   await expect(skill.publish("user.interrupt", {}, { session_id: "s" })).rejects.toMatchObject({
     code: "cancelled",
   });

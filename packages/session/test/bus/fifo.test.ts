@@ -1,4 +1,4 @@
-/** bus.fifo, the bus's share: one line per session, sessions independent, no deadlock, nothing kept when idle. */
+/** bus.fifo: one queue per session, independent sessions, no deadlock, no memory for idle sessions. */
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -8,7 +8,7 @@ const KIND = "user.message.received";
 
 verifies(
   "bus.fifo",
-  "100 sessions keep their order, one event at a time, under any interleaving",
+  "delivers the events of 100 sessions in order, one at a time, under any interleaving",
   async () => {
     await fc.assert(
       fc.asyncProperty(
@@ -24,7 +24,7 @@ verifies(
               const n = Number(payload.text);
               note(session_id, `+${n}.${who}`);
               const end = () => note(session_id, `-${n}.${who}`);
-              // Some are synchronous, some take microtasks, some whole turns, some fail.
+              // Some handlers are synchronous, some take microtasks, some take turns of the event loop, some fail.
               const way = (n + who + salt) % 4;
               if (way === 0) return end();
               const wait = async () => {
@@ -49,7 +49,7 @@ verifies(
           for (const [session, order] of expected) {
             const lines = log.get(session)!;
             order.forEach((n, place) => {
-              // Six lines for each event, and none of the next before its own last.
+              // Each event logs six lines, and the next event starts after the sixth.
               const own = lines.slice(place * 6, place * 6 + 6);
               expect(own.map((line) => line.slice(1)).sort()).toEqual(
                 [0, 1, 2].flatMap((who) => [`${n}.${who}`, `${n}.${who}`]).sort(),
@@ -68,7 +68,7 @@ verifies(
   },
 );
 
-verifies("bus.fifo", "a session that waits holds up no other", async () => {
+verifies("bus.fifo", "a session that waits for a handler does not delay other sessions", async () => {
   const { plug } = openBus();
   const done: string[] = [];
   let release = () => {};
@@ -89,7 +89,7 @@ verifies("bus.fifo", "a session that waits holds up no other", async () => {
 
 verifies(
   "bus.fifo",
-  "a handler publishes on its own session, awaited or not, and the event comes after",
+  "an event that a handler publishes on its own session is delivered after the current event",
   async () => {
     const { plug, seen, idle } = openBus();
     const skill = plug("notes", "skill");
@@ -108,46 +108,42 @@ verifies(
   },
 );
 
-verifies(
-  "bus.fifo",
-  "a handler never waits for a place, neither on its own full session nor on another's",
-  async () => {
-    const { plug, idle, seen, clock } = openBus({ limits: { queue: 10, reserve: 10 } });
-    const web = plug("web", "adapter");
-    const outcomes: string[] = [];
-    // Two sessions whose handlers each publish into the other, and into themselves, with both lines full.
-    for (const [name, own, other] of [
-      ["left", "a", "b"],
-      ["right", "b", "a"],
-    ] as const) {
-      const port = plug(name, "skill");
-      let first = true;
-      port.subscribe(KIND, async ({ session_id }) => {
-        if (session_id !== own || !first) return;
-        first = false;
-        for (const to of [other, own]) {
-          for (let i = 0; i < 6; i++) {
-            await port.publish(`x.${name}.note`, {}, { session_id: to }).then(
-              () => outcomes.push("sent"),
-              (error: { code: string }) => outcomes.push(error.code),
-            );
-          }
+verifies("bus.fifo", "rejects a handler's publish into a full session instead of deadlocking", async () => {
+  const { plug, idle, seen, clock } = openBus({ limits: { queue: 10, reserve: 10 } });
+  const web = plug("web", "adapter");
+  const outcomes: string[] = [];
+  // The handlers of two sessions with full queues publish into their own and into each other's session.
+  for (const [name, own, other] of [
+    ["left", "a", "b"],
+    ["right", "b", "a"],
+  ] as const) {
+    const port = plug(name, "skill");
+    let first = true;
+    port.subscribe(KIND, async ({ session_id }) => {
+      if (session_id !== own || !first) return;
+      first = false;
+      for (const to of [other, own]) {
+        for (let i = 0; i < 6; i++) {
+          await port.publish(`x.${name}.note`, {}, { session_id: to }).then(
+            () => outcomes.push("sent"),
+            (error: { code: string }) => outcomes.push(error.code),
+          );
         }
-      });
-    }
-    for (const session_id of ["a", "b"]) {
-      while (web.tryPublish(KIND, { text: "fill" }, { session_id }) !== null);
-    }
-    await idle();
-    // 9 wait and 10 more fit: of the 12 for each session some are refused at once, none waits.
-    expect(outcomes.length).toBe(24);
-    expect(new Set(outcomes)).toEqual(new Set(["sent", "request.overloaded"]));
-    expect(seen.filter((event) => event.kind === KIND).length).toBe(20);
-    expect(clock.timers).toBeLessThanOrEqual(1);
-  },
-);
+      }
+    });
+  }
+  for (const session_id of ["a", "b"]) {
+    while (web.tryPublish(KIND, { text: "fill" }, { session_id }) !== null);
+  }
+  await idle();
+  // 9 events are queued and 10 more fit: some of the 12 for each session are rejected, none waits.
+  expect(outcomes.length).toBe(24);
+  expect(new Set(outcomes)).toEqual(new Set(["sent", "request.overloaded"]));
+  expect(seen.filter((event) => event.kind === KIND).length).toBe(20);
+  expect(clock.timers).toBeLessThanOrEqual(1);
+});
 
-test("an endless chain of events lets timers and other sessions have their turn", async () => {
+test("an endless chain of events does not starve timers and other sessions", async () => {
   const { bus, plug } = openBus();
   const skill = plug("notes", "skill");
   let chain = 0;
@@ -164,7 +160,7 @@ test("an endless chain of events lets timers and other sessions have their turn"
   expect(chain).toBe(at);
 });
 
-verifies("bus.fifo", "10,000 idle sessions leave nothing", async () => {
+verifies("bus.fifo", "10,000 idle sessions leave no queues, scopes or timers", async () => {
   const { bus, plug, clock, idle } = openBus();
   let handled = 0;
   plug("notes", "skill").subscribe(KIND, async () => void handled++);
@@ -183,7 +179,7 @@ verifies("bus.fifo", "10,000 idle sessions leave nothing", async () => {
     scopes: 1,
   });
   expect(clock.timers).toBe(0);
-  // A scope without ports goes too.
+  // A scope without ports is removed as well.
   await bus
     .kernel()
     .publish("user.interrupt", {}, { session_id: "s", scope: { org_id: "org_far", project_id: null } });
@@ -193,29 +189,25 @@ verifies("bus.fifo", "10,000 idle sessions leave nothing", async () => {
   expect(clock.timers).toBe(0);
 });
 
-verifies(
-  "bus.fifo",
-  "a tool's or model's long call holds up neither its deltas nor an interrupt",
-  async () => {
-    const { bus, plug, idle } = openBus();
-    const kernel = bus.kernel();
-    const heard: string[] = [];
-    kernel.subscribe("*", ({ kind }) => void heard.push(kind));
-    let release = () => {};
-    const model = plug("llm-echo", "llm-provider");
-    model.subscribe("llm.call.request", async ({ id, session_id }) => {
-      await model.publish("llm.call.delta", { content: "a" }, { session_id });
-      await new Promise<void>((resolve) => (release = resolve));
-      await model.publish("llm.call.response", { usage: {}, request_id: id }, { session_id });
-    });
-    const call = { provider: "echo", model: "m", messages: [], params: {} };
-    kernel.tryPublish("llm.call.request", call, { session_id: "s", scope });
-    kernel.tryPublish("user.interrupt", {}, { session_id: "s", scope });
-    await turn();
-    expect(heard).toEqual(["llm.call.request", "user.interrupt", "llm.call.delta"]);
-    expect(bus.stats().sessions).toBe(0);
-    release();
-    await until(() => heard.includes("llm.call.response"));
-    await idle();
-  },
-);
+verifies("bus.fifo", "a long tool call or model call does not delay its deltas or an interrupt", async () => {
+  const { bus, plug, idle } = openBus();
+  const kernel = bus.kernel();
+  const received: string[] = [];
+  kernel.subscribe("*", ({ kind }) => void received.push(kind));
+  let release = () => {};
+  const model = plug("llm-echo", "llm-provider");
+  model.subscribe("llm.call.request", async ({ id, session_id }) => {
+    await model.publish("llm.call.delta", { content: "a" }, { session_id });
+    await new Promise<void>((resolve) => (release = resolve));
+    await model.publish("llm.call.response", { usage: {}, request_id: id }, { session_id });
+  });
+  const call = { provider: "echo", model: "m", messages: [], params: {} };
+  kernel.tryPublish("llm.call.request", call, { session_id: "s", scope });
+  kernel.tryPublish("user.interrupt", {}, { session_id: "s", scope });
+  await turn();
+  expect(received).toEqual(["llm.call.request", "user.interrupt", "llm.call.delta"]);
+  expect(bus.stats().sessions).toBe(0);
+  release();
+  await until(() => received.includes("llm.call.response"));
+  await idle();
+});

@@ -5,140 +5,148 @@ import { openBus, scope, turn } from "./open-bus.ts";
 
 const never = () => new Promise<void>(() => {});
 
-verifies("bus.isolation", "a handler that throws, rejects or hangs hurts nobody else", async () => {
-  const { bus, plug, seen, clock, logged, idle } = openBus();
-  const heard: string[] = [];
-  const bad = {
-    throws: () => {
-      throw new Error("sync");
-    },
-    rejects: async () => {
-      throw new Error("async");
-    },
-    hangs: never,
-    // Not even an Error, and its own spelling throws.
-    odd: () =>
-      Promise.reject({
-        toString: () => {
-          throw new Error("no");
-        },
-      }),
-  };
-  for (const [name, handler] of Object.entries(bad)) plug(name, "skill").subscribe("user.interrupt", handler);
-  plug("good", "skill").subscribe("user.interrupt", ({ session_id }) => void heard.push(session_id));
-  const web = plug("web", "adapter");
-  web.tryPublish("user.interrupt", {}, { session_id: "s" });
-  web.tryPublish("user.message.received", { text: "next" }, { session_id: "s" });
-  await turn();
-  expect(heard).toEqual(["s"]);
-  const errors = () =>
-    seen
-      .filter((event) => event.kind === "plugin.error")
-      .map(({ payload: { name, error } }) => ({ name, error }));
-  const about = () =>
-    seen.filter(({ kind }) => kind === "plugin.error").map(({ payload }) => payload.event_id);
-  expect(errors()).toEqual([
-    { name: "throws", error: "sync" },
-    { name: "rejects", error: "async" },
-    { name: "odd", error: "the handler threw something that cannot be read" },
-  ]);
-  // Each names the event over which it failed.
-  expect(about().every((id) => typeof id === "string")).toBe(true);
-  // One timer for all; the hanging one is let go at 30 s, not before, and its session goes on.
-  expect(clock.timers).toBe(1);
-  await clock.advance(29_900);
-  expect(errors().length).toBe(3);
-  expect(seen.some((event) => event.kind === "user.message.received")).toBe(false);
-  await clock.advance(700);
-  expect(errors()[3]).toEqual({ name: "hangs", error: "handling user.interrupt took longer than 30000 ms" });
-  const told = seen.find((event) => event.kind === "plugin.error")!;
-  expect(told).toMatchObject({ source: "kernel", session_id: "kernel", ...scope });
-  await idle();
-  expect(seen.some((event) => event.kind === "user.message.received")).toBe(true);
+verifies(
+  "bus.isolation",
+  "a handler that throws, rejects or hangs does not affect other handlers",
+  async () => {
+    const { bus, plug, seen, clock, logged, idle } = openBus();
+    const received: string[] = [];
+    const bad = {
+      throws: () => {
+        throw new Error("sync");
+      },
+      rejects: async () => {
+        throw new Error("async");
+      },
+      hangs: never,
+      // The thrown value is not an Error, and its conversion to a string throws.
+      odd: () =>
+        Promise.reject({
+          toString: () => {
+            throw new Error("no");
+          },
+        }),
+    };
+    for (const [name, handler] of Object.entries(bad))
+      plug(name, "skill").subscribe("user.interrupt", handler);
+    plug("good", "skill").subscribe("user.interrupt", ({ session_id }) => void received.push(session_id));
+    const web = plug("web", "adapter");
+    web.tryPublish("user.interrupt", {}, { session_id: "s" });
+    web.tryPublish("user.message.received", { text: "next" }, { session_id: "s" });
+    await turn();
+    expect(received).toEqual(["s"]);
+    const errors = () =>
+      seen
+        .filter((event) => event.kind === "plugin.error")
+        .map(({ payload: { name, error } }) => ({ name, error }));
+    const about = () =>
+      seen.filter(({ kind }) => kind === "plugin.error").map(({ payload }) => payload.event_id);
+    expect(errors()).toEqual([
+      { name: "throws", error: "sync" },
+      { name: "rejects", error: "async" },
+      { name: "odd", error: "the handler threw a value that cannot be converted to a string" },
+    ]);
+    // Each plugin.error names the event that was being handled.
+    expect(about().every((id) => typeof id === "string")).toBe(true);
+    // One timer covers all handlers. The hanging handler times out after 30 s, then its session continues.
+    expect(clock.timers).toBe(1);
+    await clock.advance(29_900);
+    expect(errors().length).toBe(3);
+    expect(seen.some((event) => event.kind === "user.message.received")).toBe(false);
+    await clock.advance(700);
+    expect(errors()[3]).toEqual({
+      name: "hangs",
+      error: "handling user.interrupt took longer than 30000 ms",
+    });
+    const published = seen.find((event) => event.kind === "plugin.error")!;
+    expect(published).toMatchObject({ source: "kernel", session_id: "kernel", ...scope });
+    await idle();
+    expect(seen.some((event) => event.kind === "user.message.received")).toBe(true);
 
-  // A handler of plugin.error that fails is written down and told to nobody.
-  const before = errors().length;
-  plug("echo", "skill").subscribe("plugin.error", async () => {
-    throw new Error("and again");
-  });
-  plug("mute", "skill").subscribe("plugin.error", never);
-  plug("late", "skill").subscribe("user.message.received", () => {
-    throw new Error("once");
-  });
-  web.tryPublish("user.message.received", { text: "x" }, { session_id: "t" });
-  await clock.advance(31_000);
-  await idle();
-  expect(errors().slice(before)).toEqual([{ name: "late", error: "once" }]);
-  const lines = logged.filter(({ fields }) => (fields as { kind?: string }).kind === "plugin.error");
-  expect(lines.map(({ fields }) => (fields as { plugin: string }).plugin)).toEqual(["echo", "mute"]);
+    // A failing handler of plugin.error is logged and publishes nothing.
+    const before = errors().length;
+    plug("echo", "skill").subscribe("plugin.error", async () => {
+      throw new Error("and again");
+    });
+    plug("mute", "skill").subscribe("plugin.error", never);
+    plug("late", "skill").subscribe("user.message.received", () => {
+      throw new Error("once");
+    });
+    web.tryPublish("user.message.received", { text: "x" }, { session_id: "t" });
+    await clock.advance(31_000);
+    await idle();
+    expect(errors().slice(before)).toEqual([{ name: "late", error: "once" }]);
+    const lines = logged.filter(({ fields }) => (fields as { kind?: string }).kind === "plugin.error");
+    expect(lines.map(({ fields }) => (fields as { plugin: string }).plugin)).toEqual(["echo", "mute"]);
 
-  // Per category; tools and providers run to their own call's deadline.
-  const limits = openBus({ limits: { category_ms: { skill: 1_000, tool: 2_000, strategy: 3_000 } } });
-  const timings = new Map<string, number>();
-  const hang = (name: string, category: PluginCategory, kind: string) =>
-    limits.plug(name, category).subscribe(kind, never);
-  hang("a-skill", "skill", "tool.call.request");
-  hang("a-tool", "tool", "tool.call.request");
-  hang("a-model", "llm-provider", "llm.call.request");
-  hang("a-strategy", "strategy", "strategy.decide.request");
-  hang("a-memory", "memory", "memory.query");
-  // Outside of its call a tool is held to its category's deadline.
-  hang("b-tool", "tool", "user.interrupt");
-  const kernel = limits.bus.kernel();
-  const from = limits.clock.monotonic();
-  kernel.subscribe(
-    "plugin.error",
-    ({ payload }) => void timings.set(payload.name, limits.clock.monotonic() - from),
-  );
-  const on = (session_id: string, call_ms?: number) => ({ session_id, scope, ...(call_ms && { call_ms }) });
-  kernel.tryPublish("tool.call.request", { id: "c", name: "t", args: {} }, on("1", 90_000));
-  kernel.tryPublish(
-    "llm.call.request",
-    { provider: "p", model: "m", messages: [], params: {} },
-    on("2", 5_000),
-  );
-  kernel.tryPublish("strategy.decide.request", { state: {} }, on("3", 90_000));
-  kernel.tryPublish("memory.query", { query: "q", k: 1 }, on("4", 90_000));
-  kernel.tryPublish("user.interrupt", {}, on("5", 90_000));
-  await limits.clock.advance(91_000);
-  const expected = {
-    "a-skill": 1_000,
-    "b-tool": 2_000,
-    "a-strategy": 3_000,
-    "a-model": 5_000,
-    "a-memory": 30_000,
-    "a-tool": 90_000,
-  };
-  expect([...timings.keys()]).toEqual(Object.keys(expected));
-  for (const [name, due] of Object.entries(expected)) {
-    expect(timings.get(name)).toBeGreaterThanOrEqual(due);
-    expect(timings.get(name)).toBeLessThanOrEqual(due + 600);
-  }
-  await limits.idle();
-  expect([limits.bus.stats().running, bus.stats().running]).toEqual([0, 0]);
-});
+    // Limits are per category; tools and providers have the deadline of their call.
+    const limits = openBus({ limits: { category_ms: { skill: 1_000, tool: 2_000, strategy: 3_000 } } });
+    const timings = new Map<string, number>();
+    const hang = (name: string, category: PluginCategory, kind: string) =>
+      limits.plug(name, category).subscribe(kind, never);
+    hang("a-skill", "skill", "tool.call.request");
+    hang("a-tool", "tool", "tool.call.request");
+    hang("a-model", "llm-provider", "llm.call.request");
+    hang("a-strategy", "strategy", "strategy.decide.request");
+    hang("a-memory", "memory", "memory.query");
+    // For any other event a tool has the limit of its category.
+    hang("b-tool", "tool", "user.interrupt");
+    const kernel = limits.bus.kernel();
+    const from = limits.clock.monotonic();
+    kernel.subscribe(
+      "plugin.error",
+      ({ payload }) => void timings.set(payload.name, limits.clock.monotonic() - from),
+    );
+    const on = (session_id: string, call_ms?: number) => ({ session_id, scope, ...(call_ms && { call_ms }) });
+    kernel.tryPublish("tool.call.request", { id: "c", name: "t", args: {} }, on("1", 90_000));
+    kernel.tryPublish(
+      "llm.call.request",
+      { provider: "p", model: "m", messages: [], params: {} },
+      on("2", 5_000),
+    );
+    kernel.tryPublish("strategy.decide.request", { state: {} }, on("3", 90_000));
+    kernel.tryPublish("memory.query", { query: "q", k: 1 }, on("4", 90_000));
+    kernel.tryPublish("user.interrupt", {}, on("5", 90_000));
+    await limits.clock.advance(91_000);
+    const expected = {
+      "a-skill": 1_000,
+      "b-tool": 2_000,
+      "a-strategy": 3_000,
+      "a-model": 5_000,
+      "a-memory": 30_000,
+      "a-tool": 90_000,
+    };
+    expect([...timings.keys()]).toEqual(Object.keys(expected));
+    for (const [name, due] of Object.entries(expected)) {
+      expect(timings.get(name)).toBeGreaterThanOrEqual(due);
+      expect(timings.get(name)).toBeLessThanOrEqual(due + 600);
+    }
+    await limits.idle();
+    expect([limits.bus.stats().running, bus.stats().running]).toEqual([0, 0]);
+  },
+);
 
-test("a handler that ends after its deadline changes nothing any more, and its host was told", async () => {
+test("ignores a handler that ends after its deadline and notifies its subscriber of the timeout", async () => {
   const { bus, plug, seen, clock } = openBus();
   let finish = () => {};
-  const expired: string[] = [];
+  const timedOut: string[] = [];
   const outcomes: (string | null)[] = [];
   const slow = bus.attach({
     name: "slow",
     category: "skill",
     scope,
-    settled: (failure) => outcomes.push(failure),
+    onHandled: (failure) => outcomes.push(failure),
   });
   slow.subscribe("user.interrupt", () => new Promise<void>((resolve) => (finish = resolve)), {
-    expired: (event) => {
-      expired.push(event.id);
+    onTimeout: (event) => {
+      timedOut.push(event.id);
       throw new Error("the host is gone too");
     },
   });
   const web = plug("web", "adapter");
   const event = web.tryPublish("user.interrupt", {}, { session_id: "s" })!;
   await clock.advance(31_000);
-  expect(expired).toEqual([event.id]);
+  expect(timedOut).toEqual([event.id]);
   let release = () => {};
   plug("other", "skill").subscribe(
     "user.message.received",
@@ -149,7 +157,7 @@ test("a handler that ends after its deadline changes nothing any more, and its h
   finish();
   await turn();
   expect(outcomes).toEqual(["handling user.interrupt took longer than 30000 ms"]);
-  // The next ones are waited for as ever, two at a time.
+  // Later handlers are awaited as usual, two at a time.
   plug("third", "skill").subscribe("user.message.received", async () => {});
   for (const text of ["again", "and again"]) {
     expect(bus.stats()).toMatchObject({ running: 1, sessions: 1 });
@@ -163,19 +171,19 @@ test("a handler that ends after its deadline changes nothing any more, and its h
   expect(bus.stats().running).toBe(0);
 });
 
-test("outcomes are counted for whoever unloads plugins; a skipped event is none", async () => {
+test("calls onHandled for each handled event and not for a filtered one", async () => {
   const { bus, plug } = openBus();
   const outcomes: (string | null)[] = [];
   const tool = bus.attach({
     name: "bash",
     category: "tool",
     scope,
-    settled: (failure) => outcomes.push(failure),
+    onHandled: (failure) => outcomes.push(failure),
   });
   const handle = ({ payload }: { payload: Readonly<Record<string, unknown>> }) => {
     if (payload.text === "bad") throw new Error("no");
   };
-  tool.subscribe("user.message.received", handle, { where: ({ payload }) => payload.text !== "skip" });
+  tool.subscribe("user.message.received", handle, { filter: ({ payload }) => payload.text !== "skip" });
   const web = plug("web", "adapter");
   for (const text of ["bad", "good", "skip", "bad"])
     web.tryPublish("user.message.received", { text }, { session_id: "s" });
@@ -183,16 +191,16 @@ test("outcomes are counted for whoever unloads plugins; a skipped event is none"
   expect(outcomes).toEqual(["no", null, "no"]);
 });
 
-test("a filter that throws is a failure of its plugin, a counter that throws is not", async () => {
+test("reports a throwing filter as a failure of its plugin, but not a throwing onHandled callback", async () => {
   const { bus, plug, seen, logged } = openBus();
-  const settled = () => {
+  const onHandled = () => {
     throw new Error("miscounted");
   };
-  const odd = bus.attach({ name: "odd", category: "skill", scope, settled });
-  const where = () => {
+  const odd = bus.attach({ name: "odd", category: "skill", scope, onHandled });
+  const filter = () => {
     throw new Error("filter");
   };
-  odd.subscribe("user.interrupt", () => {}, { where });
+  odd.subscribe("user.interrupt", () => {}, { filter });
   plug("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
   await turn();
   expect(seen.map(({ kind, payload }) => [kind, payload.error])).toEqual([
@@ -202,7 +210,7 @@ test("a filter that throws is a failure of its plugin, a counter that throws is 
   expect(logged.some(({ level }) => level === "error")).toBe(true);
 });
 
-test("thenables are awaited, and one that calls back twice counts once", async () => {
+test("awaits thenables and counts one that calls back twice only once", async () => {
   const { bus, plug, seen, idle } = openBus();
   const then = (ok: () => void, fail: (error: Error) => void) => {
     ok();
@@ -218,7 +226,7 @@ test("thenables are awaited, and one that calls back twice counts once", async (
   expect(bus.stats().running).toBe(0);
 });
 
-test("a flood of failures is bounded", async () => {
+test("bounds the number of queued plugin.error events", async () => {
   const { bus, plug, logged, idle } = openBus({ limits: { queue: 5, reserve: 5 } });
   bus.kernel().subscribe("plugin.error", turn);
   for (let i = 0; i < 20; i++) {

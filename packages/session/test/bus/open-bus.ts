@@ -1,4 +1,4 @@
-/** A bus with a clock that moves only when told, and ports of every category in one project. */
+/** A bus with a manually advanced clock, and a function that attaches plugins in one project. */
 
 import { randomFillSync } from "node:crypto";
 import { type BusEvent, createIdSource, type PluginCategory } from "@backplane/contract";
@@ -30,7 +30,7 @@ class HandClock implements Clock {
     return { stop: () => void this.#timers.delete(key) };
   }
 
-  /** Moves on in small steps, with the microtasks of each step run before the next. */
+  /** Advances in small steps and runs the microtasks of each step before the next one. */
   async advance(ms: number): Promise<void> {
     const end = this.#ms + ms;
     while (this.#ms < end) {
@@ -61,7 +61,7 @@ export interface OpenBus {
   clock: HandClock;
   logged: { level: string; fields: object; message: string }[];
   plug: (name: string, category: PluginCategory) => BusPort;
-  /** All events that a kernel watcher sees, in order. */
+  /** All events on the bus, in order of delivery. */
   seen: BusEvent[];
   idle: () => Promise<void>;
 }

@@ -6,7 +6,7 @@ import { payloadTest } from "../../src/bus/payload-check.ts";
 import { snapshot } from "../../src/snapshot/snapshot.ts";
 import { SAMPLES } from "./samples.ts";
 
-/** Values near the edge of the shapes: the right and the wrong kind for every field. */
+/** Values of the right and of the wrong type for every field. */
 const leaf = fc.oneof(
   fc.constantFrom("llm", "tool", "done", "v1", "timeout", "allow", "", "x"),
   fc.constantFrom<unknown>(0, 1, -1, 1.5, true, false, null),
@@ -15,12 +15,12 @@ const leaf = fc.oneof(
 );
 
 for (const [kind, schema] of Object.entries(BUS_PAYLOADS)) {
-  test(`the quick test of ${kind} says what its schema says`, () => {
+  test(`the compiled predicate of ${kind} agrees with its schema`, () => {
     const fits = payloadTest(schema);
     const agrees = (value: unknown) => expect(fits(value)).toBe(schema.safeParse(value).success);
     const { good, bad } = SAMPLES[kind as BusKind];
     for (const value of [...good, ...bad, null, [], "x", 1]) agrees(value);
-    // One field at a time is wrong, so that each of them decides.
+    // Exactly one field is wrong at a time, so that each field decides a case.
     const fields = [...Object.keys((schema as { shape: object }).shape), "extra"];
     const changed = fc.tuple(fc.constantFrom(...good), fc.constantFrom(...fields), fc.option(leaf));
     fc.assert(

@@ -3,7 +3,7 @@ import { openBus, turn, until } from "./open-bus.ts";
 
 const KIND = "user.message.received";
 
-/** A session whose first event is being handled until `release`. */
+/** A session whose first event is being handled until `release` is called. */
 async function blocked(limits?: { queue: number; reserve: number }) {
   const open = openBus(limits === undefined ? {} : { limits });
   let release = () => {};
@@ -17,7 +17,7 @@ async function blocked(limits?: { queue: number; reserve: number }) {
   return { ...open, web, publish, tryPublish, release: () => release() };
 }
 
-test("a session holds 1,000 events; then publish waits and tryPublish says so", async () => {
+test("queues 1,000 events per session; then publish waits and tryPublish returns null", async () => {
   const { bus, publish, tryPublish, release, seen, idle } = await blocked();
   for (let i = 0; i < 1_000; i++) expect(tryPublish(`${i}`)).not.toBeNull();
   expect(tryPublish("one more")).toBeNull();
@@ -35,7 +35,7 @@ test("a session holds 1,000 events; then publish waits and tryPublish says so", 
   expect(seen.length).toBe(1_002);
 });
 
-test("who waits is served first come first served, before anyone new, with ids in the order of the line", async () => {
+test("admits waiting publishers in order of arrival, before newcomers, with ascending ids", async () => {
   const { publish, tryPublish, release, seen, idle, bus } = await blocked({ queue: 2, reserve: 5 });
   const all = ["a", "b", "c", "d", "e"].map(publish);
   expect(bus.stats()).toMatchObject({ queued: 2, waiting: 3 });
@@ -48,7 +48,7 @@ test("who waits is served first come first served, before anyone new, with ids i
   expect(ids).toEqual([...ids].sort());
 });
 
-test("a place that gets free lets one publisher in", async () => {
+test("admits one waiting publisher per free place", async () => {
   const { bus, plug, idle } = openBus({ limits: { queue: 2, reserve: 5 } });
   const gates: (() => void)[] = [];
   plug("gate", "skill").subscribe(KIND, () => new Promise<void>((resolve) => gates.push(resolve)));
@@ -64,7 +64,7 @@ test("a place that gets free lets one publisher in", async () => {
   await idle();
 });
 
-test("a handler has the reserve beyond a full line, then is refused at once", async () => {
+test("a handler may use the reserve of a full queue and is then rejected immediately", async () => {
   const { plug, idle } = openBus({ limits: { queue: 10, reserve: 10 } });
   const web = plug("web", "adapter");
   const skill = plug("notes", "skill");
@@ -84,11 +84,11 @@ test("a handler has the reserve beyond a full line, then is refused at once", as
   web.tryPublish(KIND, { text: "first" }, { session_id: "s" });
   while (web.tryPublish(KIND, { text: "fill" }, { session_id: "s" }) !== null);
   await idle();
-  // The first event left its place, so 9 wait and 11 fit.
+  // The first event has left the queue, so 9 are queued and 11 fit.
   expect(outcomes).toEqual([...Array<string>(11).fill("sent"), "request.overloaded", "request.overloaded"]);
 });
 
-test("publishers that never wait for their turn are bounded too", async () => {
+test("bounds the number of waiting publishers", async () => {
   const { publish, release, idle, bus } = await blocked({ queue: 2, reserve: 3 });
   const fits = ["a", "b", "c", "d", "e"].map(publish);
   await expect(publish("f")).rejects.toMatchObject({ code: "request.overloaded" });
@@ -98,7 +98,7 @@ test("publishers that never wait for their turn are bounded too", async () => {
   await idle();
 });
 
-test("a full session of one conversation leaves the others open", async () => {
+test("a full session does not block publishing on other sessions", async () => {
   const { web, publish, release, idle } = await blocked({ queue: 1, reserve: 1 });
   await publish("a");
   expect(web.tryPublish("user.interrupt", {}, { session_id: "s" })).toBeNull();
@@ -107,7 +107,7 @@ test("a full session of one conversation leaves the others open", async () => {
   await idle();
 });
 
-test("detaching refuses what still waits for a place", async () => {
+test("detaching a port rejects its waiting publishes", async () => {
   const { web, publish, release, seen, idle, bus } = await blocked({ queue: 1, reserve: 5 });
   await publish("a");
   const late = publish("b");
@@ -119,7 +119,7 @@ test("detaching refuses what still waits for a place", async () => {
   expect(seen.length).toBe(2);
 });
 
-test("a check that fails takes no place and wakes no session", async () => {
+test("a rejected publish takes no place and creates no session", async () => {
   const { bus, plug, seen } = openBus();
   const web = plug("web", "adapter");
   await expect(web.publish(KIND, { text: 1 } as never, { session_id: "s" })).rejects.toMatchObject({
@@ -133,7 +133,7 @@ test("a check that fails takes no place and wakes no session", async () => {
   expect([bus.stats().sessions, seen.length]).toEqual([0, 0]);
 });
 
-test("closing ends every port and refuses every publisher", async () => {
+test("closing the bus detaches every port and rejects every publisher", async () => {
   const { bus, publish, release, clock } = await blocked({ queue: 1, reserve: 5 });
   await publish("a");
   const late = publish("b");

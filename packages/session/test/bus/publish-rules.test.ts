@@ -15,88 +15,93 @@ import { SAMPLES } from "./samples.ts";
 const kinds = Object.keys(BUS_KINDS) as BusKind[];
 const session_of = (kind: BusKind) => (BUS_KINDS[kind].session === "kernel" ? "kernel" : "s");
 
-verifies("bus.closed", "the public kinds are a closed list whose payloads are checked", async () => {
-  const { bus, seen } = openBus();
-  const kernel = bus.kernel();
-  // The seed's list, written down a second time on purpose.
-  expect(kinds.length).toBe(41);
-  expect(Object.keys(SAMPLES).sort()).toEqual([...kinds].sort());
-  expect(Object.keys(BUS_PAYLOADS).sort()).toEqual([...kinds].sort());
-  for (const kind of kinds) {
-    const options = { session_id: session_of(kind), scope };
-    const { good, bad } = SAMPLES[kind];
-    for (const payload of good) kernel.tryPublish(kind as string, payload, options);
-    for (const payload of [...bad, null, [], "text", undefined]) {
-      const publish = () => kernel.tryPublish(kind as string, payload as never, options);
-      expect([kind, payload, codeOfThrown(publish)]).toEqual([kind, payload, "request.invalid"]);
+verifies(
+  "bus.closed",
+  "accepts exactly the public kinds with valid payloads, and extensions of the own prefix",
+  async () => {
+    const { bus, seen } = openBus();
+    const kernel = bus.kernel();
+    // The number of kinds in the seed protocol, repeated here on purpose.
+    expect(kinds.length).toBe(41);
+    expect(Object.keys(SAMPLES).sort()).toEqual([...kinds].sort());
+    expect(Object.keys(BUS_PAYLOADS).sort()).toEqual([...kinds].sort());
+    for (const kind of kinds) {
+      const options = { session_id: session_of(kind), scope };
+      const { good, bad } = SAMPLES[kind];
+      for (const payload of good) kernel.tryPublish(kind as string, payload, options);
+      for (const payload of [...bad, null, [], "text", undefined]) {
+        const publish = () => kernel.tryPublish(kind as string, payload as never, options);
+        expect([kind, payload, codeOfThrown(publish)]).toEqual([kind, payload, "request.invalid"]);
+      }
     }
-  }
-  await turn();
-  expect(new Set(seen.map((event) => event.kind))).toEqual(new Set(kinds));
+    await turn();
+    expect(new Set(seen.map((event) => event.kind))).toEqual(new Set(kinds));
 
-  for (const unknown of [
-    "user.message",
-    "tool.call",
-    "kernel.ready.v2",
-    "USER.INTERRUPT",
-    "",
-    "x",
-    "x.",
-    "x.web",
-    "x..a",
-  ]) {
-    expect(codeOfThrown(() => kernel.tryPublish(unknown, {}, { session_id: "s", scope }))).toBe(
-      "request.invalid",
+    for (const unknown of [
+      "user.message",
+      "tool.call",
+      "kernel.ready.v2",
+      "USER.INTERRUPT",
+      "",
+      "x",
+      "x.",
+      "x.web",
+      "x..a",
+    ]) {
+      expect(codeOfThrown(() => kernel.tryPublish(unknown, {}, { session_id: "s", scope }))).toBe(
+        "request.invalid",
+      );
+    }
+    for (const inherited of ["constructor", "__proto__", "toString"])
+      expect(isBusKind(inherited)).toBe(false);
+
+    // Only the owner of a prefix publishes its extension kinds; every plugin may receive them.
+    const { plug, bus: second } = openBus();
+    const stats = plug("stats", "tool");
+    const bridge = second.attach({
+      name: "mcp-bridge",
+      category: "skill",
+      scope,
+      bundled: true,
+      prefixes: ["mcp"],
+    });
+    const agent = second.attach({
+      name: "agent-tool",
+      category: "tool",
+      scope,
+      bundled: true,
+      prefixes: ["agent"],
+    });
+    const received: string[] = [];
+    plug("notes", "skill").subscribe("x.*", (event) => void received.push(`${event.source} ${event.kind}`));
+    const at = { session_id: "s" };
+    await stats.publish("x.stats.token.counted", { n: 1 }, at);
+    await bridge.publish("x.mcp.server.ready", { server: "files", tools: [] }, at);
+    await bridge.publish("x.mcp-bridge.note", {}, at);
+    await agent.publish("x.agent.subagent.started", {}, at);
+    await turn();
+    expect(received).toEqual([
+      "stats x.stats.token.counted",
+      "mcp-bridge x.mcp.server.ready",
+      "mcp-bridge x.mcp-bridge.note",
+      "agent-tool x.agent.subagent.started",
+    ]);
+    for (const kind of [
+      "x.mcp.server.ready",
+      "x.agent.subagent.started",
+      "x.notes.a",
+      "x.nobody.a",
+      "x.statsx.a",
+    ]) {
+      expect(codeOfThrown(() => stats.tryPublish(kind, {}, at))).toBe("policy.denied");
+    }
+    expect(codeOfThrown(() => second.kernel().tryPublish("x.stats.a", {}, { ...at, scope }))).toBe(
+      "policy.denied",
     );
-  }
-  for (const inherited of ["constructor", "__proto__", "toString"]) expect(isBusKind(inherited)).toBe(false);
+  },
+);
 
-  // Extensions: published by the owner of the prefix alone, heard by all.
-  const { plug, bus: second } = openBus();
-  const stats = plug("stats", "tool");
-  const bridge = second.attach({
-    name: "mcp-bridge",
-    category: "skill",
-    scope,
-    bundled: true,
-    prefixes: ["mcp"],
-  });
-  const agent = second.attach({
-    name: "agent-tool",
-    category: "tool",
-    scope,
-    bundled: true,
-    prefixes: ["agent"],
-  });
-  const heard: string[] = [];
-  plug("notes", "skill").subscribe("x.*", (event) => void heard.push(`${event.source} ${event.kind}`));
-  const at = { session_id: "s" };
-  await stats.publish("x.stats.token.counted", { n: 1 }, at);
-  await bridge.publish("x.mcp.server.ready", { server: "files", tools: [] }, at);
-  await bridge.publish("x.mcp-bridge.note", {}, at);
-  await agent.publish("x.agent.subagent.started", {}, at);
-  await turn();
-  expect(heard).toEqual([
-    "stats x.stats.token.counted",
-    "mcp-bridge x.mcp.server.ready",
-    "mcp-bridge x.mcp-bridge.note",
-    "agent-tool x.agent.subagent.started",
-  ]);
-  for (const kind of [
-    "x.mcp.server.ready",
-    "x.agent.subagent.started",
-    "x.notes.a",
-    "x.nobody.a",
-    "x.statsx.a",
-  ]) {
-    expect(codeOfThrown(() => stats.tryPublish(kind, {}, at))).toBe("policy.denied");
-  }
-  expect(codeOfThrown(() => second.kernel().tryPublish("x.stats.a", {}, { ...at, scope }))).toBe(
-    "policy.denied",
-  );
-});
-
-/** The seed's table of categories, written down a second time on purpose. */
+/** The seed protocol's table of categories, repeated here on purpose. */
 const EMITS: Record<Exclude<PluginCategory, "skill">, BusKind[]> = {
   adapter: ["user.message.received", "user.interrupt", "approval.response"],
   tool: ["tool.call.result"],
@@ -107,7 +112,7 @@ const EMITS: Record<Exclude<PluginCategory, "skill">, BusKind[]> = {
 
 verifies(
   "bus.reserved",
-  "a plugin publishes only its category's kinds, a skill those of all but the kernel",
+  "lets a plugin publish only kinds of its category, and a skill those of all plugin categories",
   () => {
     const { plug } = openBus();
     const skill = Object.values(EMITS)
@@ -130,17 +135,17 @@ verifies(
 
 verifies(
   "bus.reserved",
-  "the reserved session takes what rides there, and of plugins an adapter's answer alone",
+  "accepts on the kernel session only its own kinds, and from plugins only approval.response of an adapter",
   () => {
     const { bus, plug } = openBus();
     const kernel = bus.kernel();
-    const rides = /^(approval\.|session\.(compaction|context|replay)\.|config\.updated$)/;
+    const kernelOnly = /^(approval\.|session\.(compaction|context|replay)\.|config\.updated$)/;
     const either = /^(plugin|kernel|session)\./;
     for (const kind of kinds) {
       const on = (session_id: string) =>
         codeOfThrown(() => kernel.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id, scope }));
-      const elsewhere = rides.test(kind) ? "policy.denied" : "nothing was thrown";
-      const there = rides.test(kind) || either.test(kind) ? "nothing was thrown" : "policy.denied";
+      const elsewhere = kernelOnly.test(kind) ? "policy.denied" : "nothing was thrown";
+      const there = kernelOnly.test(kind) || either.test(kind) ? "nothing was thrown" : "policy.denied";
       expect([kind, on("s"), on("kernel")]).toEqual([kind, elsewhere, there]);
     }
     for (const category of PLUGIN_CATEGORIES) {
@@ -161,7 +166,7 @@ verifies(
 
 verifies(
   "bus.reserved",
-  "a private session is its plugin's alone, and a child session takes no user's words",
+  "rejects publishing on another plugin's private session, and user events on a child session",
   () => {
     const { plug } = openBus();
     const web = plug("web", "adapter");
@@ -182,7 +187,7 @@ verifies(
     expect(on("s::agent::1")).toBe("policy.denied");
     expect(on("")).toBe("request.invalid");
     expect(on("s".repeat(1_025))).toBe("request.invalid");
-    // The tools of a child answer there like anywhere.
+    // The tools of a sub-agent publish their results on its session.
     const answer = { id: "c", ok: true };
     expect(
       plug("bash", "tool").tryPublish("tool.call.result", answer, { session_id: "s::agent::1" }),
@@ -190,7 +195,7 @@ verifies(
   },
 );
 
-test("no kind outside the catalog and the own prefix gets through, whatever it looks like", () => {
+test("rejects every kind outside the catalog and the own prefix", () => {
   const { plug } = openBus();
   const port = plug("stats", "skill");
   fc.assert(

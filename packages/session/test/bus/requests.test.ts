@@ -7,7 +7,7 @@ const options = { session_id: "s", scope, reply: "memory.result", timeout_ms: 5_
 
 verifies(
   "bus.correlation",
-  "an answer carries its request's id; a late or foreign one resolves nothing",
+  "resolves a request with the answer that carries its id, and ignores late and foreign answers",
   async () => {
     const { bus, plug, clock, seen, idle } = openBus();
     const kernel = bus.kernel();
@@ -38,7 +38,7 @@ verifies(
         { session_id },
       );
 
-    // Foreign: no id, an unknown one, another session, another project, another plugin, another kind.
+    // Foreign answers: no id, an unknown id, another session, another project, another plugin, another kind.
     await say(undefined, "s");
     await say("evt_unknown", "s");
     await say(one, "other");
@@ -50,7 +50,7 @@ verifies(
     await idle();
     expect([answered, bus.stats().requests]).toEqual([null, 2]);
 
-    // Each gets its own, whatever the order.
+    // Each request gets its own answer, in any order.
     const to_second = await say(two, "s");
     const to_first = await say(one, "s");
     expect(await second).toEqual(to_second);
@@ -58,7 +58,7 @@ verifies(
     expect((await first).payload.request_id).toBe(one);
     expect(seen.find((event) => event.id === one)?.kind).toBe("memory.query");
 
-    // Late: the request is gone, the answer is an event like any other.
+    // A late answer is delivered like any other event.
     const third = kernel.request("memory.query", QUERY, options);
     const refused = expect(third).rejects.toMatchObject({ code: "timeout" });
     await until(() => asked.length === 3);
@@ -73,13 +73,13 @@ verifies(
   },
 );
 
-test("an answer counts after everything that was published before it", async () => {
+test("resolves a request after all events published before its answer were handled", async () => {
   const { bus, plug } = openBus();
   const kernel = bus.kernel();
-  const heard: string[] = [];
+  const received: string[] = [];
   kernel.subscribe("llm.call.delta", async ({ payload }) => {
     await turn();
-    heard.push(payload.content ?? "");
+    received.push(payload.content ?? "");
   });
   const model = plug("llm-echo", "llm-provider");
   model.subscribe("llm.call.request", async ({ id, session_id }) => {
@@ -91,16 +91,16 @@ test("an answer counts after everything that was published before it", async () 
     ...options,
     reply: ["llm.call.response", "llm.call.error"],
   });
-  expect([answer.kind, ...heard]).toEqual(["llm.call.response", "a", "b"]);
+  expect([answer.kind, ...received]).toEqual(["llm.call.response", "a", "b"]);
 });
 
-test("10,000 requests that time out leave nothing", async () => {
+test("10,000 timed out requests leave no timers or table entries", async () => {
   const { bus, clock, idle } = openBus({ limits: { queue: 20_000, reserve: 1 } });
   const kernel = bus.kernel();
   const all = Array.from({ length: 10_000 }, () => kernel.request("memory.query", QUERY, options));
   const ended = Promise.allSettled(all);
   await idle();
-  // One more looks after the scope that is idle now.
+  // One more timer removes the scope that is idle now.
   expect([bus.stats().requests, clock.timers]).toEqual([10_000, 10_001]);
   await clock.advance(5_000);
   expect(
@@ -111,7 +111,7 @@ test("10,000 requests that time out leave nothing", async () => {
   expect([bus.stats().requests, clock.timers]).toEqual([0, 0]);
 });
 
-test("a request that waits for a place is answered like others, and gives its place up at its end", async () => {
+test("answers a request that had to wait for a place, and removes it from the queue when it times out", async () => {
   const { bus, plug, clock, seen, idle } = openBus({ limits: { queue: 1, reserve: 5 } });
   let release = () => {};
   plug("gate", "skill").subscribe(
@@ -140,7 +140,7 @@ test("a request that waits for a place is answered like others, and gives its pl
   expect(seen.filter((event) => event.kind === "memory.query").length).toBe(1);
 });
 
-test("a signal, a detached port and a full line end a request at once, with nothing left behind", async () => {
+test("an abort signal, a detached port and a full queue end a request immediately without leaks", async () => {
   const { bus, clock, idle } = openBus({ limits: { queue: 1, reserve: 0 } });
   const kernel = bus.kernel();
   const stop = new AbortController();

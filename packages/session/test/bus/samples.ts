@@ -1,4 +1,4 @@
-/** For every public kind payloads that are right and payloads that are wrong, as the protocol's tables say. */
+/** Valid and invalid payloads of every public kind, according to the tables of the protocol. */
 import type { BusKind } from "@backplane/contract";
 
 interface Sample {

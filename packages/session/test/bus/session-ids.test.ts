@@ -4,8 +4,8 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { checkClientSessionId, clientSessionIdProblem, isBridgeOf } from "../../src/bus/session-ids.ts";
 import { codeOfThrown } from "./open-bus.ts";
 
-verifies("bus.session-ids", "no client may use the reserved ids or forge a child's", () => {
-  const refused = [
+verifies("bus.session-ids", "rejects reserved ids and forged child ids from clients", () => {
+  const reserved = [
     "kernel",
     "_bridge:",
     "_bridge:web",
@@ -14,7 +14,7 @@ verifies("bus.session-ids", "no client may use the reserved ids or forge a child
     "::agent::",
     "a::agent::b::agent::c",
   ];
-  const blurred = [
+  const malformed = [
     "",
     "kernel ",
     " kernel",
@@ -24,7 +24,7 @@ verifies("bus.session-ids", "no client may use the reserved ids or forge a child
     "a\u0000b",
     "s".repeat(257),
   ];
-  for (const id of [...refused, ...blurred]) {
+  for (const id of [...reserved, ...malformed]) {
     expect([id, codeOfThrown(() => checkClientSessionId(id))]).toEqual([id, "request.invalid"]);
   }
   for (const id of [
@@ -42,16 +42,20 @@ verifies("bus.session-ids", "no client may use the reserved ids or forge a child
   }
 });
 
-verifies("bus.session-ids", "whatever surrounds the separator, the id is refused", () => {
-  fc.assert(
-    fc.property(fc.string(), fc.string(), (before, after) => {
-      expect(clientSessionIdProblem(`${before}::agent::${after}`)).not.toBeNull();
-      expect(clientSessionIdProblem(`_bridge:${after}`)).not.toBeNull();
-    }),
-  );
-});
+verifies(
+  "bus.session-ids",
+  "rejects every id that contains the agent separator or starts with the bridge prefix",
+  () => {
+    fc.assert(
+      fc.property(fc.string(), fc.string(), (before, after) => {
+        expect(clientSessionIdProblem(`${before}::agent::${after}`)).not.toBeNull();
+        expect(clientSessionIdProblem(`_bridge:${after}`)).not.toBeNull();
+      }),
+    );
+  },
+);
 
-test("a private session belongs to the plugin whose whole name follows", () => {
+test("matches a private session only with the full name of its plugin", () => {
   const cases = {
     "_bridge:web": true,
     "_bridge:web:x": true,

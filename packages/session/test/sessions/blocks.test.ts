@@ -12,7 +12,7 @@ const entry = (kind: Entry["kind"], payload: Entry["payload"]): Entry => ({
   date: NOW,
 });
 
-test("every entry that VAI has a word for is shown as that block", () => {
+test("converts every entry with a VAI equivalent into its block", () => {
   const shown: [Entry, Partial<Block> | null][] = [
     [entry("message", { role: "system", content: "s" }), { kind: "system", content: text("s") }],
     [entry("message", { role: "user", content: "u" }), { kind: "input", content: text("u") }],
@@ -78,7 +78,7 @@ test("every entry that VAI has a word for is shown as that block", () => {
   }
 });
 
-test("a block put on a tape reads as the same block", () => {
+test("a block converted to an entry converts back to the same block", () => {
   const blocks: Block[] = [
     { kind: "system", content: text("You are a coding agent.") },
     { kind: "input", content: text("Summary of prior work.") },

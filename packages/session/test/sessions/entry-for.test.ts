@@ -17,7 +17,7 @@ const shape = (kind: string, payload: TapedEvent["payload"]) => {
   return taped === null ? null : { kind: taped.entry.kind, payload: taped.entry.payload };
 };
 
-verifies("tape.append-only", "each bus event becomes the entry that the persistence table names", () => {
+verifies("tape.append-only", "maps each bus event to the entry of the persistence table", () => {
   expect(shape("user.message.received", { text: "hi" })).toEqual({
     kind: "message",
     payload: { role: "user", content: "hi" },
@@ -74,7 +74,7 @@ verifies("tape.append-only", "each bus event becomes the entry that the persiste
   expect(entryFor(event("user.message.received", { text: "hi" }, "kernel"))).toBeNull();
 });
 
-test("an entry carries its event's date, id and source, and what it answers", () => {
+test("records date, id, source and request id of the event", () => {
   const taped = entryFor(
     event("tool.call.result", { id: "c1", ok: false, error: "no", request_id: "evt_0" }),
   );
@@ -84,7 +84,7 @@ test("an entry carries its event's date, id and source, and what it answers", ()
   });
 });
 
-verifies("tape.durable", "messages, calls and results are essential and cannot opt out; others can", () => {
+verifies("tape.durable", "messages, calls and results cannot opt out of the tape, other events can", () => {
   const essential = (kind: string, payload = {}) => entryFor(event(kind, payload))?.essential;
   for (const kind of [
     "user.message.received",
@@ -105,26 +105,34 @@ verifies("tape.durable", "messages, calls and results are essential and cannot o
   }
 });
 
-verifies("tape.durable", "a model call stores a reference, so its entry does not grow with the talk", () => {
-  const messages = Array.from({ length: 500 }, (_, n) => ({ role: "user", content: `${n}`.repeat(100) }));
-  const payload = { provider: "p", model: "m", messages, tools: [{ name: "t" }], params: { top_p: 1 } };
-  const taped = entryFor(event("llm.call.request", payload));
-  expect(taped?.entry.payload).toEqual({
-    name: "llm.call.request",
-    data: {
-      provider: "p",
-      model: "m",
-      tool_names: ["t"],
-      params: { top_p: 1 },
-      messages_ref: { entries: "before", count: 500, digest: expect.stringMatching(/^sha256:[0-9a-f]{64}$/) },
-    },
-  });
-  expect(JSON.stringify(taped).length).toBeLessThan(500);
-  const other = entryFor(event("llm.call.request", { ...payload, messages: messages.slice(1) }));
-  expect(other?.entry.payload.data).not.toEqual(taped?.entry.payload.data);
-});
+verifies(
+  "tape.durable",
+  "records a reference instead of the messages of a model call, so its entry does not grow with the session",
+  () => {
+    const messages = Array.from({ length: 500 }, (_, n) => ({ role: "user", content: `${n}`.repeat(100) }));
+    const payload = { provider: "p", model: "m", messages, tools: [{ name: "t" }], params: { top_p: 1 } };
+    const taped = entryFor(event("llm.call.request", payload));
+    expect(taped?.entry.payload).toEqual({
+      name: "llm.call.request",
+      data: {
+        provider: "p",
+        model: "m",
+        tool_names: ["t"],
+        params: { top_p: 1 },
+        messages_ref: {
+          entries: "before",
+          count: 500,
+          digest: expect.stringMatching(/^sha256:[0-9a-f]{64}$/),
+        },
+      },
+    });
+    expect(JSON.stringify(taped).length).toBeLessThan(500);
+    const other = entryFor(event("llm.call.request", { ...payload, messages: messages.slice(1) }));
+    expect(other?.entry.payload.data).not.toEqual(taped?.entry.payload.data);
+  },
+);
 
-test("the digest of a call's messages is that of their JSON, however often they come", () => {
+test("the digest of shared messages equals the digest of their JSON on repeated calls", () => {
   const said = share({ role: "user", content: "hi" });
   const asked = share({ role: "assistant", content: "", tool_calls: [{ id: "1", name: "n", args: {} }] });
   for (const messages of [

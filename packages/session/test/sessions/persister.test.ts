@@ -23,7 +23,7 @@ const event = (kind: string, payload: object): TapedEvent => ({
 const user = (text: string) => event("user.message.received", { text });
 const seen = (n: number) => event("memory.query", { query: String(n), k: 1 });
 
-/** A store whose writes end when the test says so. */
+/** A persister on a store whose writes the test settles. */
 function setUp() {
   const writes: {
     session_id: string;
@@ -51,8 +51,8 @@ function setUp() {
     store: { sessions: { appendTape } },
     clock,
     log: logTo((_, message) => logged.push(message)),
-    lost: (loss) => lost.push(loss),
-    takenOver: (hold) => taken.push(hold),
+    onLost: (loss) => lost.push(loss),
+    onTakenOver: (hold) => taken.push(hold),
   });
   const settled = async () => {
     for (let n = 0; n < 5; n++) await Promise.resolve();
@@ -60,7 +60,7 @@ function setUp() {
   return { persister, writes, logged, lost, taken, clock, settled };
 }
 
-verifies("tape.durable", "a message is acknowledged when it is on disk, and not before", async () => {
+verifies("tape.durable", "acknowledges a message only after it is on disk", async () => {
   const { persister, writes, settled } = setUp();
   let acknowledged = false;
   const writing = persister.write(key("s"), user("a")).then(() => {
@@ -76,7 +76,7 @@ verifies("tape.durable", "a message is acknowledged when it is on disk, and not 
   await expect(refused).rejects.toMatchObject({ code: "store.unavailable" });
 });
 
-test("entries keep their order, and other kinds ride along with the next write", async () => {
+test("keeps entries in order and writes best-effort entries together with the next essential one", async () => {
   const { persister, writes, settled } = setUp();
   await persister.write(key("s"), seen(1));
   const first = persister.write(key("s"), user("a"));
@@ -100,7 +100,7 @@ test("entries keep their order, and other kinds ride along with the next write",
   expect(writes).toHaveLength(3);
 });
 
-test("alone they are written soon, and draining waits for them", async () => {
+test("writes best-effort entries after the batch delay, and drain waits for them", async () => {
   const { persister, writes, clock } = setUp();
   await persister.write(key("s"), seen(1));
   await persister.write(key("s"), event("llm.call.delta", { content: "x" }));
@@ -117,22 +117,22 @@ test("alone they are written soon, and draining waits for them", async () => {
 
 verifies(
   "tape.durable",
-  "what is lost of other kinds is warned of and told, and holds nobody up",
+  "logs and reports lost best-effort entries without blocking their publisher",
   async () => {
     const { persister, writes, logged, lost } = setUp();
     await persister.write(key("s"), seen(1));
     const message = persister.write(key("s"), user("a"));
     writes[0]!.end(new BackplaneError("internal", "the schema refuses it"));
     await expect(message).rejects.toMatchObject({ code: "internal" });
-    const told = { source: "kernel-session-persister", key: key("s") };
-    expect(lost).toEqual([{ ...told, entries: 1, error: "the schema refuses it" }]);
-    expect(logged).toEqual(["entries of a session were lost"]);
+    const loss = { source: "kernel-session-persister", key: key("s") };
+    expect(lost).toEqual([{ ...loss, entries: 1, error: "the schema refuses it" }]);
+    expect(logged).toEqual(["lost best-effort entries of a session"]);
 
-    // A store that never answers: what waits is bounded.
+    // While a write hangs, the number of queued best-effort entries is bounded.
     void persister.write(key("s"), user("b"));
     for (let n = 0; n < 1_010; n++) await persister.write(key("s"), seen(n));
     expect(lost).toHaveLength(11);
-    expect(lost.at(-1)).toMatchObject({ ...told, entries: 1 });
+    expect(lost.at(-1)).toMatchObject({ ...loss, entries: 1 });
     writes[1]!.end();
     await expect.poll(() => writes.length).toBe(3);
     expect(writes[2]?.entries).toHaveLength(1_000);
@@ -141,20 +141,20 @@ verifies(
   },
 );
 
-test("what waits beside a write that is refused is written without it", async () => {
+test("writes the entries queued before a rejected transaction without it", async () => {
   const { persister, writes, lost, settled } = setUp();
   const first = persister.write(key("s"), user("a"));
   await settled();
   const beside = persister.write(key("s"), user("b"));
   await persister.write(key("s"), seen(1));
   const tried: number[] = [];
-  const rider = persister.ride(key("s"), [], ({ entries }) => {
+  const transaction = persister.appendInTransaction(key("s"), [], ({ entries }) => {
     tried.push(entries.length);
     return Promise.reject(new BackplaneError("idempotency.in_progress"));
   });
   writes[0]!.end();
   await first;
-  await expect(rider).rejects.toMatchObject({ code: "idempotency.in_progress" });
+  await expect(transaction).rejects.toMatchObject({ code: "idempotency.in_progress" });
   await settled();
   expect(tried).toEqual([2]);
   expect(writes[1]?.entries).toEqual(["b", "1"]);
@@ -163,7 +163,7 @@ test("what waits beside a write that is refused is written without it", async ()
   expect(lost).toEqual([]);
 });
 
-test("entries are kept in order while the store is away; whoever waits for one is told at once", async () => {
+test("keeps best-effort entries in order during an outage and rejects essential ones immediately", async () => {
   const { persister, writes, lost } = setUp();
   await persister.write(key("s"), seen(1));
   const message = persister.write(key("s"), user("a"));
@@ -180,7 +180,7 @@ test("entries are kept in order while the store is away; whoever waits for one i
   expect(lost).toEqual([]);
 });
 
-test("what a turn writes carries its hold; once it is lost, late entries of it are dropped", async () => {
+test("writes carry the hold of the running turn; after a takeover late best-effort entries are dropped", async () => {
   const { persister, writes, lost, taken, settled } = setUp();
   const hold = { run_id: "run_1", fence: 3 };
   persister.hold(key("s"), hold);
@@ -197,7 +197,7 @@ test("what a turn writes carries its hold; once it is lost, late entries of it a
   await persister.write(key("s"), seen(2));
   await persister.drain();
   expect(writes).toHaveLength(2);
-  // Another's message is not of that turn, and takes nothing of it along.
+  // A new message does not belong to the lost turn and is written without its late entries.
   await persister.write(key("s"), seen(3));
   const next = persister.write(key("s"), user("b"));
   expect(writes[2]).toMatchObject({ entries: ["b"] });
@@ -212,7 +212,7 @@ test("what a turn writes carries its hold; once it is lost, late entries of it a
   expect(lost).toEqual([]);
 });
 
-test("writes an event that comes just after its turn ended instead of dropping it", async () => {
+test("writes an event that arrives just after its turn ended", async () => {
   const { persister, writes, lost, taken, settled } = setUp();
   const hold = { run_id: "run_1", fence: 0 };
   persister.hold(key("s"), hold);
@@ -220,7 +220,7 @@ test("writes an event that comes just after its turn ended instead of dropping i
   const drained = persister.drain();
   await settled();
   expect(writes.map((write) => write.hold)).toEqual([hold]);
-  // The turn's end is on disk, and its hold released, while the store refuses the write that still carries it.
+  // The turn ends and its hold is released while a write with that hold is in progress; the store then rejects it.
   persister.release(key("s"), hold, "ended");
   writes[0]!.end(new BackplaneError("run.taken_over"));
   await settled();

@@ -1,4 +1,4 @@
-import { randomFillSync } from "node:crypto";
+import { createHash, randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { openSqliteStore } from "@backplane/store";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { entryFor } from "../../src/sessions/entry-for.ts";
-import { createSessions, type Sessions } from "../../src/sessions/sessions.ts";
+import { createSessions, type Sessions, tapeName } from "../../src/sessions/sessions.ts";
 
 let dir: string;
 let store: Store;
@@ -49,17 +49,17 @@ const said = (kind: string, payload: object) =>
   })!.entry;
 const user = (text: string) => said("user.message.received", { text });
 const assistant = (content: string) => said("assistant.message.done", { content, tool_calls: [] });
-const told = async ({ scope }: SessionKey) =>
+const eventsOf = async ({ scope }: SessionKey) =>
   (await store.outbox.read(0, 100, scope)).map((event) => `${event.type} ${event.subject.kind}`);
 
-test("a session is opened once, starts with its anchor, and tells of it", async () => {
+test("concurrent opens create one session with a start anchor and publish its creation once", async () => {
   const key = freshKey();
   const [one, two] = await Promise.all([sessions.open(key), sessions.open(key)]);
   expect(one).toEqual(two);
   expect(one.name).toMatch(/^[0-9a-f]{16}__[0-9a-f]{16}$/);
   const [start] = await sessions.entries(key.scope, one.head_chain_id, 0, 10);
   expect(start).toMatchObject({ id: 1, kind: "anchor", payload: { name: "session/start" } });
-  expect(await told(key)).toEqual(["session.created session", "chain.created chain"]);
+  expect(await eventsOf(key)).toEqual(["session.created session", "chain.created chain"]);
   const unknown = { ...key, session_id: "none" };
   await expect(sessions.get(unknown)).rejects.toMatchObject({ code: "session.not_found" });
   await expect(sessions.chain(key.scope, "ch_none")).rejects.toMatchObject({ code: "chain.not_found" });
@@ -67,7 +67,7 @@ test("a session is opened once, starts with its anchor, and tells of it", async 
 
 verifies(
   "tape.compaction",
-  "the model's context is what comes after the last anchor, and an undone compaction leaves no trace in it",
+  "the context starts at the last anchor, and undoing a compaction restores the previous context",
   async () => {
     const key = freshKey();
     const { head_chain_id } = await sessions.create(key);
@@ -101,55 +101,63 @@ verifies(
     expect((await sessions.undo(key, "admin")).id).toBe(head_chain_id);
     expect((await sessions.hydrate(key)).messages).toEqual(before.messages);
     await expect(sessions.undo(key, "admin")).rejects.toMatchObject({ code: "request.invalid" });
-    expect((await told(key)).slice(2)).toEqual(["chain.compacted chain"]);
+    expect((await eventsOf(key)).slice(2)).toEqual(["chain.compacted chain"]);
     const audit = await store.audit.list(key.scope, { action: "compaction.undo" }, { limit: 5 });
     expect(audit.items).toMatchObject([{ actor: "admin", subject: "chat", details: { from: chain.id } }]);
   },
 );
 
+verifies("tape.reset", "a reset empties the context and keeps the old chain", async () => {
+  const key = freshKey();
+  const { head_chain_id } = await sessions.create(key);
+  await sessions.append(key, [user("old")]);
+  const fresh = await sessions.reset(key);
+  expect((await sessions.hydrate(key)).messages).toEqual([]);
+  expect((await sessions.entries(key.scope, fresh.id, 0, 9)).map((entry) => entry.payload.name)).toEqual([
+    "session/start",
+  ]);
+  expect((await sessions.entries(key.scope, head_chain_id, 0, 9)).at(-1)?.payload.content).toBe("old");
+  expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
+  expect((await eventsOf(key)).slice(2)).toEqual(["session.archived session", "chain.created chain"]);
+});
+
 verifies(
-  "tape.reset",
-  "after a reset nothing of the old tape is in the context, and it is still there",
+  "tape.fork",
+  "a child session continues its parent's history without changing the parent",
   async () => {
     const key = freshKey();
     const { head_chain_id } = await sessions.create(key);
-    await sessions.append(key, [user("old")]);
-    const fresh = await sessions.reset(key);
-    expect((await sessions.hydrate(key)).messages).toEqual([]);
-    expect((await sessions.entries(key.scope, fresh.id, 0, 9)).map((entry) => entry.payload.name)).toEqual([
-      "session/start",
+    await sessions.append(key, [user("one")]);
+    // A caller with org scope forks a project's chain: the child stays in the project.
+    const org = { ...key.scope, project_id: null };
+    const chain = await sessions.fork(org, head_chain_id, { child_id: "chat::agent::1" });
+    expect(chain).toMatchObject({ ...key.scope, workspace: key.workspace, session_id: "chat::agent::1" });
+    const child = { ...key, session_id: "chat::agent::1" };
+    await sessions.append(child, [user("two")]);
+    const texts = async (of: SessionKey) => (await sessions.hydrate(of)).messages.map((item) => item.content);
+    expect(await texts(child)).toEqual(["one", "two"]);
+    expect(await texts(key)).toEqual(["one"]);
+    await expect(sessions.undo(child, "admin")).rejects.toMatchObject({ code: "request.invalid" });
+    const beside = await sessions.fork(key.scope, head_chain_id, { at: 1 });
+    expect(beside.session_id).toBe("chat");
+    expect((await sessions.get(key)).head_chain_id).toBe(head_chain_id);
+    expect(await sessions.verify(key.scope, chain.id)).toBeNull();
+    expect((await eventsOf(key)).slice(2)).toEqual([
+      "session.created session",
+      "chain.forked chain",
+      "chain.forked chain",
     ]);
-    expect((await sessions.entries(key.scope, head_chain_id, 0, 9)).at(-1)?.payload.content).toBe("old");
-    expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
-    expect((await told(key)).slice(2)).toEqual(["session.archived session", "chain.created chain"]);
+    expect((await sessions.list(key.scope, {}, { limit: 9 })).items.map((item) => item.id)).toEqual([
+      "chat::agent::1",
+      "chat",
+    ]);
   },
 );
 
-verifies("tape.fork", "a child session continues the talk without its parent hearing of it", async () => {
-  const key = freshKey();
-  const { head_chain_id } = await sessions.create(key);
-  await sessions.append(key, [user("one")]);
-  // An org's caller forks a project's chain: the child stays in the project.
-  const org = { ...key.scope, project_id: null };
-  const chain = await sessions.fork(org, head_chain_id, { child_id: "chat::agent::1" });
-  expect(chain).toMatchObject({ ...key.scope, workspace: key.workspace, session_id: "chat::agent::1" });
-  const child = { ...key, session_id: "chat::agent::1" };
-  await sessions.append(child, [user("two")]);
-  const texts = async (of: SessionKey) => (await sessions.hydrate(of)).messages.map((item) => item.content);
-  expect(await texts(child)).toEqual(["one", "two"]);
-  expect(await texts(key)).toEqual(["one"]);
-  await expect(sessions.undo(child, "admin")).rejects.toMatchObject({ code: "request.invalid" });
-  const beside = await sessions.fork(key.scope, head_chain_id, { at: 1 });
-  expect(beside.session_id).toBe("chat");
-  expect((await sessions.get(key)).head_chain_id).toBe(head_chain_id);
-  expect(await sessions.verify(key.scope, chain.id)).toBeNull();
-  expect((await told(key)).slice(2)).toEqual([
-    "session.created session",
-    "chain.forked chain",
-    "chain.forked chain",
-  ]);
-  expect((await sessions.list(key.scope, {}, { limit: 9 })).items.map((item) => item.id)).toEqual([
-    "chat::agent::1",
-    "chat",
-  ]);
+verifies("tape.name", "derives the name of a tape from its workspace and session id", () => {
+  // As `md5sum` prints them: d41d8cd98f00b204e9800998ecf8427e, 5d41402abc4b2a76b9719d911017c592.
+  expect(tapeName("", "hello")).toBe("d41d8cd98f00b204__5d41402abc4b2a76");
+  const half = (text: string) => createHash("md5").update(text).digest("hex").slice(0, 16);
+  expect(tapeName("/home/ä", "sess_1")).toBe(`${half("/home/ä")}__${half("sess_1")}`);
+  expect(tapeName("/a", "s")).not.toBe(tapeName("/b", "s"));
 });

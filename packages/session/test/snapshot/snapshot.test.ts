@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { isShared, share, snapshot } from "../../src/snapshot/snapshot.ts";
 import { codeOfThrown } from "../bus/open-bus.ts";
 
-test("a payload is kept as a frozen copy, so later changes reach nobody", () => {
+test("copies and freezes a payload, so later changes by its publisher have no effect", () => {
   const history = [{ role: "user", content: "hi" }];
   const kept = snapshot({ messages: history, tools: undefined }) as { messages: typeof history };
   history.push({ role: "user", content: "later" });
@@ -15,7 +15,7 @@ test("a payload is kept as a frozen copy, so later changes reach nobody", () => 
   expect(Object.isFrozen(history)).toBe(false);
 });
 
-test("every JSON object comes out as it went in", () => {
+test("preserves every JSON object", () => {
   const json = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 6 }));
   fc.assert(
     fc.property(json, (value) => {
@@ -25,7 +25,7 @@ test("every JSON object comes out as it went in", () => {
   );
 });
 
-test("what is not plain data is refused", () => {
+test("rejects values that are not plain data", () => {
   const loop: Record<string, unknown> = {};
   loop.self = loop;
   const odd = [
@@ -51,7 +51,7 @@ test("what is not plain data is refused", () => {
   expect(snapshot(Object.assign(Object.create(null) as object, { a: 1 }))).toEqual({ a: 1 });
 });
 
-test("what is shared is copied and frozen once, and later payloads hold that copy", () => {
+test("a shared value is copied once and later payloads contain that copy", () => {
   const mine = { role: "user", content: [{ text: "hi" }] };
   const message = share(mine);
   mine.content[0]!.text = "changed";
@@ -64,7 +64,7 @@ test("what is shared is copied and frozen once, and later payloads hold that cop
   expect([isShared(message), isShared(mine), isShared(Object.freeze({}))]).toEqual([true, false, false]);
 });
 
-test("sharing opens no way around the limits of a payload", () => {
+test("shared values do not bypass the limits of a payload", () => {
   const nested = (depth: number): Record<string, unknown> => (depth === 1 ? {} : { in: nested(depth - 1) });
   const deep = share(nested(60));
   expect(isShared(deep)).toBe(true);
