@@ -294,7 +294,7 @@ test("a newer sign-in takes the place of an older one, with a cookie of its own"
   expect((await browser.open(second.start_url)).status).toBe(200);
   expect(new Set(browser.set.map((line) => line.split("=")[0])).size).toBe(2);
   expect((await browser.open(first.start_url)).text, "a newer one took its place").toContain(
-    "used, replaced",
+    "completed, replaced",
   );
 });
 

@@ -32,7 +32,7 @@ test("neither redirects nor sets a cookie for an unknown ticket", async () => {
     expect(answer.headers).toMatchObject({ "cache-control": "no-store", "referrer-policy": "no-referrer" });
     expect(answer.headers.location).toBeUndefined();
     expect(answer.headers["set-cookie"]).toBeUndefined();
-    expect(answer.text).toContain("Begin again with");
+    expect(answer.text).toContain("Start again with");
     expect(answer.text).not.toContain("t1cket");
   }
 });

@@ -1,7 +1,7 @@
 import { BackplaneError, codeOf, ERROR_CODES, toBackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 
-test("every code says what happened and what to do, as sentences", () => {
+test("every code has a sentence for what happened, a remedy and an HTTP status", () => {
   for (const [code, spec] of Object.entries(ERROR_CODES)) {
     expect(spec.what, code).toMatch(/^[A-Z].*\.$/);
     expect(spec.remedy.length, code).toBeGreaterThan(10);
@@ -10,7 +10,7 @@ test("every code says what happened and what to do, as sentences", () => {
   }
 });
 
-test("a refusal that may pass is a 4xx or 5xx that clients retry", () => {
+test("only the listed refusals are retryable", () => {
   const retryable = Object.entries(ERROR_CODES).filter(
     ([, spec]) => spec.family === "refusal" && spec.retryable,
   );
@@ -29,14 +29,14 @@ test("a refusal that may pass is a 4xx or 5xx that clients retry", () => {
   ]);
 });
 
-test("an error is known by its code, also from another bundle", () => {
+test("recognizes an error of another bundle by its code", () => {
   const foreign = Object.assign(new Error("x"), { code: "policy.denied" });
   expect(codeOf(foreign)).toBe("policy.denied");
   expect(codeOf(Object.assign(new Error("x"), { code: "ENOENT" }))).toBeUndefined();
   expect(codeOf("policy.denied")).toBeUndefined();
 });
 
-test("an unknown error becomes internal and says nothing of itself", () => {
+test("wraps an unknown error as internal without exposing its message", () => {
   const wrapped = toBackplaneError(new Error("password=hunter2 at /etc/x"));
   expect(wrapped.code).toBe("internal");
   expect(wrapped.message).not.toContain("hunter2");

@@ -174,7 +174,7 @@ function endingOf(answer: Exclude<Answer, { kind: "approved" }>, live: LiveCall)
     case "rejected":
       return failedWith("approval.rejected", answer.feedback ?? "A person rejected this call.");
     case "expired":
-      return failedWith("approval.expired", "Nobody answered the approval in time.");
+      return failedWith("approval.expired", "The approval was not answered in time.");
     case "cancelled":
       return cancelledBy(live.stopped ?? "shutdown");
     case "detached":

@@ -1,13 +1,13 @@
-/** Checks of who asks that are the kernel's: roles, "admin only", and what a plugin's own token may not do. */
+/** Authorization checks shared by all operations: roles, admin-only operations and delegated tokens. */
 import { BackplaneError, ROLES, type Role } from "@backplane/contract";
 import type { KernelDeps } from "../kernel/deps.ts";
 import type { Caller, Scope } from "../scope/scope.ts";
 import type { NewAudit } from "../store/facts.ts";
 
-/** The actor of the admin token, which stands for whoever runs the host. */
+/** The actor of the admin token, which represents the operator of the host. */
 export const HOST_ADMIN = "admin";
 
-/** Guests look; plugins act through their own scopes alone. */
+/** Rejects guests, which are read-only, and plugins, which act only through their delegated scopes. */
 export function requireOperator(caller: Caller, what: string): void {
   if (caller.delegation !== undefined) {
     throw new BackplaneError("policy.denied", `a plugin's delegated token may not ${what}`);
@@ -15,12 +15,12 @@ export function requireOperator(caller: Caller, what: string): void {
   if (caller.role === "guest") throw new BackplaneError("policy.denied", `a guest may not ${what}`);
 }
 
-/** Whether the caller acts for every project of its org: the host's admin, or a credential without a project. */
+/** Whether the caller acts for all projects of its org: the host's admin, or a credential without a project. */
 export function isWholeOrg({ actor, delegation, scope }: Caller): boolean {
   return delegation === undefined && (actor === HOST_ADMIN || scope.project_id === null);
 }
 
-/** What serves a whole org is changed by a credential of the whole org alone, whichever way the change comes in. */
+/** Only a credential of the whole org may change a resource that serves the whole org. */
 export function requireWholeOrg(caller: Caller, what: string): void {
   requireOperator(caller, what);
   if (isWholeOrg(caller)) return;

@@ -1,12 +1,15 @@
 /**
- * Bytes that calls handed over by reference, each under its own hash. A home keeps those of the calls it ran; gateways
- * that share a database keep them there, and any of them gives them out.
+ * Files that results refer to, stored by hash. A gateway with its own home stores the files of its calls there;
+ * gateways that share a database store them in the database, and each can serve all of them.
  */
 export interface ArtifactFiles {
-  /** On disk when it resolves. The same bytes again only renew their age. */
+  /** Resolves when the bytes are on disk. Storing the same bytes again only resets their age. */
   keep(sha256: string, bytes: Uint8Array): Promise<void>;
-  /** Null: not here, or not what was kept. The content throws when it goes or changes while it is read. */
+  /**
+   * Resolves to null if the file is missing or damaged. Reading the content throws if it is removed or changed
+   * meanwhile.
+   */
   open(sha256: string): Promise<{ bytes: number; content: AsyncIterable<Uint8Array> } | null>;
-  /** Removes what was last kept longer ago than this; answers how many. */
+  /** Removes files last stored more than `min_age_ms` ago and resolves to their number. */
   sweep(min_age_ms: number): Promise<number>;
 }

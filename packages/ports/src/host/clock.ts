@@ -1,4 +1,4 @@
-/** Time is a port: deadlines run on `monotonic`, records are stamped with `now`. */
+/** Deadlines use `monotonic`, timestamps of records use `now`. */
 export interface Clock {
   /** Wall clock, ms since the epoch. May jump. */
   now(): number;

@@ -1,4 +1,4 @@
-/** What the operator should see. Fields come first; a thrown value goes under `err`, where its stack is kept. */
+/** The operator's log. A thrown value is passed as the field `err`, which keeps its stack. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

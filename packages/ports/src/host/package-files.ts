@@ -1,13 +1,16 @@
 import type { BindingPolicy, Json, JsonObject, LeftOut, Manifest, Package } from "@backplane/contract";
 
-/** What `supply` makes of an archive or a folder: checked, unpacked, in the content store. */
+/** A package that was read from an archive or a folder, checked, and unpacked into the content store. */
 export interface ImportedPackage {
   digest: string;
   size_bytes: number;
   manifest: Manifest;
   schemas: Record<string, Json>;
   origin: Package["origin"];
-  /** When it was first installed, wherever that was: what it says itself, else its folder's birth; null: unknown. */
+  /**
+   * When the package was first installed anywhere: as it states itself, else its folder's creation time; null if
+   * unknown.
+   */
   first_installed_at: string | null;
 }
 
@@ -15,26 +18,26 @@ export type PackageSource =
   | {
       kind: "archive";
       bytes: AsyncIterable<Uint8Array>;
-      /** Of the folder that was packed: what an archive cannot tell. */
+      /** Name and creation time of the packed folder, which an archive does not contain. */
       name?: string;
       born_at?: string;
     }
   | { kind: "folder"; path: string }
-  /** An MCP server of the npm registry, with its whole dependency tree; `secret_slots` as its operator names them. */
+  /** An MCP server from the npm registry with all dependencies; the operator names its `secret_slots`. */
   | { kind: "npm"; spec: string; secret_slots: readonly string[] }
   | WorkspaceSource;
 
-/** Tool files as they lie in a folder of this machine. */
+/** Tool files used in place from a folder of this machine. */
 export interface WorkspaceSource {
   kind: "workspace";
   path: string;
-  /** Of its files as they are expected; others throw `workspace.changed`. */
+  /** The expected digest of the files; a mismatch throws `workspace.changed`. */
   digest: string;
-  /** Only its `tools` folder counts, or all of it. */
+  /** Whether the whole folder counts, or only its `tools` folder. */
   whole: boolean;
-  /** What it is called whatever its files say; null: by its own name. Its version follows from its content. */
+  /** Overrides the package id; null uses the name of the folder's files. The version is derived from the content. */
   package_id: string | null;
-  /** Files that are taken from an installed tree instead, because what lies there does not load. */
+  /** Files taken from an installed tree instead, because the current ones do not load. */
   keep: { digest: string; files: readonly string[] } | null;
 }
 
@@ -42,20 +45,20 @@ export interface WorkspaceSource {
 export interface AgentPluginPart {
   kind: LeftOut["kind"];
   name: string;
-  /** It comes from the npm registry instead of the plugin's files. */
+  /** The part is installed from the npm registry instead of the plugin's files. */
   registry: boolean;
-  /** What its binding is made with. */
+  /** Settings for the part's binding. */
   binding: { config?: JsonObject; policy?: Pick<BindingPolicy, "secret_env"> };
 }
 
-/** Read and not yet installed; `end` removes what was unpacked. */
+/** An Agent Plugins folder that was read but not installed; `end` removes the unpacked files. */
 export interface OpenedAgentPlugin {
   name: string;
   version: string;
   parts: readonly AgentPluginPart[];
   left_out: readonly LeftOut[];
   notes: readonly string[];
-  /** One after the other. Throws as `PackageImporter.import` does. */
+  /** Must not be called concurrently. Throws like `PackageImporter.import`. */
   import(part: AgentPluginPart): Promise<ImportedPackage>;
   end(): Promise<void>;
 }
@@ -64,37 +67,37 @@ export type AgentPluginSource = Extract<PackageSource, { kind: "archive" | "fold
 
 export interface PackageImporter {
   /**
-   * Unpacks, checks and stores the bytes under their digest. Throws package.* and leaves no partial tree. Doing
-   * it twice is the same as once. The bytes are held until `release`: a removal at the same time leaves them alone.
+   * Unpacks, checks and stores the bytes under their digest. Throws package.* and leaves no partial tree. Idempotent.
+   * The bytes are held until `release`, so that a concurrent removal does not delete them.
    */
   import(source: PackageSource): Promise<ImportedPackage>;
-  /** An Agent Plugins folder, which is several packages. Throws package.* and leaves nothing. */
+  /** Reads an Agent Plugins folder, which contains several packages. Throws package.* and leaves no files. */
   openAgentPlugin(source: AgentPluginSource): Promise<OpenedAgentPlugin>;
-  /** The files below a folder of an installed package, by their paths from there. */
+  /** Lists the files below a folder of an installed package, with paths relative to the folder. */
   files(digest: string, folder: string): Promise<string[]>;
-  /** One file of an installed package, as it was installed. Null: there is none, or it is larger than `most`. */
+  /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `most`. */
   read(digest: string, path: string, most: number): Promise<Uint8Array | null>;
-  /** Ends the hold of one import: its package row exists, or there will be none. */
+  /** Ends the hold of one import, after its package row was written or its installation failed. */
   release(digest: string): void;
-  /** Removes bytes that no import holds and that `used` does not know. */
+  /** Removes the bytes unless an import holds them or `used` resolves to true. */
   discard(digest: string, used: () => Promise<boolean>): Promise<void>;
-  /** Removes bytes older than `min_age_ms` that nothing uses: what a death between bytes and row has left. */
+  /** Removes unused bytes older than `min_age_ms`, left by a crash between storing the bytes and the package row. */
   sweep?(used: (digest: string) => Promise<boolean>, min_age_ms: number): Promise<number>;
 }
 
-/** Installed packages as the runner starts them. */
+/** Verified copies of installed packages, for the runner. */
 export interface PackageFiles {
   /**
-   * The verified image of these bytes, which is not the content store: what changes there later does not reach it.
-   * Throws `package.corrupt`, also when the image is good and the installed files are not.
+   * Opens a verified copy outside the content store, which later changes to the content store do not affect. Throws
+   * `package.corrupt`, also if only the installed files are damaged.
    */
   open(digest: string): Promise<PackageImage>;
 }
 
 export interface PackageImage {
   readonly folder: string;
-  /** Throws `package.corrupt` when a file of it was changed since it was verified. */
+  /** Throws `package.corrupt` if a file was changed after its verification. */
   check(): Promise<void>;
-  /** When nothing runs from it any more. */
+  /** To be called when no process uses the image any more. */
   release(): void;
 }

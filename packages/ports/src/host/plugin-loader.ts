@@ -1,39 +1,39 @@
-/** Where kernel plugins come from and how they are brought to life: inline, or in a process of their own. */
+/** Discovers, installs and loads kernel plugins, inline or in their own process. */
 import type { KernelPlugin, PluginEntry } from "@backplane/contract";
 
 export interface DiscoveredPlugins {
-  /** Bundled, then installed, then local; a later one with the same name replaces the earlier. */
+  /** Bundled, then installed, then local plugins; a later plugin replaces an earlier one of the same name. */
   entries: PluginEntry[];
-  /** Packages that say that they are plugins and are not. */
+  /** Packages that declare a plugin but cannot be used as one. */
   problems: { source: string; error: string }[];
 }
 
 export interface LoadedPlugin {
-  /** In its own process this is a stand-in with the same methods. */
+  /** A proxy with the same methods if the plugin runs in its own process. */
   plugin: KernelPlugin;
-  /** Of the files that it was loaded from; left out where they are those of the gateway's own version. */
+  /** Digest of the loaded files; absent for files that are part of the gateway. */
   digest?: string;
   /** Ends the process, if there is one. Safe to call twice. */
   close(): Promise<void>;
-  /** Told once when the process ends by itself. */
+  /** Calls the listener once if the process exits on its own. */
   onExit(listener: (error: Error) => void): void;
 }
 
-/** What the operator lets a plugin reach for as long as this instance of it lives. */
+/** The network access of one plugin instance. */
 export interface PluginReach {
-  /** Names, as in a grant; none: no network of its own. */
+  /** Domain names as in a grant; empty for no network access. */
   allowed_domains: readonly string[];
 }
 
 export interface PluginLoader {
   discover(): Promise<DiscoveredPlugins>;
-  /** Throws with the author's own trace when the module cannot be loaded. A changed file is read anew. */
+  /** Throws with the original stack trace if the module cannot be loaded. Changed files are read again. */
   load(entry: PluginEntry, mode: "inline" | "hosted", reach: PluginReach): Promise<LoadedPlugin>;
-  /** What installing this source would add, for the confirmation; changes nothing and runs nothing. */
+  /** Lists the plugins that an installation would add, without installing or running anything. */
   inspect(source: string): Promise<PluginEntry[]>;
-  /** Runs no scripts. `editable` links a local folder instead of copying it. All or nothing. */
+  /** Installs all plugins of the source or none, without running scripts. `editable` links a local folder. */
   install(source: string, options: { editable: boolean }): Promise<PluginEntry[]>;
   remove(name: string): Promise<void>;
-  /** The plugin's own folder under the data home; made when missing. */
+  /** The plugin's own data folder, created if missing. */
   stateDir(name: string): string;
 }

@@ -1,4 +1,4 @@
-/** The runner: takes plain data, so that a runner on another machine is the same port. */
+/** The runner port. Orders and outcomes are plain data, so a runner could be on another machine. */
 import type {
   EgressRecord,
   ExecutionClass,
@@ -18,22 +18,22 @@ export interface RunOrder {
   attempt: number;
   package: { package_id: string; version: string; digest: string; runtime: Runtime };
   export_id: string;
-  /** What the tool is called in its own dialect, where that differs. */
+  /** The tool's name in its own dialect, if it differs. */
   native_name?: string;
-  /** Arguments that its server wants repeated as headers. */
+  /** Arguments that the server requires as HTTP headers. */
   param_headers?: ToolExport["tool"]["param_headers"];
   op: Op;
-  /** The model's id of the call, where a turn made it. */
+  /** The model's id of the call, for a call of a turn. */
   tool_call_id?: string;
-  /** The request's body but for export_id and context, e.g. {tool_execution_id, input}. */
+  /** The request body without export_id and context, e.g. {tool_execution_id, input}. */
   body: JsonObject;
-  /** Complete, secrets included; it goes over the pipe and nowhere else. scratch_dir is the runner's to add. */
+  /** Includes secrets, so it is only sent over the pipe. The runner adds scratch_dir. */
   context: InvocationContext;
   grant: Grant;
   class: ExecutionClass;
-  /** Time left on the monotonic clock at hand-over. */
+  /** Time left when the order is submitted, on the monotonic clock. */
   timeout_ms: number;
-  /** Processes are shared only inside one key: package digest, binding generation, project, grant digest. */
+  /** Only orders with the same key share a process: package digest, binding generation, project, grant digest. */
   pool_key: string;
   binding_id: string;
 }
@@ -43,11 +43,11 @@ export interface RunOutcome {
   result: Json | null;
   error: InvocationError | null;
   violations: number;
-  /** Redacted by the runner, which knows the order's secrets. */
+  /** Redacted by the runner, which knows the secrets of the order. */
   stderr_tail: string | null;
-  /** Connections that were refused while it ran, redacted likewise; null: none. */
+  /** Connections denied during the call, redacted; null if none. */
   egress: EgressRecord | null;
-  /** False when nothing reached the plugin's code: safe to run again whatever the effect class. */
+  /** False if the plugin's code did not receive the call, so that any effect class may be retried. */
   dispatched: boolean;
 }
 
@@ -55,13 +55,13 @@ export interface RunListener {
   /** Plugin events in order, redacted, before the outcome. */
   event(event: JsonObject & { type: string }): void;
   /**
-   * What the plugin asks back during the call (MCP: sampling, elicitation, roots), under its own name of the question
-   * where it has one. Absent: nobody is there to ask.
+   * Answers the plugin's requests during the call (MCP sampling, elicitation, roots); `key` is the plugin's id of the
+   * question, if any. Absent if the caller cannot be asked.
    */
   ask?: (method: string, params: JsonObject, key?: string) => Promise<Json>;
 }
 
-/** What a binding's process is asked outside of any call. */
+/** A request to a binding's process outside any call. */
 export interface DescribeOrder
   extends Pick<RunOrder, "package" | "binding_id" | "pool_key" | "grant" | "class" | "timeout_ms"> {
   context: Pick<InvocationContext, "org_id" | "project_id" | "config" | "secrets" | "grant">;
@@ -69,14 +69,14 @@ export interface DescribeOrder
 
 export interface Description {
   exports: ToolExport[];
-  /** By the paths that the exports name. */
+  /** Keyed by the paths in the exports. */
   schemas: Record<string, Json>;
   warnings: string[];
-  /** What the dialect learned besides, such as a server's name and capabilities. */
+  /** Further information of the dialect, such as a server's name and capabilities. */
   info: JsonObject;
 }
 
-/** One request of MCP that is no tool call: resources, prompts, completion, logging. */
+/** An MCP request other than a tool call: resources, prompts, completion, logging. */
 export interface RequestOrder extends DescribeOrder {
   method: string;
   params: JsonObject;
@@ -88,12 +88,12 @@ export interface RequestListener {
 }
 
 /**
- * What a binding's process says by itself, such as that its list of tools has changed; and, as `backplane/server.gone`,
- * that one which stays between calls has ended.
+ * A notification from a binding's process outside any call, such as a changed tool list. The method
+ * `backplane/server.gone` reports that a long-lived process has ended.
  */
 export interface RunnerNotice {
   binding_id: string;
-  /** Whose process it is: another project's calls of the same binding have one of their own. */
+  /** The project of the process; calls of another project use their own process. */
   project_id: string | null;
   method: string;
   params: JsonObject;
@@ -101,10 +101,10 @@ export interface RunnerNotice {
 
 export interface RunnerHealth {
   processes: number;
-  /** Those of them that wait for their one call. */
+  /** Started processes that wait for their single call. */
   prewarmed: number;
   running: number;
-  /** Plugins held back after dying at launch too often. */
+  /** Plugins that are not started for a while after repeated crashes at launch. */
   held_back: {
     pool_key: string;
     binding_id: string;
@@ -113,23 +113,23 @@ export interface RunnerHealth {
     retry_at: number;
     last_error: string;
   }[];
-  /** Not `enabled`: the operator wants none, so a worker is a plain process. */
+  /** With `enabled` false the operator has turned the sandbox off, and workers are plain processes. */
   sandbox: { enabled: boolean; available: boolean; reason: string };
 }
 
-/** In `details.challenge` of `sign_in.needed`: what a server at an address asks for (WWW-Authenticate). */
+/** The WWW-Authenticate challenge of a remote server, in `details.challenge` of `sign_in.needed`. */
 export interface ServerChallenge {
   status: 401 | 403;
-  /** Such as `invalid_token` or `insufficient_scope`. */
+  /** An OAuth error code such as `invalid_token` or `insufficient_scope`. */
   error: string | null;
   scope: string | null;
-  /** Where the server's protected-resource metadata is. */
+  /** URL of the server's protected-resource metadata. */
   resource_metadata: string | null;
-  /** SHA-256 of the Authorization header that it was shown, in hex; null: none. A process may still hold an older one. */
+  /** SHA-256 in hex of the Authorization header that was sent, which may be outdated; null if none was sent. */
   shown: string | null;
 }
 
-/** One request of code inside the gateway, to what the operator allows that code. */
+/** An HTTP request of code inside the gateway, limited to the domains that the operator allows. */
 export interface HostRequest {
   url: string;
   method: string;
@@ -138,7 +138,7 @@ export interface HostRequest {
   encoding: "utf8" | "base64";
   timeout_ms: number;
   allowed_domains: readonly string[];
-  /** A larger answer is refused; without it the runner's own limit holds. */
+  /** Maximum size of the response; defaults to the runner's limit. */
   answer_bytes?: number;
 }
 
@@ -146,34 +146,34 @@ export interface HostAnswer {
   status: number;
   headers: Record<string, string>;
   body: string;
-  /** base64 where the bytes are no text. */
+  /** base64 if the body is not text. */
   encoding: "utf8" | "base64";
 }
 
 export interface Runner {
-  /** Never rejects for what a plugin does: every failure is an outcome with a code. */
+  /** Never rejects because of a plugin: every failure is an outcome with an error code. */
   run(order: RunOrder, listener: RunListener): Promise<RunOutcome>;
-  /** False: no such invocation runs here. */
+  /** Returns false if the invocation does not run here. */
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean;
-  /** Stops the processes of a binding whose generation is gone; calls in flight finish first. */
+  /** Stops the processes of outdated generations of a binding after their calls in flight have finished. */
   retire(binding_id: string, keep_pool_key?: string): void;
-  /** Asks what the tools of a described package are. Rejects with a BackplaneError. */
+  /** Asks the process of a described package for its tools. Rejects with a BackplaneError. */
   describe?: (order: DescribeOrder) => Promise<Description>;
   /** Rejects with a BackplaneError. */
   request?: (order: RequestOrder, listener: RequestListener) => Promise<Json>;
-  /** Whether a process that serves this is up: asking it then starts nothing. */
+  /** Whether a process for this order is running, so that a request would not start one. */
   serves?: (order: Omit<DescribeOrder, "timeout_ms">) => boolean;
   onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
-  /** Rejects with a BackplaneError; one that is not allowed has the refusal in its details. */
+  /** Rejects with a BackplaneError; for a forbidden host its details contain the denial. */
   fetch?: (request: HostRequest) => Promise<HostAnswer>;
   /**
-   * What requests to the gateway carry when they came by the listeners of the process that serves this call; null: the
-   * process has none, because it is not confined.
+   * The proof that requests to the gateway carry when they come through the listeners of this call's process; null if
+   * the process is not sandboxed and therefore has no listeners.
    */
   listenerProof?: (invocation_id: string) => string | null;
-  /** Whether packages of this protocol can run here; a runner that does not say takes them all. */
+  /** Whether packages of this protocol can run here; a runner without this method supports all protocols. */
   runs?(protocol: string): boolean;
   health(): RunnerHealth;
-  /** Cancels what still runs, shuts all processes down, kills what ignores it. */
+  /** Cancels running calls, shuts all processes down, and kills those that do not exit within `grace_ms`. */
   close(grace_ms: number): Promise<void>;
 }

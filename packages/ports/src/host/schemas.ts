@@ -4,10 +4,10 @@ export interface SchemaIssue {
   message: string;
 }
 
-/** Never throws and never runs away: an over-long evaluation is itself an issue. */
+/** Never throws and always terminates: an evaluation that takes too long is reported as an issue. */
 export type SchemaCheck = (value: unknown) => SchemaIssue[] | Promise<SchemaIssue[]>;
 
-/** Plugin-supplied JSON Schemas (2020-12 and draft-07), vetted before they are used. */
+/** Compiles JSON Schemas of plugins (2020-12 and draft-07) after checking that they are safe. */
 export interface Schemas {
   /** `key` names the schema for caching (package digest and path). Throws `package.schema`. */
   compile(key: string, schema: unknown): Promise<SchemaCheck>;

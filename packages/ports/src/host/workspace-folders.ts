@@ -1,22 +1,22 @@
 /**
- * Folders of this machine whose tool files are used as they lie there. The list of trusted ones is this machine's too,
- * so it is kept beside the home's other files and not in a database that several machines may share.
+ * Folders of this machine whose tool files are used in place. The list of trusted folders is specific to the machine
+ * and therefore stored in the home, not in a database that several machines may share.
  */
 import type { TrustedFolder, WorkspaceFile, WorkspaceFolder } from "@backplane/contract";
 
 export interface WorkspaceFolders {
-  /** The path as the machine itself spells it. Throws `workspace.not_found`. */
+  /** Returns the canonical path. Throws `workspace.not_found`. */
   resolve(path: string): Promise<string>;
-  /** Every file that would be loaded. Throws when the folder cannot be read or holds no tool file. */
+  /** Lists all files that would be loaded. Throws if the folder cannot be read or contains no tool file. */
   survey(path: string, kind: WorkspaceFolder["kind"]): Promise<{ digest: string; files: WorkspaceFile[] }>;
   /**
-   * The text of one of its files; null when it is gone or no text. Throws workspace.changed where it is not the one
-   * that was surveyed.
+   * Reads a file; resolves to null if it does not exist or is not text. Throws workspace.changed if its hash is not
+   * `sha256`.
    */
   text(path: string, file: string, sha256?: string): Promise<string | null>;
-  /** Calls back soon after any of these files changed; nothing is called after the returned function. */
+  /** Calls `changed` soon after a file changed. Returns a function that stops watching; no call follows it. */
   watch(path: string, kind: WorkspaceFolder["kind"], changed: () => void): () => void;
   read(): Promise<TrustedFolder[]>;
-  /** Whole, or not at all. */
+  /** Replaces the list atomically. */
   write(folders: readonly TrustedFolder[]): Promise<void>;
 }

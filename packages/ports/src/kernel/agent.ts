@@ -1,4 +1,4 @@
-/** The agent host's half of the kernel's facade: sessions, runs, watchers, plugins, providers and adapters. */
+/** The agent part of the kernel's facade: sessions, runs, watchers, plugins, providers and adapters. */
 import type {
   AdapterAnswer,
   AdapterRoute,
@@ -26,10 +26,10 @@ import type { Caller, Page, PageOf } from "../scope/scope.ts";
 import type { OnceKey } from "../store/access-store.ts";
 import type { SessionKey } from "../store/session-store.ts";
 
-/** Which session: its id, in this workspace of the caller's project. */
+/** Identifies a session by id and workspace within the caller's project. */
 export interface SessionRef {
   session_id: string;
-  /** Default `default`. */
+  /** Defaults to `default`. */
   workspace?: string;
 }
 
@@ -38,7 +38,7 @@ export interface UserMessage {
   attachments?: JsonObject[];
 }
 
-/** Both are on disk when this is answered. */
+/** Returned after the entry and the run are on disk. */
 export interface Accepted {
   entry_id: number;
   event_id: string;
@@ -47,13 +47,13 @@ export interface Accepted {
 
 export interface RunTicket {
   run: Run;
-  /** The message that asked for it, on the tape. */
+  /** The tape entry of the message that started the run. */
   entry_id: number;
   /** Resolves with the ended run; never rejects. */
   settled: Promise<Run>;
 }
 
-/** `once` is a key of `idempotency.open`: it is taken in the transaction that does the work. */
+/** `once` is a key of `idempotency.open`; the transaction that does the work claims it. */
 export interface AgentSessions {
   create(
     caller: Caller,
@@ -62,9 +62,9 @@ export interface AgentSessions {
   ): Promise<Session>;
   get(caller: Caller, ref: SessionRef): Promise<Session>;
   list(caller: Caller, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
-  /** Merged; null removes a key. */
+  /** Merges `metadata` into the stored metadata; null removes a key. */
   patch(caller: Caller, ref: SessionRef, metadata: JsonObject): Promise<Session>;
-  /** A child session that shows the parent's entries up to `at`. */
+  /** Creates a child session that inherits the parent's entries up to `at`. */
   fork(
     caller: Caller,
     ref: SessionRef,
@@ -73,16 +73,18 @@ export interface AgentSessions {
   ): Promise<Session>;
   reset(caller: Caller, ref: SessionRef): Promise<Session>;
   entries(caller: Caller, ref: SessionRef, after_id: number, limit: number): Promise<Entry[]>;
-  /** Makes the session when it is not there. During a turn the message joins it at the next step. */
+  /**
+   * Creates the session if it does not exist. A message sent during a turn is added to the turn before its next step.
+   */
   message(caller: Caller, ref: SessionRef, message: UserMessage, once?: OnceKey): Promise<Accepted>;
-  /** Ends the turn; false when none runs. */
+  /** Ends the running turn; resolves to false if no turn runs. */
   interrupt(caller: Caller, ref: SessionRef): Promise<boolean>;
   compact(caller: Caller, ref: SessionRef): Promise<Chain>;
   undoCompaction(caller: Caller, ref: SessionRef): Promise<Chain>;
 }
 
 export interface AgentChains {
-  /** A second chain of the session: empty, or forked from another. */
+  /** Creates another chain of the session, empty or forked from an existing chain. */
   create(
     caller: Caller,
     body: SessionRef & { from_chain_id?: string; at?: number },
@@ -102,17 +104,20 @@ export interface AgentChains {
 }
 
 export interface AgentRuns {
-  /** On the head of the session, or on `chain_id` when it is the head. */
+  /** Starts a run on the head of the session; `chain_id` must name the head. */
   start(
     caller: Caller,
     body: (SessionRef | { chain_id: string }) & {
       input: UserMessage;
       strategy?: string;
-      /** Whose tolerance of risk counts; default background. */
+      /** Selects the risk tolerance of the policy; defaults to background. */
       context?: RiskContext;
     },
   ): Promise<RunTicket>;
-  /** Under an Idempotency-Key that the run itself takes, as `invocations.invokeOnce`. A repeat gets no ticket. */
+  /**
+   * As `start`, under an Idempotency-Key claimed with the run, like `invocations.invokeOnce`. A repeat gets no
+   * ticket.
+   */
   startOnce(
     caller: Caller,
     body: Parameters<AgentRuns["start"]>[1],
@@ -129,10 +134,10 @@ export interface AgentRuns {
   cancel(caller: Caller, id: string): Promise<Run>;
 }
 
-/** What a watcher is sent. `frame` is the JSON text of the whole op, spelled once for all watchers. */
+/** An event for watchers. `frame` is the JSON of the whole op, serialized once for all watchers. */
 export interface Watched {
   event: BusEvent;
-  /** The entry that the event is on the tape, if it is one. */
+  /** The tape entry of the event; null for an event that is not recorded. */
   entry_id: number | null;
   frame: string;
 }
@@ -146,9 +151,9 @@ export interface Attachment {
 
 export interface Fanout {
   /**
-   * Replays what comes after `since_entry` (null: nothing), says `session.replay.done`, then goes on live; each
-   * entry once and in order. `send` answers how many bytes wait at the client; too many end the connection. It may be
-   * called before the attachment is answered.
+   * Replays the entries after `since_entry` (null replays none), sends `session.replay.done`, then sends live events;
+   * each entry is sent once and in order. `send` returns the number of bytes buffered for the client; a connection over
+   * the limit is closed. `send` may be called before `attach` resolves.
    */
   attach(
     caller: Caller,
@@ -156,21 +161,21 @@ export interface Fanout {
     options: {
       since_entry: number | null;
       adapter_id: string;
-      /** The connection that this one takes the place of, where it is the same caller's and still there. */
+      /** A connection of the same caller that this one replaces, if it is still attached. */
       replaces?: string;
       send(watched: Watched): number;
-      /** Awaited in a replay while much waits at the client; resolves also when the client is gone. */
+      /** Awaited during a replay while the client's buffer is full; resolves also when the client disconnected. */
       drained?(): Promise<void>;
-      /** The kernel ended it: timeout, shutdown or a client that is too slow. */
+      /** Called when the kernel ended the attachment: timeout, shutdown, or a client that reads too slowly. */
       ended(reason: "timeout" | "shutdown" | "send_failed"): void;
     },
   ): Promise<Attachment>;
-  /** Whether a client watches this session now. */
+  /** Whether a client is attached to this session. */
   watches(key: SessionKey): boolean;
   stats(): { sessions: number; connections: number };
 }
 
-/** One tool of the catalog, as a client outside of the loop is shown it. */
+/** A tool of the catalog, as shown to a client outside the agent loop. */
 export interface CatalogTool {
   name: string;
   title: string | null;
@@ -179,34 +184,37 @@ export interface CatalogTool {
   output_schema: JsonObject | null;
   effect_class: EffectClass;
   requires_approval: boolean;
-  /** Before its arguments are known. */
+  /** The risk before the arguments are known. */
   risk: Risk;
   origin: Origin;
-  /** The package that has the name. */
+  /** The package that provides the tool of this name. */
   package_id: string;
-  /** Of a tool of a kernel plugin; null where rollout decides at the call. */
+  /** Set for a tool of a kernel plugin; null where the rollout selects the binding at the call. */
   binding_id: string | null;
 }
 
 export interface Catalog {
-  /** By name. The same array as long as nothing has changed on this node. */
+  /** Sorted by name. Returns the same array until something changes on this node. */
   list(caller: Caller): Promise<readonly CatalogTool[]>;
-  /** Null: there is no such tool for this caller. */
+  /** Returns null if the caller is not offered a tool of this name. */
   find(caller: Caller, name: string): MaybePromise<CatalogTool | null>;
-  /** By name. With `all` also what this caller is not offered, and why. */
+  /** Sorted by name. With `all` includes tools that the caller is not offered, with the reason. */
   entries(caller: Caller, how: { all: boolean }): Promise<readonly CatalogEntry[]>;
-  /** All that goes by this name, the one that has it first. Throws tool.not_found. */
+  /** All tools of this name, starting with the one that the name resolves to. Throws tool.not_found. */
   get(caller: Caller, name: string): Promise<readonly CatalogEntry[]>;
-  /** After a change on this node, of one org or, with null, of all. Answers how to stop. */
+  /**
+   * Calls the listener after a change on this node, with the org or null for all orgs. Returns an unsubscribe
+   * function.
+   */
   onChanged(listener: (org_id: string | null) => void): () => void;
 }
 
 export interface AgentPlugins {
   list(caller: Caller): Promise<PluginRow[]>;
   inspect(caller: Caller, source: string): Promise<PluginEntry[]>;
-  /** Hot: loads or unloads at once. */
+  /** Loads or unloads the plugin immediately, without a restart. */
   setEnabled(caller: Caller, name: string, enabled: boolean): Promise<PluginRow>;
-  /** Admin only: runs inline from now on. */
+  /** Admin only. A trusted plugin runs in the gateway's own process. */
   setTrusted(caller: Caller, name: string, trusted: boolean): Promise<PluginRow>;
   install(caller: Caller, source: string, options: { editable: boolean }): Promise<PluginRow[]>;
   remove(caller: Caller, name: string): Promise<void>;
@@ -228,12 +236,12 @@ export interface AgentProviders {
 
 export interface AdapterMount extends AdapterRoute {
   plugin: string;
-  /** With `/x/<plugin>` in front where it has to be. */
+  /** The path, with the prefix `/x/<plugin>` where one is required. */
   mounted: string;
 }
 
 export interface Adapters {
-  /** Changes when a plugin comes or goes. */
+  /** The current routes; they change when a plugin is loaded or unloaded. */
   list(): readonly AdapterMount[];
   find(method: string, path: string): { mount: AdapterMount; params: Record<string, string> } | null;
   handle(

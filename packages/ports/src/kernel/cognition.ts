@@ -1,12 +1,12 @@
-/** The models of the host, for instrument plugins that run in the gateway. */
+/** Access of instrument plugins in the gateway's process to the gateway's models. */
 
 export interface Cognition {
-  /** Throws llm.failed, request.invalid, or request.overloaded over the quota. */
+  /** Throws llm.failed, request.invalid, or request.overloaded when the quota is used up. */
   think(who: CognitionUser, prompt: string, max_tokens: number): Promise<string>;
   embed(who: CognitionUser, text: string): Promise<readonly number[]>;
 }
 
-/** On whose behalf a plugin asks. */
+/** The binding on whose behalf a plugin uses a model. */
 export interface CognitionUser {
   org_id: string;
   project_id: string | null;

@@ -1,12 +1,12 @@
-/** What the tools of a described binding are. */
+/** The tool definitions of bindings whose package is described by its running process. */
 import type { Definitions } from "@backplane/contract";
 import type { Caller } from "../scope/scope.ts";
 
 export interface DefinitionsFacade {
-  /** Null: it was never asked. Throws binding.not_found. */
+  /** Resolves to null if the process has never been asked. Throws binding.not_found. */
   get(caller: Caller, binding_id: string): Promise<Definitions | null>;
-  /** Asks again now. */
+  /** Asks the process for its tools now. */
   refresh(caller: Caller, binding_id: string): Promise<Definitions>;
-  /** Offers what was kept back: one tool, or `*` for all of them. `revision`: the one that was looked at. */
+  /** Accepts one hidden tool, or `*` for all. `revision` is the revision that the operator reviewed. */
   accept(caller: Caller, binding_id: string, export_id: string, revision?: number): Promise<Definitions>;
 }

@@ -1,4 +1,4 @@
-/** All that the kernel is given: ports, the host's policy, and a clock, so that it holds no state of its own. */
+/** The kernel's dependencies: ports, the host's policy and a clock. */
 import type { ExecutionClass, Grant, IdSource } from "@backplane/contract";
 import type { ArtifactFiles } from "../host/artifact-files.ts";
 import type { Clock } from "../host/clock.ts";
@@ -12,69 +12,69 @@ import type { SecretVault } from "../store/access-store.ts";
 import type { AuditAnchor, AuditExport } from "../store/audit-marks.ts";
 import type { Store } from "../store/store.ts";
 
-/** One parent of every grant. What is left out does not narrow. */
+/** Upper bounds for grants at one level (host, org or project). An absent field does not restrict the grant. */
 export interface GrantLevel {
   class?: ExecutionClass;
   network?: Grant["network"];
   allowed_domains?: readonly string[];
   filesystem?: Grant["filesystem"];
-  /** false: nothing of the host is mounted, whatever a binding says. */
+  /** False forbids mounts of host folders, regardless of the binding. */
   mounts?: boolean;
   gateway_api_scopes?: Grant["gateway_api_scopes"];
   secret_slots?: readonly string[];
   capabilities?: readonly string[];
   tools?: readonly string[] | null;
-  /** false: nothing runs on the host itself, whatever a binding says. */
+  /** False forbids tools outside the sandbox, regardless of the binding. */
   host?: boolean;
 }
 
 export interface HostPolicy {
   max_timeout_ms: number;
-  /** The least isolation that this host allows; undefined allows what the operator of a binding decides. */
+  /** The weakest isolation that this host allows; undefined leaves the decision to the binding. */
   min_class?: ExecutionClass;
   network?: Grant["network"];
-  /** Bounds every grant, and is what a grant gets when neither manifest nor binding names domains. */
+  /** Limits every grant, and applies as is when neither manifest nor binding names domains. */
   default_domains?: readonly string[];
   mounts?: boolean;
   orgs?: ReadonlyMap<string, GrantLevel>;
-  /** Keyed `ORG/PROJECT`. */
+  /** Keyed by `ORG/PROJECT`. */
   projects?: ReadonlyMap<string, GrantLevel>;
   input_bytes: number;
-  /** The same for a call that has scratch, where large input goes as a file. */
+  /** The limit for a call with a scratch folder, where large input is passed as a file. */
   artifact_bytes: number;
   queue_per_binding: number;
   max_running: number;
-  /** Calls that wait for a person at one time; each holds its arguments in memory. */
+  /** Calls that may await approval at the same time; each keeps its arguments in memory. */
   max_waiting: number;
   approval_timeout_ms: number;
   retry: { max_attempts: number; base_ms: number };
   recovery: { interval_ms: number; node_ttl_ms: number };
-  /** How long work that has begun waits for a store that is away. */
+  /** How long work in progress waits for an unavailable store. */
   store_wait_ms: number;
-  /** Whether turns whose gateway died go on; otherwise they end as failed. */
+  /** Whether turns of a crashed gateway are resumed; otherwise they end as failed. */
   resume_turns: boolean;
   deliveries: {
     concurrency: number;
-    /** How many of them one hook binding may take, so that one that hangs delays no other. */
+    /** Concurrent deliveries per hook binding, so that a hanging hook does not delay others. */
     per_binding: number;
     max_attempts: number;
     base_ms: number;
     max_ms: number;
   };
-  /** How deep calls may start calls; cycles of tools that call tools end there. */
+  /** The maximum nesting of calls that start calls; it also ends cycles of tools that call each other. */
   max_depth: number;
   retention: RetentionPolicy;
 }
 
-/** How long what is over is kept, in ms; 0 keeps it for ever. */
+/** How long finished records are kept, in ms; 0 keeps them forever. */
 interface RetentionPolicy {
   done_jobs_ms: number;
   dead_jobs_ms: number;
   outbox_ms: number;
   progress_ms: number;
-  /** Package bytes that no package refers to. */
+  /** Package bytes that no installed package refers to. */
   blobs_ms: number;
-  /** Bytes that results refer to; the record of the call stays. */
+  /** Bytes that results refer to; the invocation record is kept. */
   artifacts_ms: number;
 }
 
@@ -82,11 +82,11 @@ export interface KernelDeps {
   store: Store;
   runner: Runner;
   importer: PackageImporter;
-  /** Bytes that results refer to; left out, there are none. */
+  /** Storage for bytes that results refer to; without it artifacts are not supported. */
   artifacts?: ArtifactFiles;
-  /** Folders of this machine; absent: none can be trusted. */
+  /** Workspace folders of this machine; without it no folder can be trusted. */
   folders?: WorkspaceFolders;
-  /** Where the end of the audit log is noted outside of the store; absent: nowhere. */
+  /** Records the end of the audit log outside the store; without it truncation cannot be detected. */
   audit?: { anchor: AuditAnchor; export?: AuditExport };
   schemas: Schemas;
   vault: SecretVault;
@@ -97,15 +97,15 @@ export interface KernelDeps {
   host: HostPolicy;
   gateway: {
     base_url(): string;
-    /** Where browsers and authorization servers find it, without a slash at its end; absent: at `base_url`. */
+    /** The URL for browsers and authorization servers, without a trailing slash; defaults to `base_url`. */
     public_url?: string;
   };
   log: Logger;
-  /** Where kernel plugins come from; left out, there are none. */
+  /** Loads kernel plugins; without it there are none. */
   plugins?: PluginLoader;
-  /** The strategy of sessions that choose none; default react. */
+  /** The default strategy of sessions; defaults to react. */
   strategy?: string;
   version?: string;
-  /** Lets a busy bus give way to input and timers. */
+  /** Runs its argument after pending I/O and timers; a busy bus calls it to keep the event loop responsive. */
   pause?: (run: () => void) => void;
 }

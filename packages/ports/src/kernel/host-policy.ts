@@ -1,4 +1,4 @@
-/** What a host allows when its operator says nothing. */
+/** The default policy of a host. */
 import { APPROVAL_TIMEOUT_MS, ARTIFACT_LIMITS, INVOCATION_LIMITS, WIRE_LIMITS } from "@backplane/contract";
 import type { HostPolicy } from "./deps.ts";
 

@@ -1,4 +1,4 @@
-/** Instrument plugins at run time, for the admin. */
+/** Administration of instrument plugins at run time. */
 import type {
   ExecutionClass,
   InstrumentHealthReport,
@@ -8,23 +8,23 @@ import type {
 import type { Caller } from "../scope/scope.ts";
 
 export interface InstrumentsFacade {
-  /** Every bound instrument plugin of the caller's scope, loaded or not. The admin only. */
+  /** Lists the bound instrument plugins of the caller's scope, loaded or not. Admin only. */
   list(caller: Caller): Promise<InstrumentPluginView[]>;
-  /** The healthCheck of every instrument whose plugin runs, or with `probe` of all. The admin only. */
+  /** Runs healthCheck of every instrument with a running plugin; `probe` starts the others first. Admin only. */
   health(caller: Caller, question: HealthQuestion): Promise<InstrumentHealthReport[]>;
-  /** From a folder, zip or jar of the host: installed, bound as a whole, loaded. The admin only. */
+  /** Installs, binds and loads a plugin from a folder, zip or jar on the host. Admin only. */
   install(
     caller: Caller,
     path: string,
     options?: { config?: JsonObject; class?: ExecutionClass },
   ): Promise<InstrumentPluginView>;
-  /** Takes its binding away; the package and the plugin's data stay. The admin only. */
+  /** Removes the binding; the package and the plugin's data are kept. Admin only. */
   unload(caller: Caller, plugin_id: string): Promise<void>;
 }
 
 export interface HealthQuestion {
-  /** For each healthCheck. */
+  /** Applies to each healthCheck. */
   timeout_ms: number;
-  /** Start what does not run. */
+  /** Starts plugins that are not running. */
   probe: boolean;
 }

@@ -1,7 +1,7 @@
 /**
- * What the edges (HTTP, MCP, the loop, a delivery) may ask of the kernel. Every method takes the caller first
- * and stays inside its scope; what a caller may not see does not exist for it. Failures are BackplaneErrors.
- * Scopes of keys are checked by the edge; roles, tenancy and "admin only" are checked here.
+ * The kernel's facade for HTTP, MCP, the agent loop and deliveries. Every method takes the caller first and is confined
+ * to its scope: a resource that the caller may not see is reported as not found. Failures are BackplaneErrors. The API
+ * checks the scopes of keys; the kernel checks roles, tenancy and admin-only operations.
  */
 import type {
   AgentPluginInstalled,
@@ -63,14 +63,14 @@ import type { Servers } from "./servers.ts";
 import type { SignIns } from "./sign-ins.ts";
 import type { WorkspacesFacade } from "./workspaces.ts";
 
-/** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
+/** A started call. `settled` resolves to the terminal record, also if another node settles it, and never rejects. */
 export interface Ticket {
   id: string;
   invocation: Invocation;
-  /** The invocation's, without a copy of it. */
+  /** The invocation's status, readable without copying the record. */
   readonly status: Invocation["status"];
   settled: Promise<Invocation>;
-  /** How many events it has told so far: who sees none need not ask `watch` for them. */
+  /** The number of events so far; a caller that sees 0 can skip `watch`. */
   readonly events: number;
 }
 
@@ -81,7 +81,7 @@ export type WatchItem =
 export interface Kernel {
   packages: {
     install(caller: Caller, source: PackageSource): Promise<{ package: Package; created: boolean }>;
-    /** `strict`: nothing is installed where a part cannot be used. */
+    /** With `strict` nothing is installed if a part of the plugin is not supported. */
     installAgentPlugin(
       caller: Caller,
       source: AgentPluginSource,
@@ -99,41 +99,41 @@ export interface Kernel {
       filter: { kind?: ExportKind; package_id?: string },
       page: Page,
     ): Promise<PageOf<Binding>>;
-    /** `expected` is the generation of If-Match; undefined retries over concurrent changes. */
+    /** `expected` is the generation from If-Match; without it the patch is retried after a concurrent change. */
     patch(caller: Caller, id: string, body: BindingPatch, expected: number | undefined): Promise<Binding>;
-    /** All bindings of a package in one scope to another version, in one transaction. */
+    /** Moves all bindings of a package in one scope to another version, in one transaction. */
     upgrade(caller: Caller, body: BindingUpgrade): Promise<Binding[]>;
-    /** Back to the version before the last move, with the settings that it had. */
+    /** Returns to the version before the last upgrade, with the settings of that version. */
     rollback(caller: Caller, id: string, expected?: number): Promise<Binding>;
     validate(caller: Caller, id: string): Promise<ValidationReport>;
-    /** `expected` is the generation of If-Match. */
+    /** `expected` is the generation from If-Match. */
     remove(caller: Caller, id: string, expected?: number): Promise<void>;
   };
-  /** Folders of the gateway's machine whose tool files are trusted. */
+  /** Trusted folders of the gateway's machine with tool files. */
   workspaces: WorkspacesFacade;
-  /** What the tools of a described binding are. */
+  /** Tool definitions of bindings whose package is described by its running process. */
   definitions: DefinitionsFacade;
-  /** The gateway's sign-ins at servers at an address. */
+  /** The gateway's sign-ins at remote servers. */
   signIns: SignIns;
-  /** Instrument plugins at run time, for the admin. */
+  /** Administration of instrument plugins at run time. */
   instruments: InstrumentsFacade;
-  /** The models, for instrument plugins in this process. */
+  /** Access of instrument plugins in this process to the gateway's models. */
   cognition: Cognition;
-  /** The tools that the caller may be offered, as the loop offers them to its models. */
+  /** The tools that the caller may use, as the agent loop offers them to its models. */
   catalog: Catalog;
   /** The MCP servers behind the caller's bindings. */
   servers: Servers;
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };
   invocations: {
-    /** The one door. Resolves when the row is on disk; throws for refusals before there is a row. */
+    /** The door for all calls. Resolves when the row is on disk; throws if the call is rejected before a row exists. */
     invoke(
       caller: Caller,
       body: InvokeBody,
       how?: { context?: RiskContext; answerRequest?: AnswerPluginRequest },
     ): Promise<Ticket>;
     /**
-     * The same under an Idempotency-Key, which is taken in the transaction that opens the call: a repeat with the same
-     * digest gets its id and no ticket, at any moment after; another digest throws idempotency.conflict.
+     * As `invoke`, under an Idempotency-Key that is claimed in the transaction that opens the call. A repeat with the
+     * same digest gets the id without a ticket; another digest throws idempotency.conflict.
      */
     invokeOnce(
       caller: Caller,
@@ -155,7 +155,7 @@ export interface Kernel {
     ): Promise<{ bytes: number; content: AsyncIterable<Uint8Array> }>;
     /** Throws `invocation.settled` when it has ended. Resolves when the cancel is under way. */
     cancel(caller: Caller, id: string): Promise<Invocation>;
-    /** Replays what came after `after_seq`, then live, ends with `settled`. */
+    /** Replays the events after `after_seq`, continues with live events and ends with `settled`. */
     watch(caller: Caller, id: string, after_seq: number, stop: AbortSignal): AsyncIterable<WatchItem>;
   };
   approvals: {
@@ -165,14 +165,14 @@ export interface Kernel {
     grants(caller: Caller): ApprovalGrant[];
     revokeGrant(caller: Caller, id: string): Promise<void>;
   };
-  /** What may be called, by whom, and what a person is asked first. A change holds from the next call on. */
+  /** Which tools may be called by whom, and which calls need approval. A change applies from the next call. */
   policy: {
     get(caller: Caller, level: PolicyLevel): Promise<PolicyAnswer>;
-    /** Replaced whole. `expected` is the generation of If-Match. */
+    /** Replaces the whole policy. `expected` is the generation from If-Match. */
     put(caller: Caller, level: PolicyLevel, policy: Policy, expected?: number): Promise<PolicyAnswer>;
-    /** null takes a field back to its default. */
+    /** A null field is reset to its default. */
     patch(caller: Caller, level: PolicyLevel, patch: PolicyPatch, expected?: number): Promise<PolicyAnswer>;
-    /** The rules of admission as they would decide on a call of this tool. Throws tool.not_found, tool.collision. */
+    /** Explains how the rules would decide on a call of this tool. Throws tool.not_found, tool.collision. */
     explain(
       caller: Caller,
       about: { tool: string; context: CallContext; role?: Role; input?: Json },
@@ -183,17 +183,19 @@ export interface Kernel {
     get(caller: Caller, name: string): Promise<Secret>;
     list(caller: Caller, page: Page): Promise<PageOf<Secret>>;
     remove(caller: Caller, name: string): Promise<void>;
-    /** Seals everything of every org again, with a new key or the newest there is. The admin token only. */
+    /** Re-encrypts the secrets of all orgs with a new key or with the newest existing one. Admin token only. */
     rotateKey(caller: Caller, options: { new_key: boolean }): Promise<SecretKeyRotation>;
   };
   keys: {
-    /** `token` is shown this once. */
+    /** `token` is returned only here and cannot be read again. */
     create(caller: Caller, body: KeyCreate): Promise<{ key: ApiKey; token: string }>;
-    /** Of the caller's project; `project` names another one in its reach, or `*` for all of them. */
+    /** Lists the keys of the caller's project; `project` selects another project of the caller, or `*` for all. */
     list(caller: Caller, page: Page, filter?: { project?: string }): Promise<PageOf<ApiKey>>;
     revoke(caller: Caller, id: string, filter?: { project?: string }): Promise<void>;
-    /** `bpk_…` API keys and `vai_dlg_…` delegated tokens. Throws auth.invalid. Hot: cached where that is safe. */
-    /** `proof`: the listener that a delegated request came by, as the runner's relay says (Runner.listenerProof). */
+    /**
+     * Accepts `bpk_…` API keys and `vai_dlg_…` delegated tokens. `proof` identifies the listener of a delegated request
+     * (Runner.listenerProof). Throws auth.invalid. Called for every request, so results are cached where that is safe.
+     */
     authenticate(token: string, proof?: string): Promise<Caller>;
   };
   sessions: AgentSessions;
@@ -203,34 +205,34 @@ export interface Kernel {
   plugins: AgentPlugins;
   providers: AgentProviders;
   adapters: Adapters;
-  /** Tells of a fault of the kernel itself, before the process ends because of it. */
+  /** Reports an internal fault before the process exits because of it. */
   fault: (source: string, error: unknown) => void;
   audit: {
     list(caller: Caller, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>>;
-    /** Verifies the whole log, of every org, and compares it with what is noted outside of the store. */
+    /** Verifies the log of all orgs and compares its end with the anchor outside the store. */
     verify(caller: Caller): Promise<AuditReport>;
   };
   /** The live configuration of the caller's org. */
   config: {
-    /** Masked; `show` answers the value itself, to an admin only, and is on the record. */
+    /** Returns the value masked. `show` returns it in the clear, for an admin only, and is audited. */
     get(caller: Caller, key: string, options?: { show?: boolean }): Promise<ConfigEntry>;
-    /** Masked. */
+    /** Returns all values masked. */
     list(caller: Caller): Promise<ConfigMap>;
-    /** All keys or none. Answers the secret keys that are gone, because what they were sent to changed. */
+    /** Sets all keys or none. Returns the secret keys that were removed because their destination changed. */
     set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<string[]>;
-    /** One key, or `a.b.*`; answers the keys that are gone. */
+    /** Removes one key, or all keys of `a.b.*`; returns the removed keys. */
     unset(caller: Caller, pattern: string): Promise<string[]>;
-    /** Once per key and write of this process, after it is on disk. Answers how to stop. */
+    /** Calls the listener once per key and write of this process, after the commit. Returns an unsubscribe function. */
     onUpdated(listener: (updated: ConfigUpdated, org_id: string) => void): () => void;
   };
   events: {
-    /** Semantic events of the caller's scope after `after_seq`, then live. */
+    /** Replays the semantic events of the caller's scope after `after_seq`, then continues with live events. */
     watch(caller: Caller, after_seq: number, stop: AbortSignal): AsyncIterable<SemanticEvent>;
   };
   idempotency: {
     /**
-     * Runs `work` once per (scope, key): a repeat with the same digest gets the stored answer, another digest
-     * throws idempotency.conflict, a running one idempotency.in_progress.
+     * Runs `work` once per scope and key. A repeat with the same digest gets the stored response. Throws
+     * idempotency.conflict for another digest and idempotency.in_progress while the first request runs.
      */
     once(
       caller: Caller,
@@ -239,8 +241,8 @@ export interface Kernel {
       work: () => Promise<{ status: number; body: string }>,
     ): Promise<{ status: number; body: string; replayed: boolean }>;
     /**
-     * For work that takes the key in its own transaction: whoever dies when, a repeat finds what was made, or nothing
-     * was. `before` is the JSON that the key was answered with.
+     * For work that claims the key in its own transaction, so that after a crash at any point either the work and the
+     * key are both stored or neither is. `before` is the JSON stored with the key by an earlier request.
      */
     open<T>(
       caller: Caller,
@@ -250,9 +252,9 @@ export interface Kernel {
     ): Promise<{ began: T; before: null } | { began: null; before: string }>;
   };
   health(): Promise<KernelHealth>;
-  /** Boot: recovers orphans, re-arms approvals, starts the dispatcher and the job workers. */
+  /** Recovers calls of dead nodes, re-arms pending approvals, and starts the dispatcher and the job workers. */
   start(): Promise<void>;
-  /** No new work; what runs is told to end, and recorded as ended after `grace_ms` whether it did or not. */
+  /** Rejects new work and cancels running calls; after `grace_ms` calls that still run are recorded as ended. */
   stop(grace_ms: number): Promise<void>;
 }
 
@@ -260,7 +262,7 @@ export interface KernelHealth {
   store: { ok: boolean; error?: string };
   runner: RunnerHealth;
   invocations: { running: number; waiting_approval: number; queued: number };
-  /** Whether this gateway may start calls, and whether it takes over the work of gateways that are gone. */
+  /** Whether this gateway may start calls, and whether it takes over work of dead gateways. */
   lease: { held: boolean; takes_over: boolean };
   stopping: boolean;
 }

@@ -7,24 +7,24 @@ export interface RegisteredTool {
   plugin: string;
   version: string;
   mode: "inline" | "hosted";
-  /** Its tools rank as those of bundled or of installed plugins; `core` are the gateway's own. */
+  /** Decides which tool wins a name collision; `core` marks the gateway's own tools. */
   origin: "core" | "bundled" | "plugin";
-  /** Empty: not known. */
+  /** Empty if unknown. */
   installed_at: string;
-  /** Answers tool.call.request in onEvent; everything else about it is the same. */
+  /** The tool answers tool.call.request in onEvent; it is otherwise treated like any other tool. */
   legacy: boolean;
-  /** Another number is another life of the plugin. */
+  /** Rises with every load of the plugin. */
   generation: number;
-  /** Of the plugin's code; a version alone does not say what it is. */
+  /** Digest of the plugin's code, because the code may change without a new version. */
   digest?: string;
-  /** A call goes on in the instance that it began in, also over a reload. What the plugin throws is thrown. */
+  /** A call stays in the instance where it began, also across a reload. Rejects with the plugin's own error. */
   run(args: JsonObject, call: KernelToolCall & { scope: Scope }): Promise<ToolReturn>;
-  /** The headline for the approval prompt; null when the tool has none to give. */
+  /** The one-line description for the approval prompt; null if the tool provides none. */
   brief(args: JsonObject): Promise<string | null>;
 }
 
 export interface ToolTable {
   get(name: string): RegisteredTool | null;
-  /** By name. */
+  /** Sorted by name. */
   list(): readonly RegisteredTool[];
 }

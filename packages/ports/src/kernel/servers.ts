@@ -1,34 +1,34 @@
-/** What the edges may ask of the MCP servers behind bindings, beyond their tools: resources, prompts, completion. */
+/** Requests to the MCP servers of bindings other than tool calls: resources, prompts, completion. */
 import type { Json, JsonObject } from "@backplane/contract";
 import type { Caller } from "../scope/scope.ts";
 import type { AnswerPluginRequest } from "./plugin-requests.ts";
 
 export interface ServerInfo {
-  /** As the names of its tools carry it: `mcp_<name>_<tool>`. */
+  /** The name used in the names of its tools: `mcp_<name>_<tool>`. */
   name: string;
   binding_id: string;
   package_id: string;
-  /** As the server told them. */
+  /** The capabilities that the server declared. */
   capabilities: JsonObject;
   instructions: string | null;
-  /** Its tools by its own names, with the ids that the catalog has them under. */
+  /** The server's tool names with their export ids in the catalog. */
   tools: readonly { name: string; export_id: string }[];
 }
 
-/** Who made a request hears what the server tells and asks until it is answered. */
+/** Receives the server's notifications and questions until the request is answered. */
 export interface ServerLine {
   notify(method: string, params: JsonObject): void;
   ask: AnswerPluginRequest;
-  /** A person is asked first. */
+  /** Called when the request awaits approval. */
   waiting?(call: { id: string; approval_id: string }): void;
-  /** Aborted, nobody wants the answer any more. */
+  /** Cancels the request. */
   signal?: AbortSignal;
 }
 
-/** What a server tells outside of any request. */
+/** A notification that a server sent outside any request. */
 export interface ServerNotice {
   binding_id: string;
-  /** Whose process it is, and whom its words are for. */
+  /** The project of the server's process; the notification is for this project only. */
   project_id: string | null;
   method: string;
   params: JsonObject;
@@ -36,11 +36,14 @@ export interface ServerNotice {
 
 export interface Servers {
   /**
-   * A project's own first, then as they were bound: of two the first has a name or an address. The same array as long
-   * as nothing has changed on this node. None where the policy allows the caller no tools of MCP servers.
+   * The project's own servers first, then in order of binding; the first of two with the same name or resource URI
+   * wins. Returns the same array until something changes on this node. Empty if the policy denies the caller MCP
+   * tools.
    */
   list(caller: Caller): Promise<readonly ServerInfo[]>;
-  /** Throws binding.not_found for a server that the caller may not see; a server's own error has its JSON-RPC code. */
+  /**
+   * Throws binding.not_found for a server that the caller may not see. A server's own error keeps its JSON-RPC code.
+   */
   request(
     caller: Caller,
     binding_id: string,
@@ -48,8 +51,11 @@ export interface Servers {
     params: JsonObject,
     line: ServerLine,
   ): Promise<Json>;
-  /** Whether the caller may make such a request, as `request` would refuse and record it; the server hears nothing. */
+  /** Rejects and records a forbidden request as `request` would, without contacting the server. */
   check(caller: Caller, binding_id: string, method: string, params: JsonObject): Promise<void>;
-  /** Everybody's notices: who passes them on looks at the project, and asks `list` who may see the binding. Answers how to stop. */
+  /**
+   * Delivers the notices of all servers. A listener that forwards them has to check the project, and with `list` that
+   * the recipient may see the binding. Returns an unsubscribe function.
+   */
   onNotice(listener: (notice: ServerNotice) => void): () => void;
 }

@@ -1,17 +1,20 @@
-/** The gateway's OAuth sign-ins at remote MCP servers. A sign-in serves everybody who may use the binding; no token is ever shown. */
+/**
+ * The gateway's OAuth sign-ins at remote MCP servers. A sign-in serves every caller that may use the binding; tokens
+ * are never returned.
+ */
 import type { JsonObject, SignIn, SignInBegin, SignInStarted } from "@backplane/contract";
 import type { Caller } from "../scope/scope.ts";
 
-/** What a browser shows of itself: the secrets that it got here before. */
+/** A browser identified by the secrets from its cookies. */
 export interface SignInBrowser {
   browser: readonly string[];
 }
 
 export interface OpenedSignIn {
   authorization_url: string;
-  /** What the browser has to show when it comes back; null: it has it already. */
+  /** The secret to set as a cookie; null if the browser already has one. */
   secret: string | null;
-  /** Only over TLS. */
+  /** Whether the cookie is limited to TLS. */
   secure: boolean;
   lasts_ms: number;
 }
@@ -19,12 +22,12 @@ export interface OpenedSignIn {
 export interface SignIns {
   get(caller: Caller, binding_id: string): Promise<SignIn>;
   begin(caller: Caller, binding_id: string, given: SignInBegin): Promise<SignInStarted>;
-  /** A browser comes to the address that the person was given; it is sent on if it is the first, or the first again. */
+  /** Redirects the browser that opened the sign-in URL first; any other browser is rejected. */
   open(ticket: string, browser: SignInBrowser): Promise<OpenedSignIn>;
-  /** The address that the browser was sent to, from who began or from the browser itself. */
+  /** Completes a sign-in with the redirect URL, from the caller that began it or from its browser. */
   complete(by: Caller | SignInBrowser, redirect: string): Promise<SignIn>;
-  /** Forgets tokens and client, and tells the authorization server afterwards. */
+  /** Deletes tokens and client, then revokes them at the authorization server. */
   end(caller: Caller, binding_id: string): Promise<void>;
-  /** What the gateway says of itself as a client; null: it has no public address. */
+  /** The OAuth client metadata document; null if the gateway has no public URL. */
   clientDocument(): JsonObject | null;
 }

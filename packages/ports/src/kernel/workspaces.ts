@@ -1,13 +1,13 @@
-/** Folders of the gateway's machine whose tool files the operator trusts. */
+/** Trusted folders of the gateway's machine with tool files. */
 import type { WorkspaceFolder, WorkspaceReview, WorkspaceTrust } from "@backplane/contract";
 import type { Caller } from "../scope/scope.ts";
 
 export interface WorkspacesFacade {
-  /** What would be trusted, and what of it is new. */
+  /** Lists the files that would be trusted and marks new ones. */
   review(caller: Caller, path: string, kind: WorkspaceFolder["kind"]): Promise<WorkspaceReview>;
-  /** Loads the folder's tools; again: what changed since. */
+  /** Trusts the folder and loads its tools; on a trusted folder, accepts the changes since. */
   trust(caller: Caller, wanted: WorkspaceTrust): Promise<WorkspaceFolder>;
   list(caller: Caller): Promise<WorkspaceFolder[]>;
-  /** Its tools are gone at once; its files stay where they are. */
+  /** Removes the tools immediately; the files are not touched. */
   untrust(caller: Caller, id: string): Promise<void>;
 }

@@ -1,14 +1,14 @@
 import type { DelegationScope, Grant, KeyScope, Role } from "@backplane/contract";
 
-/** Where a row lives, and where a caller acts. A null project is the whole org. */
+/** The tenant of a row or of a caller. A null project means the whole org. */
 export interface Scope {
   org_id: string;
   project_id: string | null;
 }
 
 /**
- * Who asks, authenticated once at the edge. `grant` is set when the caller is itself an invocation
- * (a delegated token): whatever it starts is never wider.
+ * An authenticated caller. `delegation` is set for a delegated token, whose caller is itself an invocation: calls that
+ * it starts never get a wider grant.
  */
 export interface Caller {
   /** `admin`, `key_…`, `inv_…` (delegated) or `kernel`. */
@@ -17,22 +17,22 @@ export interface Caller {
   role: Role;
   scopes: readonly KeyScope[];
   admin: boolean;
-  /** When the credential itself ends, if it does: what it makes does not outlive it. */
+  /** Expiry of the credential, if any; credentials that the caller creates must not outlive it. */
   expires_at?: string;
   delegation?: {
     invocation_id: string;
     scopes: readonly DelegationScope[];
     grant: Grant;
-    /** Set when a hook is behind the call: what it starts triggers no further hooks. */
+    /** Set when a hook started the call: calls that it starts trigger no further hooks. */
     delivery_id?: string | null;
-    /** Of the calling invocation; what it starts is one deeper. */
+    /** Depth of the calling invocation; calls that it starts are one deeper. */
     depth?: number;
   };
 }
 
 export interface Page {
   limit: number;
-  /** Opaque: the id of the last row of the page before. */
+  /** Opaque cursor: the id of the last row of the previous page. */
   after?: string;
 }
 

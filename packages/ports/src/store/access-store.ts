@@ -1,4 +1,4 @@
-/** Secrets (ciphertext only), API keys, delegated tokens, idempotency keys, audit. */
+/** Stores of secrets (ciphertext only), API keys, delegated tokens, idempotency keys and the audit log. */
 import type { ApiKey, AuditEntry, JsonObject, MaybePromise, Secret } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { AuditMark } from "./audit-marks.ts";
@@ -7,7 +7,7 @@ import type { NewDelegation } from "./invocation-store.ts";
 
 export interface SealedSecret {
   org_id: string;
-  /** Who stores it, and so whose a new one is: a project, or (null or left out) the whole org. */
+  /** The owner of a new secret: a project or, if null or absent, the whole org. */
   project_id?: string | null;
   name: string;
   /** Opaque to the store; carries the id of the key that sealed it. */
@@ -16,18 +16,21 @@ export interface SealedSecret {
 }
 
 export interface SecretStore {
-  /** Creates version 1 or replaces the value with the next one; throws `policy.denied` for a secret of somebody else. */
+  /** Creates version 1 or writes the next version. Throws `policy.denied` for a secret of another owner. */
   put(secret: SealedSecret, now: string, facts: Facts): Promise<Secret>;
   get(org_id: string, name: string): Promise<Secret | null>;
-  /** For the vault alone. */
+  /** For the vault only. */
   sealed(org_id: string, name: string): Promise<SealedSecret | null>;
-  /** Of a project: its own and the org's. */
+  /** For a project, lists its own secrets and those of the org. */
   list(scope: Scope, page: Page): Promise<PageOf<Secret>>;
-  /** Throws `policy.denied` for a secret of somebody else, `secret.in_use` with details.used_by while a binding refers to it. */
+  /**
+   * Throws `policy.denied` for a secret of another owner, and `secret.in_use` with details.used_by while a binding
+   * uses it.
+   */
   remove(scope: Scope, name: string, facts: Facts): Promise<boolean>;
 }
 
-/** A sealed text where it lies. */
+/** A row that holds a sealed value. */
 export interface SealedRow {
   kind: "secret" | "config" | "sign_in";
   org_id: string;
@@ -35,34 +38,37 @@ export interface SealedRow {
   ciphertext: string;
 }
 
-/** Of every org: for sealing again, and for nothing else. */
+/** Sealed values of all orgs, for key rotation only. */
 export interface SealedStore {
-  /** What does not begin with `prefix`, by org and name, behind the place given. */
+  /** Rows whose ciphertext does not start with `prefix`, sorted by org and name, starting after `after`. */
   list(
     kind: SealedRow["kind"],
     prefix: string,
     after: { org_id: string; name: string },
     limit: number,
   ): Promise<SealedRow[]>;
-  /** In one transaction, each only if it is still what was read; answers how many were. */
+  /**
+   * Replaces each row if it has not changed since it was read, in one transaction. Returns the number of replaced
+   * rows.
+   */
   replace(changes: readonly { row: SealedRow; ciphertext: string }[]): Promise<number>;
 }
 
-/** Seals and opens secret values. AAD is org and name, so a row moved elsewhere does not open. */
+/** Encrypts and decrypts secret values. Org and name are authenticated (AAD), so a moved row cannot be decrypted. */
 export interface SecretVault {
   seal(org_id: string, name: string, value: string): string;
   open(org_id: string, name: string, ciphertext: string): string;
-  /** The newest, which seals, comes first. `prefix` is how every text begins that it has sealed. */
+  /** The newest key, which is used for sealing, comes first. `prefix` starts every ciphertext of a key. */
   keys(): { id: string; prefix: string }[];
-  /** Seals with a new key from now on; the key is kept for good before that. */
+  /** Adds a key and uses it for sealing after it has been stored durably. */
   addKey(): void;
 }
 
 export interface KeyStore {
   create(key: ApiKey, token_hash: string, facts: Facts): Promise<void>;
-  /** Revoked and expired ones included: the caller decides. Hot: called once per request. */
+  /** Includes revoked and expired keys; the caller decides. Called for every request. */
   byHash(token_hash: string): MaybePromise<ApiKey | null>;
-  /** Always fresh. Hot: asked whenever work of a key goes on. */
+  /** Never stale. Called whenever work on behalf of a key continues. */
   get(org_id: string, id: string): MaybePromise<ApiKey | null>;
   list(scope: Scope, page: Page): Promise<PageOf<ApiKey>>;
   revoke(scope: Scope, id: string, at: string, facts: Facts): Promise<boolean>;
@@ -78,45 +84,48 @@ export type IdempotencyState =
   | { state: "in_progress" }
   | { state: "conflict" };
 
-/** A key that is claimed and answered by the very write that does the work. */
+/** An idempotency key that is claimed and answered in the transaction that does the work. */
 export interface OnceKey {
-  /** Whose key it is; what it makes may lie in a project of this org. */
+  /** The owner of the key; the created resource may belong to a project of the same org. */
   scope: Scope;
   key: string;
   digest: string;
   now: number;
   stale_ms: number;
-  /** What a repeat is to know beside the ids that the write itself makes. */
+  /** Data for a repeat in addition to the ids that the write creates. */
   answer?: JsonObject;
 }
 
 export interface IdempotencyStore {
-  /** Claims the key for a request with this digest. A claim whose request died frees itself after `stale_ms`. */
+  /** Claims the key for a request with this digest. The claim of a crashed request expires after `stale_ms`. */
   begin(scope: Scope, key: string, digest: string, now: number, stale_ms: number): Promise<IdempotencyState>;
-  /** What `begin` would say, without a claim. */
+  /** Returns the result of `begin` without claiming the key. */
   find(scope: Scope, key: string, digest: string, now: number, stale_ms: number): Promise<IdempotencyState>;
   finish(scope: Scope, key: string, status: number, body: string, now: number): Promise<void>;
   abandon(scope: Scope, key: string): Promise<void>;
-  /** Removes what has expired; answers how many. */
+  /** Removes expired keys and returns their number. */
   sweep(now: number): Promise<number>;
 }
 
 export interface AuditStore {
   append(entry: NewAudit): Promise<void>;
   list(scope: Scope, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>>;
-  /** Re-computes the hash chain; the first broken seq, or null. */
+  /** Recomputes the hash chain and returns the first broken seq, or null. */
   verify(): Promise<number | null>;
-  /** The newest entry, as the store itself names it. */
+  /** The newest entry according to the store. */
   head(): Promise<AuditMark>;
-  /** Null: there is no such entry. Given as it is stored. */
+  /** The stored hash of an entry, or null if there is no such entry. */
   hashAt(seq: number): Promise<string | null>;
-  /** Computes the hashes of at most `limit` entries behind a mark again; where the first wrong one is, or how far it came. */
+  /**
+   * Recomputes the hashes of up to `limit` entries after a mark. Returns the first broken entry and the last verified
+   * one.
+   */
   verifyStep(
     from: AuditMark,
     limit: number,
   ): Promise<{ broken: { seq: number; gone: boolean } | null; reached: AuditMark }>;
-  /** Of every org, oldest first. */
+  /** Entries of all orgs, oldest first. */
   after(seq: number, limit: number): Promise<AuditEntry[]>;
-  /** This process wrote an entry. */
+  /** Calls the listener when this process has written an entry. */
   onAppended(listener: () => void): () => void;
 }

@@ -18,9 +18,9 @@ export interface NewApproval extends Approval {
 /** Approvals are created by InvocationStore.open, in the transaction of their invocation. */
 export interface ApprovalStore {
   get(scope: Scope, id: string): Promise<Approval | null>;
-  /** The digests of the parts that it covers; null in rows of earlier versions. */
+  /** The digests of the covered parts; null in rows of earlier versions. */
   covers(scope: Scope, id: string): Promise<NewApproval["covers"] | null>;
   list(scope: Scope, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
-  /** First answer wins: false when it is no longer pending. */
+  /** The first answer wins: resolves to false if the approval is no longer pending. */
   resolve(id: string, how: ApprovalResolution, facts: Facts): Promise<boolean>;
 }

@@ -1,31 +1,31 @@
-/** Where the end of the audit log is noted outside of the database. */
+/** Records of the end of the audit log outside the database. */
 import type { AuditEntry } from "@backplane/contract";
 
-/** An entry and its hash, which covers all entries before it. `seq` 0 is the beginning. */
+/** An entry and its hash, which covers all earlier entries. `seq` 0 is the beginning of the log. */
 export interface AuditMark {
   seq: number;
   hash: string;
 }
 
 export interface AnchorMark extends AuditMark {
-  /** When it was noted. */
+  /** When the mark was written. */
   at: number;
-  /** How far the log was verified from its beginning. */
+  /** The end of the verified part of the log. */
   checked: AuditMark;
 }
 
 export interface AuditAnchor {
-  /** For messages: where it is. */
+  /** The location of the anchor, for messages. */
   name: string;
-  /** `damaged`: there is something that cannot be believed. */
+  /** Returns `damaged` if the anchor exists but is not valid. */
   read(): AnchorMark | "damaged" | null;
   write(mark: AnchorMark): void;
 }
 
-/** A copy of the log that is only ever added to. */
+/** An append-only copy of the log. */
 export interface AuditExport {
   name: string;
   last(): AuditMark | "damaged" | null;
-  /** On disk when it returns. */
+  /** Returns after the entries are on disk. */
   append(entries: readonly AuditEntry[]): void;
 }

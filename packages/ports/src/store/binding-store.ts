@@ -2,26 +2,26 @@ import type { Binding, ExportKind, MaybePromise, Package, SemanticEventType } fr
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { Facts } from "./facts.ts";
 
-/** A binding with the package that it binds: all that the door needs to know of an export. */
+/** A binding with its package: all that the door needs to know about an export. */
 export interface BoundPackage {
   binding: Binding;
   package: Package;
-  /** The stored binding is one of the whole package; `binding` shows it as that of one tool. */
+  /** The stored binding covers the whole package; `binding` is its form for one tool. */
   whole?: boolean;
-  /** Digest of the definitions that stand in place of the manifest's exports. */
+  /** Digest of the definitions that replace the manifest's exports. */
   described?: string;
 }
 
 export interface BindingStore {
-  /** Throws `binding.conflict` when the same export version is bound in this very scope. */
+  /** Throws `binding.conflict` if the same export version is already bound in exactly this scope. */
   create(row: Binding, facts: Facts): Promise<void>;
-  /** Writes `row` if the stored generation is still `expected`; false otherwise. */
+  /** Writes `row` if the stored generation is still `expected`; otherwise resolves to false. */
   update(row: Binding, expected: number, facts: Facts): Promise<boolean>;
-  /** All of them or none, in one transaction. Throws `binding.conflict` when one has changed since. */
+  /** Writes all rows or none, in one transaction. Throws `binding.conflict` if one has changed meanwhile. */
   updateAll(changes: readonly { row: Binding; expected: number; facts: Facts }[]): Promise<void>;
-  /** With `expected` only if that is still its generation. */
+  /** With `expected`, removes the binding only if that is still its generation. */
   remove(scope: Scope, id: string, facts: Facts, expected?: number): Promise<boolean>;
-  /** Visible to `scope`: its own and the org's. */
+  /** Finds bindings visible to `scope`: its own and those of the org. */
   get(scope: Scope, id: string): MaybePromise<BoundPackage | null>;
   list(
     scope: Scope,
@@ -29,16 +29,16 @@ export interface BindingStore {
     page: Page,
   ): Promise<PageOf<Binding>>;
   /**
-   * Every binding of this export and of whole packages that `scope` can see, whatever its status or version. Always
-   * fresh.
+   * All bindings of this export, and of whole packages, that are visible to `scope`, in any status and version. Never
+   * stale.
    */
   candidates(scope: Scope, export_id: string, package_id?: string): MaybePromise<BoundPackage[]>;
   /** Active bindings visible to `scope`, for discovery. */
   discover(scope: Scope, kind: ExportKind): MaybePromise<BoundPackage[]>;
-  /** Active bindings of whole packages, of all orgs: what a gateway looks after when it starts. */
+  /** Active bindings of whole packages in all orgs, for the start of a gateway. */
   whole(): Promise<BoundPackage[]>;
-  /** Active hook bindings that want this event and can see its scope. */
+  /** Active hook bindings that subscribe to this event and can see its scope. */
   hooksFor(scope: Scope, event: SemanticEventType): Promise<BoundPackage[]>;
-  /** binding_ids of the org that refer to this secret. */
+  /** Ids of the org's bindings that refer to this secret. */
   usingSecret(org_id: string, ref: string): Promise<string[]>;
 }

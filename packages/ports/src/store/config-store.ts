@@ -1,4 +1,4 @@
-/** The live configuration of an org at rest. The store never sees a secret value: it comes sealed. */
+/** The stored live configuration of an org. Secret values are sealed before they reach the store. */
 import type { Facts } from "./facts.ts";
 
 export interface ConfigRow {
@@ -10,18 +10,18 @@ export interface ConfigRow {
 
 export interface ConfigChange {
   set: readonly ConfigRow[];
-  /** Keys, and patterns `a.b.*`. Removed before anything is set. */
+  /** Keys and patterns `a.b.*`, removed before `set` is applied. */
   unset: readonly string[];
 }
 
 export interface ConfigStore {
   get(org_id: string, key: string): Promise<ConfigRow | null>;
-  /** Every row whose key starts with `prefix` (empty: all), sorted by key. */
+  /** All rows whose key starts with `prefix` (all rows if empty), sorted by key. */
   list(org_id: string, prefix: string): Promise<ConfigRow[]>;
   /**
-   * All of it or nothing, in one transaction with its facts; answers the keys that were there and are gone. Where a
-   * destination changes (`isDestinationConfig`), the sealed values of its group go, unless the write brings them. A
-   * change that changes nothing writes no facts. Throws `config.limit` when the org would hold too much.
+   * Applies the whole change with its facts in one transaction and returns the removed keys. A changed destination
+   * (`isDestinationConfig`) removes the sealed values of its group unless the same write sets them. A change without
+   * effect writes no facts. Throws `config.limit` if the org's configuration would become too large.
    */
   write(org_id: string, change: ConfigChange, now: string, facts: Facts): Promise<string[]>;
 }

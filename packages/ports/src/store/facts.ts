@@ -1,7 +1,7 @@
 import type { JsonObject, SemanticEventType } from "@backplane/contract";
 import type { Scope } from "../scope/scope.ts";
 
-/** What a change tells the world. Written in the same transaction as the change, or not at all. */
+/** Events and audit entry of a change, written in the same transaction as the change. */
 export interface Facts {
   events?: NewEvent[];
   audit?: NewAudit;
@@ -14,7 +14,7 @@ export interface NewEvent {
   occurred_at: number;
   subject: { kind: string; id: string };
   summary: JsonObject;
-  /** Set on what a hook's own invocation causes: it triggers no further hooks. */
+  /** Set for events caused by a hook's own invocation, which trigger no further hooks. */
   from_hook?: boolean;
 }
 

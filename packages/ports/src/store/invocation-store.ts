@@ -19,17 +19,17 @@ import type { Facts } from "./facts.ts";
 import type { TapeWrite } from "./run-store.ts";
 import type { Appended } from "./session-store.ts";
 
-/** The row plus what only the gateway sees. `fence` rises whenever another node takes the row over. */
+/** The invocation with its internal fields. `fence` rises whenever another node takes over the row. */
 export interface InvocationRow extends Invocation {
   node_id: string;
   fence: number;
-  /** Hook deliveries, so that a hook's own invocation triggers no further hooks. */
+  /** Set for hook deliveries, so that a hook's own invocation triggers no further hooks. */
   delivery_id: string | null;
-  /** A call that the loop made: where its result goes on the tape, also after a restart. */
+  /** Set for a call of the agent loop: locates the tape for its result, also after a restart. */
   turn: InvocationTurn | null;
-  /** How many calls stand above it: one that a call started is one deeper than that call. */
+  /** The number of nested calls above this one. */
   depth: number;
-  /** Of whoever asked: when the row is entered again, the policy of that moment is asked about it. */
+  /** The caller's role, checked against the current policy when the row is resumed. */
   role: Role;
 }
 
@@ -48,7 +48,7 @@ export interface Settlement {
   violations: number;
   stderr_tail: string | null;
   egress: EgressRecord | null;
-  /** null keeps what the row has. */
+  /** Null keeps the stored value. */
   started_at: string | null;
   ended_at: string;
 }
@@ -61,24 +61,27 @@ export interface NewDelegation {
   expires_at: number;
 }
 
-/** Written in the same transaction as the opened row. */
+/** Records written in the same transaction as the opened row. */
 export interface OpenWith {
   approval?: NewApproval;
   delegation?: NewDelegation;
   facts: Facts;
-  /** Throws `session.not_found`, and then nothing is written. */
+  /** Throws `session.not_found` without writing anything. */
   tape?: TapeWrite;
-  /** Its answer is the id of the row. Throws `idempotency.in_progress` when it is taken, and then nothing is written. */
+  /**
+   * Stores the row's id as the answer. Throws `idempotency.in_progress` without writing anything if the key is
+   * claimed.
+   */
   once?: OnceKey;
 }
 
 export interface InvocationStore {
   /**
-   * Resolves when the row is on disk. A refused call is opened already terminal. Answers where the tape's entries
-   * are, null without any.
+   * Resolves when the row is on disk. A rejected call is opened in a terminal status. Resolves to the ids of the tape
+   * entries, or to null without a tape.
    */
   open(row: InvocationRow, also: OpenWith): Promise<Appended | null>;
-  /** waiting_approval → running, after the answer. False: the fence or the status moved on. */
+  /** Moves waiting_approval → running after the answer. Resolves to false if fence or status have changed. */
   start(
     id: string,
     fence: number,
@@ -86,11 +89,11 @@ export interface InvocationStore {
     also: { delegation?: NewDelegation },
   ): Promise<boolean>;
   /**
-   * Another question about a row that waits: the row as it would run now, and the approval that it waits for. False: the
-   * fence or the status moved on.
+   * Replaces the approval of a waiting row, with the row as it would run now. Resolves to false if fence or status have
+   * changed.
    */
   askAgain(row: InvocationRow, approval: NewApproval, facts: Facts): Promise<boolean>;
-  /** Counts a retry while the row runs. `renewed` revokes the tokens it had and writes the one given, if any. */
+  /** Counts a retry of a running row. `renewed` revokes its tokens and writes the given one, if any. */
   retried(
     id: string,
     fence: number,
@@ -98,13 +101,13 @@ export interface InvocationStore {
     renewed?: { delegation?: NewDelegation },
   ): Promise<boolean>;
   /**
-   * Ends the row once: terminal record, revoked delegation and outbox rows in one transaction. False when
-   * the row is terminal already or another node holds it.
+   * Ends the row once: terminal record, revoked delegation and outbox rows in one transaction. Resolves to false if the
+   * row is already terminal or another node owns it.
    */
   settle(id: string, fence: number, end: Settlement, facts: Facts): Promise<boolean>;
   /**
-   * As `settle`, with entries in the same transaction; null is its false, and then nothing is on the tape. Throws
-   * `session.not_found`, and then the row goes on.
+   * As `settle`, with tape entries in the same transaction. Resolves to null, without writing entries, where `settle`
+   * resolves to false. Throws `session.not_found` and leaves the row running.
    */
   settleWithTape(
     id: string,
@@ -119,15 +122,15 @@ export interface InvocationStore {
     filter: { status?: InvocationStatus; export_id?: string; session_id?: string; binding_id?: string },
     page: Page,
   ): Promise<PageOf<Invocation>>;
-  /** Best effort: rides on the next group commit, nobody waits for it. */
+  /** Best effort: the events are part of the next group commit, and the caller does not wait. */
   appendEvents(id: string, events: InvocationEvent[]): void;
   events(id: string, after_seq: number, limit: number): Promise<InvocationEvent[]>;
   /**
-   * Running rows whose node is gone (its lease has expired; with an exclusive home, any other node). They
-   * now belong to `node_id` with a risen fence.
+   * Claims running rows of dead nodes for `node_id` and raises their fence. A node is dead when its lease has expired
+   * or, with an exclusive home, when it is any other node.
    */
   claimOrphans(node_id: string, now: number, limit: number): Promise<InvocationRow[]>;
-  /** Rows that wait for an approval, of any node, for re-arming at boot; taken over likewise. */
+  /** Claims rows of any node that await approval, so that the approvals can be re-armed at start. */
   claimWaiting(
     node_id: string,
     now: number,

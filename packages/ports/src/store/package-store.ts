@@ -4,15 +4,18 @@ import type { Facts } from "./facts.ts";
 
 export interface PackageStore {
   /**
-   * Idempotent for the same bytes: answers the row that is there. Same id and version with another digest
-   * throws `package.conflict`.
+   * Idempotent for the same bytes: resolves to the existing row. Throws `package.conflict` for the same id and version
+   * with another digest.
    */
   insert(row: Package, facts: Facts): Promise<{ row: Package; created: boolean }>;
   get(org_id: string, id: string): MaybePromise<Package | null>;
   find(org_id: string, package_id: string, version: string): MaybePromise<Package | null>;
   list(org_id: string, page: Page): Promise<PageOf<Package>>;
-  /** Throws `package.bound` with details.bindings while a binding uses it. False: there was none. */
+  /**
+   * Throws `package.bound` with details.bindings while a binding uses the package. Resolves to false if it does not
+   * exist.
+   */
   remove(org_id: string, id: string, facts: Facts): Promise<boolean>;
-  /** Whether any org still has this digest installed; its bytes may be removed when none has. */
+  /** Whether any org has this digest installed; otherwise its bytes may be removed. */
   digestInUse(digest: string): Promise<boolean>;
 }

@@ -3,10 +3,10 @@ import type { Scope } from "../scope/scope.ts";
 import type { Facts } from "./facts.ts";
 
 export interface PolicyRow {
-  /** A null project is the org's own. */
+  /** A null project means the policy of the org. */
   scope: Scope;
   policy: Policy;
-  /** Rises with every change, from 1. */
+  /** Starts at 1 and rises with every change. */
   generation: number;
   updated_at: string;
   updated_by: string;
@@ -18,8 +18,8 @@ export interface PolicyRows {
 }
 
 export interface PolicyStore {
-  /** What holds in a scope: the org's row and the project's, null where nothing was ever set. Always fresh. */
+  /** The policy rows of the org and of the project; null where none was ever set. Never stale. */
   at(scope: Scope): MaybePromise<PolicyRows>;
-  /** Writes `row` if the stored generation is still `row.generation - 1` (0: there is none); false otherwise. */
+  /** Writes `row` if the stored generation is `row.generation - 1` (0 for no row); otherwise resolves to false. */
   put(row: PolicyRow, facts: Facts): Promise<boolean>;
 }

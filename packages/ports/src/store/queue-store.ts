@@ -1,4 +1,4 @@
-/** Outbox, jobs and leases: what moves work between the moment it is decided and the moment it is done. */
+/** Outbox, job queue, leases and retention. */
 import type { Json, SemanticEvent } from "@backplane/contract";
 import type { Scope } from "../scope/scope.ts";
 
@@ -6,32 +6,32 @@ export interface OutboxEvent extends SemanticEvent {
   from_hook: boolean;
 }
 
-/** What lies ahead of a cursor, by kind. */
+/** A summary of the events after a cursor. */
 export interface OutboxSurvey {
   last_seq: number;
   amount: number;
-  /** Without those that a hook's own call caused. */
+  /** Excludes events caused by a hook's own call. */
   kinds: (Scope & { type: SemanticEvent["type"] })[];
 }
 
 export interface OutboxStore {
-  /** Committed events after `seq`, in order; one that commits late is never skipped. */
+  /** Committed events after `after_seq`, in order. An event that commits late is never skipped. */
   read(after_seq: number, limit: number, scope?: Scope): Promise<OutboxEvent[]>;
-  /** What `read` would answer for all orgs, counted instead of read: most events interest nobody. */
+  /** Summarizes the result of `read` for all orgs without loading the events, since most have no subscriber. */
   survey(after_seq: number, limit: number): Promise<OutboxSurvey | null>;
   cursor(consumer: string): Promise<number>;
-  /** Moves the cursor from → to and enqueues the jobs, in one transaction. False: another node was first. */
+  /** Moves the cursor and enqueues the jobs in one transaction. Resolves to false if another node was first. */
   advance(consumer: string, from: number, to: number, jobs: NewJob[], now: number): Promise<boolean>;
-  /** Called after a commit that wrote events; several commits may be one call. */
+  /** Calls the listener after commits that wrote events; one call may cover several commits. */
   onAppended(listener: () => void): () => void;
 }
 
 export interface NewJob {
   id: string;
   queue: string;
-  /** Jobs of one lane can be claimed apart, so that it has a share of the workers; '' or none is a lane too. */
+  /** Lanes can be claimed separately, so that each gets a share of the workers; '' or absent is a lane as well. */
   lane?: string;
-  /** Jobs of one group run one after the other, in the order they were enqueued. */
+  /** Jobs of a group run one after another, in the order they were enqueued. */
   group: string | null;
   payload: Json;
   max_attempts: number;
@@ -47,15 +47,15 @@ export interface Job extends NewJob {
 }
 
 /**
- * `now` is the caller's clock. A store that several nodes share goes by its own clock instead, since theirs differ;
- * so everything here is told in spans of time from now. The same holds for leases, orphans and idempotency keys.
+ * `now` is the caller's clock. A shared store uses its own clock instead, because the clocks of nodes differ; times are
+ * therefore passed as durations from now. The same applies to leases, orphans and idempotency keys.
  */
 export interface JobQueue {
-  /** Due at once. */
+  /** The jobs are due immediately. */
   enqueue(jobs: NewJob[], now: number): Promise<void>;
   /**
-   * Leases up to `limit` due jobs, of one lane or of any: attempt and fence have risen. An expired lease is due again,
-   * unless `ready_only`.
+   * Leases up to `limit` due jobs of one lane or of any lane, and raises their attempt and fence. A job with an expired
+   * lease is due again, unless `ready_only` is set.
    */
   claim(
     queue: string,
@@ -68,20 +68,23 @@ export interface JobQueue {
   ): Promise<Job[]>;
   extend(id: string, fence: number, now: number, lease_ms: number): Promise<boolean>;
   complete(id: string, fence: number, now: number): Promise<boolean>;
-  /** Due again after `retry_ms`, or dead when that is null or the attempts are used up. */
+  /** The job is due again after `retry_ms`, or dead if `retry_ms` is null or no attempts are left. */
   fail(id: string, fence: number, error: string, now: number, retry_ms: number | null): Promise<boolean>;
   dead(queue: string, limit: number): Promise<Job[]>;
   get(id: string): Promise<Job | null>;
-  /** A dead job starts over with attempt counting on. */
+  /** Makes a dead job due again; its attempt count continues. */
   replay(id: string, now: number): Promise<boolean>;
-  /** The lanes with work, the most urgent first, and in how many ms each has some; 0 or less is now. */
+  /** Lanes with jobs, most urgent first, with the time in ms until their next job is due; 0 or less means now. */
   lanes(queue: string, now: number): Promise<{ lane: string; due_in: number }[]>;
 }
 
 export interface LeaseStore {
-  /** The fencing token, higher than any before for this name; null while another holds it. */
+  /**
+   * Resolves to the fencing token, higher than all before for this name, or to null while another holder has the
+   * lease.
+   */
   acquire(name: string, holder: string, now: number, ttl_ms: number): Promise<number | null>;
-  /** One of the slots `name#0 … name#max-1`; null when all are held. */
+  /** Acquires one of the slots `name#0 … name#max-1`; resolves to null if all are held. */
   acquireSlot(
     name: string,
     max: number,
@@ -93,14 +96,17 @@ export interface LeaseStore {
   release(name: string, holder: string): Promise<boolean>;
 }
 
-/** Removes what has been kept long enough: one bounded step a call, answering how many rows went. */
+/** Removes expired rows. Each call is one bounded step and resolves to the number of removed rows. */
 export interface RetentionStore {
   jobs(state: "done" | "dead", now: number, keep_ms: number, limit: number): Promise<number>;
-  /** Never past the slowest cursor. */
+  /** Never removes events after the slowest cursor. */
   outbox(now: number, keep_ms: number, limit: number): Promise<number>;
-  /** By their own expiry. */
+  /** Removes delegated tokens by their own expiry. */
   delegations(now: number, keep_ms: number, limit: number): Promise<number>;
-  /** Progress of ended calls, from id `after` up to `id_before`; answers where to go on, null at the end. */
+  /**
+   * Removes progress events of ended calls with ids from `after` to `id_before`. Returns the next `after`, null at
+   * the end.
+   */
   progress(
     after: string,
     id_before: string,

@@ -1,19 +1,19 @@
-/** Runs: one row per turn, begun together with the message that asks and ended together with the answer. */
+/** One row per run (turn), started in one transaction with the user's message and ended in one with the answer. */
 import type { Run } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { OnceKey } from "./access-store.ts";
 import type { Facts } from "./facts.ts";
 import type { Appended, NewEntry, SessionKey } from "./session-store.ts";
 
-/** Entries that ride in another write's transaction. */
+/** Entries for the head of a session, written in the transaction of another record. */
 export interface TapeWrite {
   key: SessionKey;
   entries: readonly NewEntry[];
-  /** Of the turn that writes; left out, no turn does. */
+  /** The hold of the turn that writes; absent if no turn does. */
   hold?: RunHold;
 }
 
-/** What a gateway has of a turn that it carries. Each takeover raises the fence, and the old hold writes nothing. */
+/** A gateway's ownership of a turn. Each takeover raises the fence; writes with an old fence are rejected. */
 export interface RunHold {
   run_id: string;
   fence: number;
@@ -22,7 +22,7 @@ export interface RunHold {
 export interface RunRow extends Run {
   node_id: string;
   fence: number;
-  /** Messages that other gateways added. */
+  /** The number of messages that other gateways added to the turn. */
   joins: number;
 }
 
@@ -30,16 +30,16 @@ export type RunEnd = Pick<Run, "status" | "output" | "error" | "usage" | "iterat
 
 export interface RunStore {
   /**
-   * Row, entries and events in one transaction. Throws `session.not_found`, and `session.busy` with the `run_id` of
-   * the turn that the session has, on whatever gateway. The answer of `once` is the JSON of `{id, entry_id}`; throws
-   * `idempotency.in_progress` when it is taken. `parent` is the turn that a sub-agent's run belongs to; throws
-   * `run.taken_over` when another gateway has it. Whatever it throws, nothing is written.
+   * Writes row, entries and events in one transaction. Throws, without writing anything: `session.not_found`;
+   * `session.busy` with the `run_id` of the session's current turn on any gateway; `idempotency.in_progress` if
+   * `once` is claimed; `run.taken_over` if another gateway owns `parent`, the turn that a sub-agent's run belongs to.
+   * The answer of `once` is the JSON of `{id, entry_id}`.
    */
   start(run: RunRow, tape: TapeWrite, facts: Facts, once?: OnceKey, parent?: RunHold): Promise<Appended>;
   /**
-   * Ends it once; null when it has ended already or another gateway has it, and then nothing is written. Nor is it when
-   * other gateways added more messages than `joins`: then it answers how many. `output.entry_id` becomes the id
-   * of the last of the entries. Without entries it answers an empty range: `last_id` before `first_id`.
+   * Ends the run once. Without writing anything, resolves to null if the run has ended or another gateway owns it,
+   * and to the number of `joins` if other gateways added more messages than expected. `output.entry_id` becomes the
+   * id of the last entry. Without entries the returned range is empty: `last_id` precedes `first_id`.
    */
   end(
     scope: Scope,
@@ -50,16 +50,16 @@ export interface RunStore {
     facts: Facts,
   ): Promise<Appended | { joins: number } | null>;
   /**
-   * Adds a message to a turn that another gateway carries. Null: the run has ended, or has `most` of them already. The
-   * answer of `once` is as for an append.
+   * Adds a message to a turn of another gateway. Resolves to null if the run has ended or already has `most` of them.
+   * The answer of `once` is the same as for an append.
    */
   join(run_id: string, most: number, tape: TapeWrite, once?: OnceKey): Promise<Appended | null>;
   /**
-   * Writes how often it was resumed, and the entries that tell of it, in one transaction; null when it has ended or is
-   * no longer `run.node_id`'s, and then nothing is written.
+   * Writes the resume count and its entries in one transaction. Resolves to null, without writing anything, if the
+   * run has ended or `run.node_id` no longer owns it.
    */
   resume(run: RunRow, tape: TapeWrite): Promise<Appended | null>;
-  /** Null: it has ended, or another gateway has it. */
+  /** Resolves to null if the run has ended or another gateway owns it. */
   held(hold: RunHold): Promise<{ joins: number } | null>;
   get(scope: Scope, id: string): Promise<Run | null>;
   /** Newest first. */
@@ -68,6 +68,6 @@ export interface RunStore {
     filter: { session_id?: string; chain_id?: string; workspace?: string },
     page: Page,
   ): Promise<PageOf<Run>>;
-  /** Running rows whose node is gone; they now belong to `node_id` with a risen fence, and their calls to nobody. */
+  /** Claims running rows of dead nodes for `node_id` and raises their fence; their calls have no owner then. */
   claimOrphans(node_id: string, now: number, limit: number): Promise<RunRow[]>;
 }

@@ -1,5 +1,8 @@
-/** How often servers of bindings had the gateway's model; goes with the binding. */
+/** Counts the uses of the gateway's model by servers; the rows are deleted together with their binding. */
 export interface SamplingStore {
-  /** True, and counted: fewer than `count` were within `window_ms` before now. False: that many were, or it is not bound. */
+  /**
+   * Counts a use if fewer than `count` happened within `window_ms`. Resolves to false over the limit or without a
+   * binding.
+   */
   take(org_id: string, binding_id: string, count: number, window_ms: number, now: number): Promise<boolean>;
 }

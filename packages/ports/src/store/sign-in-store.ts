@@ -1,23 +1,23 @@
-/** Sign-ins at servers of bindings (ciphertext only) and the newest attempt at each; both go with their binding. */
+/** Sign-ins at remote servers (ciphertext only) and the latest attempt of each, deleted together with their binding. */
 import type { MaybePromise } from "@backplane/contract";
 import type { Facts } from "./facts.ts";
 
 export interface SealedSignIn {
-  /** Rises with every write; it is the lock. */
+  /** Rises with every write and serves as an optimistic lock. */
   revision: number;
-  /** Epoch ms until which somebody renews the token; 0: nobody. */
+  /** Until when a node is renewing the token, in epoch ms; 0 if none is. */
   renewing_until: number;
   ciphertext: string;
 }
 
-/** One attempt to sign in. Its secrets are known by their hashes alone. */
+/** One attempt to sign in. Only hashes of its secrets are stored. */
 export interface Login {
   org_id: string;
   binding_id: string;
   state_hash: string;
-  /** Of what the address holds that a browser is sent to first. */
+  /** Hash of the secret in the sign-in URL. */
   start_hash: string;
-  /** Of what the first browser got that opened that address; null: none did. */
+  /** Hash of the secret given to the first browser that opened the URL; null if none has. */
   browser_hash: string | null;
   actor: string;
   expires_at: number;
@@ -33,18 +33,21 @@ export interface LoginState {
 
 export interface SignInStore {
   get(org_id: string, binding_id: string): MaybePromise<SealedSignIn | null>;
-  /** Writes if the stored revision is the one before it (none for 1) and the binding is there; else false. */
+  /** Writes `row` if the binding exists and has the previous revision (none for 1); otherwise resolves to false. */
   put(org_id: string, binding_id: string, row: SealedSignIn, facts: Facts): Promise<boolean>;
   remove(org_id: string, binding_id: string, facts: Facts): Promise<boolean>;
-  /** Takes the place of an attempt before it. False: there is no such binding. */
+  /** Replaces an earlier attempt. Resolves to false if the binding does not exist. */
   begin(login: Omit<Login, "browser_hash">, facts: Facts): Promise<boolean>;
-  /** For the first browser that comes; a later one finds the hash of another. Null: nothing waits there. */
+  /**
+   * Assigns the attempt to the first browser; a later one gets the first browser's hash. Null if no attempt is
+   * pending.
+   */
   open(start_hash: string, browser_hash: string, now: number): Promise<Login | null>;
-  /** The attempt that waits, as long as it does. */
+  /** Resolves to the attempt while it is pending. */
   waiting(state_hash: string, now: number): Promise<Login | null>;
-  /** Once: of several who come with the same state, one gets it. */
+  /** Takes the attempt once: of several callers with the same state, only one gets it. */
   take(state_hash: string, now: number): Promise<Login | null>;
-  /** How an attempt that was taken ended. */
+  /** Records how a taken attempt ended. */
   end(state_hash: string, status: "done" | "failed", message: string | null): Promise<void>;
   login(org_id: string, binding_id: string): Promise<LoginState | null>;
 }

@@ -20,11 +20,11 @@ import type { SessionStore } from "./session-store.ts";
 import type { SignInStore } from "./sign-in-store.ts";
 
 /**
- * Everything that lasts. A resolved write is on disk. Every read is fresh: what another node committed is
- * seen. A write that the disk or the database refuses throws `store.unavailable` and changes nothing.
+ * All durable state. A resolved write is on disk. Reads see everything that other nodes have committed. A write that
+ * the disk or the database rejects throws `store.unavailable` and changes nothing.
  */
 export interface Store {
-  /** Other gateways may work on the same rows at the same time. */
+  /** Whether other gateways use the same store at the same time. */
   readonly shared: boolean;
   packages: PackageStore;
   bindings: BindingStore;
@@ -47,7 +47,7 @@ export interface Store {
   jobs: JobQueue;
   leases: LeaseStore;
   retention: RetentionStore;
-  /** A real round trip to the disk or the database. */
+  /** Makes a round trip to the disk or the database. */
   ping(): Promise<void>;
   close(): Promise<void>;
 }

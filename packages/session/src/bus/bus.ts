@@ -185,7 +185,10 @@ class MemoryBus implements Bus, PortHost {
     this.#scheduleSweep(queue.scope);
   }
 
-  /** Unused scopes are removed later: a session that pauses between events would otherwise recreate its scope each time. */
+  /**
+   * Unused scopes are removed later: a session that pauses between events would otherwise recreate its scope each
+   * time.
+   */
   #scheduleSweep(scope: ScopeSessions): void {
     if (this.#closed || scope.ports > 0 || scope.sessions.size > 0) return;
     this.#sweep ??= this.#deps.clock.after(this.limits.sweep_ms, () => this.#sweepScopes());

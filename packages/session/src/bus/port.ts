@@ -1,4 +1,6 @@
-/** The port of one plugin or kernel part. The port sets source and scope of each event, so a plugin cannot forge them. */
+/**
+ * The port of one plugin or kernel part. The port sets source and scope of each event, so a plugin cannot forge them.
+ */
 
 import { BackplaneError, type BusEvent, type BusPayload } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";

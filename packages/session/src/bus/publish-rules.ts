@@ -127,7 +127,9 @@ export class PublishRules {
   }
 }
 
-/** A skill may publish the kinds of every plugin category, except approval.response, which only an adapter publishes. */
+/**
+ * A skill may publish the kinds of every plugin category, except approval.response, which only an adapter publishes.
+ */
 function mayPublish(category: PluginCategory | null, kind: BusKind, spec: BusKindSpec): boolean {
   if (category === null) return true;
   if (category === "skill") return spec.from !== "kernel" && kind !== "approval.response";

@@ -18,7 +18,9 @@ export interface OpenRequest {
   end(error: Error): void;
 }
 
-/** A class because an object literal with accessors would create a hidden class per request (bench row bus.dispatch). */
+/**
+ * A class because an object literal with accessors would create a hidden class per request (bench row bus.dispatch).
+ */
 class Pending implements OpenRequest {
   readonly by: Subscriber;
   readonly answer: Promise<BusEvent>;

@@ -123,7 +123,10 @@ export class ContextBuilder {
     this.#count(content);
   }
 
-  /** The result of an interrupted call arrives after the turn's last message; it replaces the placeholder in the context. */
+  /**
+   * The result of an interrupted call arrives after the turn's last message; it replaces the placeholder in the
+   * context.
+   */
   #replacePlaceholder(message: ToolMessage): boolean {
     const index = this.#messages.findLastIndex(
       (one) => one.role === "tool" && one.tool_call_id === message.tool_call_id && one.content === NO_OUTCOME,

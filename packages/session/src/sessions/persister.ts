@@ -50,7 +50,9 @@ export interface TapeFeed {
 }
 
 export interface Persister extends TapeFeed {
-  /** For an essential entry resolves after the commit and rejects if the write failed; otherwise resolves immediately. */
+  /**
+   * For an essential entry resolves after the commit and rejects if the write failed; otherwise resolves immediately.
+   */
   write(key: SessionKey, event: TapedEvent): Promise<void>;
   append(key: SessionKey, items: readonly TapeItem[]): Promise<Appended>;
   /**
@@ -70,7 +72,10 @@ export interface Persister extends TapeFeed {
    */
   hold(key: SessionKey, hold: RunHold): void;
   release(key: SessionKey, hold: RunHold, how: "ended" | "lost"): void;
-  /** Resolves when all entries so far, of one session or of all, are on disk, lost, or waiting for an unavailable store. */
+  /**
+   * Resolves when all entries so far, of one session or of all, are on disk, lost, or waiting for an unavailable
+   * store.
+   */
   drain(key?: SessionKey): Promise<void>;
 }
 

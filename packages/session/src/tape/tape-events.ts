@@ -1,12 +1,12 @@
-/** Everything on the bus that is neither essential nor the kernel's own goes to the tape of its session, best effort. */
+/** Records best-effort events of the bus on the tape of their session. */
 
 import { BRIDGE_PREFIX, KERNEL_SESSION } from "@backplane/contract";
 import type { KernelPort } from "../bus/bus-port.ts";
 import type { LiveSessions } from "../sessions/live-sessions.ts";
 import type { Persister } from "../sessions/persister.ts";
 
-/** Written by those who make them, before they are told. */
-const WRITTEN: ReadonlySet<string> = new Set([
+/** The publisher of these kinds writes the entry itself, before it publishes the event. */
+const WRITTEN_BY_PUBLISHER: ReadonlySet<string> = new Set([
   "user.message.received",
   "assistant.message.done",
   "tool.call.request",
@@ -14,12 +14,12 @@ const WRITTEN: ReadonlySet<string> = new Set([
   "tool.error",
   "x.loop.turn.resumed",
 ]);
-const NEVER: ReadonlySet<string> = new Set(["assistant.message.delta", "llm.call.delta"]);
+const NOT_RECORDED: ReadonlySet<string> = new Set(["assistant.message.delta", "llm.call.delta"]);
 
 export function tapeEvents(port: KernelPort, live: LiveSessions, persister: Persister): () => void {
   return port.subscribe("*", (event) => {
     const { kind, session_id } = event;
-    if (NEVER.has(kind) || WRITTEN.has(kind) || session_id === KERNEL_SESSION) return;
+    if (NOT_RECORDED.has(kind) || WRITTEN_BY_PUBLISHER.has(kind) || session_id === KERNEL_SESSION) return;
     if (session_id.startsWith(BRIDGE_PREFIX)) return;
     void persister.write(live.keyOf(event, session_id), event);
   });

@@ -43,7 +43,7 @@ export function* removePackage(p: { org_id: string; id: string; facts: FactRows 
     [p.org_id, row.package_id as string, row.version as string],
   );
   if (users.length > 0) {
-    refuse("package.bound", "The package is in use by a binding.", {
+    refuse("package.bound", "A binding uses the package.", {
       bindings: users.map((user) => user.binding_id),
     });
   }
