@@ -83,7 +83,7 @@ verifies(
     const active = await fixture.kernel.bindings.patch(admin, id, { secrets }, undefined);
     expect(active).toMatchObject({ status: "active", unbound_slots: [] });
     expect(await fixture.kernel.bindings.validate(user, id)).toMatchObject({ valid: true, issues: [] });
-    // A row whose config no longer fits, as after a schema change by hand, is found by validate.
+    // Validate finds a row whose config no longer matches, as after a manual schema change.
     await fixture.store.bindings.update(
       { ...active, config: { base_url: 7 }, generation: 9 },
       active.generation,
@@ -180,7 +180,7 @@ test("removes a binding only if it still has the given generation", async () => 
   const { bindings } = fixture.kernel;
   const made = await fixture.bind(manifest([tool("echo")]));
   const id = made.binding_id;
-  // Changed after it was read and before it is removed.
+  // The binding changes after it was read and before it is removed.
   const get = fixture.store.bindings.get.bind(fixture.store.bindings);
   fixture.store.bindings.get = async (...args) => {
     fixture.store.bindings.get = get;

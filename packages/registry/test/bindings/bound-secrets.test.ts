@@ -1,4 +1,4 @@
-/** Which secrets a binding may name, and by which way they reach the plugin. */
+/** Which secrets a binding may use, and how they reach the plugin. */
 
 import { BindingPolicySchema, ToolExportSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
@@ -66,10 +66,10 @@ verifies(
       expect(grant?.secret_env).toEqual({ token: "API_TOKEN" });
       const [order] = fixture.runner.orders;
       expect(order!.grant.secret_env).toEqual({ token: "API_TOKEN" });
-      // The process that was asked what it offers is the one that serves the call.
+      // The described process serves the call.
       expect(fixture.runner.questions[0]).toMatchObject({ pool_key: order!.pool_key, grant: order!.grant });
       expect(JSON.stringify({ grant, rest })).not.toContain("s3cr3t-value");
-      // Whoever is not given the slot is not given its variable.
+      // Without the slot the variable is not set either.
       const narrow = { secret_slots: ["other"] };
       const narrowed = await fixture.call({ export_id: "search", input: {}, narrow });
       expect(narrowed.grant?.secret_env).toBeUndefined();

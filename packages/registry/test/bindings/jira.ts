@@ -1,4 +1,4 @@
-/** A package whose tool has a configuration to check and a secret to bind. */
+/** A package whose tool has a config schema and a secret slot. */
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 
 export const jira = manifest(

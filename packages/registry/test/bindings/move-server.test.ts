@@ -32,14 +32,14 @@ verifies(
     const patch = (package_version: string, more: object = {}) =>
       bindings.patch(user, binding_id, { package_version, ...more }, undefined);
     expect(await patch("1.1.0")).toMatchObject({ ...given, status: "active" });
-    // With a slot that would be left without its secret, nothing moves until the change names one.
+    // The move is refused while a slot would lose its secret and the change sets none.
     await expect(patch("2.0.0")).rejects.toMatchObject({ code: "binding.invalid" });
     expect(await bindings.get(user, binding_id)).toMatchObject({ ...given, package_version: "1.1.0" });
     const upgrade = bindings.upgrade(user, { package_id: server.package_id, package_version: "2.0.0" });
     await expect(upgrade).rejects.toMatchObject({ code: "binding.invalid" });
     const { secrets: named } = given;
     expect(await patch("2.0.0", { secrets: named })).toMatchObject({ secrets: named, config: {} });
-    // A share of the calls at another server begins without them as well.
+    // A binding for a share of the calls at another server starts without credentials too.
     const share = { package_version: "3.0.0", export_id: "*", rollout: { traffic_percent: 10 } };
     const beside = await bindings.create(user, { package_id: server.package_id, ...share });
     expect(beside).toMatchObject({ secrets: {}, status: "inactive", unbound_slots: ["authorization"] });

@@ -16,7 +16,7 @@ test("lets only an admin lower the class, audits it, and lets any operator raise
   });
   const lowered = await fixture.kernel.bindings.patch(admin, id, lower, undefined);
   expect(lowered.class_lowered_by).toBe("admin");
-  // Another change by a user keeps who lowered it; raising it again needs nobody's leave.
+  // A later change by a user keeps class_lowered_by; raising the class needs no admin.
   const kept = await fixture.kernel.bindings.patch(user, id, { rollout: { traffic_percent: 90 } }, undefined);
   expect(kept.class_lowered_by).toBe("admin");
   const audit = await fixture.kernel.audit.list(admin, { action: "binding.change" }, { limit: 10 });
@@ -49,7 +49,7 @@ test("refuses mounts and changes of org-wide bindings to a key of one project, w
   const disable = bindings.patch(projectAdmin, org.binding_id, { status: "disabled" }, undefined);
   await expect(disable).rejects.toMatchObject(denied);
   await expect(bindings.remove(projectAdmin, org.binding_id)).rejects.toMatchObject(denied);
-  // The host's disk is not even an org's: only the admin token opens it.
+  // The host's disk belongs to no org: only the admin token may mount it.
   const mounts = [{ source: "/", target: "/host", writable: true }];
   const asked = bindings.create(projectAdmin, { ...named, policy: { mounts } });
   await expect(asked).rejects.toMatchObject(denied);
@@ -60,7 +60,7 @@ test("refuses mounts and changes of org-wide bindings to a key of one project, w
   await expect(patch({ mounts: wider })).rejects.toMatchObject(denied);
   expect((await patch({})).policy).toEqual({});
   await expect(patch({ mounts })).rejects.toMatchObject(denied);
-  // What the admin did for the whole org is told where it was done.
+  // The event of an org-wide change goes to the project from which it was made.
   const stop = new AbortController();
   for await (const event of events.watch(user, 0, stop.signal))
     if (event.type === "binding.changed" && event.subject.id === org.binding_id) stop.abort();

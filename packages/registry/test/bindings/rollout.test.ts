@@ -8,7 +8,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 const version = (number: string) => manifest([tool("echo")], { version: number });
 const percent = (traffic_percent: number) => ({ rollout: { traffic_percent } });
 
-/** How many of `bodies` each version took; "refused" for export.not_found. */
+/** Counts how many of `bodies` each version took; "refused" counts export.not_found. */
 async function share(fixture: TestKernel, bodies: InvokeBody[]): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   await Promise.all(
@@ -39,7 +39,7 @@ verifies(
     expect(split["2.0.0"]).toBeGreaterThan(2_300);
     expect(split["2.0.0"]).toBeLessThan(2_700);
     expect(split["2.0.0"]! + split["1.10.0"]!).toBe(10_000);
-    // One session always takes the same way; without a session the invocation decides.
+    // A session always gets the same version; without a session the invocation id decides.
     const again = await share(
       fixture,
       [...Array(20)].map(() => sessions(1)[0]!),
@@ -48,14 +48,14 @@ verifies(
     const loose = await share(fixture, singles(2_000));
     expect(loose["2.0.0"]).toBeGreaterThan(400);
     expect(loose["2.0.0"]).toBeLessThan(600);
-    // The remainder falls to the org's binding, and past that it is refused.
+    // The remainder goes to the org's binding, and the rest is refused.
     const lower = (id: string, traffic: number) =>
       fixture.kernel.bindings.patch(admin, id, percent(traffic), undefined);
     await lower(older.binding_id, 25);
     const org = await fixture.bind(version("1.0.0"), { ...percent(25), org_wide: true });
     const three = await share(fixture, sessions(2_000));
     for (const name of ["2.0.0", "1.10.0", "1.0.0", "refused"]) expect(three[name]).toBeGreaterThan(400);
-    // 0 % and disabled never run.
+    // Bindings with 0 percent and disabled bindings never run.
     await lower(newest.binding_id, 0);
     await fixture.kernel.bindings.patch(admin, older.binding_id, { status: "disabled" }, undefined);
     await lower(org.binding_id, 100);

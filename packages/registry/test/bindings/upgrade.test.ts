@@ -1,4 +1,4 @@
-/** A binding moves to another version of its package with its rules, and without trust in the old bytes. */
+/** A binding moves to another version of its package with its policy and without trust in the old bytes. */
 
 import type { Binding } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
@@ -67,7 +67,7 @@ verifies(
       previous: { package_version: "0.1.0", trust_dropped: [], permissions_held: [] },
     });
     expect(await listed(fixture)).toEqual([moved]);
-    // The rule holds for the call.
+    // The policy applies to the call.
     const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "greet", input: {} });
     expect((await fixture.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
   },
@@ -84,12 +84,12 @@ verifies("upgrade.moves", "copies the policy to a binding that takes a share of 
     policy: bound.policy,
     rollout: { traffic_percent: 10 },
   });
-  // Nor does it get more than the rest of them.
+  // The share gets no more permissions than the rest.
   await fixture.kernel.bindings.remove(admin, canary.binding_id);
   await install(fixture, "0.2.1", [slotted("greet", { network: "egress", allowed_domains: ["b.example"] })]);
   const wider = await create(fixture, "0.2.1", { rollout: { traffic_percent: 10 } });
   expect(wider.policy).toEqual({ ...bound.policy, permissions: { network: "none" } });
-  // Which of the two is meant nobody can tell.
+  // The request does not say which of the two bindings to move.
   await install(fixture, "0.3.0");
   await expect(create(fixture, "0.3.0")).rejects.toMatchObject({ code: "binding.conflict" });
 });
@@ -153,7 +153,7 @@ describe("rollback", () => {
       secrets: SECRET,
       previous: { package_version: "0.2.0", config: { team: "dev" } },
     });
-    // And forward again.
+    // The second rollback goes forward again.
     expect(await fixture.kernel.bindings.rollback(operator, bound.binding_id)).toMatchObject({
       package_version: "0.2.0",
       config: { team: "dev" },
@@ -189,7 +189,7 @@ describe("rollback", () => {
     await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
     await create(fixture, "0.2.0");
     expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual(policy);
-    // The same version with other bytes is another matter.
+    // Other bytes under the same version are not trusted.
     await create(fixture, "0.2.0");
     const { items } = await fixture.kernel.packages.list(admin, { limit: 10 });
     await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
@@ -273,7 +273,7 @@ verifies("upgrade.moves", "withholds and lists permissions that only the new ver
   expect(moved.previous!.permissions_held).toEqual(["network", "filesystem", "gateway_api_scopes"]);
   const { grant } = await fixture.kernel.bindings.validate(admin, bound.binding_id);
   expect(grant).toMatchObject({ network: "none", filesystem: "none", gateway_api_scopes: [] });
-  // More domains for one that has the network already.
+  // The version requests more domains and the old one has the network already.
   const { permissions: _held, ...policy } = moved.policy;
   await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
   await install(fixture, "0.3.0", [

@@ -83,7 +83,7 @@ verifies(
       Object.fromEntries(Array.from({ length: CONFIG_LIMITS.keys_per_write + 1 }, (_, n) => [`k${n}`, n])),
     ];
     for (const change of refused) await expect(config.set(user, change)).rejects.toThrow();
-    // The store itself gives up half way: the org is full after the second key.
+    // The store refuses half way: the org is full after the second key.
     const full = "x".repeat(CONFIG_LIMITS.value_bytes - 2);
     const room = Math.floor(CONFIG_LIMITS.bytes_per_org / CONFIG_LIMITS.value_bytes) - 1;
     for (let n = 0; n < room; n += 50) {
@@ -154,7 +154,7 @@ verifies(
       { actor: "admin", action: "config.show", subject: "plugin.a.api_key", details: {} },
       { actor: "admin", action: "config.show", subject: "plugin.a.secret", details: {} },
     ]);
-    // A read that cannot be recorded is not answered.
+    // A value is not returned when the read cannot be audited.
     const deaf = createKernel({
       ...fixture.deps,
       store: {

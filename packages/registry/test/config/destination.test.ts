@@ -40,7 +40,7 @@ verifies(
     }
     expect(await key()).toBe("sk-of-the-org");
 
-    // A masked value that a form sends back is not the credential given anew.
+    // A masked value that a form sends back is not a new credential.
     const form = { ...evil.config, api_key: "****-org", model: "m2" };
     const moved = await providers.patch(orgUser, "prod", { config: form });
     expect(moved.config).toEqual({ base_url: "https://evil.example/v1", model: "m2" });
@@ -51,13 +51,13 @@ verifies(
       { keys: ["providers.prod.api_key", "providers.prod.backup_token"] },
     ]);
 
-    // Given with the new address, it stays; so it does while the address stays.
+    // The credential stays when it is set together with the new address, and while the address is unchanged.
     await providers.patch(orgUser, "prod", {
       config: { base_url: "https://c.example/v1", api_key: "sk-new" },
     });
     await providers.patch(orgUser, "prod", { config: { base_url: "https://c.example/v1", model: "m3" } });
     expect(await key()).toBe("sk-new");
-    // Without an address it would go to the vendor.
+    // Without an address the credential would go to the vendor.
     await providers.patch(orgUser, "prod", { config: { base_url: null } });
     expect(await key()).toBeNull();
   },
@@ -93,7 +93,7 @@ verifies(
     expect(await config.set(orgUser, { "plugin.acme.url": "https://evil.example" })).toEqual([
       "plugin.acme.token",
     ]);
-    // An order that a person may well use: the address first, then the key.
+    // People may well set the address first and the key second.
     await config.set(orgUser, { "plugin.acme.token": "tok-2" });
     expect(await config.set(orgUser, { "plugin.acme.url": "https://evil.example" })).toEqual([]);
     expect(await listed()).toContain("plugin.acme.token");
@@ -120,7 +120,7 @@ test("lets only the host's admin set allow_private, and only for the instance's 
   expect(await opened()).toBe("localhost:11434");
   const [audit] = (await fixture.store.audit.list(admin.scope, {}, { limit: 1 })).items;
   expect(audit).toMatchObject({ action: "provider.patch", details: { allow_private: "localhost:11434" } });
-  // The permission is for this place: another address takes it away.
+  // The permission is for this address only; another address removes it.
   await providers.patch(orgUser, "prod", { config: { base_url: "http://localhost:9/v1" } });
   expect(await opened()).toBeNull();
 

@@ -63,7 +63,7 @@ verifies(
       const expected = may ? "nothing was thrown" : "policy.denied";
       expect([name, route, set, ...unset]).toEqual([name, ...Array<string>(5).fill(expected)]);
     }
-    // Another org's key of that name switches nothing; its route answers that it may not.
+    // The key of another org has no effect on the plugin; its route is refused.
     expect(await codeOfRejected(fixture.system.facade.setEnabled(elsewhere, "third", false))).toBe(
       "policy.denied",
     );

@@ -52,7 +52,7 @@ test("describes a package when it is bound, with the binding's secrets and grant
   expect(tools).toMatchObject([{ export_id: "mcp_weather_today", binding_id }]);
   const done = await fixture.call({ export_id: "mcp_weather_today", input: { city: "Bonn" } });
   expect(done).toMatchObject({ status: "succeeded", binding_id, export_id: "mcp_weather_today" });
-  // The question and the calls share one process.
+  // The description and the calls share one process.
   expect(fixture.runner.orders[0]!.pool_key).toBe(asked!.pool_key);
   const refused = fixture.call({ export_id: "mcp_weather_today", input: {} });
   await expect(refused).rejects.toMatchObject({ code: "input.invalid" });
@@ -105,7 +105,7 @@ test("quarantines a changed definition until an operator accepts it, and offers 
   expect(changed.quarantined.map((one) => one.export.id)).toEqual(["today"]);
   expect(await names()).toEqual(["new"]);
   await expect(fixture.call({ export_id: "today" })).rejects.toMatchObject({ code: "export.not_found" });
-  // Gone for a while and back with other words is a change as well.
+  // A tool that returns with a different text is a change too.
   runner.description = () => answer([described("gone", "Back with other words")]);
   expect((await kernel.definitions.refresh(admin, binding_id)).quarantined).toHaveLength(1);
   expect(await names()).toEqual([]);

@@ -1,4 +1,4 @@
-/** What nobody can see in an author's words reaches no model and no client, whatever the source. */
+/** Hidden characters in authors' texts reach no model and no client, whatever the source. */
 import { type ToolExport, HIDDEN_MARK as X } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
@@ -70,7 +70,7 @@ test("replaces hidden characters from manifests, plugins and servers by a mark a
     expect.stringContaining("/schema/title: 7 hidden characters"),
     expect.stringContaining("/schema/required/0: 1 hidden character (U+200B)"),
   ]);
-  // Arguments are checked as the author wrote it.
+  // Arguments are checked against the original schema.
   const refused = fixture.call({ export_id: "mcp_weather_today", input: {} });
   await expect(refused).rejects.toMatchObject({ code: "input.invalid" });
   const done = await fixture.call({ export_id: "mcp_weather_today", input: { "ci\u200bty": "Bonn" } });

@@ -29,7 +29,7 @@ test("binds every tool of a package at once, with one config and one set of slot
     ["search", binding_id],
   ]);
   expect(await kernel.exports.discover(user, "hook")).toEqual([]);
-  // Each tool gets its own permissions, not those of its neighbours.
+  // Each tool gets its own permissions and not those of the other tools.
   const count = await fixture.call({ export_id: "count" });
   expect(count.grant).toMatchObject({ network: "none", filesystem: "scratch", secret_slots: [] });
   const search = await fixture.call({ binding_id, export_id: "search" });

@@ -1,4 +1,4 @@
-/** The whole chain of one call, from random policies at every level: the manifest's to the caller's caller. */
+/** The whole chain of one call with random policies at every level, from the manifest to the caller's caller. */
 
 import type { Binding, Grant, Package } from "@backplane/contract";
 import { delegatedCallerOf } from "@backplane/door";
@@ -26,7 +26,7 @@ function standing(
   return standingLevel({ binding, package: pack, export: content.exports[0]! }, kept, scope, around);
 }
 
-/** In every dimension. What a level leaves out, it allows. */
+/** Compares every dimension. A field that a level leaves out is allowed. */
 function wider(child: Grant, parent: Level): string[] {
   const outside = <T>(mine: readonly T[], theirs: readonly T[] | null | undefined) =>
     theirs !== undefined && theirs !== null && mine.some((one) => !theirs.includes(one));
@@ -149,14 +149,14 @@ test("never widens the grant by an additional level", () => {
           standing(of, around(own, intersect(org ?? {}, more) as GrantLevel, project)),
           standing(of, around(own, org, intersect(project ?? {}, more) as GrantLevel)),
         ];
-        // Domains are the operator's to name: until one level has, nothing can be reached and so nothing is narrowed.
+        // Only the operator names domains: until one level has, nothing is reachable and so nothing is narrowed.
         const named = [of.asked, of.policy, org, project, { allowed_domains: own.default_domains }].some(
           (one) => one?.allowed_domains !== undefined,
         );
         const base = toGrant(without);
         const asLevel: Level = named ? base : { ...base, allowed_domains: ["*"] };
         for (const one of added) expect(wider(toGrant(one), asLevel)).toEqual([]);
-        // A caller gives nothing at all, not even where nobody else has said anything.
+        // A caller grants nothing, not even where no other level says anything.
         for (const chain of [[first], [second], [first, second]]) {
           const grant = toGrant(intersect(without, ...chain.map((one) => one ?? {})));
           expect(wider(grant, base)).toEqual([]);
@@ -246,7 +246,7 @@ verifies(
       ["none", "none", []],
       ["egress", "scratch", ["jira"]],
     ]);
-    // Refusals are on the record too.
+    // Refusals are recorded too.
     const refused = (await kernel.invocations.list(user, { export_id: "other" }, { limit: 9 })).items;
     expect(refused.map(({ status, error }) => [status, error?.code])).toEqual([
       ["failed", "policy.denied"],

@@ -62,7 +62,7 @@ function notWider(child: Level, parent: Level): boolean {
   );
 }
 
-/** Mounts keep the order of the first list; as a set they are the same. */
+/** Mounts keep the order of the first list, so they are compared as a set. */
 const asSet = (one: Level): Level =>
   Array.isArray(one.mounts)
     ? { ...one, mounts: [...one.mounts].sort((a, b) => (a.source < b.source ? -1 : 1)) }

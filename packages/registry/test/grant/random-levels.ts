@@ -1,4 +1,4 @@
-/** Random policies for every level that a grant comes from, with anything left out. */
+/** Random policies for every level of a grant, in which any field may be missing. */
 
 import { DELEGATION_SCOPES, EXECUTION_CLASSES, type InvokeBody } from "@backplane/contract";
 import type { GrantLevel } from "@backplane/ports";

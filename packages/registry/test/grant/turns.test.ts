@@ -1,4 +1,7 @@
-/** Turns are inside the chain too: a sub-agent's tools call no more than it may, and a resumed turn is no wider. */
+/**
+ * Turns are part of the call chain: the tools of a sub-agent may not call more than the sub-agent, and a resumed
+ * turn has no wider grant.
+ */
 import type { KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
@@ -91,7 +94,7 @@ test("resumes a turn that a plugin started with that plugin's rights after a res
   await until(async () => (await second.tape()).at(-1)?.payload.role === "assistant");
   const runs = (await second.kernel.runs.list(user, { session_id: "s1" }, { limit: 5 })).items;
   expect(runs.map(({ requested_by, resumed }) => [requested_by, resumed])).toEqual([[parent, 1]]);
-  // It is offered what the first call's grant names, and not the project's other tools.
+  // The turn is offered the tools in the grant of the first call and not the other tools of the project.
   const asked = second.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
   const offered = (asked.payload.tools as { name: string }[]).map(({ name }) => name);
   expect(offered).toContain("deploy");
@@ -129,7 +132,7 @@ test("lets only a plugin with the compact right call the project's compactor", a
   expect(told[0]).toBe("compaction");
   expect(told[1]).toContain("was not granted the scope tools:invoke");
   const calls = (await talk.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
-  // Newest first; a compaction that fails is tried again.
+  // Newest first; a failed compaction is retried.
   expect(calls.map(({ status }) => status)).toEqual(["failed", "failed", "failed", "succeeded"]);
   expect(calls.at(-1)!.grant!.gateway_api_scopes).toEqual([]);
 });

@@ -62,7 +62,7 @@ test("emits package.installed in the installing project, and hides bindings of o
   const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
   await bindings.create(admin, named);
   const refused = (caller: Caller) => packages.remove(caller, installed.id).catch((error: unknown) => error);
-  // What the org's admin installed is not a project's to remove; what a project installed is its own.
+  // A project may remove packages that it installed, but not those of the org's admin.
   expect(await refused(user)).toMatchObject({ code: "policy.denied" });
   const installer: Caller = {
     ...user,
@@ -79,7 +79,7 @@ test("emits package.installed in the installing project, and hides bindings of o
   expect(JSON.stringify(removing)).not.toContain(bound.binding_id);
   await bindings.remove(admin, bound.binding_id);
   await packages.remove(installer, own.id);
-  // The binding had moved to the version that is gone.
+  // The binding had been moved to the removed version.
   const { binding_id } = await bindings.create(admin, named);
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
   expect(await refused(org)).toMatchObject({ details: { bindings: [binding_id] } });

@@ -1,4 +1,4 @@
-/** What a policy does to calls: roles, categories, origins, security rules and the host level, through the door. */
+/** The effect of a policy on calls: roles, categories, origins, security rules and the host level. */
 
 import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
@@ -22,7 +22,7 @@ async function testKernelWith(...tools: ReturnType<typeof tool>[]): Promise<Test
 const set = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
 const names = async (fixture: TestKernel, caller: Caller = user) =>
   (await fixture.kernel.catalog.list(caller)).map(({ name }) => name);
-/** The rule that refuses, or the status of the call. */
+/** Returns the rule that refuses the call, or the status of the call. */
 const fate = (
   fixture: TestKernel,
   export_id: string,
@@ -82,7 +82,7 @@ verifies(
     await set(fixture, { roles: { user: { max_risk: "low" } } });
     expect(await tries()).toEqual([ran, "role", ran]);
     expect(await names(fixture)).toEqual(["edit", "plain"]);
-    // Of another role nothing was said.
+    // The policy says nothing about other roles.
     expect(await fate(fixture, "look", {}, { ...user, role: "admin" })).toBe(ran);
     const hidden = await fixture.kernel.catalog.get(user, "look");
     expect(hidden[0]).toMatchObject({
@@ -139,7 +139,7 @@ verifies(
     expect(await fate(fixture, "write", {})).toBe("security");
     expect(await fate(fixture, "other", {})).toBe("succeeded");
     expect(await asked({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
-    // What would allow is no rule: nothing is let past it.
+    // A rule that would allow is invalid, so every call is denied.
     const strange = await testKernelWith(tool("odd", {}, { rules: [{ when: [], action: "allow" }] }));
     await expect(strange.call({ export_id: "odd" })).rejects.toMatchObject({
       code: "policy.denied",

@@ -27,7 +27,7 @@ test("seals every row of every org again, despite an interruption and a race, so
     await kernel.secrets.put(i % 2 === 0 ? admin : there, `s${i}`, values.get(`s${i}`)!);
   }
   await kernel.config.set(there, { "llm.api_key": "sk-config-value", "llm.model": "m" });
-  // The gateway dies after the first step.
+  // The gateway dies after the first batch.
   const replace = store.sealed.replace.bind(store.sealed);
   let steps = 0;
   store.sealed.replace = async (changes) => {
@@ -39,13 +39,13 @@ test("seals every row of every org again, despite an interruption and a race, so
   const [newest] = deps.vault.keys();
   const left = await store.sealed.list("secret", newest!.prefix, { org_id: "", name: "" }, 500);
   expect(left.length).toBe(30);
-  // Meanwhile both halves open.
+  // Rows under both keys can be opened meanwhile.
   for (const [name, value] of [...values].slice(0, 6)) {
     const org_id = Number(name.slice(1)) % 2 === 0 ? "org_local" : "org_there";
     const sealed = await store.secrets.sealed(org_id, name);
     expect(deps.vault.open(org_id, name, sealed!.ciphertext)).toBe(value);
   }
-  // Somebody else writes a value just as it is sealed again.
+  // Another writer changes a value while it is sealed again.
   let raced = "";
   store.sealed.replace = async (changes) => {
     if (raced === "") {
@@ -69,7 +69,7 @@ test("seals every row of every org again, despite an interruption and a race, so
     unreadable: [],
     unused_keys: ["k1"],
   });
-  // The old key is gone.
+  // The old key is removed.
   const only = createSecretVault([kept[1]!]);
   for (const [name, value] of values) {
     const org_id = Number(name.slice(1)) % 2 === 0 ? "org_local" : "org_there";

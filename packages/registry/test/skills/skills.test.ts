@@ -20,7 +20,7 @@ async function openSkilled(): Promise<Talk> {
 const skilled = (package_id: string, skills = SKILLS) =>
   manifest([], { package_id, runtime: { protocol: "skills", entrypoint: ["skills"] }, skills } as never);
 
-/** What the model was told in the last call. */
+/** The system prompt of the last model call. */
 const lastTold = ({ events }: Talk): string =>
   JSON.stringify(events.filter(({ kind }) => kind === "llm.call.request").at(-1)!.payload);
 

@@ -1,19 +1,19 @@
-/** private_key_jwt (RFC 7523): the client proves itself with a short-lived text that only its key can sign. */
+/** private_key_jwt (RFC 7523): the client authenticates with a short-lived JWT that it signs with its private key. */
 import { createPrivateKey, type KeyObject, sign } from "node:crypto";
 import { signInFailed } from "./oauth-fetch.ts";
 
-const LIFE_S = 300;
+const LIFETIME_S = 300;
 const CURVES: Record<string, { alg: string; digest: string }> = {
   prime256v1: { alg: "ES256", digest: "sha256" },
   secp384r1: { alg: "ES384", digest: "sha384" },
   secp521r1: { alg: "ES512", digest: "sha512" },
 };
 
-export function clientAssertion(
+export function signClientAssertion(
   pem: string,
   claims: { client_id: string; audience: string; now: number; jti: string },
 ): string {
-  const key = privateKey(pem);
+  const key = parsePrivateKey(pem);
   const { alg, digest } = algorithmOf(key);
   const iat = Math.floor(claims.now / 1_000);
   const body = {
@@ -22,15 +22,15 @@ export function clientAssertion(
     aud: claims.audience,
     jti: claims.jti,
     iat,
-    exp: iat + LIFE_S,
+    exp: iat + LIFETIME_S,
   };
-  const text = `${encoded({ alg, typ: "JWT" })}.${encoded(body)}`;
+  const text = `${encodeJson({ alg, typ: "JWT" })}.${encodeJson(body)}`;
   const signature = sign(digest, Buffer.from(text), { key, dsaEncoding: "ieee-p1363" });
   return `${text}.${signature.toString("base64url")}`;
 }
 
-/** The message must not hold the key. */
-export function privateKey(pem: string): KeyObject {
+/** The error must not contain the key. */
+export function parsePrivateKey(pem: string): KeyObject {
   try {
     return createPrivateKey(pem);
   } catch {
@@ -44,9 +44,9 @@ function algorithmOf(key: KeyObject): { alg: string; digest: string | null } {
     return CURVES[curve];
   if (key.asymmetricKeyType === "rsa") return { alg: "RS256", digest: "sha256" };
   if (key.asymmetricKeyType === "ed25519") return { alg: "EdDSA", digest: null };
-  throw signInFailed("the private key must be of RSA, of the curves P-256, P-384, P-521, or Ed25519");
+  throw signInFailed("the private key must be RSA, Ed25519, or on the curve P-256, P-384 or P-521");
 }
 
-function encoded(value: object): string {
+function encodeJson(value: object): string {
   return Buffer.from(JSON.stringify(value)).toString("base64url");
 }

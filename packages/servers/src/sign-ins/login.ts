@@ -1,7 +1,7 @@
 /**
- * One login: begun by an admin, answered once, by the browser that opened it first or by who began it. What it needs until
- * then (the PKCE verifier, the client, the endpoints that were found) is sealed in the store, so that any node and a
- * restarted one can take the answer.
+ * One login: started by an admin and completed once, by the browser that opened it first or by the caller who
+ * started it. Its state (PKCE verifier, client, endpoints) is sealed in the store, so that any node can complete
+ * it, also after a restart.
  */
 
 import { hash } from "node:crypto";
@@ -15,10 +15,10 @@ import {
   type Tokens,
   tokenHash,
 } from "@backplane/registry";
-import { privateKey } from "./client-assertion.ts";
+import { parsePrivateKey } from "./client-assertion.ts";
 import { type Discovered, discover } from "./discovery.ts";
-import { chooseClient, type OurPlace } from "./oauth-client.ts";
-import { type OAuthFetch, short, signInFailed } from "./oauth-fetch.ts";
+import { chooseClient, type GatewayUrls } from "./oauth-client.ts";
+import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
 import { chooseScope } from "./scope.ts";
 import { requestTokens } from "./token-request.ts";
 
@@ -26,33 +26,33 @@ const LOGIN_MS = 10 * 60_000;
 
 type Parts = Pick<KernelDeps, "clock" | "random" | "vault">;
 
-/** What is sealed while the browser is away. */
-interface Waiting {
+/** The sealed state of a login until the browser returns. */
+interface PendingLogin {
   source: TokenSource;
   verifier: string;
   redirect_uri: string;
   authorization_url: string;
-  /** It said that it names itself in its answers. */
+  /** The authorization server declared that it sends `iss` in its responses. */
   sends_issuer: boolean;
 }
 
-export interface Prepared {
+export interface PreparedLogin {
   source: TokenSource;
   found: Discovered;
 }
 
-/** Where tokens would come from: nothing is asked of a person yet. */
-export async function prepare(
+/** Discovers the endpoints and chooses the client, before a person is involved. */
+export async function prepareLogin(
   fetch: OAuthFetch,
   server: URL,
   challenge: ServerChallenge | null,
   before: SignInSession | null,
   given: SignInBegin,
-  place: OurPlace,
-): Promise<Prepared> {
+  place: GatewayUrls,
+): Promise<PreparedLogin> {
   const { grant = "authorization_code" } = given;
-  checkGiven(given);
-  if (given.private_key !== undefined) privateKey(given.private_key);
+  checkOptions(given);
+  if (given.private_key !== undefined) parsePrivateKey(given.private_key);
   const found = await discover(fetch, server, challenge);
   const same = before?.issuer === found.server.issuer ? before : null;
   const client = await chooseClient(fetch, found.server, given, place, same);
@@ -70,9 +70,9 @@ export async function prepare(
   return { source, found };
 }
 
-export interface Begun {
+export interface StartedLogin {
   authorization_url: string;
-  /** What the first address on the gateway holds; known to nobody who has only the one after it. */
+  /** The secret of the start URL. It is not part of the authorization URL. */
   ticket: string;
   row: Omit<Login, "browser_hash">;
 }
@@ -81,9 +81,9 @@ export function beginLogin(
   parts: Parts,
   { binding }: BoundPackage,
   actor: string,
-  { source, found: { server } }: Prepared,
+  { source, found: { server } }: PreparedLogin,
   redirect_uri: string,
-): Begun {
+): StartedLogin {
   const state = randomToken(parts);
   const verifier = randomToken(parts);
   const ticket = randomToken(parts);
@@ -97,12 +97,12 @@ export function beginLogin(
     code_challenge_method: "S256",
     resource: source.resource,
     ...(source.scope === null ? {} : { scope: source.scope }),
-    // Without it OpenID gives no refresh token.
+    // OpenID Connect returns a refresh token only with this prompt.
     ...(source.scope?.split(" ").includes("offline_access") ? { prompt: "consent" } : {}),
   };
   for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value);
   const { org_id } = binding.scope;
-  const waiting: Waiting = {
+  const waiting: PendingLogin = {
     source,
     verifier,
     redirect_uri,
@@ -124,54 +124,54 @@ export function beginLogin(
   };
 }
 
-/** Whether the browser that came is the one that has this login. */
+/** Whether one of these browser secrets belongs to the browser that opened the login. */
 export function isOpenedBy({ browser_hash }: Login, browsers: readonly string[]): boolean {
   return browser_hash !== null && browsers.some((one) => tokenHash(one) === browser_hash);
 }
 
-export function openWaiting(
+export function openPendingLogin(
   { vault }: Pick<Parts, "vault">,
   { org_id, binding_id, ciphertext }: Login,
-): Waiting {
-  return JSON.parse(vault.open(org_id, loginSealName(binding_id), ciphertext)) as Waiting;
+): PendingLogin {
+  return JSON.parse(vault.open(org_id, loginSealName(binding_id), ciphertext)) as PendingLogin;
 }
 
-/** Trades the code of an answer for tokens. Rejects with `sign_in.failed`. */
-export async function redeem(
+/** Exchanges the authorization code for tokens. Rejects with `sign_in.failed`. */
+export async function redeemCode(
   parts: Parts,
   fetch: OAuthFetch,
   login: Login,
   answer: URL,
 ): Promise<{ source: TokenSource; tokens: Tokens }> {
-  const { source, verifier, redirect_uri, sends_issuer } = openWaiting(parts, login);
-  const { searchParams: said } = answer;
-  checkIssuer(said.get("iss"), source.issuer, sends_issuer);
-  const error = said.get("error");
+  const { source, verifier, redirect_uri, sends_issuer } = openPendingLogin(parts, login);
+  const { searchParams: parameters } = answer;
+  checkIssuer(parameters.get("iss"), source.issuer, sends_issuer);
+  const error = parameters.get("error");
   if (error !== null) {
-    const words = said.get("error_description");
+    const description = parameters.get("error_description");
     throw signInFailed(
-      `the authorization server answered ${short(error, 80)}${words === null ? "" : ` (${short(words)})`}`,
+      `the authorization server answered ${excerpt(error, 80)}${description === null ? "" : ` (${excerpt(description)})`}`,
     );
   }
-  const code = said.get("code");
-  if (code === null || code === "") throw signInFailed("the answer holds no code");
+  const code = parameters.get("code");
+  if (code === null || code === "") throw signInFailed("the redirect contains no code");
   const given = { grant_type: "authorization_code", code, code_verifier: verifier, redirect_uri };
   return { source, tokens: await requestTokens(parts, fetch, source, given) };
 }
 
-/** RFC 9207, letter by letter: an answer of another server's must not reach this one's token endpoint. */
+/** RFC 9207, compared as text: the response of another server must not reach this token endpoint. */
 function checkIssuer(found: string | null, issuer: string, required: boolean): void {
   if (found === null && !required) return;
   if (found === issuer) return;
-  const what = found === null ? "does not say whose it is" : `is of ${short(found)}`;
-  throw signInFailed(`the answer ${what}, and ${short(issuer)} was asked`);
+  const what = found === null ? "names no issuer" : `names the issuer ${excerpt(found)}`;
+  throw signInFailed(`the redirect ${what}; ${excerpt(issuer)} was expected`);
 }
 
-function checkGiven({ client_id, client_secret, private_key, grant }: SignInBegin): void {
+function checkOptions({ client_id, client_secret, private_key, grant }: SignInBegin): void {
   const secret = client_secret !== undefined || private_key !== undefined;
   const problem =
     secret && client_id === undefined
-      ? "client_secret and private_key belong to a client_id"
+      ? "client_secret and private_key need a client_id"
       : client_secret !== undefined && private_key !== undefined
         ? "give client_secret or private_key, not both"
         : grant === "client_credentials" && !secret

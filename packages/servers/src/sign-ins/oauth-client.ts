@@ -1,31 +1,31 @@
 /**
- * Who the gateway is to an authorization server, in the order of the MCP specification: a client that a person registered
- * there, the gateway's own description at a public address, or one registered on the spot. A client belongs to the issuer
- * that knows it and is never shown to another.
+ * The client that the gateway uses at an authorization server, in the order of the MCP specification: a client that
+ * a person registered there, the client metadata document at the gateway's public address, or dynamic registration.
+ * A client is used only with the issuer that knows it.
  */
 
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { OAuthClient, SignInSession } from "@backplane/registry";
 import type { AuthorizationServer } from "./discovery.ts";
-import { type OAuthFetch, short, signInFailed } from "./oauth-fetch.ts";
+import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
 
-export interface GivenClient {
+export interface ClientOptions {
   client_id?: string | undefined;
   client_secret?: string | undefined;
   private_key?: string | undefined;
 }
 
-export interface OurPlace {
+export interface GatewayUrls {
   redirect_uri: string;
-  /** The address of our description, where the world can read it. */
+  /** The URL of the client metadata document; null without a public address. */
   document: string | null;
 }
 
 export async function chooseClient(
   fetch: OAuthFetch,
   server: AuthorizationServer,
-  given: GivenClient,
-  place: OurPlace,
+  given: ClientOptions,
+  urls: GatewayUrls,
   before: SignInSession | null,
 ): Promise<OAuthClient> {
   if (given.client_id !== undefined) {
@@ -39,17 +39,21 @@ export async function chooseClient(
   }
   const known = before?.issuer === server.issuer ? before.client : null;
   if (known?.kind === "given") return known;
-  if (server.takes_documents && place.document !== null) {
-    return { id: place.document, kind: "document", redirect_uri: place.redirect_uri };
+  if (server.accepts_documents && urls.document !== null) {
+    return { id: urls.document, kind: "document", redirect_uri: urls.redirect_uri };
   }
-  if (known?.kind === "registered" && known.redirect_uri === place.redirect_uri) return known;
-  if (server.registration_endpoint !== null) return await register(fetch, server, place.redirect_uri);
-  throw new BackplaneError("sign_in.failed", `${short(server.issuer)} registers no clients by itself.`, {
-    fix: `Register one there with the redirect address ${place.redirect_uri}, then: backplane binding login ID --client-id CLIENT_ID`,
-  });
+  if (known?.kind === "registered" && known.redirect_uri === urls.redirect_uri) return known;
+  if (server.registration_endpoint !== null) return await register(fetch, server, urls.redirect_uri);
+  throw new BackplaneError(
+    "sign_in.failed",
+    `${excerpt(server.issuer)} does not support dynamic client registration.`,
+    {
+      fix: `Register a client there with the redirect URI ${urls.redirect_uri}, then: backplane binding login ID --client-id CLIENT_ID`,
+    },
+  );
 }
 
-/** The same words for a registration (RFC 7591) and for the description at our address. */
+/** Used for dynamic registration (RFC 7591) and for the client metadata document. */
 export function clientMetadata(redirect_uri: string, auth_method: string): JsonObject {
   return {
     client_name: "Backplane",
@@ -74,8 +78,10 @@ async function register(
   );
   const id = json?.client_id;
   if ((status !== 201 && status !== 200) || typeof id !== "string" || id === "") {
-    const said = typeof json?.error === "string" ? `, ${short(json.error, 80)}` : "";
-    throw signInFailed(`${short(server.issuer)} did not register us as a client (HTTP ${status}${said})`);
+    const reason = typeof json?.error === "string" ? `, ${excerpt(json.error, 80)}` : "";
+    throw signInFailed(
+      `${excerpt(server.issuer)} refused to register the gateway as a client (HTTP ${status}${reason})`,
+    );
   }
   const { client_secret, token_endpoint_auth_method } = json!;
   return {

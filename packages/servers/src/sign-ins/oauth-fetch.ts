@@ -1,10 +1,12 @@
 /**
- * Requests of the sign-in: only over https, or to this very machine; one answer, small, in time, no redirect followed. Where
- * they may go is what host, org and project leave, and private places only as the operator opened them.
+ * HTTP requests of the sign-in. They go only to https addresses or to loopback, follow no redirects, and have
+ * limits for size and time. Host, org and project policy decide which domains they may reach; private addresses are
+ * reachable only if the operator allowed them.
  */
 
 import {
   BackplaneError,
+  isObject,
   type Json,
   type JsonObject,
   plainWords,
@@ -15,7 +17,7 @@ import { gatewayDomains } from "@backplane/registry";
 
 interface OAuthAnswer {
   status: number;
-  /** Null: the body is no JSON object. */
+  /** Null when the body is not a JSON object. */
   json: JsonObject | null;
 }
 
@@ -37,15 +39,15 @@ const LOOPBACK: ReadonlySet<string> = new Set(["localhost", "127.0.0.1", "[::1]"
 export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">, scope: Scope): OAuthFetch {
   const allowed_domains = gatewayDomains(scope, host);
 
-  async function ask(
+  async function request(
     method: string,
     url: string,
     headers: Record<string, string>,
     body: string | null,
     timeout_ms = TIMEOUT_MS,
   ): Promise<OAuthAnswer> {
-    if (runner.fetch === undefined) throw signInFailed("this gateway makes no requests of its own");
-    const href = safeUrl(url, "an address of the sign-in").href;
+    if (runner.fetch === undefined) throw signInFailed("this gateway cannot send HTTP requests");
+    const href = requireSafeUrl(url, "an address of the sign-in").href;
     try {
       const answer = await runner.fetch({
         url: href,
@@ -57,34 +59,35 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
         allowed_domains,
         answer_bytes: ANSWER_BYTES,
       });
-      return { status: answer.status, json: answer.encoding === "utf8" ? objectIn(answer.body) : null };
+      return { status: answer.status, json: answer.encoding === "utf8" ? parseObject(answer.body) : null };
     } catch (error) {
       const { message, fix, code } = toBackplaneError(error);
       throw new BackplaneError("sign_in.failed", message, {
         cause: error,
         retryable: code === "egress.unreachable",
         ...(code === "policy.denied"
-          ? { fix: "If you trust the place, an operator adds its host:port to egress.allow_private." }
+          ? { fix: "If you trust this address, add its host:port to egress.allow_private." }
           : { fix }),
       });
     }
   }
 
   return {
-    get: (url) => ask("GET", url, {}, null),
+    get: (url) => request("GET", url, {}, null),
     postForm(url, form, headers = {}, timeout_ms) {
       const all = { "content-type": "application/x-www-form-urlencoded", ...headers };
-      return ask("POST", url, all, form.toString(), timeout_ms);
+      return request("POST", url, all, form.toString(), timeout_ms);
     },
-    postJson: (url, body) => ask("POST", url, { "content-type": "application/json" }, JSON.stringify(body)),
+    postJson: (url, body) =>
+      request("POST", url, { "content-type": "application/json" }, JSON.stringify(body)),
   };
 }
 
-/** Also for what a browser is sent to: nothing but the web, and no user in it. */
-export function safeUrl(text: Json | undefined, what: string): URL {
+/** Also used for addresses that a browser is sent to: http(s) only, without user and password. */
+export function requireSafeUrl(text: Json | undefined, what: string): URL {
   const url = typeof text === "string" && URL.canParse(text) ? new URL(text) : null;
   if (url === null || url.username !== "" || url.password !== "" || !isSafe(url)) {
-    throw signInFailed(`${what} must be https (or http on this machine), which ${short(text)} is not`);
+    throw signInFailed(`${what} must be an https address (or http on loopback), not ${excerpt(text)}`);
   }
   return url;
 }
@@ -94,20 +97,20 @@ function isSafe({ protocol, hostname }: URL): boolean {
 }
 
 export function signInFailed(why: string): BackplaneError {
-  return new BackplaneError("sign_in.failed", `The sign-in did not succeed: ${why}.`);
+  return new BackplaneError("sign_in.failed", `The sign-in failed: ${why}.`);
 }
 
-/** A stranger's words, cut, without line breaks, and with a mark where something was hidden. */
-export function short(value: unknown, chars = 200): string {
+/** Shortens a text from outside, removes line breaks, and marks hidden characters. */
+export function excerpt(value: unknown, chars = 200): string {
   const text = typeof value === "string" ? value : value === undefined ? "nothing" : JSON.stringify(value);
-  // Cut first: they may be long, and a mark is never longer than what it stands for.
+  // The text is cut first because it may be long; a mark is never longer than the characters it replaces.
   return plainWords(text.slice(0, chars)).replaceAll(/\s+/g, " ");
 }
 
-function objectIn(text: string): JsonObject | null {
+function parseObject(text: string): JsonObject | null {
   try {
     const value = JSON.parse(text) as Json;
-    return typeof value === "object" && value !== null && !Array.isArray(value) ? value : null;
+    return isObject(value) ? value : null;
   } catch {
     return null;
   }

@@ -1,7 +1,7 @@
 /**
- * A new token for an old one, by one at a time however many calls wait, on every node: who renews holds the row until it is
- * done. A refresh token that was refused is not tried again. Behind calls that need no answer yet, an authorization server
- * that is away is left alone for a pause that grows; who waits for the answer asks regardless.
+ * Renews tokens, one renewal at a time per sign-in across all calls and nodes: the node that renews holds the row
+ * until it is done. A refused refresh token is not used again. A renewal in the background backs off while the
+ * authorization server is unavailable; a renewal that a call waits for does not.
  */
 import type { BoundPackage, KernelDeps } from "@backplane/ports";
 import {
@@ -13,121 +13,130 @@ import {
   writeSignIn,
 } from "@backplane/registry";
 import { oauthFetch } from "./oauth-fetch.ts";
-import { isFinal, requestTokens } from "./token-request.ts";
+import { isPermanentRefusal, requestTokens } from "./token-request.ts";
 
 export interface Renewal {
-  /** False: this token is the last one until somebody signs in. Rejects where the authorization server is away. */
-  now(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean>;
-  /** The same, with nobody who waits for it. */
-  behind(bound: BoundPackage, token: string): void;
+  /**
+   * Resolves to false when the token cannot be renewed until somebody signs in. Rejects when the authorization
+   * server is unavailable.
+   */
+  renew(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean>;
+  /** Renews without a caller that waits for it. */
+  renewInBackground(bound: BoundPackage, token: string): void;
 }
 
-interface Place {
+interface BindingKey {
   org_id: string;
   binding_id: string;
 }
 
-interface Rest {
+interface Backoff {
   failures: number;
-  /** Monotonic. */
+  /** Monotonic time. */
   until: number;
 }
 
-/** Who renews has this long; then another may. */
+/** A node may hold the row for this long; then another node may renew. */
 const RENEW_MS = 30_000;
-const PAUSE_MS = 200;
-const RACES = 5;
-const REST_MS = 2_000;
-const LONGEST_REST_MS = 60_000;
+const POLL_MS = 200;
+const MAX_ATTEMPTS = 5;
+const BACKOFF_MS = 2_000;
+const MAX_BACKOFF_MS = 60_000;
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
 export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "revoke">): Renewal {
   const { clock } = deps;
-  /** One renewal at a time here; the row holds the other nodes. */
+  /** Renewals of this node; the row in the store excludes other nodes. */
   const renewing = new Map<string, Promise<boolean>>();
-  const resting = new Map<string, Rest>();
+  const backoffs = new Map<string, Backoff>();
 
-  function now(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean> {
+  function renew(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean> {
     const { binding_id } = bound.binding;
     const running = renewing.get(binding_id);
     if (running !== undefined) return running;
-    const next = renew(bound, refused, scope).finally(() => renewing.delete(binding_id));
+    const next = renewStored(bound, refused, scope).finally(() => renewing.delete(binding_id));
     renewing.set(binding_id, next);
     return next;
   }
 
-  function behind(bound: BoundPackage, token: string): void {
+  function renewInBackground(bound: BoundPackage, token: string): void {
     const { binding_id } = bound.binding;
     if (renewing.has(binding_id)) return;
-    if ((resting.get(binding_id)?.until ?? 0) > clock.monotonic()) return;
-    now(bound, token, null).then(
-      () => resting.delete(binding_id),
+    if ((backoffs.get(binding_id)?.until ?? 0) > clock.monotonic()) return;
+    renew(bound, token, null).then(
+      () => backoffs.delete(binding_id),
       (error: unknown) => {
-        rest(binding_id);
-        deps.log.warn({ binding_id, err: error }, "a token could not be renewed; it holds for now");
+        backOff(binding_id);
+        deps.log.warn(
+          { binding_id, err: error },
+          "token could not be renewed in the background; it is still valid",
+        );
       },
     );
   }
 
-  function rest(binding_id: string): void {
+  function backOff(binding_id: string): void {
     const at = clock.monotonic();
-    const failures = (resting.get(binding_id)?.failures ?? 0) + 1;
-    // What nobody asked about for so long is over by now.
-    for (const [other, { until }] of resting) if (until + LONGEST_REST_MS < at) resting.delete(other);
-    const pause = Math.min(REST_MS * 2 ** (failures - 1), LONGEST_REST_MS);
-    resting.set(binding_id, { failures, until: at + pause });
+    const failures = (backoffs.get(binding_id)?.failures ?? 0) + 1;
+    // Entries that have not been used for so long are expired.
+    for (const [other, { until }] of backoffs) if (until + MAX_BACKOFF_MS < at) backoffs.delete(other);
+    const pause = Math.min(BACKOFF_MS * 2 ** (failures - 1), MAX_BACKOFF_MS);
+    backoffs.set(binding_id, { failures, until: at + pause });
   }
 
-  async function renew(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean> {
-    const place = placeOf(bound);
+  async function renewStored(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean> {
+    const key = bindingKeyOf(bound);
     const until = clock.monotonic() + 2 * RENEW_MS;
     while (clock.monotonic() < until) {
-      const found = await readSignIn(deps, place.org_id, place.binding_id);
+      const found = await readSignIn(deps, key.org_id, key.binding_id);
       const session = found?.record.session ?? null;
       if (found === null || session === null) return false;
       if (session.access_token !== refused) return true;
       if (!isRenewable(session)) return false;
       if (found.row.renewing_until > clock.now()) {
-        await pause();
+        await waitForPoll();
         continue;
       }
       const renewing_until = clock.now() + RENEW_MS;
-      if (!(await writeSignIn(deps, place, found, found.record, { renewing_until }))) continue;
+      if (!(await writeSignIn(deps, key, found, found.record, { renewing_until }))) continue;
       const held = { record: found.record, row: { ...found.row, revision: found.row.revision + 1 } };
       const asked = scope === null ? session : { ...session, scope };
       try {
         const fetch = oauthFetch(deps, bound.binding.scope);
-        const tokens = await requestTokens(deps, fetch, asked, grantOf(asked));
-        return await keepRenewed(bound, held, { ...asked, ...tokens });
+        const tokens = await requestTokens(deps, fetch, asked, grantParametersOf(asked));
+        return await storeRenewed(bound, held, { ...asked, ...tokens });
       } catch (error) {
-        const over = isFinal(error);
-        const words = (error as Error).message;
-        const record = over
-          ? { ...found.record, needed: words, session: { ...session, refresh_token: null } }
+        const permanent = isPermanentRefusal(error);
+        const { message } = error as Error;
+        const record = permanent
+          ? { ...found.record, needed: message, session: { ...session, refresh_token: null } }
           : found.record;
-        await writeSignIn(deps, place, held, record);
-        if (over) return false;
+        await writeSignIn(deps, key, held, record);
+        if (permanent) return false;
         throw error;
       }
     }
     return false;
   }
 
-  /** A refresh token may have rotated: what came is kept, whatever else was written meanwhile of the same session. */
-  async function keepRenewed(
+  /**
+   * The refresh token may have been rotated, so the new tokens are stored even if the row of the same session
+   * changed meanwhile.
+   */
+  async function storeRenewed(
     bound: BoundPackage,
     held: StoredSignIn,
     session: SignInSession,
   ): Promise<boolean> {
-    const place = placeOf(bound);
+    const key = bindingKeyOf(bound);
     const before = held.record.session?.access_token;
     let found: StoredSignIn | null = held;
-    for (let race = 0; race < RACES; race++) {
-      const { challenge, needed } = race === 0 ? EMPTY_SIGN_IN : found.record;
-      if (await writeSignIn(deps, place, found, { challenge, needed, session })) return true;
-      found = await readSignIn(deps, place.org_id, place.binding_id);
-      // Signed out, or in anew: that holds.
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const { challenge, needed } = attempt === 0 ? EMPTY_SIGN_IN : found.record;
+      if (await writeSignIn(deps, key, found, { challenge, needed, session })) return true;
+      found = await readSignIn(deps, key.org_id, key.binding_id);
+      // A sign-out or a new sign-in takes precedence.
       if (found === null || found.record.session === null) {
         void revocation.revoke(bound.binding, session);
         return false;
@@ -137,22 +146,22 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
     return false;
   }
 
-  function pause(): Promise<void> {
-    return new Promise((resolve) => void clock.after(PAUSE_MS, resolve));
+  function waitForPoll(): Promise<void> {
+    return new Promise((resolve) => void clock.after(POLL_MS, resolve));
   }
 
-  return { now, behind };
+  return { renew, renewInBackground };
 }
 
 export function isRenewable({ grant, refresh_token }: SignInSession): boolean {
   return grant === "client_credentials" || refresh_token !== null;
 }
 
-export function placeOf({ binding }: BoundPackage): Place {
+export function bindingKeyOf({ binding }: BoundPackage): BindingKey {
   return { org_id: binding.scope.org_id, binding_id: binding.binding_id };
 }
 
-function grantOf({ grant, refresh_token, scope }: SignInSession): Record<string, string> {
+function grantParametersOf({ grant, refresh_token, scope }: SignInSession): Record<string, string> {
   if (grant === "authorization_code") return { grant_type: "refresh_token", refresh_token: refresh_token! };
   return { grant_type: grant, ...(scope === null ? {} : { scope }) };
 }

@@ -1,15 +1,16 @@
 /**
- * What is asked for: a person's own words, else what the server asked for last, else all that its metadata names. What an
- * earlier sign-in asked for stays in, or each kind of call would take the other's away.
+ * Chooses the scope to request: the one a person named, otherwise the one of the server's last challenge, otherwise
+ * all that its metadata lists. The scope of an earlier sign-in is kept, or different kinds of calls would remove
+ * each other's scope.
  */
 import type { ServerChallenge } from "@backplane/ports";
 import type { Discovered } from "./discovery.ts";
 import { signInFailed } from "./oauth-fetch.ts";
 
 const OFFLINE = "offline_access";
-/** As long as a person may write them; they go into an address, the record and the audit log. */
+/** The limit for scopes that a person enters; they become part of a URL, the record and the audit log. */
 const SCOPE_CHARS = 4_096;
-/** What RFC 6749 allows in one. */
+/** The characters that RFC 6749 allows in a scope. */
 const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
 export function chooseScope(
@@ -19,25 +20,25 @@ export function chooseScope(
   before: string | null,
 ): string | null {
   if (given !== undefined) return given;
-  const wanted = union(before, challenge?.scope ?? (before === null ? (scopes?.join(" ") ?? "") : ""));
+  const wanted = unionScopes(before, challenge?.scope ?? (before === null ? (scopes?.join(" ") ?? "") : ""));
   if (wanted === "") return null;
   if (wanted.length > SCOPE_CHARS)
-    throw signInFailed("the server names more scopes than can be asked for; choose some with --scope");
-  return server.scopes?.includes(OFFLINE) ? union(wanted, OFFLINE) : wanted;
+    throw signInFailed("the server names more scopes than fit into a request; choose some with --scope");
+  return server.scopes?.includes(OFFLINE) ? unionScopes(wanted, OFFLINE) : wanted;
 }
 
-/** The token is good, but not for this. */
+/** Whether the token is valid but its scope is not sufficient. */
 export function isStepUp(challenge: ServerChallenge | null): boolean {
   return challenge?.error === "insufficient_scope";
 }
 
-/** The scopes of both, each once. */
-export function union(first: string | null, second: string | null): string {
+/** Returns the scopes of both, each once. */
+export function unionScopes(first: string | null, second: string | null): string {
   const words = `${first ?? ""} ${second ?? ""}`.split(" ").filter((word) => SCOPE.test(word));
   return [...new Set(words)].join(" ");
 }
 
-export function covers(asked: string | null, wanted: string | null): boolean {
+export function includesScopes(asked: string | null, wanted: string | null): boolean {
   const has = new Set((asked ?? "").split(" "));
   return (wanted ?? "").split(" ").every((word) => !SCOPE.test(word) || has.has(word));
 }

@@ -1,6 +1,6 @@
 /**
- * The gateway's sign-ins at servers of bindings, for admins: begin, answer, look, end. A sign-in holds for everybody who may
- * use the binding; nobody is ever shown a token.
+ * Sign-ins at the remote servers of bindings, for admins: start, complete, view, end. A sign-in applies to
+ * everybody who may use the binding. Tokens are never returned.
  */
 
 import {
@@ -39,16 +39,23 @@ import {
   tokenHash,
   writeSignIn,
 } from "@backplane/registry";
-import { type Begun, beginLogin, isOpenedBy, openWaiting, prepare, redeem } from "./login.ts";
-import { clientMetadata, type OurPlace } from "./oauth-client.ts";
-import { oauthFetch, short } from "./oauth-fetch.ts";
+import {
+  beginLogin,
+  isOpenedBy,
+  openPendingLogin,
+  prepareLogin,
+  redeemCode,
+  type StartedLogin,
+} from "./login.ts";
+import { clientMetadata, type GatewayUrls } from "./oauth-client.ts";
+import { excerpt, oauthFetch } from "./oauth-fetch.ts";
 import { isRenewable } from "./renewal.ts";
 import { requestTokens } from "./token-request.ts";
 
 const START_PATH = "/oauth/start";
 const CALLBACK_PATH = "/oauth/callback";
 const CLIENT_PATH = "/client-metadata.json";
-const RACES = 20;
+const MAX_ATTEMPTS = 20;
 const MESSAGE_CHARS = 1_000;
 
 export function createSignIns(
@@ -58,45 +65,62 @@ export function createSignIns(
 ): SignIns {
   const { store, clock } = deps;
 
-  /** Public where there is such an address; then our own description is there, too. */
-  function place(): OurPlace {
+  /** Prefers the public address; only there the client metadata document can be read from outside. */
+  function gatewayUrls(): GatewayUrls {
     const { public_url } = deps.gateway;
     const base = public_url ?? deps.gateway.base_url();
     const document = public_url?.startsWith("https:") ? `${public_url}${CLIENT_PATH}` : null;
     return { redirect_uri: `${base}${CALLBACK_PATH}`, document };
   }
 
-  async function server(caller: Caller, id: string): Promise<BoundPackage> {
+  async function getRemote(caller: Caller, id: string): Promise<BoundPackage> {
     const bound = await store.bindings.get(caller.scope, id);
     if (bound === null) throw new BackplaneError("binding.not_found");
     if (isRemote(bound)) return bound;
-    throw new BackplaneError("request.invalid", "only a server at an address is signed in to", {
-      fix: "A server that runs here gets its credentials as secrets: backplane binding set ID --secret SLOT=NAME",
-    });
+    throw new BackplaneError(
+      "request.invalid",
+      `binding ${id} runs its server locally, and only remote servers have a sign-in`,
+      {
+        fix: `Give it its credentials as secrets: backplane binding set ${id} --secret SLOT=NAME`,
+      },
+    );
   }
 
-  async function owned(caller: Caller, id: string, what: string): Promise<BoundPackage> {
+  async function getManaged(caller: Caller, id: string, what: string): Promise<BoundPackage> {
     requireOperator(caller, what);
     if (!caller.admin) throw new BackplaneError("policy.denied", `only an admin may ${what}`);
-    const bound = await server(caller, id);
+    const bound = await getRemote(caller, id);
     if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);
     return bound;
   }
 
   async function begin(caller: Caller, id: string, given: SignInBegin): Promise<SignInStarted> {
-    const bound = await owned(caller, id, "sign in to a server");
-    if (hasOwnCredential(bound)) throw ownCredential(bound);
+    const bound = await getManaged(caller, id, "sign in to a server");
+    if (hasOwnCredential(bound)) throw credentialConflict(bound);
     const { binding } = bound;
     const fetch = oauthFetch(deps, binding.scope);
     const before = (await readSignIn(deps, binding.scope.org_id, id))?.record ?? EMPTY_SIGN_IN;
-    const { redirect_uri } = place();
-    const prepared = await prepare(fetch, serverUrl(bound), before.challenge, before.session, given, place());
+    const { redirect_uri } = gatewayUrls();
+    const prepared = await prepareLogin(
+      fetch,
+      serverUrl(bound),
+      before.challenge,
+      before.session,
+      given,
+      gatewayUrls(),
+    );
     const { source } = prepared;
-    const about = { issuer: source.issuer, client_id: short(source.client.id), scope: source.scope };
+    const about = { issuer: source.issuer, client_id: excerpt(source.client.id), scope: source.scope };
     if (source.grant === "client_credentials") {
       const asked = { grant_type: source.grant, ...(source.scope === null ? {} : { scope: source.scope }) };
       const tokens = await requestTokens(deps, fetch, source, asked);
-      await keep(bound, caller.actor, source, tokens, auditOf(deps, caller, "sign_in.done", id, about));
+      await storeSession(
+        bound,
+        caller.actor,
+        source,
+        tokens,
+        auditOf(deps, caller, "sign_in.done", id, about),
+      );
       return {
         status: "signed_in",
         start_url: null,
@@ -105,11 +129,11 @@ export function createSignIns(
         expires_at: null,
       };
     }
-    const begun: Begun = beginLogin(deps, bound, caller.actor, prepared, redirect_uri);
+    const begun: StartedLogin = beginLogin(deps, bound, caller.actor, prepared, redirect_uri);
     const audit = auditOf(deps, caller, "sign_in.begin", id, about);
     if (!(await store.sign_ins.begin(begun.row, { audit }))) throw new BackplaneError("binding.not_found");
     const expires_at = new Date(begun.row.expires_at).toISOString();
-    // The same host as the way back, or the browser would not show there what it gets here.
+    // The start URL has the same host as the redirect URI, because the browser sends its cookie only there.
     const start_url = new URL(`${START_PATH}?ticket=${begun.ticket}`, redirect_uri).href;
     const { authorization_url } = begun;
     return { status: "pending", start_url, authorization_url, redirect_uri, expires_at };
@@ -122,7 +146,7 @@ export function createSignIns(
     if (login === null) throw new BackplaneError("sign_in.expired");
     const first = isOpenedBy(login, [secret]);
     if (!first && !isOpenedBy(login, browser)) throw otherBrowser(login);
-    const { authorization_url, redirect_uri } = openWaiting(deps, login);
+    const { authorization_url, redirect_uri } = openPendingLogin(deps, login);
     return {
       authorization_url,
       secret: first ? secret : null,
@@ -133,10 +157,10 @@ export function createSignIns(
 
   async function complete(by: Caller | SignInBrowser, redirect: string): Promise<SignIn> {
     const answer = URL.canParse(redirect) ? new URL(redirect) : null;
-    if (answer === null) throw new BackplaneError("request.invalid", "redirect must be a whole address");
+    if (answer === null) throw new BackplaneError("request.invalid", "redirect must be an absolute URL");
     const state_hash = tokenHash(answer.searchParams.get("state") ?? "");
     const waiting = await store.sign_ins.waiting(state_hash, clock.now());
-    // Another's login is none to this caller, and stays for who began it; so does another browser's.
+    // A login of another caller or browser is reported as expired and stays open for its owner.
     if (waiting === null || ("actor" in by && by.actor !== waiting.actor)) {
       throw new BackplaneError("sign_in.expired");
     }
@@ -147,16 +171,16 @@ export function createSignIns(
     try {
       const bound = await store.bindings.get(scope, login.binding_id);
       if (bound === null) throw new BackplaneError("binding.not_found");
-      const { source, tokens } = await redeem(deps, oauthFetch(deps, bound.binding.scope), login, answer);
-      // Signed out or begun anew while the authorization server thought.
+      const { source, tokens } = await redeemCode(deps, oauthFetch(deps, bound.binding.scope), login, answer);
+      // The user signed out or started a new login while the code was exchanged.
       const now = await store.sign_ins.login(login.org_id, login.binding_id);
       if (now?.status !== "taken") {
         await revocation.revoke(bound.binding, { ...source, ...tokens });
         throw new BackplaneError("sign_in.expired");
       }
       const { issuer, client, scope: asked } = source;
-      const about = { issuer, client_id: short(client.id), scope: asked };
-      await keep(bound, login.actor, source, tokens, auditBy(bound, login, "sign_in.done", about));
+      const about = { issuer, client_id: excerpt(client.id), scope: asked };
+      await storeSession(bound, login.actor, source, tokens, auditLogin(bound, login, "sign_in.done", about));
       await store.sign_ins.end(state_hash, "done", null);
       return await view(bound);
     } catch (error) {
@@ -167,12 +191,12 @@ export function createSignIns(
   }
 
   function otherBrowser({ binding_id, actor }: Login): BackplaneError {
-    deps.log.warn({ binding_id, actor }, "a sign-in that belongs to another browser was refused");
+    deps.log.warn({ binding_id, actor }, "login was refused because another browser opened it");
     return new BackplaneError("sign_in.other_browser");
   }
 
-  /** From here on every call has the new token; the server is asked for its tools with it. */
-  async function keep(
+  /** Stores the session, which every later call uses, and describes the server with the new token. */
+  async function storeSession(
     bound: BoundPackage,
     actor: string,
     source: TokenSource,
@@ -183,7 +207,7 @@ export function createSignIns(
     const at = { org_id: binding.scope.org_id, binding_id: binding.binding_id };
     const session = { ...source, ...tokens, signed_in_by: actor, signed_in_at: clock.now() };
     const record: SignInRecord = { challenge: null, needed: null, session };
-    for (let race = 0; race < RACES; race++) {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await readSignIn(deps, at.org_id, at.binding_id);
       if (!(await writeSignIn(deps, at, before, record, { facts: { audit } }))) continue;
       deps.runner.retire(at.binding_id);
@@ -194,7 +218,7 @@ export function createSignIns(
   }
 
   async function end(caller: Caller, id: string): Promise<void> {
-    const bound = await owned(caller, id, "sign out of a server");
+    const bound = await getManaged(caller, id, "sign out of a server");
     const { scope } = bound.binding;
     const tokens = await revocation.readTokens(bound.binding);
     const audit = auditOf(deps, caller, "sign_in.end", id);
@@ -237,7 +261,7 @@ export function createSignIns(
     };
   }
 
-  function auditBy(
+  function auditLogin(
     { binding }: BoundPackage,
     { actor }: Login,
     action: string,
@@ -248,23 +272,23 @@ export function createSignIns(
   }
 
   return {
-    get: async (caller, id) => await view(await server(caller, id)),
+    get: async (caller, id) => await view(await getRemote(caller, id)),
     begin,
     open,
     complete,
     end,
     clientDocument() {
-      const { document, redirect_uri } = place();
+      const { document, redirect_uri } = gatewayUrls();
       if (document === null) return null;
       return { client_id: document, ...clientMetadata(redirect_uri, "none") };
     },
   };
 }
 
-function ownCredential({ binding: { binding_id } }: BoundPackage): BackplaneError {
+function credentialConflict({ binding: { binding_id } }: BoundPackage): BackplaneError {
   return new BackplaneError(
     "request.invalid",
-    "this binding sends a credential of its own (its secret slot or header `authorization`)",
-    { fix: `Take it out of the binding first, see: backplane binding show ${binding_id}` },
+    `binding ${binding_id} has its own credential in the secret slot or header authorization`,
+    { fix: `Remove it from the binding first, see: backplane binding show ${binding_id}` },
   );
 }

@@ -1,7 +1,7 @@
 /**
- * The token of a binding's sign-in, for every call and question to its server. One that still holds is used at once; near
- * its end it is renewed behind the calls. They wait for a renewal only when it is over or the server refuses it. Where it
- * cannot be renewed, a person has to sign in.
+ * The access token of a binding's sign-in, for every request to its server. A valid token is used immediately, and
+ * one that expires soon is renewed in the background. A request waits for a renewal only when the token has expired
+ * or the server refuses it. If it cannot be renewed, a person has to sign in.
  */
 
 import { hash } from "node:crypto";
@@ -23,32 +23,32 @@ import {
   type TokenRevocation,
   writeSignIn,
 } from "@backplane/registry";
-import { isFor } from "./discovery.ts";
-import { short } from "./oauth-fetch.ts";
-import { createRenewal, isRenewable, placeOf } from "./renewal.ts";
-import { covers, isStepUp, union } from "./scope.ts";
+import { coversServer } from "./discovery.ts";
+import { excerpt } from "./oauth-fetch.ts";
+import { bindingKeyOf, createRenewal, isRenewable } from "./renewal.ts";
+import { includesScopes, isStepUp, unionScopes } from "./scope.ts";
 
-/** A token that ends within this is renewed behind the calls that still use it. */
-const AHEAD_MS = 30_000;
-const RACES = 5;
+/** A token that expires within this time is renewed in the background. */
+const RENEW_AHEAD_MS = 30_000;
+const MAX_ATTEMPTS = 5;
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
 export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation, "revoke">): SignInTokens {
   const renewal = createRenewal(deps, revocation);
 
-  async function token(bound: BoundPackage): Promise<string | undefined> {
-    const { org_id, binding_id } = placeOf(bound);
-    const session = sessionFor(bound, await readSignIn(deps, org_id, binding_id));
+  async function readToken(bound: BoundPackage): Promise<string | undefined> {
+    const { org_id, binding_id } = bindingKeyOf(bound);
+    const session = findSession(bound, await readSignIn(deps, org_id, binding_id));
     if (session === null) return undefined;
     const { access_token, expires_at } = session;
     const left = expires_at === null ? Number.POSITIVE_INFINITY : expires_at - deps.clock.now();
-    if (left > AHEAD_MS || !isRenewable(session)) return access_token;
+    if (left > RENEW_AHEAD_MS || !isRenewable(session)) return access_token;
     if (left > 0) {
-      renewal.behind(bound, access_token);
+      renewal.renewInBackground(bound, access_token);
       return access_token;
     }
-    await renewal.now(bound, access_token, null);
+    await renewal.renew(bound, access_token, null);
     return (await readSignIn(deps, org_id, binding_id))?.record.session?.access_token;
   }
 
@@ -56,56 +56,74 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     bound: BoundPackage,
     error: { details?: unknown },
   ): Promise<BackplaneError | null> {
-    const challenge = challengeOf(error.details);
+    const challenge = parseChallenge(error.details);
     const { binding } = bound;
-    if (hasOwnCredential(bound)) return badCredential(bound, challenge);
-    const { org_id, binding_id } = placeOf(bound);
-    const session = sessionFor(bound, await readSignIn(deps, org_id, binding_id));
+    if (hasOwnCredential(bound)) return credentialRefused(bound, challenge);
+    const { org_id, binding_id } = bindingKeyOf(bound);
+    const session = findSession(bound, await readSignIn(deps, org_id, binding_id));
     if (session === null) {
-      return await needed(bound, challenge, `The MCP server of ${binding.package_id} asks for a sign-in`);
+      return await recordNeeded(
+        bound,
+        challenge,
+        `The MCP server of ${binding.package_id} asks for a sign-in`,
+      );
     }
-    // An older token was shown, or none: by a conversation that began before, and is refused for that.
-    if (challenge.shown !== shownAs(session.access_token)) return null;
-    if (isStepUp(challenge)) return await stepUp(bound, challenge, session);
-    if (await renewal.now(bound, session.access_token, null)) return null;
+    // The connection used an older token or none, so a retry with the current one may succeed.
+    if (challenge.shown !== digestCredential(session.access_token)) return null;
+    if (isStepUp(challenge)) return await handleStepUp(bound, challenge, session);
+    if (await renewal.renew(bound, session.access_token, null)) return null;
     const found = await readSignIn(deps, org_id, binding_id);
-    const why = found?.record.needed ?? "its token is refused and cannot be renewed";
-    return await needed(
+    const why = found?.record.needed ?? "its token was refused and cannot be renewed";
+    return await recordNeeded(
       bound,
       challenge,
-      `The sign-in of ${binding.package_id} does not hold any more: ${why}`,
+      `The sign-in of ${binding.package_id} is no longer valid: ${why}`,
     );
   }
 
-  /** More scope: a machine asks for it by itself, a person has to be asked. Once: what was asked for and is refused stays refused. */
-  async function stepUp(
+  /**
+   * A client_credentials session requests more scope itself; otherwise a person has to sign in. A scope that was
+   * requested and refused is not requested again.
+   */
+  async function handleStepUp(
     bound: BoundPackage,
     challenge: ServerChallenge,
     session: SignInSession,
   ): Promise<BackplaneError | null> {
     const { package_id } = bound.binding;
-    const wanted = union(session.scope, challenge.scope);
-    if (challenge.scope === null || covers(session.scope, challenge.scope)) {
-      const words = challenge.scope === null ? "" : ` although ${short(challenge.scope)} was asked for`;
-      return new BackplaneError("plugin_failed", `The MCP server of ${package_id} refuses this${words}.`, {
-        details: { http_status: challenge.status },
-      });
+    const wanted = unionScopes(session.scope, challenge.scope);
+    if (challenge.scope === null || includesScopes(session.scope, challenge.scope)) {
+      const words =
+        challenge.scope === null ? "" : ` although the scope ${excerpt(challenge.scope)} was requested`;
+      return new BackplaneError(
+        "plugin_failed",
+        `The MCP server of ${package_id} refuses the request${words}.`,
+        {
+          details: { http_status: challenge.status },
+        },
+      );
     }
     const machine = session.grant === "client_credentials";
-    if (machine && (await renewal.now(bound, session.access_token, wanted))) return null;
-    const more = short(challenge.scope);
-    return await needed(bound, challenge, `The MCP server of ${package_id} asks for more scope (${more})`);
+    if (machine && (await renewal.renew(bound, session.access_token, wanted))) return null;
+    const more = excerpt(challenge.scope);
+    return await recordNeeded(
+      bound,
+      challenge,
+      `The MCP server of ${package_id} asks for more scope (${more})`,
+    );
   }
 
-  /** Kept, so that the next login asks for it, and everybody sees that one is needed. */
-  async function needed(
+  /**
+   * Stores the challenge, so that the next login requests its scope and the status shows that a sign-in is needed.
+   */
+  async function recordNeeded(
     bound: BoundPackage,
     challenge: ServerChallenge,
     why: string,
   ): Promise<BackplaneError> {
-    const place = placeOf(bound);
-    for (let race = 0; race < RACES; race++) {
-      const found = await readSignIn(deps, place.org_id, place.binding_id);
+    const key = bindingKeyOf(bound);
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const found = await readSignIn(deps, key.org_id, key.binding_id);
       const record = {
         ...(found?.record ?? EMPTY_SIGN_IN),
         challenge: { ...challenge, shown: null },
@@ -113,7 +131,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
       };
       if (found !== null && JSON.stringify(found.record) === JSON.stringify(record)) break;
       const renewing_until = found?.row.renewing_until ?? 0;
-      if (await writeSignIn(deps, place, found, record, { renewing_until })) break;
+      if (await writeSignIn(deps, key, found, record, { renewing_until })) break;
     }
     return signInNeeded(bound, why, challenge);
   }
@@ -123,7 +141,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
       const secrets =
         grant.secret_slots.length === 0 ? {} : await readBindingSecrets(deps, bound.binding, grant);
       if (!isRemote(bound) || hasOwnCredential(bound)) return secrets;
-      const found = await token(bound);
+      const found = await readToken(bound);
       return found === undefined ? secrets : { ...secrets, [AUTHORIZATION_SLOT]: found };
     },
     handleChallenge: challenged,
@@ -144,14 +162,14 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
   return tokens;
 }
 
-/** A binding that moved to a package with another address takes no token along. */
-function sessionFor(bound: BoundPackage, found: StoredSignIn | null): SignInSession | null {
+/** A token is not used after the binding moved to a package at another address. */
+function findSession(bound: BoundPackage, found: StoredSignIn | null): SignInSession | null {
   const session = found?.record.session ?? null;
-  return session !== null && isFor(session.resource, serverUrl(bound)) ? session : null;
+  return session !== null && coversServer(session.resource, serverUrl(bound)) ? session : null;
 }
 
-/** As a runner tells which credential it showed. */
-function shownAs(token: string): string {
+/** Matches the digest with which the runner reports the credential that it sent. */
+function digestCredential(token: string): string {
   return hash("sha256", `Bearer ${token}`, "hex");
 }
 
@@ -163,7 +181,7 @@ function signInNeeded(bound: BoundPackage, why: string, challenge: ServerChallen
   });
 }
 
-function badCredential({ binding }: BoundPackage, { status }: ServerChallenge): BackplaneError {
+function credentialRefused({ binding }: BoundPackage, { status }: ServerChallenge): BackplaneError {
   const message = `The MCP server of ${binding.package_id} refuses the credential that its binding holds (HTTP ${status}).`;
   return new BackplaneError("plugin_failed", message, {
     details: { http_status: status },
@@ -171,7 +189,7 @@ function badCredential({ binding }: BoundPackage, { status }: ServerChallenge): 
   });
 }
 
-function challengeOf(details: unknown): ServerChallenge {
+function parseChallenge(details: unknown): ServerChallenge {
   const found = (details as { challenge?: Partial<ServerChallenge> } | undefined)?.challenge ?? {};
   const text = (value: unknown) => (typeof value === "string" ? value : null);
   return {

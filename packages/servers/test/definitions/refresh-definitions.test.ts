@@ -145,7 +145,7 @@ test("describes a server that sends list_changed all the time less and less ofte
   say(notice);
   say(notice);
   for (let round = 0; round < 30; round++) {
-    // What it said during its answer is still to come, and once.
+    // A notification during the description causes exactly one more.
     expect(due).toHaveLength(1);
     const { ms, run } = due.pop()!;
     pauses.push(ms);

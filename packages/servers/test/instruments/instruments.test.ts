@@ -27,7 +27,7 @@ function plugin(plugin_id: string, dependencies: string[] = []): Manifest {
   };
 }
 
-/** Says in which order plugins were asked, and which of them fail. */
+/** Records the order in which plugins were described, and makes some of them fail. */
 class Plugins extends ScriptedRunner {
   asked: string[] = [];
   broken = new Set<string>();

@@ -189,7 +189,7 @@ verifies(
     for (const [one, wanted] of cases) {
       await policy.put(admin, "org", one);
       expect([await read(), await parts()]).toEqual([wanted, []]);
-      // Without a word to the server.
+      // Nothing is sent to the server.
       const check = servers.check(guest, binding_id, "resources/subscribe", { uri: "w://now" });
       await expect(check).rejects.toMatchObject({ code: "policy.denied" });
     }
@@ -207,7 +207,8 @@ verifies(
       winner: { origin: "mcp", binding_id, status: "hidden" },
     });
 
-    // What would ask a person asks about reading, shows what there is, and refuses what nobody waits for.
+    // A policy that needs approval applies to reads, still lists resources, and refuses requests without a waiting
+    // client.
     await policy.put(admin, "org", { tolerance: { conversation: "none" } });
     expect(await parts(user)).toEqual(["resources"]);
     expect(await read(user, "resources/list")).toBe("read");
@@ -306,7 +307,7 @@ verifies(
     const [row] = await recorded();
     expect(row).toMatchObject({ status: "succeeded", requested_by: user.actor, approval_id: approval.id });
     expect(waiting).toEqual([{ id: row!.id, approval_id: approval.id }]);
-    // What was read is nobody's record, as for any resource.
+    // The content is not recorded, as for any resource.
     expect(JSON.stringify(row)).not.toContain("rain");
     expect(await audited()).toMatchObject([{ details: { method: "resources/read", uri: "w://now" } }]);
     const again = read();

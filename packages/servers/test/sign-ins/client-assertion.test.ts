@@ -1,6 +1,6 @@
 import { generateKeyPairSync, verify } from "node:crypto";
 import { expect, test } from "vitest";
-import { clientAssertion } from "../../src/sign-ins/client-assertion.ts";
+import { signClientAssertion } from "../../src/sign-ins/client-assertion.ts";
 
 const claims = { client_id: "me", audience: "https://as.example", now: 1_700_000_000_000, jti: "once" };
 
@@ -13,7 +13,7 @@ test.each([
   "signs a client assertion with %s that is valid for five minutes",
   (alg, { privateKey, publicKey }, digest) => {
     const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
-    const [head, body, signature] = clientAssertion(pem, claims).split(".") as [string, string, string];
+    const [head, body, signature] = signClientAssertion(pem, claims).split(".") as [string, string, string];
     const read = (text: string) => JSON.parse(Buffer.from(text, "base64url").toString()) as object;
     expect(read(head)).toEqual({ alg, typ: "JWT" });
     const iat = 1_700_000_000;
@@ -27,9 +27,9 @@ test.each([
 );
 
 test("refuses an unreadable private key without repeating it", () => {
-  expect(() => clientAssertion("hunter2-hunter2", claims)).toThrow(/PKCS#8/);
-  expect(() => clientAssertion("hunter2-hunter2", claims)).not.toThrow(/hunter2/);
+  expect(() => signClientAssertion("hunter2-hunter2", claims)).toThrow(/PKCS#8/);
+  expect(() => signClientAssertion("hunter2-hunter2", claims)).not.toThrow(/hunter2/);
   const { privateKey } = generateKeyPairSync("x25519");
   const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
-  expect(() => clientAssertion(pem, claims)).toThrow(/must be of RSA/);
+  expect(() => signClientAssertion(pem, claims)).toThrow(/must be RSA/);
 });

@@ -1,4 +1,4 @@
-/** Where tokens come from: the order in which it is looked for, and what is refused on the way. */
+/** The order in which metadata is requested, and the metadata that is refused. */
 
 import type { JsonObject } from "@backplane/contract";
 import type { ServerChallenge } from "@backplane/ports";
@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { discover } from "../../src/sign-ins/discovery.ts";
 import type { OAuthFetch } from "../../src/sign-ins/oauth-fetch.ts";
 
-/** Documents by their address; everything else is 404. */
+/** Serves documents by URL; everything else is 404. */
 function web(documents: Record<string, JsonObject>): OAuthFetch & { asked: string[] } {
   const asked: string[] = [];
   const get = async (url: string) => {

@@ -1,4 +1,4 @@
-/** How long a sign-in holds: tokens renewed behind calls or before them, once for all, on every node. */
+/** Renewal of tokens: in the background or before a call, once for all calls and nodes. */
 import { openPostgresStore } from "@backplane/store";
 import { admin, seedTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, onTestFinished, test } from "vitest";
@@ -62,12 +62,12 @@ test("retries a background renewal with growing pauses while the authorization s
   runner.away = true;
   const failed = () =>
     fixture.logged.filter((line) => JSON.stringify(line).includes("could not be renewed")).length;
-  // After so many ms of pause it is asked for the n-th time, and not before.
+  // The n-th request is sent after this pause and not before.
   for (const [n, pause] of [0, 2_000, 4_000, 8_000].entries()) {
     if (n > 0) {
       fixture.clock.monotonic_offset += pause - 1_000;
       expect((await call(fixture)).status).toBe("succeeded");
-      // Long enough for a request that nobody waits for.
+      // Long enough for a background request.
       await new Promise((done) => setTimeout(done, 100));
       expect(renewals(runner)).toBe(n);
       fixture.clock.monotonic_offset += 1_000;
@@ -76,7 +76,7 @@ test("retries a background renewal with growing pauses while the authorization s
     await until(() => failed() === n + 1);
     expect(renewals(runner)).toBe(n + 1);
   }
-  // Over: now a call waits for the answer, pause or not, and fails with it; once, not twice.
+  // The token has expired: the call waits for a renewal despite the pause and fails with its error, once.
   fixture.clock.wall_offset = 3_600_000;
   const sent = runner.orders.length;
   expect(await call(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
@@ -160,7 +160,7 @@ test("does not retry a refused refresh token and reports that a person has to si
     renewable: false,
     fix: `backplane binding login ${binding_id}`,
   });
-  // The authorization server's own words repeat the token that it was sent.
+  // The error of the authorization server repeats the refresh token.
   const said = JSON.stringify([seen, fixture.logged]);
   expect(as.given_out.filter((secret) => said.includes(secret))).toEqual([]);
 });
@@ -178,7 +178,7 @@ test("stores renewed tokens when the sign-in row changed meanwhile", async () =>
   const early = call(fixture);
   await asked.promise;
   runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
-  // The early call asks for more scope while the authorization server still thinks about the renewal.
+  // The early call needs more scope while the renewal is still in flight.
   as.slow_ms = 300;
   fixture.clock.wall_offset = 3_600_000;
   const late = call(fixture);
@@ -186,7 +186,7 @@ test("stores renewed tokens when the sign-in row changed meanwhile", async () =>
   release.resolve();
   expect(await early).toMatchObject({ error: { code: "sign_in.needed" } });
   expect((await late).status).toBe("succeeded");
-  // The refresh token rotated: who lost the new one could not renew any more.
+  // The refresh token was rotated, so losing the new one would end the sign-in.
   as.revokeAll();
   expect((await call(fixture)).status).toBe("succeeded");
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(2);

@@ -1,4 +1,4 @@
-/** Tokens that nobody keeps: revoked where they came from, and nothing waits for that. */
+/** Tokens that are no longer stored are revoked at the authorization server, and nothing waits for that. */
 import { readSignIn } from "@backplane/registry";
 import { admin, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -22,7 +22,7 @@ test("stays signed out and revokes the tokens when the sign-out happens during t
   expect(as.revoked.slice(-2).sort()).toEqual(both.sort());
 });
 
-/** The tokens of the sign-in that stands. */
+/** The tokens of the current sign-in. */
 async function tokensOf(fixture: TestKernel, binding_id: string): Promise<string[]> {
   const { access_token, refresh_token } = (await readSignIn(fixture.deps, "org_local", binding_id))!.record
     .session!;

@@ -1,13 +1,16 @@
 import { expect, test } from "vitest";
 import type { Discovered } from "../../src/sign-ins/discovery.ts";
-import { chooseScope, covers, union } from "../../src/sign-ins/scope.ts";
+import { chooseScope, includesScopes, unionScopes } from "../../src/sign-ins/scope.ts";
 
 const found = (scopes: string[]) => ({ scopes, server: { scopes: null } }) as unknown as Discovered;
 
 test("drops scopes with characters that RFC 6749 does not allow", () => {
-  expect(union("notes", 'a\u202e b"c d\ne write')).toBe("notes write");
-  // Nor waited for: a sign-in that asked for the rest has asked for all.
-  expect([covers("notes", 'notes b"c'), covers("notes", "notes write")]).toEqual([true, false]);
+  expect(unionScopes("notes", 'a\u202e b"c d\ne write')).toBe("notes write");
+  // Invalid scopes are not waited for either: a sign-in that requested the others has requested all.
+  expect([includesScopes("notes", 'notes b"c'), includesScopes("notes", "notes write")]).toEqual([
+    true,
+    false,
+  ]);
   expect(chooseScope(undefined, null, found(["read", "x\u0000", "öl"]), null)).toBe("read");
 });
 

@@ -1,4 +1,7 @@
-/** Sign-ins in the kernel, at a real authorization server: whose they are, who may finish one, and in which browser. */
+/**
+ * Sign-ins in the kernel against a real authorization server: who owns them, who may complete one, and in which
+ * browser.
+ */
 import { readSignIn } from "@backplane/registry";
 import { createSecretVault } from "@backplane/store";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
@@ -163,7 +166,7 @@ test("binds a login to the first browser and refuses others without ending the l
   const mine = { browser: ["of-another-login", first.secret!] };
   expect(first).toMatchObject({ secure: false });
   expect(first.lasts_ms).toBeGreaterThan(590_000);
-  // The same browser may load it again; who has stolen the address comes too late.
+  // The same browser may reload the page; somebody who stole the URL is too late.
   expect(await signIns.open(ticket, mine)).toMatchObject({
     authorization_url: first.authorization_url,
     secret: null,

@@ -1,4 +1,4 @@
-/** A fixture with a server at an address that asks a real authorization server, and a person who signs in to it. */
+/** A test kernel with a remote server, a real authorization server, and a person who signs in. */
 
 import { hash } from "node:crypto";
 import { ToolExportSchema } from "@backplane/contract/schema";
@@ -28,7 +28,7 @@ const TOOL = ToolExportSchema.parse({
   tool: { effect_class: "non_idempotent_write", native_name: "read" },
 });
 
-/** Really asks, but for the server's own metadata: there is no server. */
+/** Sends real requests, except for the metadata of the MCP server, which does not exist. */
 export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
   fetched: HostRequest[];
   away: boolean;
@@ -39,9 +39,9 @@ export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
   const runner = Object.assign(new ScriptedRunner(), {
     fetched,
     away: false,
-    /** Nothing is answered before this is. */
+    /** Requests are answered only after this promise. */
     hangs: null as Promise<void> | null,
-    /** What the token endpoint has answered arrives after this. */
+    /** Responses of the token endpoint arrive only after this promise. */
     late: null as Promise<void> | null,
     async fetch(request: HostRequest) {
       fetched.push(request);
@@ -72,7 +72,7 @@ export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
   return runner;
 }
 
-/** What the runner brings back from a server that asks this authorization server. */
+/** The error that the runner returns for a server that uses this authorization server. */
 export function serve(as: AuthorizationServer, token: string | undefined, needs = "notes"): RunOutcome {
   const held = as.holds(token ?? "", URL_OF_SERVER);
   if (held === null) return refusal(401, "invalid_token", needs, token);
@@ -108,7 +108,7 @@ export async function open() {
 
 export const ticketOf = (start_url: string | null) => new URL(start_url!).searchParams.get("ticket")!;
 
-/** A person with a browser: where it ends, and what it has to show there. */
+/** Acts as a person with a browser. Returns the final URL and the browser's secrets. */
 export async function visit({ kernel }: TestKernel, as: AuthorizationServer, binding_id: string) {
   const { start_url, expires_at } = await kernel.signIns.begin(admin, binding_id, {});
   const opened = await kernel.signIns.open(ticketOf(start_url), { browser: [] });
@@ -125,7 +125,7 @@ export async function signIn(
   await fixture.kernel.signIns.complete(browser, back);
 }
 
-/** Requests for a new token that went out, answered or not. */
+/** Counts the token requests that were sent, answered or not. */
 export const renewals = ({ fetched }: { fetched: HostRequest[] }) =>
   fetched.filter(({ body }) => body?.includes("grant_type=refresh_token") === true).length;
 

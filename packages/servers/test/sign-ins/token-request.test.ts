@@ -1,4 +1,4 @@
-/** What the token endpoint refuses: its own words are told, and nothing in them that was sent to it. */
+/** Errors of the token endpoint are quoted without anything that was sent to it. */
 import { expect, test } from "vitest";
 import type { OAuthFetch } from "../../src/sign-ins/oauth-fetch.ts";
 import { requestTokens } from "../../src/sign-ins/token-request.ts";
