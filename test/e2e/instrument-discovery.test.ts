@@ -70,7 +70,7 @@ verifies(
     const log = gateway.log();
     expect(log).toContain("needs Hefty 99.0.0, and this host is compatible with 0.22.0");
     for (const words of [
-      /"plugin":"z-parent".*an instrument plugin was discovered/,
+      /"plugin":"z-parent".*discovered an instrument plugin/,
       /"plugin":"a-child".*instrument plugin loaded/,
       /"plugin":"a-child".*lists no sideEffects.*instrument plugin has a warning/,
       /d-elsewhere\.zip.*package\.platform/,
@@ -83,9 +83,7 @@ verifies(
     const parent = (await list()).find(({ plugin_id }) => plugin_id === "z-parent")!;
     expect(parent.warnings).toEqual([expect.stringContaining("lists no sideEffects")]);
     await unload("z-parent");
-    expect((await states())["a-child"]).toContain(
-      "its dependency z-parent is not installed and bound",
-    );
+    expect((await states())["a-child"]).toContain("its dependency z-parent is not installed and bound");
     const life = join(home, "data", parent.binding_id, "proj_default/life");
     await until(() => readFileSync(life, "utf8") === "initialize\nshutdown\n");
     for (const id of ["a-child", "b-orphan"]) await unload(id);

@@ -250,7 +250,7 @@ test("an address that was stolen from a terminal is refused in another browser, 
   expect(thief.set).toEqual([]);
   const again = await mine.open(start_url);
   expect(again.status, again.text).toBe(200);
-  expect(gateway.log()).toContain("belongs to another browser");
+  expect(gateway.log()).toContain("another browser opened it");
 });
 
 test("a real browser comes back from another site with its cookie, and another session of it is refused", async () => {
@@ -271,11 +271,11 @@ test("a real browser comes back from another site with its cookie, and another s
     const mine = await open();
     expect(new URL(mine.url()).hostname).toBe("localhost");
     const other = await open();
-    expect(await other.textContent("main")).toContain("belongs to another browser");
+    expect(await other.textContent("main")).toContain("another browser opened it");
     await other.goto(mine.url());
     await other.click("a");
     await other.waitForURL(`${redirect_uri}?**`);
-    expect(await other.textContent("main")).toContain("belongs to another browser");
+    expect(await other.textContent("main")).toContain("another browser opened it");
     await mine.click("a");
     await mine.waitForURL(`${redirect_uri}?**`);
     expect(await mine.textContent("h1")).toBe("Signed in");
