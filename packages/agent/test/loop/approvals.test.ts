@@ -97,12 +97,18 @@ verifies("approval.flow", "forged, late, doubled and swapped answers run nothing
   await answer(ui.ctx, one!.id, "approve", { digest: two!.digest });
   await answer(ui.ctx, two!.id, "reject");
   await answer(ui.ctx, two!.id, "approve");
-  await until(() => talk.logged.filter(({ message }) => message.includes("was refused")).length === 3);
+  await until(
+    () =>
+      talk.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 3,
+  );
   expect(runs).toEqual([]);
   await answer(ui.ctx, one!.id, "approve");
   await turn;
   await answer(ui.ctx, one!.id, "approve");
-  await until(() => talk.logged.filter(({ message }) => message.includes("was refused")).length === 4);
+  await until(
+    () =>
+      talk.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 4,
+  );
   expect(runs).toEqual([{ command: "one" }]);
 });
 
@@ -178,7 +184,7 @@ test("an answer over HTTP or by the CLI is told on the bus, once, so that prompt
   expect(told).toMatchObject([
     { source: "kernel", payload: { response: "approve", target_session_id: "s1" } },
   ]);
-  expect(talk.logged.filter(({ message }) => message.includes("was refused"))).toEqual([]);
+  expect(talk.logged.filter(({ message }) => message.includes("answer to an approval rejected"))).toEqual([]);
 });
 
 test("an interrupt withdraws the question", async () => {
@@ -190,7 +196,7 @@ test("an interrupt withdraws the question", async () => {
   await until(() => ui.gone.length === 1);
   expect(ui.gone[0]!.payload).toMatchObject({ id: ui.asked[0]!.payload.id, reason: "interrupt" });
   await answer(ui.ctx, ui.asked[0]!.payload.id, "approve");
-  await until(() => talk.logged.some(({ message }) => message.includes("was refused")));
+  await until(() => talk.logged.some(({ message }) => message.includes("answer to an approval rejected")));
   expect(runs).toEqual([]);
 });
 
@@ -205,7 +211,7 @@ verifies("bus.scope", "a question and its answer stay in their own project", asy
   expect(ui.asked[0]).toMatchObject({ project_id: "proj_other" });
   // This context publishes in the default project, where there is no such approval.
   await answer(ui.ctx, ui.asked[0]!.payload.id, "approve");
-  await until(() => talk.logged.some(({ message }) => message.includes("was refused")));
+  await until(() => talk.logged.some(({ message }) => message.includes("answer to an approval rejected")));
   expect(runs).toEqual([]);
   await expect(talk.kernel.approvals.get(user, ui.asked[0]!.payload.id)).rejects.toMatchObject({
     code: "approval.not_found",
