@@ -271,11 +271,11 @@ test("a real browser comes back from another site with its cookie, and another s
     const mine = await open();
     expect(new URL(mine.url()).hostname).toBe("localhost");
     const other = await open();
-    expect(await other.textContent("main")).toContain("another browser opened it");
+    expect(await other.textContent("main")).toContain("belongs to another browser");
     await other.goto(mine.url());
     await other.click("a");
     await other.waitForURL(`${redirect_uri}?**`);
-    expect(await other.textContent("main")).toContain("another browser opened it");
+    expect(await other.textContent("main")).toContain("belongs to another browser");
     await mine.click("a");
     await mine.waitForURL(`${redirect_uri}?**`);
     expect(await mine.textContent("h1")).toBe("Signed in");

@@ -152,8 +152,8 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
           return await ask(secrets);
         } catch (error) {
           if ((error as BackplaneError).code !== "sign_in.needed") throw error;
-          const told = await challenged(bound, error as BackplaneError);
-          if (told !== null) throw told;
+          const failure = await challenged(bound, error as BackplaneError);
+          if (failure !== null) throw failure;
           if (round === MAX_RENEWALS) throw error;
         }
       }
