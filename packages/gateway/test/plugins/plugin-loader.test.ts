@@ -85,7 +85,7 @@ verifies(
     const installed = await loader.discover();
     expect(names(installed.entries)).toEqual(["bundled shop", "installed door", "installed teller"]);
     expect(installed.problems).toEqual([
-      { source: "fixture-grump", error: expect.stringContaining("the category of grump is none of") },
+      { source: "fixture-grump", error: expect.stringContaining("the category of grump is not one of") },
     ]);
 
     copy("shop", join(home, "my-shop"));
