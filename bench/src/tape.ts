@@ -69,12 +69,12 @@ export async function tape(): Promise<Row[]> {
   }
 }
 
-interface Talk {
+interface TestSession {
   key: SessionKey;
   chain_id: string;
 }
 
-async function talk(sessions: Sessions, session_id: string, entries: number): Promise<Talk> {
+async function talk(sessions: Sessions, session_id: string, entries: number): Promise<TestSession> {
   const scope = { org_id: "org_local", project_id: "proj_default" };
   const key = { scope, workspace: "/bench", session_id };
   const { head_chain_id: chain_id } = await sessions.create(key);
@@ -105,7 +105,7 @@ function line(n: number) {
   })!.entry;
 }
 
-async function replayRate(sessions: Sessions, { key, chain_id }: Talk): Promise<number> {
+async function replayRate(sessions: Sessions, { key, chain_id }: TestSession): Promise<number> {
   const from = performance.now();
   let after = 0;
   let count = 0;

@@ -27,14 +27,14 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   },
   {
     defence: "authority: asked before each step of a turn",
-    file: "packages/agent/src/loop/steps.ts",
+    file: "packages/agent/src/loop/run-turn.ts",
     from: "    await wait(() => deps.permit(turn.caller));\n",
     to: "",
     tests: TURNS,
   },
   {
     defence: "authority: asked before each try of a model call",
-    file: "packages/agent/src/loop/steps.ts",
+    file: "packages/agent/src/loop/run-turn.ts",
     from: "permit: () => wait(() => deps.permit(turn.caller)),",
     to: "",
     tests: TURNS,

@@ -6,7 +6,7 @@ import { admin, seedTestKernel, type TestKernel, until, user } from "@backplane/
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
-import { talkIn } from "../../agent/test/loop/talk.ts";
+import { createTestSessionIn } from "../../agent/test/loop/test-session.ts";
 import { createRevocableKey } from "../../door/test/authority/revocable-key.ts";
 
 let server: TestPostgres;
@@ -121,7 +121,9 @@ verifies(
   async () => {
     const schema = `nodes_${++homes}`;
     const [first, second] = await Promise.all(
-      [1, 2].map(async () => await talkIn(await openPostgresStore({ url: server.url, schema }), "")),
+      [1, 2].map(
+        async () => await createTestSessionIn(await openPostgresStore({ url: server.url, schema }), ""),
+      ),
     );
     const content = manifest([tool("slow"), tool("ask", {}, { requires_approval: true })]);
     await first!.bind(content);

@@ -2,10 +2,10 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
 import {
   brokenStream,
-  vendorStream,
   type GenerateRequest,
   type JsonObject,
   type LlmPart,
+  vendorStream,
 } from "@backplane/sdk/kernel";
 import type { LazyClient } from "./client.ts";
 import type { AnthropicConfig } from "./config.ts";

@@ -1,8 +1,8 @@
 /** The plugin on the kernel's own bus: its deltas, its answer and its interrupt, all on the session that it serves. */
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { openBus, scope, until } from "../../../packages/session/test/bus/open-bus.ts";
 import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { openBus, scope, until } from "../../../packages/session/test/bus/open-bus.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
 

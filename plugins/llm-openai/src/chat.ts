@@ -1,14 +1,14 @@
 /** Chat completions: one request, its stream as parts. Compatible servers leave out what they like, save the end. */
 import {
   brokenStream,
-  vendorStream,
   type GenerateRequest,
   type JsonObject,
   type LlmPart,
+  vendorStream,
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
-import { chatMessages } from "./chat-messages.ts";
 import { type CallFragment, CallSlots } from "./call-slots.ts";
+import { chatMessages } from "./chat-messages.ts";
 import type { LazyClient } from "./client.ts";
 import { isVendor, type OpenAiConfig } from "./config.ts";
 import { freeParams } from "./params.ts";

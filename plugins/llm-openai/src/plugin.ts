@@ -5,8 +5,8 @@
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { streamChat } from "./chat.ts";
 import { classify, worthRetrying } from "./classify.ts";
-import { configSchema, readConfig } from "./config.ts";
 import { accessOf, lazyClient } from "./client.ts";
+import { configSchema, readConfig } from "./config.ts";
 import { streamResponse } from "./responses.ts";
 
 export const plugin = llmProviderPlugin({

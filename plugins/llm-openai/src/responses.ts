@@ -1,13 +1,13 @@
 /** The responses API: one request, its stream as parts. Nothing is stored at the vendor; the tape is the memory. */
 import {
   brokenStream,
-  vendorCode,
-  vendorStream,
   contentPieces,
   type GenerateRequest,
   LlmCallError,
   type LlmPart,
   textOf,
+  vendorCode,
+  vendorStream,
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 import { resultText } from "./chat-messages.ts";

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
 import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import {
   expectInterrupted,
@@ -8,6 +7,7 @@ import {
   expectTimeouts,
 } from "../../../packages/sdk/test/kernel/llm-checks.ts";
 import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
+import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
 import { chunk, data, done, text, usage } from "./wire.ts";
 

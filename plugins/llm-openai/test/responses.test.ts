@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
 import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
+import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
 import { event } from "./wire.ts";
 

@@ -11,8 +11,8 @@ import {
   type MemoryEntry,
   type PluginContext,
 } from "@backplane/sdk/kernel";
-import type { Note, Scope } from "./notes.ts";
 import { checkNotes } from "./check-notes.ts";
+import type { Note, Scope } from "./notes.ts";
 import { type OpenNotes, openNotes } from "./open-notes.ts";
 import { CONFIG_SCHEMA, readSettings } from "./settings.ts";
 

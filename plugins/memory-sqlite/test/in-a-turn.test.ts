@@ -1,6 +1,6 @@
 import { admin, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
-import { openTalk } from "../../../packages/agent/test/loop/talk.ts";
+import { createTestSession } from "../../../packages/agent/test/loop/test-session.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createMemoryPlugin } from "../src/plugin.ts";
 
@@ -8,16 +8,16 @@ verifies(
   ["strategy.react", "memory.store"],
   "what was said in one session reaches the model in another, as a note",
   async () => {
-    const talk = await openTalk({ plugins: [createMemoryPlugin()] });
+    const fixture = await createTestSession({ plugins: [createMemoryPlugin()] });
     const ofKind = (kind: string, session_id: string) =>
-      talk.events.filter((event) => event.kind === kind && event.session_id === session_id);
-    expect((await talk.say("My bicycle is red", "s1")).status).toBe("completed");
+      fixture.events.filter((event) => event.kind === kind && event.session_id === session_id);
+    expect((await fixture.say("My bicycle is red", "s1")).status).toBe("completed");
     await until(async () => {
-      const reports = await talk.kernel.plugins.health(admin, 3_000);
+      const reports = await fixture.kernel.plugins.health(admin, 3_000);
       return reports.find(({ name }) => name === "memory-sqlite")?.summary === "1 entry";
     });
 
-    expect((await talk.say("Which colour has my bicycle?", "s2")).status).toBe("completed");
+    expect((await fixture.say("Which colour has my bicycle?", "s2")).status).toBe("completed");
     expect(ofKind("memory.result", "s1")[0]!.payload.hits).toEqual([]);
     expect(ofKind("memory.result", "s2")[0]!.payload.hits).toMatchObject([
       { text: expect.stringContaining("My bicycle is red") as string, meta: { session_id: "s1" } },

@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type ScriptedContext, scriptedContext } from "../../strategy-react/test/scripted-context.ts";
-import { createMemoryPlugin, plugin as bundled } from "../src/plugin.ts";
+import { plugin as bundled, createMemoryPlugin } from "../src/plugin.ts";
 import { NOW_S, queryEvent, writeEvent } from "./memory-events.ts";
 
 let dir: string;

@@ -1,7 +1,7 @@
 /** Run as a process: writes entries through the plugin, four at a time, and says the number of each one kept. */
 import { writeSync } from "node:fs";
-import { plugin } from "../src/plugin.ts";
 import { scriptedContext } from "../../strategy-react/test/scripted-context.ts";
+import { plugin } from "../src/plugin.ts";
 import { writeEvent } from "./memory-events.ts";
 
 const [stateDir = "", from = "0"] = process.argv.slice(2);

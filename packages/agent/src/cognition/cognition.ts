@@ -4,11 +4,10 @@
  */
 
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } from "@backplane/contract";
-import type { Cognition, CognitionUser, KernelDeps } from "@backplane/ports";
+import type { Clock, Cognition, CognitionUser, KernelDeps } from "@backplane/ports";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { ActiveModels } from "../models/models.ts";
 import { embedText } from "./embed-text.ts";
-import { Quota } from "./quota.ts";
 
 interface CognitionParts {
   deps: Pick<KernelDeps, "store" | "clock" | "ids">;
@@ -107,4 +106,33 @@ function checkText(name: string, value: string): void {
   const { prompt_chars } = COGNITION_LIMITS;
   if (typeof value === "string" && value !== "" && value.length <= prompt_chars) return;
   throw new BackplaneError("request.invalid", `${name} must be a text of 1 to ${prompt_chars} characters`);
+}
+
+/** Allows a number of requests in any window of time, per key. A key without requests for a window uses no memory. */
+export class Quota {
+  readonly #clock: Pick<Clock, "monotonic">;
+  readonly #count: number;
+  readonly #window_ms: number;
+  readonly #taken = new Map<string, number[]>();
+
+  constructor(clock: Pick<Clock, "monotonic">, count: number, window_ms: number) {
+    this.#clock = clock;
+    this.#count = count;
+    this.#window_ms = window_ms;
+  }
+
+  take(key: string): boolean {
+    const now = this.#clock.monotonic();
+    const since = now - this.#window_ms;
+    for (const [other, times] of this.#taken) {
+      // In the order of their last use: the first that is still fresh ends the search.
+      if ((times.at(-1) as number) > since) break;
+      this.#taken.delete(other);
+    }
+    const times = (this.#taken.get(key) ?? []).filter((at) => at > since);
+    if (times.length >= this.#count) return false;
+    this.#taken.delete(key);
+    this.#taken.set(key, [...times, now]);
+    return true;
+  }
 }

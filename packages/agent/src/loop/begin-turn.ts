@@ -1,31 +1,36 @@
 /**
- * How a turn begins: its row and the user's message in one transaction, then what it needs to go on. A turn that is on
- * the record and cannot go on is ended there, so that no row stays running.
+ * Begins turns and writes the messages of users. The row of a turn and the message are written in one transaction. A
+ * turn that is recorded and cannot go on is ended, so that no row stays running. A message is published on the bus after
+ * it is written; one that an adapter published itself is not published again.
  */
 
 import {
   BackplaneError,
   type BusEvent,
   codeOf,
+  type JsonObject,
   type RiskContext,
   type RunTrigger,
   toBackplaneError,
   tokenUsage,
 } from "@backplane/contract";
 import type { StoreWait, ToolCatalog } from "@backplane/door";
-import type {
-  Appended,
-  Caller,
-  Clock,
-  Logger,
-  OnceKey,
-  RunHold,
-  RunRow,
-  SessionKey,
-  Store,
-  UserMessage,
+import {
+  type Appended,
+  atLeast,
+  type Caller,
+  type Clock,
+  HOST_ADMIN,
+  type Logger,
+  type OnceKey,
+  type RunHold,
+  type RunRow,
+  type SessionKey,
+  type Store,
+  type TapeWrite,
+  type UserMessage,
 } from "@backplane/ports";
-import type { KernelPort, Persister, Sessions, TapeItem } from "@backplane/session";
+import { entryFor, type KernelPort, type Persister, type Sessions, type TapeItem } from "@backplane/session";
 import type { Histories, History } from "./history.ts";
 import { finishTurn, runFacts } from "./run-record.ts";
 import type { LoopSettings, TurnRules } from "./settings.ts";
@@ -34,19 +39,19 @@ import { Turn, type TurnLimits } from "./turn.ts";
 export interface TurnRequest {
   key: SessionKey;
   caller: Caller;
-  /** null: goes on from what the tape says. */
+  /** null: the turn goes on from its tape. */
   message: UserMessage | null;
   trigger: RunTrigger;
   strategy?: string;
-  /** Left out, what its trigger says. */
+  /** Defaults to the context of the trigger. */
   context?: RiskContext;
   parent_run_id?: string;
-  /** Of the turn that spawned it: a sub-agent begins only while this gateway has that turn. */
+  /** The hold of the parent turn: a sub-agent begins only while this gateway holds its parent. */
   parent?: RunHold;
   limits?: Partial<TurnLimits>;
-  /** An Idempotency-Key that the run takes as it is written. */
+  /** An Idempotency-Key that is claimed in the transaction that writes the run. */
   once?: OnceKey;
-  /** Where an adapter has published the message already. */
+  /** The event of a message that an adapter has published already. */
   event?: BusEvent<"user.message.received">;
 }
 
@@ -63,11 +68,11 @@ export interface BeginDeps {
   log: Logger;
   node_id: string;
   store_wait: StoreWait;
-  /** Lets plugins take their seats in an org before its first turn. */
+  /** Subscribes plugins to the events of an org before its first turn. */
   enter(org_id: string): Promise<void>;
-  /** Throws when the caller may no longer ask for anything. */
+  /** Throws when the caller has lost its authority. */
   permit(caller: Caller): Promise<void>;
-  /** Why a strategy cannot decide, or null. */
+  /** Why a strategy cannot be used, or null. */
   strategyProblem(strategy: string): string | null;
 }
 
@@ -103,7 +108,7 @@ export async function beginTurn(
   return { turn, entry_id: ids.last_id };
 }
 
-/** Only who writes a message is sure to be there; a sub-agent is given its parent's. */
+/** Only the sender of a message is known to be present. A sub-agent gets the context of its parent. */
 export const CONTEXT_OF = {
   message: "conversation",
   api: "background",
@@ -133,7 +138,7 @@ function newRun(
     usage: tokenUsage(),
     iterations: 0,
     requested_by: caller.actor,
-    // With the message that asked for it: by that time it is found on the tape.
+    // The date of the message, because resuming finds the start of the turn on the tape by it.
     started_at: said_at ?? new Date(deps.clock.now()).toISOString(),
     ended_at: null,
     node_id: deps.node_id,
@@ -142,7 +147,7 @@ function newRun(
   };
 }
 
-/** A session that is not there yet is made, and then it is tried again. */
+/** Creates the session and tries again when it does not exist yet. */
 async function record(
   deps: BeginDeps,
   { key, once, parent }: TurnRequest,
@@ -151,7 +156,8 @@ async function record(
 ): Promise<Appended> {
   const { persister, store, sessions } = deps;
   const facts = runFacts(deps, "run.started", run);
-  const start = () => persister.appendInTransaction(key, items, (tape) => store.runs.start(run, tape, facts, once, parent));
+  const start = () =>
+    persister.appendInTransaction(key, items, (tape) => store.runs.start(run, tape, facts, once, parent));
   try {
     return (await start())!;
   } catch (error) {
@@ -161,7 +167,7 @@ async function record(
   }
 }
 
-/** As of the message just written; read anew when others have written in between. */
+/** The history up to the message just written. It is read again when others have written in between. */
 async function historyAt(
   { histories }: BeginDeps,
   key: SessionKey,
@@ -171,4 +177,60 @@ async function historyAt(
   if (history.last_id >= last_id && history.chain_id === chain_id) return history;
   histories.forget(key);
   return await histories.open(key);
+}
+
+/**
+ * Whether a message may join a running turn. The turn acts with the rights of its caller, so a sender with fewer rights
+ * would borrow them; such a message waits and begins a turn of its own.
+ */
+export function mayJoin(turn: Caller, sender: Caller): boolean {
+  if (sender.actor === turn.actor) return true;
+  if (sender.delegation !== undefined || turn.actor === HOST_ADMIN) return false;
+  return atLeast(sender.role, turn.role) && (sender.admin || !turn.admin);
+}
+
+export interface SaidMessage {
+  items: TapeItem[];
+  event_id: string;
+  publish: () => void;
+}
+
+/** `publishing` is called with the id of the event just before it is published. */
+export function sayMessage(
+  port: KernelPort,
+  { key, message, event }: TurnRequest,
+  publishing: (event_id: string) => void,
+): SaidMessage {
+  if (event !== undefined) return { items: [itemOf(event)], event_id: event.id, publish() {} };
+  if (message === null) return { items: [], event_id: "", publish() {} };
+  const { text, attachments } = message;
+  const payload = { text, ...(attachments === undefined ? {} : { attachments }) };
+  const to = { session_id: key.session_id, scope: key.scope };
+  const prepared = port.prepare("user.message.received", payload, to);
+  const publish = () => {
+    publishing(prepared.event.id);
+    prepared.publish();
+  };
+  return { items: [itemOf(prepared.event)], event_id: prepared.event.id, publish };
+}
+
+/** Appends to the tape of a running turn. With an idempotency key it is a separate write that claims the key. */
+export async function writeMessage(
+  { persister, sessions }: Pick<BeginDeps, "persister" | "sessions">,
+  turn: Turn,
+  { items, event_id }: SaidMessage,
+  once: OnceKey | undefined,
+): Promise<Appended> {
+  if (once === undefined) return await persister.append(turn.key, items);
+  const keyed = { ...once, answer: { run_id: turn.run.id, event_id } };
+  const write = (tape: TapeWrite) => sessions.appendTape(tape, keyed);
+  return (await persister.appendInTransaction(turn.key, items, write))!;
+}
+
+export function messageOf({ text, attachments }: BusEvent<"user.message.received">["payload"]): UserMessage {
+  return attachments === undefined ? { text } : { text, attachments: attachments as JsonObject[] };
+}
+
+function itemOf(event: BusEvent): TapeItem {
+  return { entry: entryFor(event)!.entry, event };
 }

@@ -18,19 +18,25 @@ import { delegatedCallerOf, type NodeLease } from "@backplane/door";
 import type { Accepted, Caller, Changes, Logger, RunRow, Scope, SessionKey } from "@backplane/ports";
 import { type LiveSessions, sessionName } from "@backplane/session";
 import type { ActiveTurns } from "./active-turns.ts";
-import { beginTurn, type TurnRequest } from "./begin-turn.ts";
-import { type CarryDeps, carryTurn } from "./carry-turn.ts";
-import { mayJoin } from "./may-join.ts";
+import {
+  beginTurn,
+  mayJoin,
+  messageOf,
+  type SaidMessage,
+  sayMessage,
+  type TurnRequest,
+  writeMessage,
+} from "./begin-turn.ts";
 import { endOrphan, keyOf, resumeTurn } from "./resume.ts";
+import { type RunTurnDeps, runTurn } from "./run-turn.ts";
 import type { StopReason, Turn } from "./turn.ts";
-import { messageOf, type SaidMessage, sayMessage, writeMessage } from "./user-message.ts";
 
 export interface Begun extends Accepted {
   /** Null: the message joined a turn of another gateway. */
   turn: Turn | null;
 }
 
-export interface LoopDeps extends CarryDeps {
+export interface LoopDeps extends RunTurnDeps {
   live: LiveSessions;
   log: Logger;
   turns: ActiveTurns;
@@ -201,7 +207,7 @@ export class Loop {
       if (this.#stopping) return taken;
       const orphans = await store.runs.claimOrphans(node_id, clock.now(), limit);
       if (orphans.length > 0) await calls();
-      for (const run of orphans) this.#takeUp(run);
+      for (const run of orphans) this.#recoverTurn(run);
       taken += orphans.length;
       if (orphans.length === limit) continue;
       if (taken > 0) log.info({ runs: taken }, "took up the turns of an earlier gateway");
@@ -209,7 +215,7 @@ export class Loop {
     }
   }
 
-  #takeUp(run: RunRow): void {
+  #recoverTurn(run: RunRow): void {
     const key = keyOf(run);
     const name = sessionName(key);
     const other = this.#places.get(name);
@@ -218,7 +224,7 @@ export class Loop {
       void other.turn
         .catch(() => null)
         .then((turn) => turn?.left)
-        .then(() => this.#takeUp(run));
+        .then(() => this.#recoverTurn(run));
       return;
     }
     let leave = () => {};
@@ -336,7 +342,7 @@ export class Loop {
     const { persister, clock, log, changes, turns } = this.#deps;
     turns.add(turn);
     changes.emit("turn.started", {});
-    const run = await carryTurn(this.#deps, turn);
+    const run = await runTurn(this.#deps, turn);
     persister.release(turn.key, turn.hold, run === null ? "lost" : "ended");
     this.#places.delete(name);
     turns.remove(turn);

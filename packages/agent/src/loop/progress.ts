@@ -1,5 +1,13 @@
 /** How far a turn had come, read from its tape alone: what the model answered last, and what became of its calls. */
-import type { AgentLoopState, BusPayload, Entry, Json, JsonObject, TokenUsage } from "@backplane/contract";
+import {
+  type AgentLoopState,
+  type BusPayload,
+  type Entry,
+  isObject,
+  type Json,
+  type JsonObject,
+  type TokenUsage,
+} from "@backplane/contract";
 import { answerOf, type ModelAnswer } from "../models/call-model.ts";
 
 type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
@@ -60,10 +68,6 @@ export function progressOf(entries: readonly Entry[], started_at: string): Progr
 function resultOf({ ok, envelope }: JsonObject, { yield_to_user }: JsonObject): Result {
   const brief = isObject(envelope) ? textOf(envelope.brief) : "";
   return { ok: ok === true, brief, ...(yield_to_user === true ? { yields: true } : {}) };
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function textOf(value: Json | undefined): string {

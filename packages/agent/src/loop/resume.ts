@@ -49,7 +49,9 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
     { session_id: key.session_id, scope: key.scope },
   );
   const item = { entry: entryFor(told.event)!.entry, event: told.event };
-  const ids = await wait(() => persister.appendInTransaction(key, [item], (tape) => store.runs.resume(again, tape)));
+  const ids = await wait(() =>
+    persister.appendInTransaction(key, [item], (tape) => store.runs.resume(again, tape)),
+  );
   if (ids === null) return null;
   persister.hold(key, { run_id: run.id, fence: run.fence });
   told.publish();

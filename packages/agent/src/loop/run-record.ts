@@ -10,7 +10,7 @@ import type {
 import type { StoreWait } from "@backplane/door";
 import type { Clock, Facts, Logger, RunEnd, RunRow, Store } from "@backplane/ports";
 import { entryFor, type KernelPort, type Persister, type TapeItem } from "@backplane/session";
-import type { TurnEnd } from "./steps.ts";
+import type { TurnEnd } from "./run-turn.ts";
 import type { Turn } from "./turn.ts";
 
 export interface RecordDeps {

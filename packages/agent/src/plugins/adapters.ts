@@ -1,13 +1,21 @@
-/** Adapters' HTTP routes: mounted while their plugin is loaded, called with values, answered with checked values. */
+/**
+ * The HTTP routes of adapter plugins. They are mounted while their plugin is loaded. The body of a request is checked
+ * before the plugin sees it, and the plugin's answer before it becomes an HTTP response.
+ */
 
-import { BackplaneError, codeOf } from "@backplane/contract";
-import type { AdapterMount, Adapters } from "@backplane/ports";
-import type { MintedCallers } from "./callers.ts";
-import { checkAnswer } from "./check-answer.ts";
-import { checkBody } from "./check-body.ts";
+import {
+  type AdapterAnswer,
+  BackplaneError,
+  canonicalJson,
+  codeOf,
+  type Json,
+  WIRE_LIMITS,
+} from "@backplane/contract";
+import type { AdapterMount, Adapters, Schemas } from "@backplane/ports";
 import type { Instance } from "./instance.ts";
 import { findMount, type Mounted, mountRoute } from "./mounts.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
+import type { MintedCallers } from "./services.ts";
 import { describeThrown, within } from "./within.ts";
 
 interface AdapterParts {
@@ -94,4 +102,71 @@ export class MountedAdapters implements Adapters {
     this.#all = all.toSorted((a, b) => b.literal - a.literal);
     this.#listed = all.map(({ mount }) => mount);
   }
+}
+
+/** Checks a request body against the schema that its adapter declares. */
+export async function checkBody(
+  schemas: Schemas | undefined,
+  mount: AdapterMount,
+  body: Json,
+): Promise<void> {
+  if (schemas === undefined || mount.body === undefined) return;
+  // The schema is part of the key, because a reloaded plugin may declare another schema for the same route.
+  const check = await schemas.compile(`adapter ${mount.plugin} ${canonicalJson(mount.body)}`, mount.body);
+  const issues = (await check(body)).map(({ path, message }) => ({
+    path: `body${path.replaceAll("/", ".")}`,
+    message,
+  }));
+  const [first] = issues;
+  if (first === undefined) return;
+  throw new BackplaneError("request.invalid", `${first.path}: ${first.message}`, { details: { issues } });
+}
+
+const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+/** The gateway frames responses itself, and a cookie set on its origin would also reach the console. */
+const FORBIDDEN = new Set([
+  "connection",
+  "content-length",
+  "keep-alive",
+  "set-cookie",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+/** Throws `malformed_response` for an answer that cannot be an HTTP response. */
+function checkAnswer(plugin: string, answer: unknown): AdapterAnswer {
+  const broken = (what: string) =>
+    new BackplaneError("malformed_response", `${plugin} answered with ${what}`);
+  if (typeof answer !== "object" || answer === null) throw broken("something that is not an object");
+  const { status, body, headers } = answer as { status?: unknown; body?: unknown; headers?: unknown };
+  if (typeof status !== "number" || !Number.isInteger(status) || status < 200 || status > 599) {
+    throw broken("a status that is not an integer from 200 to 599");
+  }
+  const checked: AdapterAnswer = { status };
+  if (body !== undefined) {
+    if (!isJson(body, 0)) throw broken("a body that is not JSON");
+    checked.body = body;
+  }
+  if (headers !== undefined) {
+    if (typeof headers !== "object" || headers === null) throw broken("headers that are not an object");
+    for (const [name, value] of Object.entries(headers)) {
+      if (!HEADER_NAME.test(name) || FORBIDDEN.has(name.toLowerCase()))
+        throw broken("a header that adapters may not set");
+      if (typeof value !== "string" || !HEADER_VALUE.test(value))
+        throw broken("a header value that is not a single line of text");
+    }
+    checked.headers = { ...(headers as Record<string, string>) };
+  }
+  return checked;
+}
+
+function isJson(value: unknown, depth: number): value is Json {
+  if (value === null || typeof value === "string" || typeof value === "boolean") return true;
+  if (typeof value === "number") return Number.isFinite(value);
+  if (typeof value !== "object" || depth >= WIRE_LIMITS.json_depth) return false;
+  if (Array.isArray(value)) return value.every((item) => isJson(item, depth + 1));
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== null) return false;
+  return Object.values(value).every((item) => item === undefined || isJson(item, depth + 1));
 }

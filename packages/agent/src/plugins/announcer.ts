@@ -3,23 +3,23 @@
 import { type BusPayload, KERNEL_SESSION } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 import type { Bus, BusPort, KernelPublishOptions } from "@backplane/session";
-import type { Seats } from "./seats.ts";
+import type { Subscriptions } from "./subscriptions.ts";
 
 type Announced = "plugin.loaded" | "plugin.reloaded" | "plugin.removed" | "plugin.error" | "kernel.shutdown";
 
 export class Announcer {
   readonly #kernel: BusPort<KernelPublishOptions>;
-  readonly #seats: Seats;
+  readonly #subscriptions: Subscriptions;
   readonly #log: Logger;
 
-  constructor(bus: Bus, seats: Seats, log: Logger) {
+  constructor(bus: Bus, subscriptions: Subscriptions, log: Logger) {
     this.#kernel = bus.kernel();
-    this.#seats = seats;
+    this.#subscriptions = subscriptions;
     this.#log = log;
   }
 
   tell<K extends Announced>(kind: K, payload: BusPayload<K>): void {
-    for (const org_id of this.#seats.orgs) {
+    for (const org_id of this.#subscriptions.orgs) {
       const scope = { org_id, project_id: null };
       const event = this.#kernel.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope });
       if (event === null)
@@ -30,7 +30,7 @@ export class Announcer {
   /** Resolves when every org's plugins have been handed it, however much waits before it. */
   async deliver<K extends Announced>(kind: K, payload: BusPayload<K>): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const left = new Set(this.#seats.orgs);
+    const left = new Set(this.#subscriptions.orgs);
     const end = this.#kernel.subscribe(kind, ({ org_id }) => {
       if (left.delete(org_id) && left.size === 0) resolve();
     });

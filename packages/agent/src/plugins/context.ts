@@ -19,12 +19,12 @@ import { providersView } from "../providers/view.ts";
 import type { Instance } from "./instance.ts";
 import type { LegacyResult } from "./legacy-calls.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
-import type { Seats } from "./seats.ts";
 import type { ServiceDoor } from "./services.ts";
+import type { Subscriptions } from "./subscriptions.ts";
 
 export interface ContextParts {
   deps: Pick<PluginSystemDeps, "config" | "ids" | "loader" | "log">;
-  seats: Seats;
+  subscriptions: Subscriptions;
   service: ServiceDoor;
   /** Where the call or request that this `as` stands for belongs; null when it stands for nobody in particular. */
   scopeOf(plugin: string, as: string): Scope | null;
@@ -33,7 +33,7 @@ export interface ContextParts {
 }
 
 export function createContext(parts: ContextParts, instance: Instance, scope: Scope): PluginContext {
-  const { deps, seats, service } = parts;
+  const { deps, subscriptions, service } = parts;
   const { name, category } = instance.entry;
   const { org_id } = scope;
 
@@ -52,7 +52,7 @@ export function createContext(parts: ContextParts, instance: Instance, scope: Sc
     const at = (as === undefined ? null : parts.scopeOf(name, as)) ?? scope;
     parts.enter(at.org_id);
     const where = { session_id, project_id: at.project_id };
-    const { id } = await seats.port(name, at.org_id).publish(kind, payload, where);
+    const { id } = await subscriptions.port(name, at.org_id).publish(kind, payload, where);
     return { id };
   }
 

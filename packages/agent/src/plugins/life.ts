@@ -3,14 +3,19 @@
  * in, take off the air, retire. Who takes them when is the registry's.
  */
 
-import type { KernelTool, PluginEntry } from "@backplane/contract";
-import { BackplaneError } from "@backplane/contract";
+import {
+  BackplaneError,
+  isBusKind,
+  type KernelPlugin,
+  type KernelTool,
+  type PluginEntry,
+} from "@backplane/contract";
 import type { PluginReach } from "@backplane/ports";
 import type { MountedAdapters } from "./adapters.ts";
-import { checkIds, checkKinds, checkPlugin } from "./check-plugin.ts";
 import { Instance, type InstanceHooks, type Mode } from "./instance.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
-import type { Chair, Seats } from "./seats.ts";
+import { strategyIdOf } from "./routing.ts";
+import type { Subscriber, Subscriptions } from "./subscriptions.ts";
 import type { Tools } from "./tool-table.ts";
 import { legacyTool, type ToolMaker, typedTool } from "./tools.ts";
 import { within } from "./within.ts";
@@ -18,7 +23,7 @@ import { within } from "./within.ts";
 export interface LifeParts {
   deps: Pick<PluginSystemDeps, "clock" | "default_scope" | "ids" | "loader" | "log">;
   timeouts: PluginTimeouts;
-  seats: Seats;
+  subscriptions: Subscriptions;
   tools: Tools;
   adapters: MountedAdapters;
   hooks: InstanceHooks;
@@ -27,7 +32,7 @@ export interface LifeParts {
 export class Life {
   readonly #parts: LifeParts;
   readonly #maker: ToolMaker;
-  readonly #onAir = new Set<Instance>();
+  readonly #loaded = new Set<Instance>();
   #generation = 0;
 
   constructor(parts: LifeParts) {
@@ -37,8 +42,8 @@ export class Life {
   }
 
   /** Those that get events. */
-  get onAir(): ReadonlySet<Instance> {
-    return this.#onAir;
+  get loaded(): ReadonlySet<Instance> {
+    return this.#loaded;
   }
 
   /** Loads the module or starts the process; nothing of the plugin but `subscriptions()` runs. */
@@ -73,18 +78,18 @@ export class Life {
     instance: Instance,
     options: { old: Instance | null; api: boolean; stillWanted(): boolean },
   ): Promise<void> {
-    const { deps, timeouts, seats, tools, adapters } = this.#parts;
+    const { deps, timeouts, subscriptions, tools, adapters } = this.#parts;
     const { old, api } = options;
     const { name, plugin } = instance;
     try {
-      checkIds(instance, this.#onAir);
+      checkIds(instance, this.#loaded);
       adapters.check(instance, api);
       const legacy = plugin.category === "tool" ? legacyTool(this.#maker, instance) : null;
       if (legacy !== null) {
         tools.check(legacy);
         instance.tools.add(legacy);
       }
-      seats.take(chairOf(instance));
+      subscriptions.add(subscriberFor(instance));
       const onLoad = async () => await plugin.onLoad?.(instance.context(deps.default_scope));
       await within(deps.clock, timeouts.load_ms, `onLoad of ${name}`, () =>
         Promise.race([onLoad(), instance.died]),
@@ -92,19 +97,19 @@ export class Life {
       if (!options.stillWanted())
         throw new BackplaneError("cancelled", `${name} changed its state while it was loaded`);
       // Again, since others may have come meanwhile; from here on nothing waits.
-      checkIds(instance, this.#onAir);
+      checkIds(instance, this.#loaded);
       adapters.check(instance, api);
       tools.replace(old?.tools ?? [], instance.tools);
     } catch (error) {
-      if (old === null) seats.release(name);
+      if (old === null) subscriptions.release(name);
       await this.discard(instance);
       throw error;
     }
     adapters.mount(instance, api);
     old?.unbind();
-    if (old !== null) this.#onAir.delete(old);
-    this.#onAir.add(instance);
-    for (const org_id of seats.orgs) instance.bind(org_id, seats.port(name, org_id));
+    if (old !== null) this.#loaded.delete(old);
+    this.#loaded.add(instance);
+    for (const org_id of subscriptions.orgs) instance.bind(org_id, subscriptions.port(name, org_id));
   }
 
   /** From `registerTool`: at once for a plugin that is loaded, else together with the rest of it. */
@@ -118,7 +123,7 @@ export class Life {
         `${instance.name} has registered the tool ${made.spec.name} already`,
       );
     }
-    if (this.#onAir.has(instance)) tools.replace([], [made]);
+    if (this.#loaded.has(instance)) tools.replace([], [made]);
     else tools.check(made);
     instance.tools.add(made);
   }
@@ -126,7 +131,7 @@ export class Life {
   /** No new events, calls or requests; what runs goes on. */
   takeOff(instance: Instance): void {
     instance.unbind();
-    this.#onAir.delete(instance);
+    this.#loaded.delete(instance);
     this.#parts.tools.replace(instance.tools, []);
     this.#parts.adapters.unmount(instance);
   }
@@ -166,7 +171,67 @@ export class Life {
   }
 }
 
-export function chairOf({ entry, plugin }: Instance): Chair {
+export function subscriberFor({ entry, plugin }: Instance): Subscriber {
   const { name, category, origin } = entry;
   return { name, category, bundled: origin === "bundled", prefixes: plugin.prefixes ?? [] };
+}
+
+const PATTERN = /^(\*|[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*(\.\*)?)$/;
+
+/**
+ * Throws `plugin.invalid` when the module does not agree with the entry of its package.json, which was read without
+ * running it (plug.trust).
+ */
+function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
+  if (typeof plugin !== "object" || plugin === null) throw invalid(`${entry.name} exports no plugin`);
+  const { name, category, version, requires = [], prefixes = [], routes = [] } = plugin;
+  if (name !== entry.name) throw invalid(`the module calls itself ${name}, its package.json ${entry.name}`);
+  if (category !== entry.category) {
+    throw invalid(`the module's category is ${category}, its package.json says ${entry.category}`);
+  }
+  if (typeof version !== "string" || version === "") throw invalid(`${name} has no version`);
+  for (const [field, list] of Object.entries({ requires, prefixes })) {
+    if (!isStrings(list)) throw invalid(`${field} of ${name} is no list of names`);
+  }
+  if (!Array.isArray(routes)) throw invalid(`routes of ${name} is no list`);
+  if (routes.length > 0 && (category !== "adapter" || typeof plugin.onRequest !== "function")) {
+    throw invalid(`${name} has routes, which take category adapter and onRequest()`);
+  }
+  if (typeof plugin.subscriptions !== "function") throw invalid(`${name} has no subscriptions()`);
+}
+
+/** Throws `plugin.invalid`; answers public kinds that do not exist, which is worth a warning only. */
+function checkKinds(name: string, kinds: readonly string[]): string[] {
+  if (!isStrings(kinds)) throw invalid(`subscriptions() of ${name} gave no list of kinds`);
+  const odd = kinds.find((kind) => !PATTERN.test(kind));
+  if (odd !== undefined)
+    throw invalid(`${name} subscribes to ${JSON.stringify(odd)}, which is no kind or pattern`);
+  return kinds.filter((kind) => !kind.endsWith("*") && !kind.startsWith("x.") && !isBusKind(kind));
+}
+
+/** Throws when another loaded plugin has the same strategy, provider or adapter id: the first one keeps it. */
+function checkIds(instance: Instance, others: Iterable<Instance>): void {
+  const mine = idsOf(instance);
+  for (const other of others) {
+    if (other.name === instance.name) continue;
+    const taken = idsOf(other).find((id) => mine.includes(id));
+    if (taken !== undefined) throw invalid(`the ${taken} is taken by ${other.name}`);
+  }
+}
+
+function idsOf(instance: Instance): string[] {
+  const { category, providerId, adapterId } = instance.plugin;
+  if (category === "strategy") return [`strategy_id ${strategyIdOf(instance)}`];
+  if (category === "llm-provider" && providerId !== undefined) return [`provider_id ${providerId}`];
+  return category === "adapter" && adapterId !== undefined ? [`adapter_id ${adapterId}`] : [];
+}
+
+function isStrings(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === "string");
+}
+
+function invalid(message: string): BackplaneError {
+  return new BackplaneError("plugin.invalid", message, {
+    fix: "Correct the plugin's module or its package.json.",
+  });
 }

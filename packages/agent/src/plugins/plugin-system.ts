@@ -1,4 +1,4 @@
-/** Puts the plugin system together: registry, seats, tools, adapters, services and providers around one bus. */
+/** Builds the plugin system on a bus: registry, subscriptions, tools, adapters, services and providers. */
 
 import { pluginNamespace } from "@backplane/contract";
 import { parsePluginSettingKey } from "@backplane/registry";
@@ -7,7 +7,6 @@ import { InstanceOwners } from "../providers/owners.ts";
 import { createProviders } from "../providers/providers.ts";
 import { MountedAdapters } from "./adapters.ts";
 import { Announcer } from "./announcer.ts";
-import { MintedCallers } from "./callers.ts";
 import { createContext } from "./context.ts";
 import type { InstanceHooks } from "./instance.ts";
 import { Life } from "./life.ts";
@@ -15,8 +14,8 @@ import { createPlugins } from "./plugins.ts";
 import type { PluginSystem, PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import { Registry } from "./registry.ts";
 import { isMeantFor, strategyIdOf } from "./routing.ts";
-import { Seats } from "./seats.ts";
-import { createServiceDoor } from "./services.ts";
+import { createServiceDoor, MintedCallers } from "./services.ts";
+import { Subscriptions } from "./subscriptions.ts";
 import { Tools } from "./tool-table.ts";
 import { describeThrown, within } from "./within.ts";
 
@@ -35,7 +34,7 @@ const TIMEOUTS: PluginTimeouts = {
 export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   const { bus, config, log, clock, default_scope } = deps;
   const timeouts = { ...TIMEOUTS, ...deps.timeouts };
-  const seats = new Seats(bus);
+  const subscriptions = new Subscriptions(bus);
   const tools = new Tools(log, deps.changes);
   const callers = new MintedCallers();
   const owners = new InstanceOwners(config);
@@ -46,7 +45,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
       createContext(
         {
           deps,
-          seats,
+          subscriptions,
           service,
           scopeOf: (plugin, as) => callers.resolve(plugin, as).caller?.scope ?? null,
           enter,
@@ -60,26 +59,26 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     complain: ({ name }, failure) =>
       announcer.tell("plugin.error", { name, error: describeThrown(failure).message }),
   };
-  const announcer = new Announcer(bus, seats, log);
-  const life = new Life({ deps, timeouts, seats, tools, adapters, hooks });
+  const announcer = new Announcer(bus, subscriptions, log);
+  const life = new Life({ deps, timeouts, subscriptions, tools, adapters, hooks });
   const registry = new Registry({
     deps,
     timeouts,
     threshold: deps.failures ?? FAILURES,
-    seats,
+    subscriptions,
     life,
     announcer,
   });
   const seeding = new Map<string, Promise<boolean>>();
   let stopped: Promise<void> | null = null;
   const stopListening = config.onUpdated(({ key }, org_id) => {
-    if (org_id === default_scope.org_id) obey(key);
+    if (org_id === default_scope.org_id) applySetting(key);
   });
 
   function enter(org_id: string): void {
-    if (seats.orgs.has(org_id)) return;
-    seats.enter(org_id);
-    for (const instance of life.onAir) instance.bind(org_id, seats.port(instance.name, org_id));
+    if (subscriptions.orgs.has(org_id)) return;
+    subscriptions.enter(org_id);
+    for (const instance of life.loaded) instance.bind(org_id, subscriptions.port(instance.name, org_id));
   }
 
   async function prepare(org_id: string): Promise<void> {
@@ -93,7 +92,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
       seeding.delete(org_id);
       throw error;
     });
-    // Whoever asks next tries again.
+    // The next request tries again.
     if (!done) seeding.delete(org_id);
   }
 
@@ -104,17 +103,17 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
       .map(({ name }) => name);
   }
 
-  /** A setting of a plugin applies at once, whichever way it was written. */
-  function obey(key: string): void {
+  /** Applies a plugin setting immediately, whichever interface wrote it. */
+  function applySetting(key: string): void {
     const setting = parsePluginSettingKey(key);
     if (setting === null) return;
     for (const record of registry.list()) {
       if (pluginNamespace(record.name) !== setting.namespace) continue;
       let applied: Promise<void> | null = null;
-      if (setting.field === "enabled") applied = registry.obey(record);
+      if (setting.field === "enabled") applied = registry.applyEnabled(record);
       else if (setting.field !== "services" && record.instance !== null) applied = registry.reload(record);
       applied?.catch((error: unknown) =>
-        log.error({ err: error, plugin: record.name, key }, "a setting failed to apply"),
+        log.error({ err: error, plugin: record.name, key }, "a plugin setting could not be applied"),
       );
     }
   }
@@ -122,10 +121,10 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   async function stop(reason: string): Promise<void> {
     stopListening();
     owners.close();
-    // They hear of it before they are taken off the bus, unless something holds the kernel's session up.
+    // Plugins are told before they are unsubscribed, unless the queue of the kernel's session is blocked.
     const tell = () => announcer.deliver("kernel.shutdown", { reason });
     await within(clock, timeouts.drain_ms, "kernel.shutdown", tell).catch((error: unknown) =>
-      log.warn({ err: error }, "not every plugin heard of the shutdown"),
+      log.warn({ err: error }, "some plugins were not told of the shutdown"),
     );
     await registry.stop();
     announcer.close();
@@ -145,19 +144,19 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     enter,
     prepare,
     strategies: () =>
-      [...life.onAir]
+      [...life.loaded]
         .filter(({ entry }) => entry.category === "strategy")
         .map((instance) => ({ strategy_id: strategyIdOf(instance), plugin: instance.name })),
     async providerOf(org_id, provider) {
       const owner = await owners.of(org_id, provider);
-      for (const { entry, plugin, name } of life.onAir) {
+      for (const { entry, plugin, name } of life.loaded) {
         if (entry.category !== "llm-provider") continue;
         if (owner === null ? plugin.providerId === provider : owner === name) return name;
       }
       return null;
     },
     memories: () =>
-      [...life.onAir].filter(({ entry }) => entry.category === "memory").map(({ name }) => name),
+      [...life.loaded].filter(({ entry }) => entry.category === "memory").map(({ name }) => name),
     snapshot: () => registry.list().map((record) => record.state()),
     stop(reason) {
       stopped ??= stop(reason);

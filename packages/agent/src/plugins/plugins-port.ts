@@ -109,7 +109,7 @@ export interface PluginSystem {
   providers: AgentProviders;
   callers: Callers;
   start(): Promise<void>;
-  /** Seats every loaded plugin in this org; the default org has its seats from the start. */
+  /** Subscribes every loaded plugin in this org. In the default org plugins are subscribed from the start. */
   enter(org_id: string): void;
   /** `enter`, and the org's default provider instances are there. */
   prepare(org_id: string): Promise<void>;

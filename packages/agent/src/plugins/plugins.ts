@@ -5,12 +5,22 @@
 
 import {
   BackplaneError,
+  codeOf,
+  HEALTH_STATUSES,
+  type HealthReport,
   type Json,
   type JsonObject,
   type PluginRow,
   pluginNamespace,
 } from "@backplane/contract";
-import { type AgentPlugins, auditOf, type Caller, type ConfigRow } from "@backplane/ports";
+import {
+  type AgentPlugins,
+  auditOf,
+  type Caller,
+  type Clock,
+  type ConfigRow,
+  type Scope,
+} from "@backplane/ports";
 import {
   maskValue,
   pluginSettingKey,
@@ -18,10 +28,10 @@ import {
   requirePluginAdmin,
   requirePluginOperator,
 } from "@backplane/registry";
-import { checkHealth } from "./health.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
-import type { PluginRecord } from "./record.ts";
+import type { PluginRecord } from "./records.ts";
 import type { Registry } from "./registry.ts";
+import { describeThrown, within } from "./within.ts";
 
 export function createPlugins(deps: PluginSystemDeps, registry: Registry): AgentPlugins {
   const { config, loader, default_scope, clock } = deps;
@@ -143,4 +153,52 @@ function place(into: JsonObject, path: string, value: Json): void {
   } else if (typeof inner === "object" && inner !== null && !Array.isArray(inner)) {
     place(inner, path.slice(dot + 1), value);
   } else into[path] = value;
+}
+
+type Report = { name: string } & HealthReport;
+
+/**
+ * Asks every plugin for its health at the same time, each with its own timeout (plug.health). Disabled and unloaded
+ * plugins are left out.
+ */
+async function checkHealth(
+  records: readonly PluginRecord[],
+  scope: Scope,
+  clock: Clock,
+  timeout_ms: number,
+): Promise<Report[]> {
+  const asked = records.filter(({ status }) => status !== "disabled" && status !== "unloaded");
+  return await Promise.all(
+    asked.map(async (record) => ({ name: record.name, ...(await askOne(record, scope, clock, timeout_ms)) })),
+  );
+}
+
+async function askOne(
+  { instance, status, error }: PluginRecord,
+  scope: Scope,
+  clock: Clock,
+  timeout_ms: number,
+): Promise<HealthReport> {
+  if (instance === null || status !== "loaded")
+    return { status: "failed", summary: firstLine(error ?? status) };
+  const { plugin } = instance;
+  if (plugin.healthCheck === undefined) return { status: "ok", summary: "no checks registered" };
+  try {
+    const ask = () => plugin.healthCheck!(instance.context(scope));
+    return checkReport(await within(clock, timeout_ms, "the health check", ask));
+  } catch (thrown) {
+    const summary = firstLine(describeThrown(thrown).message);
+    return { status: codeOf(thrown) === "timeout" ? "degraded" : "failed", summary };
+  }
+}
+
+function checkReport(report: HealthReport): HealthReport {
+  if (typeof report !== "object" || report === null || !HEALTH_STATUSES.includes(report.status)) {
+    return { status: "failed", summary: "The health check returned no health status." };
+  }
+  return { ...report, summary: firstLine(String(report.summary)) };
+}
+
+function firstLine(text: string): string {
+  return text.split("\n", 1)[0]!.slice(0, 200);
 }

@@ -1,8 +1,65 @@
-/** Which plugins are installed: one record each, kept while its package is, whatever becomes of the plugin. */
-import { BackplaneError, type PluginEntry } from "@backplane/contract";
-import type { Instance } from "./instance.ts";
-import type { PluginSystemDeps } from "./plugins-port.ts";
-import { PluginRecord } from "./record.ts";
+/** The installed plugins. Each has one record, which is kept while its package is installed, loaded or not. */
+
+import { BackplaneError, type JsonObject, type PluginEntry, type PluginStatus } from "@backplane/contract";
+import type { Timer } from "@backplane/ports";
+import type { PluginSettings } from "@backplane/registry";
+import type { Instance, Mode } from "./instance.ts";
+import type { PluginState, PluginSystemDeps } from "./plugins-port.ts";
+
+/** The state of one plugin, and the queue in which its changes wait for each other. */
+export class PluginRecord {
+  entry: PluginEntry;
+  status: PluginStatus = "unloaded";
+  instance: Instance | null = null;
+  settings: PluginSettings = { enabled: true, trusted: false, api: false, services: [], allowed_domains: [] };
+  version: string;
+  config_schema: JsonObject | null = null;
+  /** Consecutive. */
+  failures = 0;
+  error: string | null = null;
+  trace: string | null = null;
+  /** The requirement that was not loaded. Once it is loaded, this plugin is loaded again. */
+  blocked_by: string | null = null;
+  restart: Timer | null = null;
+  #line: Promise<unknown> = Promise.resolve();
+
+  constructor(entry: PluginEntry) {
+    this.entry = entry;
+    this.version = entry.version;
+  }
+
+  get name(): string {
+    return this.entry.name;
+  }
+
+  /** The mode it runs in, or would run in if it were loaded. */
+  get mode(): Mode {
+    if (this.instance !== null) return this.instance.mode;
+    return this.entry.origin === "bundled" || this.settings.trusted ? "inline" : "hosted";
+  }
+
+  get api(): boolean {
+    return this.entry.origin === "bundled" || this.settings.api;
+  }
+
+  /** Runs one change at a time, in the order of the requests. */
+  queue<T>(work: () => Promise<T>): Promise<T> {
+    const next = this.#line.then(work);
+    this.#line = next.catch(() => {});
+    return next;
+  }
+
+  /** Resolves when every queued change is done. */
+  async settled(): Promise<void> {
+    await this.#line;
+  }
+
+  state(): PluginState {
+    const { name, version, status, mode, failures, error, trace } = this;
+    const { category, origin } = this.entry;
+    return { name, version, category, origin, status, mode, failures, error, trace };
+  }
+}
 
 export class PluginRecords {
   readonly #deps: Pick<PluginSystemDeps, "loader" | "log">;
@@ -22,15 +79,19 @@ export class PluginRecords {
 
   get(name: string): PluginRecord {
     const record = this.#records.get(name);
-    if (record === undefined) throw new BackplaneError("plugin.not_found", `there is no plugin ${name}`);
+    if (record === undefined)
+      throw new BackplaneError(
+        "plugin.not_found",
+        `No plugin ${name} is installed. See backplane plugin list.`,
+      );
     return record;
   }
 
-  /** Looks again at what is installed. Answers the records that are new; one that runs keeps what it was loaded from. */
+  /** Reads the installed packages again and returns the new records. A running plugin keeps the entry it was loaded from. */
   async discover(): Promise<PluginRecord[]> {
     const { loader, log } = this.#deps;
     const { entries, problems } = await loader.discover();
-    for (const problem of problems) log.warn(problem, "a package says that it is a plugin and is none");
+    for (const problem of problems) log.warn(problem, "a package declares a plugin that is not valid");
     const added: PluginRecord[] = [];
     for (const entry of entries) {
       const known = this.#records.get(entry.name);
@@ -43,7 +104,7 @@ export class PluginRecords {
     return added;
   }
 
-  /** What is installed now, which may be newer than what runs. */
+  /** The installed entry, which may be newer than the running one. */
   async installed(name: string): Promise<PluginEntry | undefined> {
     return (await this.#deps.loader.discover()).entries.find((entry) => entry.name === name);
   }
@@ -52,7 +113,7 @@ export class PluginRecords {
     this.#records.delete(record.name);
   }
 
-  /** The first requirement that is not loaded, and what it is instead. */
+  /** The first requirement that is not loaded, with its status. */
   missing({ plugin }: Instance): { name: string; why: string } | null {
     for (const name of plugin.requires ?? []) {
       const needed = this.#records.get(name);
@@ -61,7 +122,7 @@ export class PluginRecords {
     return null;
   }
 
-  /** Those that failed for the sake of this one; they may be tried again. */
+  /** The plugins that failed because this one was not loaded. They can be loaded again now. */
   unblock(name: string): PluginRecord[] {
     const freed = this.list().filter((record) => record.blocked_by === name);
     for (const record of freed) record.blocked_by = null;

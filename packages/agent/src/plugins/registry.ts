@@ -10,11 +10,11 @@ import { BackplaneError, codeOf, type PluginEntry } from "@backplane/contract";
 import { readPluginSettings, sortByDependencies } from "@backplane/registry";
 import type { Announcer } from "./announcer.ts";
 import type { Instance, Mode } from "./instance.ts";
-import { chairOf, type Life } from "./life.ts";
+import { type Life, subscriberFor } from "./life.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
-import type { PluginRecord } from "./record.ts";
+import type { PluginRecord } from "./records.ts";
 import { PluginRecords } from "./records.ts";
-import type { Seats } from "./seats.ts";
+import type { Subscriptions } from "./subscriptions.ts";
 import { Supervisor } from "./supervisor.ts";
 import { describeThrown } from "./within.ts";
 
@@ -23,7 +23,7 @@ export interface RegistryParts {
   timeouts: PluginTimeouts;
   /** Failures in a row that end a plugin. */
   threshold: number;
-  seats: Seats;
+  subscriptions: Subscriptions;
   life: Life;
   announcer: Announcer;
 }
@@ -100,7 +100,7 @@ export class Registry {
   }
 
   /** Makes the plugin what its `enabled` says. */
-  async obey(record: PluginRecord): Promise<void> {
+  async applyEnabled(record: PluginRecord): Promise<void> {
     await record.queue(async () => {
       record.settings = await this.#settings(record);
       if (record.settings.enabled) await this.#load(record);
@@ -176,7 +176,7 @@ export class Registry {
   }
 
   async #reload(record: PluginRecord): Promise<void> {
-    const { life, seats, timeouts } = this.#parts;
+    const { life, subscriptions, timeouts } = this.#parts;
     const old = record.instance;
     if (old === null || record.status !== "loaded") {
       await this.discover();
@@ -187,8 +187,8 @@ export class Registry {
       record.settings = await this.#settings(record);
       const entry = (await this.#records.installed(record.name)) ?? record.entry;
       const next = await life.bringUp(entry, this.#modeFor(record, entry), record.settings);
-      if (!seats.fits(chairOf(next))) {
-        // Another category or other prefixes cannot share the seats, so the old one goes first.
+      if (!subscriptions.fits(subscriberFor(next))) {
+        // An instance with another category or other prefixes cannot use the same subscription, so the old one goes first.
         await this.#unload(record, "unloaded");
         record.entry = entry;
         await this.#admit(record, next);
@@ -218,7 +218,7 @@ export class Registry {
   }
 
   async #unload(record: PluginRecord, to: "unloaded" | "disabled"): Promise<void> {
-    const { life, seats, timeouts } = this.#parts;
+    const { life, subscriptions, timeouts } = this.#parts;
     record.restart?.stop();
     record.blocked_by = null;
     const { instance } = record;
@@ -229,7 +229,7 @@ export class Registry {
       await life.retire(instance, this.#stopped ? STOP_DRAIN_MS : timeouts.drain_ms);
       record.instance = null;
     }
-    seats.release(record.name);
+    subscriptions.release(record.name);
     // A stop does not wash a failure away.
     if (to === "disabled" || record.status !== "failed") record.status = to;
     if (instance !== null && !this.#stopped)
@@ -248,11 +248,11 @@ export class Registry {
   }
 
   #fail(record: PluginRecord, error: unknown): void {
-    const { seats, deps } = this.#parts;
+    const { subscriptions, deps } = this.#parts;
     const { message, trace } = describeThrown(error);
     // A second life that came to nothing leaves the first alone.
     if (record.instance === null) {
-      seats.release(record.name);
+      subscriptions.release(record.name);
       record.status = "failed";
       Object.assign(record, { error: message, trace });
     }

@@ -1,9 +1,9 @@
-/** Kernel services for plugins: who holds which grant, and on whose behalf a call is made. */
+/** Kernel services for plugins: which plugin may use which service, and on whose behalf it does. */
 
-import { BackplaneError, type Json, type JsonObject, type PluginEntry } from "@backplane/contract";
+import { randomBytes } from "node:crypto";
+import { BackplaneError, IdTable, type Json, type JsonObject, type PluginEntry } from "@backplane/contract";
 import { pluginSettingKey, readPluginSettings } from "@backplane/registry";
-import type { MintedCallers } from "./callers.ts";
-import type { PluginSystemDeps } from "./plugins-port.ts";
+import type { Callers, PluginSystemDeps, ServiceWho } from "./plugins-port.ts";
 
 /** What bundled plugins hold without an operator's word; "" is everything. */
 const BUNDLED_GRANTS: Readonly<Record<string, string>> = {
@@ -52,3 +52,42 @@ export function createServiceDoor(
 }
 
 export const NET_FETCH = "net.fetch";
+
+const TOKENS_AT_ONCE = 64;
+const TOKEN_BYTES = 18;
+
+/** Short-lived handles for the callers of plugins. A handle is valid for one plugin, and until its call has ended. */
+export class MintedCallers implements Callers {
+  readonly #minted = new IdTable<ServiceWho>();
+  #spare: string[] = [];
+
+  get size(): number {
+    return this.#minted.size;
+  }
+
+  mint(who: ServiceWho): { as: string; end(): void } {
+    const as = this.#token();
+    this.#minted.add(as, who);
+    return { as, end: () => void this.#minted.delete(as) };
+  }
+
+  resolve(plugin: string, as: string | undefined): ServiceWho {
+    if (as === undefined) return { plugin, caller: null, call: null };
+    const who = this.#minted.get(as);
+    if (who !== undefined && who.plugin === plugin) return who;
+    throw new BackplaneError("auth.invalid", "this `as` is unknown, or its request or call has ended", {
+      fix: "Pass the `as` of the request or call that the plugin is serving, before it is answered.",
+    });
+  }
+
+  /** Made in batches: one is needed for each call of a tool. */
+  #token(): string {
+    if (this.#spare.length === 0) {
+      const bytes = randomBytes(TOKENS_AT_ONCE * TOKEN_BYTES);
+      for (let at = 0; at < bytes.length; at += TOKEN_BYTES) {
+        this.#spare.push(`as_${bytes.toString("base64url", at, at + TOKEN_BYTES)}`);
+      }
+    }
+    return this.#spare.pop()!;
+  }
+}

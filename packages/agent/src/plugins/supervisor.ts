@@ -7,8 +7,8 @@ import type { Announcer } from "./announcer.ts";
 import type { Instance } from "./instance.ts";
 import type { Life } from "./life.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
-import type { PluginRecord } from "./record.ts";
-import type { Seats } from "./seats.ts";
+import type { PluginRecord } from "./records.ts";
+import type { Subscriptions } from "./subscriptions.ts";
 import { describeThrown } from "./within.ts";
 
 export interface SupervisorParts {
@@ -16,7 +16,7 @@ export interface SupervisorParts {
   timeouts: PluginTimeouts;
   /** Failures in a row that end a plugin. */
   threshold: number;
-  seats: Seats;
+  subscriptions: Subscriptions;
   life: Life;
   announcer: Announcer;
   /** Brings a plugin whose process ended back; throws when it cannot. */
@@ -45,7 +45,7 @@ export class Supervisor {
   }
 
   #breakDown(record: PluginRecord, instance: Instance, failure: unknown): void {
-    const { life, seats, threshold, announcer, deps } = this.#parts;
+    const { life, subscriptions, threshold, announcer, deps } = this.#parts;
     record.status = "unloading";
     life.takeOff(instance);
     const { message, trace } = describeThrown(failure);
@@ -53,7 +53,7 @@ export class Supervisor {
     deps.log.error({ plugin: record.name, trace }, `a plugin failed ${threshold} times in a row`);
     const end = record.queue(async () => {
       await life.retire(instance, 0);
-      seats.release(record.name);
+      subscriptions.release(record.name);
       record.instance = null;
       record.status = "failed";
       announcer.tell("plugin.removed", { name: record.name });

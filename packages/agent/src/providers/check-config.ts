@@ -4,7 +4,7 @@
  * operator leaves a field to its default. No message holds a value, which may be a secret.
  */
 
-import { BackplaneError, canonicalJson, type Json, type JsonObject } from "@backplane/contract";
+import { BackplaneError, canonicalJson, isObject, type JsonObject } from "@backplane/contract";
 import type { SchemaIssue, Schemas } from "@backplane/ports";
 import { ALLOW_PRIVATE_FIELD } from "@backplane/registry";
 
@@ -62,8 +62,4 @@ function readSchema(given: JsonObject | null): ReadSchema {
   const schema: JsonObject = { type: "object", ...rest, properties: { ...KERNEL_FIELDS, ...own } };
   if (additionalProperties !== undefined && !closed) schema.additionalProperties = additionalProperties;
   return { known: [...Object.keys(own), ...Object.keys(KERNEL_FIELDS)], closed, schema };
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -3,7 +3,7 @@
  * what every provider takes; no tools, no context of other servers. What else a server would like is refused or left out,
  * as the protocol allows a client.
  */
-import { BackplaneError, COGNITION_LIMITS, type Json, type JsonObject } from "@backplane/contract";
+import { BackplaneError, COGNITION_LIMITS, isObject, type Json, type JsonObject } from "@backplane/contract";
 
 export interface SamplingRequest {
   system: string | null;
@@ -55,8 +55,4 @@ function readMessage(message: Json): SamplingRequest["messages"][number] {
 
 function invalid(problem: string): BackplaneError {
   return new BackplaneError("request.invalid", `sampling: ${problem}`);
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,5 +1,5 @@
 /** Arguments of services, checked one by one: what a plugin sends is not typed. */
-import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 
 export function text(args: JsonObject, name: string): string {
   const value = args[name];
@@ -35,10 +35,6 @@ export function optional<N extends string, T>(
   const value = args[name];
   if (value === undefined || value === null) return {};
   return { [name]: read(args, name) } as { [K in N]?: T };
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function refuse(name: string, wanted: string): never {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { Quota } from "../../src/cognition/cognition.ts";
 import { embedText } from "../../src/cognition/embed-text.ts";
-import { Quota } from "../../src/cognition/quota.ts";
 
 const dot = (a: readonly number[], b: readonly number[]) =>
   a.reduce((sum, value, at) => sum + value * b[at]!, 0);

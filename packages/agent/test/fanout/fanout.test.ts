@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { caller, keyOf, openFanout, scope, until, upTo } from "./open-fanout.ts";
+import { caller, createTestFanout, keyOf, scope, until, upTo } from "./test-fanout.ts";
 
 test("a client gets the entries after the one it has, one replay.done, then live ones with their ids", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   for (const text of ["one", "two", "three"]) await rig.say(text);
   const late = await rig.watch({ since: 2 });
@@ -31,7 +31,7 @@ test("a client gets the entries after the one it has, one replay.done, then live
 });
 
 test("an event is spelled once, however many get it", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   const frames = new Set<string>();
   const shown = new Set<object>();
   for (let n = 0; n < 3; n++) {
@@ -57,7 +57,7 @@ test("an event is spelled once, however many get it", async () => {
 });
 
 test("what is written while a client replays comes once and in its place", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   for (let n = 0; n < 600; n++) await rig.say(String(n));
   let pages = 0;
@@ -71,7 +71,7 @@ test("what is written while a client replays comes once and in its place", async
 });
 
 test("a feed that is late, doubled or out of order changes nothing of the order", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   const watcher = await rig.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
@@ -88,7 +88,7 @@ test("a feed that is late, doubled or out of order changes nothing of the order"
 });
 
 test("a feed that is out of order while a client replays leaves nothing out", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   let pages = 0;
   rig.beforePage = async () => {
@@ -106,7 +106,7 @@ test("a feed that is out of order while a client replays leaves nothing out", as
 });
 
 test("more than is kept while a client replays is read from the tape", async () => {
-  const rig = await openFanout({ buffered_bytes: 20_000 });
+  const rig = await createTestFanout({ buffered_bytes: 20_000 });
   await rig.sessions.create(keyOf());
   let pages = 0;
   rig.beforePage = async () => {
@@ -118,7 +118,7 @@ test("more than is kept while a client replays is read from the tape", async () 
 });
 
 test("a client that replays while more of what is on no tape comes than is kept has to come again", async () => {
-  const rig = await openFanout({ buffered_bytes: 20_000 });
+  const rig = await createTestFanout({ buffered_bytes: 20_000 });
   await rig.sessions.create(keyOf());
   const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "x".repeat(500) };
   rig.beforePage = async () => {
@@ -131,7 +131,7 @@ test("a client that replays while more of what is on no tape comes than is kept 
 });
 
 test("entries that were written past the feed are found on the tape: reset, compaction, undo", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   const watcher = await rig.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
@@ -157,7 +157,7 @@ test("entries that were written past the feed are found on the tape: reset, comp
 });
 
 test("a fork shows what it inherited and goes on by itself", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   await rig.say("one");
   const { head_chain_id } = await rig.sessions.get(keyOf());
@@ -172,7 +172,7 @@ test("a fork shows what it inherited and goes on by itself", async () => {
 });
 
 test("a client that asks for more than there is gets what comes next", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   const watcher = await rig.watch({ since: 500 });
   expect(watcher.last_entry_id).toBe(1);
   await until(() => watcher.replays().length === 1);
@@ -184,7 +184,7 @@ verifies(
   "bus.scope",
   "a client gets what is about its own session, in its own project, and nothing else",
   async () => {
-    const rig = await openFanout();
+    const rig = await createTestFanout();
     const watcher = await rig.watch();
     await rig.idle();
     watcher.ops.length = 0;
@@ -214,7 +214,7 @@ verifies(
 );
 
 test("an event of no tape that comes during a replay is not lost", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   let pages = 0;
   rig.beforePage = async () => {
@@ -228,7 +228,7 @@ test("an event of no tape that comes during a replay is not lost", async () => {
 });
 
 test("a model call is shown as the tape keeps it, without all its messages", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   const watcher = await rig.watch();
   const messages = [{ role: "user", content: "hello" }];
   await rig.write("llm.call.request", { provider: "p", model: "m", messages, params: {} });
@@ -238,7 +238,7 @@ test("a model call is shown as the tape keeps it, without all its messages", asy
 });
 
 test("reserved ids are refused, and a guest makes no session", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   for (const session_id of ["kernel", "_bridge:web", "s::agent::1", ""]) {
     await expect(rig.watch({ session_id })).rejects.toMatchObject({ code: "request.invalid" });
   }
@@ -251,7 +251,7 @@ test("reserved ids are refused, and a guest makes no session", async () => {
 });
 
 test("the same id in another workspace is another session", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   const here = await rig.watch({ since: 0 });
   const there = await rig.watch({ since: 0, workspace: "/else" });
   await until(() => there.replays().length === 1);

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { keyOf, type Op, openFanout, until, upTo } from "./open-fanout.ts";
+import { createTestFanout, keyOf, type Op, until, upTo } from "./test-fanout.ts";
 
 const contextEvents = (seen: readonly { kind: string; payload: unknown }[]) =>
   seen
@@ -11,7 +11,7 @@ verifies(
   "fanout.heartbeat",
   "who is silent for more than a minute is reaped within the poll, who fails to take is cut off, all are told of shutdown",
   async () => {
-    const rig = await openFanout();
+    const rig = await createTestFanout();
     const { clock } = rig;
     const quiet = await rig.watch();
     const lively = await rig.watch();
@@ -59,7 +59,7 @@ verifies(
 );
 
 test("coming and going is told on the kernel's session with what the seed names", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   const watcher = await rig.watch();
   const { connection_id } = watcher;
   watcher.detach();
@@ -73,7 +73,7 @@ test("coming and going is told on the kernel's session with what the seed names"
 });
 
 test("nothing is left behind when the last client goes: no timer, no session", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   const watcher = await rig.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   watcher.detach();
@@ -83,7 +83,7 @@ test("nothing is left behind when the last client goes: no timer, no session", a
 });
 
 test("an answer whose end nobody tells is forgotten in the end", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.publish("assistant.message.delta", { content: "Once" }, "s");
   await rig.clock.advance(610_000);
   expect(rig.clock.timers).toBe(0);
@@ -92,7 +92,7 @@ test("an answer whose end nobody tells is forgotten in the end", async () => {
 });
 
 test("a replay waits for a client that takes it slowly, and is not cut off", async () => {
-  const rig = await openFanout({ buffered_bytes: 4_000 });
+  const rig = await createTestFanout({ buffered_bytes: 4_000 });
   await rig.sessions.create(keyOf());
   for (let n = 0; n < 50; n++) await rig.say("x".repeat(500));
   let waiting = 0;
@@ -111,7 +111,7 @@ test("a replay waits for a client that takes it slowly, and is not cut off", asy
 });
 
 test("a client that comes back takes the place of the connection that it lost", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   const lost = await rig.watch();
   const stranger = await rig.watch({
     replaces: lost.connection_id,
@@ -124,7 +124,7 @@ test("a client that comes back takes the place of the connection that it lost", 
 });
 
 test("a tape that cannot be read ends the client that waits for it, and no other", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   const live = await rig.watch();
   rig.beforePage = () => {
     throw new Error("the disk is gone");

@@ -1,10 +1,10 @@
 /** Answers that are still being written: what who joins sees of them, and when they are no longer shown. */
 import { entryFor } from "@backplane/session";
 import { expect, test } from "vitest";
-import { keyOf, openFanout, scope, turn, until, upTo } from "./open-fanout.ts";
+import { createTestFanout, keyOf, scope, turn, until, upTo } from "./test-fanout.ts";
 
 test("who joins in the middle of an answer ends with the same text", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   await rig.say("tell me");
   const delta = (content: string) => rig.publish("assistant.message.delta", { content, iteration: 1 }, "s");
@@ -33,7 +33,7 @@ test("who joins in the middle of an answer ends with the same text", async () =>
 });
 
 test("an answer that is on the tape but not told of yet is not shown as unfinished", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   await rig.write("assistant.message.done", { content: "Earlier.", tool_calls: [] });
   await rig.publish("assistant.message.delta", { content: "Hel" }, "s");
@@ -56,7 +56,7 @@ test("an answer that is on the tape but not told of yet is not shown as unfinish
 });
 
 test("pieces that the bus delivers after the answer is on the tape are not shown", async () => {
-  const rig = await openFanout();
+  const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   const watcher = await rig.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
@@ -78,7 +78,7 @@ test("pieces that the bus delivers after the answer is on the tape are not shown
 });
 
 test("the unfinished answer that is kept is bounded, and says so", async () => {
-  const rig = await openFanout({ partial_bytes: 10 });
+  const rig = await createTestFanout({ partial_bytes: 10 });
   for (let n = 0; n < 5; n++) await rig.publish("assistant.message.delta", { content: "four" }, "s");
   const watcher = await rig.watch();
   const caught = watcher.ops.find(({ event }) => event.payload.catch_up === true)!;

@@ -1,7 +1,7 @@
 import { entryFor } from "@backplane/session";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { caller, keyOf, openFanout, type Rig, scope, turn, until, upTo } from "./open-fanout.ts";
+import { caller, createTestFanout, keyOf, type Rig, scope, turn, until, upTo } from "./test-fanout.ts";
 
 const CLIENTS = 200;
 const EVENTS = 3_000;
@@ -18,7 +18,7 @@ verifies(
   "fanout.attach",
   "200 clients that come back at random under 1,000 events/s get each later entry once, in order, and one replay.done",
   async () => {
-    const rig = await openFanout();
+    const rig = await createTestFanout();
     await rig.sessions.create(keyOf());
     const random = seeded(20_261_115);
     const visits: Visit[] = [];

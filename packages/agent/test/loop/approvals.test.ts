@@ -3,7 +3,7 @@ import { toolOk } from "@backplane/sdk/kernel";
 import { admin, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openTalk, type Talk } from "./talk.ts";
+import { createTestSession, type TestSession } from "./test-session.ts";
 
 const runs: JsonObject[] = [];
 
@@ -54,15 +54,15 @@ const answer = (
   more = {},
 ) => ctx.emit("approval.response", { id, response, ...more }, { session_id: "kernel" });
 
-async function openAsking(): Promise<{ talk: Talk; ui: ReturnType<typeof surface> }> {
+async function openAsking(): Promise<{ fixture: TestSession; ui: ReturnType<typeof surface> }> {
   runs.length = 0;
   const ui = surface();
-  return { talk: await openTalk({ tools: [shell], plugins: [ui.plugin] }), ui };
+  return { fixture: await createTestSession({ tools: [shell], plugins: [ui.plugin] }), ui };
 }
 
 verifies("approval.flow", "a tool runs after a yes on the reserved session, and not before", async () => {
-  const { talk, ui } = await openAsking();
-  const turn = talk.say('/tool shell {"command": "ls"}');
+  const { fixture, ui } = await openAsking();
+  const turn = fixture.say('/tool shell {"command": "ls"}');
   await until(() => ui.asked.length === 1);
   const [asked] = ui.asked;
   expect(asked).toMatchObject({
@@ -76,20 +76,20 @@ verifies("approval.flow", "a tool runs after a yes on the reserved session, and 
 });
 
 verifies("approval.flow", "a no with its reason comes back to the model, and nothing runs", async () => {
-  const { talk, ui } = await openAsking();
-  const turn = talk.say('/tool shell {"command": "rm"}');
+  const { fixture, ui } = await openAsking();
+  const turn = fixture.say('/tool shell {"command": "rm"}');
   await until(() => ui.asked.length === 1);
   await answer(ui.ctx, ui.asked[0]!.payload.id, "reject", { feedback: "not on this machine" });
   const run = await turn;
   expect(run.status).toBe("completed");
-  const error = talk.events.find(({ kind }) => kind === "tool.error");
+  const error = fixture.events.find(({ kind }) => kind === "tool.error");
   expect(error?.payload).toMatchObject({ kind: "rejected", brief: "not on this machine" });
   expect(runs).toEqual([]);
 });
 
 verifies("approval.flow", "forged, late, doubled and swapped answers run nothing", async () => {
-  const { talk, ui } = await openAsking();
-  const turn = talk.say('/tool shell {"command": "one"}\n/tool shell {"command": "two"}');
+  const { fixture, ui } = await openAsking();
+  const turn = fixture.say('/tool shell {"command": "one"}\n/tool shell {"command": "two"}');
   await until(() => ui.asked.length === 2);
   const [one, two] = ui.asked.map(({ payload }) => payload);
   await answer(ui.ctx, "appr_00000000000000000000000000", "approve");
@@ -99,7 +99,7 @@ verifies("approval.flow", "forged, late, doubled and swapped answers run nothing
   await answer(ui.ctx, two!.id, "approve");
   await until(
     () =>
-      talk.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 3,
+      fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 3,
   );
   expect(runs).toEqual([]);
   await answer(ui.ctx, one!.id, "approve");
@@ -107,7 +107,7 @@ verifies("approval.flow", "forged, late, doubled and swapped answers run nothing
   await answer(ui.ctx, one!.id, "approve");
   await until(
     () =>
-      talk.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 4,
+      fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 4,
   );
   expect(runs).toEqual([{ command: "one" }]);
 });
@@ -116,24 +116,24 @@ verifies(
   "approval.session-cache",
   "a yes for the session holds for this tool, these arguments, this session",
   async () => {
-    const { talk, ui } = await openAsking();
-    const first = talk.say('/tool shell {"command": "ls"}');
+    const { fixture, ui } = await openAsking();
+    const first = fixture.say('/tool shell {"command": "ls"}');
     await until(() => ui.asked.length === 1);
     await answer(ui.ctx, ui.asked[0]!.payload.id, "approve_for_session");
     await first;
-    await talk.say('/tool shell {"command": "ls"}');
+    await fixture.say('/tool shell {"command": "ls"}');
     expect([runs.length, ui.asked.length]).toEqual([2, 1]);
-    const other = talk.say('/tool shell {"command": "ps"}');
+    const other = fixture.say('/tool shell {"command": "ps"}');
     await until(() => ui.asked.length === 2);
     await answer(ui.ctx, ui.asked[1]!.payload.id, "reject");
     await other;
-    const elsewhere = talk.say('/tool shell {"command": "ls"}', "s2");
+    const elsewhere = fixture.say('/tool shell {"command": "ls"}', "s2");
     await until(() => ui.asked.length === 3);
     await answer(ui.ctx, ui.asked[2]!.payload.id, "reject");
     await elsewhere;
-    const [grant] = talk.kernel.approvals.grants(admin);
-    await talk.kernel.approvals.revokeGrant(admin, grant!.id);
-    const again = talk.say('/tool shell {"command": "ls"}');
+    const [grant] = fixture.kernel.approvals.grants(admin);
+    await fixture.kernel.approvals.revokeGrant(admin, grant!.id);
+    const again = fixture.say('/tool shell {"command": "ls"}');
     await until(() => ui.asked.length === 4);
     await answer(ui.ctx, ui.asked[3]!.payload.id, "reject");
     await again;
@@ -145,8 +145,8 @@ verifies(
   "approval.parallel",
   "identical calls of one step each have a question and an id of their own",
   async () => {
-    const { talk, ui } = await openAsking();
-    const turn = talk.say(Array.from({ length: 3 }, () => '/tool shell {"command": "ls"}').join("\n"));
+    const { fixture, ui } = await openAsking();
+    const turn = fixture.say(Array.from({ length: 3 }, () => '/tool shell {"command": "ls"}').join("\n"));
     await until(() => ui.asked.length === 3);
     const ids = ui.asked.map(({ payload }) => payload.id);
     expect(new Set(ids).size).toBe(3);
@@ -162,48 +162,54 @@ verifies(
   async () => {
     runs.length = 0;
     const ui = surface();
-    const talk = await openTalk({ tools: [shell], plugins: [ui.plugin], host: { approval_timeout_ms: 300 } });
-    const run = await talk.say('/tool shell {"command": "ls"}');
+    const fixture = await createTestSession({
+      tools: [shell],
+      plugins: [ui.plugin],
+      host: { approval_timeout_ms: 300 },
+    });
+    const run = await fixture.say('/tool shell {"command": "ls"}');
     expect(run.status).toBe("completed");
     expect(ui.gone.map(({ payload }) => payload)).toMatchObject([
       { reason: "timeout", target_session_id: "s1" },
     ]);
-    const { items } = await talk.kernel.approvals.list(user, { status: "pending" }, { limit: 10 });
+    const { items } = await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 10 });
     expect(items).toEqual([]);
     expect(runs).toEqual([]);
   },
 );
 
 test("an answer over HTTP or by the CLI is told on the bus, once, so that prompts elsewhere go away", async () => {
-  const { talk, ui } = await openAsking();
-  const turn = talk.say('/tool shell {"command": "ls"}');
+  const { fixture, ui } = await openAsking();
+  const turn = fixture.say('/tool shell {"command": "ls"}');
   await until(() => ui.asked.length === 1);
-  await talk.kernel.approvals.answer(admin, ui.asked[0]!.payload.id, { response: "approve" });
+  await fixture.kernel.approvals.answer(admin, ui.asked[0]!.payload.id, { response: "approve" });
   await turn;
-  const told = talk.events.filter(({ kind }) => kind === "approval.response");
+  const told = fixture.events.filter(({ kind }) => kind === "approval.response");
   expect(told).toMatchObject([
     { source: "kernel", payload: { response: "approve", target_session_id: "s1" } },
   ]);
-  expect(talk.logged.filter(({ message }) => message.includes("answer to an approval rejected"))).toEqual([]);
+  expect(fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected"))).toEqual(
+    [],
+  );
 });
 
 test("an interrupt withdraws the question", async () => {
-  const { talk, ui } = await openAsking();
-  const turn = talk.say('/tool shell {"command": "ls"}');
+  const { fixture, ui } = await openAsking();
+  const turn = fixture.say('/tool shell {"command": "ls"}');
   await until(() => ui.asked.length === 1);
-  await talk.kernel.sessions.interrupt(user, { session_id: "s1" });
+  await fixture.kernel.sessions.interrupt(user, { session_id: "s1" });
   expect((await turn).status).toBe("cancelled");
   await until(() => ui.gone.length === 1);
   expect(ui.gone[0]!.payload).toMatchObject({ id: ui.asked[0]!.payload.id, reason: "interrupt" });
   await answer(ui.ctx, ui.asked[0]!.payload.id, "approve");
-  await until(() => talk.logged.some(({ message }) => message.includes("answer to an approval rejected")));
+  await until(() => fixture.logged.some(({ message }) => message.includes("answer to an approval rejected")));
   expect(runs).toEqual([]);
 });
 
 verifies("bus.scope", "a question and its answer stay in their own project", async () => {
-  const { talk, ui } = await openAsking();
+  const { fixture, ui } = await openAsking();
   const other = { ...user, scope: { ...scope, project_id: "proj_other" } };
-  const turn = talk.kernel.runs.start(other, {
+  const turn = fixture.kernel.runs.start(other, {
     session_id: "x",
     input: { text: '/tool shell {"command": "ls"}' },
   });
@@ -211,12 +217,12 @@ verifies("bus.scope", "a question and its answer stay in their own project", asy
   expect(ui.asked[0]).toMatchObject({ project_id: "proj_other" });
   // This context publishes in the default project, where there is no such approval.
   await answer(ui.ctx, ui.asked[0]!.payload.id, "approve");
-  await until(() => talk.logged.some(({ message }) => message.includes("answer to an approval rejected")));
+  await until(() => fixture.logged.some(({ message }) => message.includes("answer to an approval rejected")));
   expect(runs).toEqual([]);
-  await expect(talk.kernel.approvals.get(user, ui.asked[0]!.payload.id)).rejects.toMatchObject({
+  await expect(fixture.kernel.approvals.get(user, ui.asked[0]!.payload.id)).rejects.toMatchObject({
     code: "approval.not_found",
   });
-  await talk.kernel.approvals.answer(other, ui.asked[0]!.payload.id, { response: "approve" });
+  await fixture.kernel.approvals.answer(other, ui.asked[0]!.payload.id, { response: "approve" });
   await (await turn).settled;
   expect(runs).toHaveLength(1);
 });

@@ -3,30 +3,31 @@ import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { split } from "../../src/loop/compaction.ts";
-import { openTalk, type Talk } from "./talk.ts";
+import { createTestSession, type TestSession } from "./test-session.ts";
 
 const WINDOW = 4_000;
 
-/** A model with a small window, and a talk that nearly fills it. */
-async function openFull(): Promise<Talk> {
-  const talk = await openTalk();
-  await talk.kernel.config.set(admin, { "providers.llm-echo.context_window": WINDOW });
-  for (let n = 0; n < 6; n++) await talk.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
-  return talk;
+/** A model with a small window, and a fixture that nearly fills it. */
+async function openFull(): Promise<TestSession> {
+  const fixture = await createTestSession();
+  await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": WINDOW });
+  for (let n = 0; n < 6; n++) await fixture.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
+  return fixture;
 }
 
-const compactions = (talk: Talk) => talk.events.filter(({ kind }) => kind.startsWith("session.compaction."));
+const compactions = (fixture: TestSession) =>
+  fixture.events.filter(({ kind }) => kind.startsWith("session.compaction."));
 
 verifies(
   "compact.auto",
   "at 80 % of the window the past becomes a summary on a new chain, and is told",
   async () => {
-    const talk = await openFull();
-    const before = await talk.kernel.sessions.get(user, { session_id: "s1" });
-    expect(compactions(talk)).toEqual([]);
-    for (let n = 0; compactions(talk).length === 0 && n < 6; n++)
-      await talk.say(`/say ${n} ${"dolor sit amet ".repeat(60)}`);
-    const [started, completed] = compactions(talk);
+    const fixture = await openFull();
+    const before = await fixture.kernel.sessions.get(user, { session_id: "s1" });
+    expect(compactions(fixture)).toEqual([]);
+    for (let n = 0; compactions(fixture).length === 0 && n < 6; n++)
+      await fixture.say(`/say ${n} ${"dolor sit amet ".repeat(60)}`);
+    const [started, completed] = compactions(fixture);
     expect(started).toMatchObject({ kind: "session.compaction.started", session_id: "kernel" });
     expect(started!.payload).toMatchObject({ target_session_id: "s1" });
     expect(Number(started!.payload.tokens_before)).toBeGreaterThan(WINDOW * 0.7);
@@ -35,23 +36,23 @@ verifies(
       payload: { target_session_id: "s1" },
     });
     expect(Number(completed!.payload.tokens_after)).toBeLessThanOrEqual(WINDOW * 0.5);
-    const after = await talk.kernel.sessions.get(user, { session_id: "s1" });
+    const after = await fixture.kernel.sessions.get(user, { session_id: "s1" });
     expect(after.head_chain_id).not.toBe(before.head_chain_id);
-    const chain = await talk.kernel.chains.get(user, after.head_chain_id);
+    const chain = await fixture.kernel.chains.get(user, after.head_chain_id);
     expect(chain).toMatchObject({ origin: "compaction", parent_chain_id: before.head_chain_id });
-    expect(await talk.kernel.chains.verify(user, before.head_chain_id)).toBeNull();
-    expect(await talk.kernel.chains.verify(user, after.head_chain_id)).toBeNull();
+    expect(await fixture.kernel.chains.verify(user, before.head_chain_id)).toBeNull();
+    expect(await fixture.kernel.chains.verify(user, after.head_chain_id)).toBeNull();
     // The model's context begins with the summary from now on.
-    await talk.say("and?");
-    const asked = talk.events
+    await fixture.say("and?");
+    const asked = fixture.events
       .filter(({ kind, session_id }) => kind === "llm.call.request" && session_id === "s1")
       .at(-1)!;
     const messages = asked.payload.messages as { role: string; content: string }[];
     expect(messages.filter(({ role }) => role === "system")).toHaveLength(2);
     expect(JSON.stringify(messages).length / 4).toBeLessThan(WINDOW * 0.8);
     // And it can be undone: nothing was rewritten.
-    await talk.kernel.sessions.undoCompaction(user, { session_id: "s1" });
-    expect(await talk.kernel.sessions.get(user, { session_id: "s1" })).toMatchObject({
+    await fixture.kernel.sessions.undoCompaction(user, { session_id: "s1" });
+    expect(await fixture.kernel.sessions.get(user, { session_id: "s1" })).toMatchObject({
       head_chain_id: before.head_chain_id,
     });
   },
@@ -78,26 +79,26 @@ verifies(
   "compact.auto",
   "a compaction that fails is tried three times, told once, and the turn goes on",
   async () => {
-    const talk = await openTalk({ plugins: [brittle] });
-    await talk.kernel.config.set(admin, {
+    const fixture = await createTestSession({ plugins: [brittle] });
+    await fixture.kernel.config.set(admin, {
       "providers.brittle.plugin": "brittle",
       "providers.brittle.context_window": 2_000,
       provider: "brittle",
     });
     const runs = [];
-    for (let n = 0; n < 3; n++) runs.push(await talk.say(`${n} ${"lorem ipsum dolor ".repeat(150)}`));
+    for (let n = 0; n < 3; n++) runs.push(await fixture.say(`${n} ${"lorem ipsum dolor ".repeat(150)}`));
     expect(runs.map(({ output }) => output?.content)).toEqual(["through", "through", "through"]);
-    const told = compactions(talk);
+    const told = compactions(fixture);
     expect(told.slice(0, 2).map(({ kind }) => kind)).toEqual([
       "session.compaction.started",
       "session.compaction.failed",
     ]);
     expect(told[1]!.payload).toMatchObject({ target_session_id: "s1", error: expect.stringContaining("no") });
-    const asked = talk.events.filter(
+    const asked = fixture.events.filter(
       ({ kind, session_id }) => kind === "llm.call.error" && session_id !== "s1",
     );
     expect(asked).toHaveLength((told.length / 2) * 3);
-    const { items } = await talk.kernel.chains.list(user, { session_id: "s1" }, { limit: 5 });
+    const { items } = await fixture.kernel.chains.list(user, { session_id: "s1" }, { limit: 5 });
     expect(items.map(({ origin }) => origin)).toEqual(["start"]);
   },
 );

@@ -5,17 +5,17 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openTalk, type Talk } from "./talk.ts";
+import { createTestSession, type TestSession } from "./test-session.ts";
 
 const REF = { session_id: "s1" };
 const TEXT = [{ type: "text", text: "what matters" }];
 
-async function openWithCompactor(answer: () => Json): Promise<Talk> {
-  const talk = await openTalk();
-  await talk.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
-  for (let n = 0; n < 3; n++) await talk.say(`/say ${n} ${"lorem ipsum dolor ".repeat(30)}`);
-  talk.runner.script = async () => ok(answer());
-  return talk;
+async function openWithCompactor(answer: () => Json): Promise<TestSession> {
+  const fixture = await createTestSession();
+  await fixture.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
+  for (let n = 0; n < 3; n++) await fixture.say(`/say ${n} ${"lorem ipsum dolor ".repeat(30)}`);
+  fixture.runner.script = async () => ok(answer());
+  return fixture;
 }
 
 const MALFORMED: [name: string, answer: Json][] = [
@@ -39,17 +39,17 @@ const MALFORMED: [name: string, answer: Json][] = [
 
 describe("a malformed answer of a compactor", () => {
   test.each(MALFORMED)("%s: fails as malformed_response and changes nothing", async (_name, answer) => {
-    const talk = await openWithCompactor(() => answer);
-    const before = await talk.kernel.sessions.get(user, REF);
-    const tape = await talk.tape();
-    await expect(talk.kernel.sessions.compact(user, REF)).rejects.toMatchObject({
+    const fixture = await openWithCompactor(() => answer);
+    const before = await fixture.kernel.sessions.get(user, REF);
+    const tape = await fixture.tape();
+    await expect(fixture.kernel.sessions.compact(user, REF)).rejects.toMatchObject({
       code: "malformed_response",
     });
-    expect(await talk.kernel.sessions.get(user, REF)).toEqual(before);
-    expect(await talk.tape()).toEqual(tape);
-    const { items } = await talk.kernel.chains.list(user, REF, { limit: 5 });
+    expect(await fixture.kernel.sessions.get(user, REF)).toEqual(before);
+    expect(await fixture.tape()).toEqual(tape);
+    const { items } = await fixture.kernel.chains.list(user, REF, { limit: 5 });
     expect(items.map(({ origin }) => origin)).toEqual(["start"]);
-    const calls = (await talk.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
+    const calls = (await fixture.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
     expect(calls.map(({ status, error }) => [status, error?.code])[0]).toEqual([
       "failed",
       "malformed_response",
@@ -77,8 +77,8 @@ test.each<[string, Json]>([
     },
   ],
 ])("a compactor may answer with %s", async (_name, answer) => {
-  const talk = await openWithCompactor(() => answer);
-  expect(await talk.kernel.sessions.compact(user, REF)).toMatchObject({ origin: "compaction" });
+  const fixture = await openWithCompactor(() => answer);
+  expect(await fixture.kernel.sessions.compact(user, REF)).toMatchObject({ origin: "compaction" });
 });
 
 verifies(
@@ -86,31 +86,34 @@ verifies(
   "compact, undo and compact again need no message in between, as often as one likes",
   async () => {
     let turn = 0;
-    const talk = await openWithCompactor(() => ({ seed_blocks: [], summary: { text: `short ${++turn}` } }));
-    const start = (await talk.kernel.sessions.get(user, REF)).head_chain_id;
+    const fixture = await openWithCompactor(() => ({
+      seed_blocks: [],
+      summary: { text: `short ${++turn}` },
+    }));
+    const start = (await fixture.kernel.sessions.get(user, REF)).head_chain_id;
     const made = new Set<string>();
     for (let round = 0; round < 3; round++) {
-      const chain = await talk.kernel.sessions.compact(user, REF);
+      const chain = await fixture.kernel.sessions.compact(user, REF);
       expect(chain).toMatchObject({ origin: "compaction", parent_chain_id: start });
       made.add(chain.id);
-      const undone = await talk.kernel.sessions.undoCompaction(user, REF);
+      const undone = await fixture.kernel.sessions.undoCompaction(user, REF);
       expect(undone.id).toBe(start);
     }
     expect(made.size).toBe(3);
-    expect(await talk.kernel.chains.verify(user, start)).toBeNull();
-    for (const id of made) expect(await talk.kernel.chains.verify(user, id)).toBeNull();
+    expect(await fixture.kernel.chains.verify(user, start)).toBeNull();
+    for (const id of made) expect(await fixture.kernel.chains.verify(user, id)).toBeNull();
   },
 );
 
 verifies("compactor.repeat", "the model's summary can be repeated after an undo too", async () => {
-  const talk = await openTalk();
-  for (let n = 0; n < 6; n++) await talk.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
-  const start = (await talk.kernel.sessions.get(user, REF)).head_chain_id;
-  await talk.kernel.sessions.compact(user, REF);
-  await talk.kernel.sessions.undoCompaction(user, REF);
-  const again = await talk.kernel.sessions.compact(user, REF);
+  const fixture = await createTestSession();
+  for (let n = 0; n < 6; n++) await fixture.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
+  const start = (await fixture.kernel.sessions.get(user, REF)).head_chain_id;
+  await fixture.kernel.sessions.compact(user, REF);
+  await fixture.kernel.sessions.undoCompaction(user, REF);
+  const again = await fixture.kernel.sessions.compact(user, REF);
   expect(again).toMatchObject({ origin: "compaction", parent_chain_id: start });
   // The conversation goes on from the summary.
-  expect((await talk.say("/say still here")).status).toBe("completed");
-  expect((await talk.kernel.sessions.get(user, REF)).head_chain_id).toBe(again.id);
+  expect((await fixture.say("/say still here")).status).toBe("completed");
+  expect((await fixture.kernel.sessions.get(user, REF)).head_chain_id).toBe(again.id);
 });

@@ -3,10 +3,10 @@ import { toolOk } from "@backplane/sdk/kernel";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, openTalk, type Talk } from "./talk.ts";
+import { addTool, createTestSession, type TestSession } from "./test-session.ts";
 
-const outcomes = (talk: Talk) =>
-  talk.events.filter(({ kind }) => kind === "tool.error" || kind === "tool.call.result");
+const outcomes = (fixture: TestSession) =>
+  fixture.events.filter(({ kind }) => kind === "tool.error" || kind === "tool.call.result");
 
 /** A tool as plugins wrote them before the typed contract: it hears the request and emits the result. */
 function legacyTool(heard: BusEvent[], more: Partial<KernelPlugin> = {}): KernelPlugin {
@@ -44,16 +44,19 @@ verifies("ktool.dispatch", "each way a typed call can end is told as what it is"
     run: () => Promise.reject(new Error("out of order")),
   };
   const asking: KernelTool = { ...addTool, name: "asking", requires_approval: true };
-  const talk = await openTalk({ tools: [strict, broken, asking], host: { approval_timeout_ms: 200 } });
+  const fixture = await createTestSession({
+    tools: [strict, broken, asking],
+    host: { approval_timeout_ms: 200 },
+  });
   const args = '{"a": 1, "b": 2}';
-  await talk.say(
+  await fixture.say(
     `/tool nothing {}\n/tool add {"a": "x", "c": 1}\n/tool asking ${args}\n/tool broken ${args}\n/tool add ${args}`,
   );
-  const calls = talk.events.filter(({ kind }) => kind === "tool.call.request");
+  const calls = fixture.events.filter(({ kind }) => kind === "tool.call.request");
   expect(calls.map(({ payload, source }) => [payload.schema_version, source])).toEqual(
     Array.from({ length: 5 }, () => ["v1", "kernel"]),
   );
-  const byCall = new Map(outcomes(talk).map((event) => [event.payload.request_id, event]));
+  const byCall = new Map(outcomes(fixture).map((event) => [event.payload.request_id, event]));
   const [unknown, invalid, denied, thrown, fine] = calls.map(({ id }) => byCall.get(id)!);
   expect(unknown).toMatchObject({ kind: "tool.error", payload: { kind: "not_found" } });
   expect(invalid).toMatchObject({ kind: "tool.error", payload: { kind: "validation" } });
@@ -69,7 +72,7 @@ verifies("ktool.dispatch", "each way a typed call can end is told as what it is"
     payload: { ok: true, envelope: { brief: "3", display: { kind: "text", text: "3" } } },
   });
   expect(ran).toBe(1);
-  expect(new Set(outcomes(talk).map(({ source }) => source))).toEqual(new Set(["kernel"]));
+  expect(new Set(outcomes(fixture).map(({ source }) => source))).toEqual(new Set(["kernel"]));
 });
 
 verifies(
@@ -77,22 +80,22 @@ verifies(
   "a legacy tool is heard only through the door: checked, approved, recorded",
   async () => {
     const heard: BusEvent[] = [];
-    const talk = await openTalk({ plugins: [legacyTool(heard)] });
+    const fixture = await createTestSession({ plugins: [legacyTool(heard)] });
     // Nobody has said what it does, so that it would ask first.
-    await talk.kernel.policy.patch(admin, "org", { tolerance: { conversation: "full" } });
-    const run = await talk.say('/tool shout {"text": "hi"}\n/tool shout {"text": 5}');
+    await fixture.kernel.policy.patch(admin, "org", { tolerance: { conversation: "full" } });
+    const run = await fixture.say('/tool shout {"text": "hi"}\n/tool shout {"text": 5}');
     expect(run.output!.content).toContain("HI");
-    const [call] = talk.events.filter(({ kind }) => kind === "tool.call.request");
+    const [call] = fixture.events.filter(({ kind }) => kind === "tool.call.request");
     expect(call!.payload.schema_version).toBeUndefined();
     expect(heard.map(({ payload }) => (payload as { args: object }).args)).toEqual([{ text: "hi" }]);
-    const kinds = outcomes(talk).map(({ kind, payload }) => [kind, payload.kind ?? payload.ok]);
+    const kinds = outcomes(fixture).map(({ kind, payload }) => [kind, payload.kind ?? payload.ok]);
     expect(new Map(kinds as [string, unknown][])).toEqual(
       new Map<string, unknown>([
         ["tool.error", "validation"],
         ["tool.call.result", true],
       ]),
     );
-    const { items } = await talk.kernel.invocations.list(user, { export_id: "shout" }, { limit: 5 });
+    const { items } = await fixture.kernel.invocations.list(user, { export_id: "shout" }, { limit: 5 });
     expect(new Map(items.map(({ status, error }) => [status, error?.code]))).toEqual(
       new Map([
         ["failed", "input.invalid"],
@@ -104,12 +107,12 @@ verifies(
 
 verifies("ktool.dispatch", "a legacy tool that needs a yes hears nothing before it", async () => {
   const heard: BusEvent[] = [];
-  const talk = await openTalk({ plugins: [legacyTool(heard, { requiresApproval: true })] });
-  const turn = talk.say('/tool shout {"text": "hi"}');
-  await until(() => talk.events.some(({ kind }) => kind === "approval.request"));
+  const fixture = await createTestSession({ plugins: [legacyTool(heard, { requiresApproval: true })] });
+  const turn = fixture.say('/tool shout {"text": "hi"}');
+  await until(() => fixture.events.some(({ kind }) => kind === "approval.request"));
   expect(heard).toEqual([]);
-  const { items } = await talk.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
-  await talk.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
+  const { items } = await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
+  await fixture.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
   expect((await turn).output!.content).toContain("HI");
   expect(heard).toHaveLength(1);
 });
@@ -128,9 +131,12 @@ verifies("ktool.dispatch", "nobody but the kernel publishes a call", async () =>
         .catch((error: { code: string }) => refused.push(error.code));
     },
   };
-  const talk = await openTalk({ plugins: [forger], tools: [{ ...addTool, run: () => toolOk("ran") }] });
-  await talk.say("hello");
+  const fixture = await createTestSession({
+    plugins: [forger],
+    tools: [{ ...addTool, run: () => toolOk("ran") }],
+  });
+  await fixture.say("hello");
   await until(() => refused.length === 1);
   expect(refused).toEqual(["policy.denied"]);
-  expect(talk.events.some(({ kind }) => kind === "tool.call.request")).toBe(false);
+  expect(fixture.events.some(({ kind }) => kind === "tool.call.request")).toBe(false);
 });

@@ -9,7 +9,7 @@ import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { type Talk, talkIn } from "./talk.ts";
+import { createTestSessionIn, type TestSession } from "./test-session.ts";
 
 const s1 = { session_id: "s1" };
 const TTL = 1_500;
@@ -23,7 +23,7 @@ afterAll(async () => {
   await server?.stop();
 });
 
-interface Node extends Talk {
+interface Node extends TestSession {
   /** Its leases are not renewed any more, as if it were frozen. Answers how to thaw it. */
   freeze(): () => void;
 }
@@ -34,10 +34,10 @@ async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Pro
   const open = async (n: number): Promise<Node> => {
     const store = await openPostgresStore({ url: server.url, schema });
     const host = { recovery: { interval_ms: 100, node_ttl_ms: TTL } };
-    const talk = await talkIn(store, "", { tools: toolsOf(n), host });
+    const fixture = await createTestSessionIn(store, "", { tools: toolsOf(n), host });
     const { leases, jobs } = store;
     return {
-      ...talk,
+      ...fixture,
       freeze() {
         const away = () => Promise.reject(new BackplaneError("store.unavailable"));
         store.leases = { ...leases, acquire: away };

@@ -4,7 +4,7 @@ import { contextOf } from "@backplane/session";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { addTool, openTalk } from "./talk.ts";
+import { addTool, createTestSession } from "./test-session.ts";
 
 const ROUNDS = 60;
 
@@ -24,11 +24,11 @@ const polite: KernelTool = {
 const asking: KernelTool = { ...addTool, name: "asking", requires_approval: true };
 
 test("whenever a turn is interrupted, each call on the tape has its result before the next message", async () => {
-  const talk = await openTalk({ tools: [addTool, polite, asking] });
+  const fixture = await createTestSession({ tools: [addTool, polite, asking] });
   // In a process of its own, and deaf: it never answers.
-  await talk.bind(manifest([tool("deaf")]));
-  talk.runner.obeys = false;
-  talk.runner.script = () => new Promise(() => {});
+  await fixture.bind(manifest([tool("deaf")]));
+  fixture.runner.obeys = false;
+  fixture.runner.script = () => new Promise(() => {});
   const random = randomOf(4711);
   const names = ["add", "polite", "asking", "deaf"];
   const took: number[] = [];
@@ -39,19 +39,19 @@ test("whenever a turn is interrupted, each call on the tape has its result befor
       return `/tool ${name} ${name === "deaf" ? "{}" : '{"a": 1, "b": 2}'}`;
     });
     const text = `${calls.join("\n")}\n/then\n/say done`;
-    const { run_id } = await talk.kernel.sessions.message(user, { session_id }, { text });
+    const { run_id } = await fixture.kernel.sessions.message(user, { session_id }, { text });
     await pause(random(30));
     const from = performance.now();
-    if (await talk.kernel.sessions.interrupt(user, { session_id })) {
-      await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
+    if (await fixture.kernel.sessions.interrupt(user, { session_id })) {
+      await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
       took.push(performance.now() - from);
     }
-    if (random(2) === 0) await talk.say("/say next", session_id);
+    if (random(2) === 0) await fixture.say("/say next", session_id);
   }
   expect(took.length).toBeGreaterThan(ROUNDS / 2);
   expect(Math.max(...took)).toBeLessThan(2_000);
   for (let n = 0; n < 5; n++) {
-    const tape = await talk.tape(`s${n}`);
+    const tape = await fixture.tape(`s${n}`);
     expect(unanswered(tape)).toEqual([]);
     const messages = contextOf(tape);
     expect(JSON.stringify(messages)).not.toContain("no outcome of this call was recorded");

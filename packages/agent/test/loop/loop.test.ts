@@ -3,7 +3,7 @@ import { toolOk } from "@backplane/sdk/kernel";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, openTalk, type Talk } from "./talk.ts";
+import { addTool, createTestSession, type TestSession } from "./test-session.ts";
 
 const kinds = (events: readonly BusEvent[], session_id = "s1") =>
   events.filter((event) => event.session_id === session_id).map(({ kind }) => kind);
@@ -35,14 +35,14 @@ verifies(
   ["loop.order", "loop.echo"],
   "a turn has one order of events, and no key is needed for it",
   async () => {
-    const talk = await openTalk();
-    const run = await talk.say('/tool add {"a": 2, "b": 3}');
+    const fixture = await createTestSession();
+    const run = await fixture.say('/tool add {"a": 2, "b": 3}');
     expect(run).toMatchObject({
       status: "completed",
       iterations: 2,
       output: { content: "Tool results:\n- add: 5" },
     });
-    const seen = kinds(talk.events).filter((kind) => !kind.endsWith(".delta"));
+    const seen = kinds(fixture.events).filter((kind) => !kind.endsWith(".delta"));
     expect(seen).toEqual([
       "user.message.received",
       "strategy.decide.request",
@@ -62,15 +62,15 @@ verifies(
       "strategy.decide.response",
       "assistant.message.done",
     ]);
-    const text = talk.events.filter(({ kind }) => kind === "assistant.message.delta");
+    const text = fixture.events.filter(({ kind }) => kind === "assistant.message.delta");
     expect(text.map(({ payload }) => payload.content).join("")).toBe("Tool results:\n- add: 5");
   },
 );
 
 test("the tape holds the turn, its hashes fit, and the call is a recorded invocation", async () => {
-  const talk = await openTalk();
-  const run = await talk.say('/tool add {"a": 2, "b": 3}');
-  const tape = await talk.tape();
+  const fixture = await createTestSession();
+  const run = await fixture.say('/tool add {"a": 2, "b": 3}');
+  const tape = await fixture.tape();
   expect(tape.map(({ kind }) => kind).filter((kind) => kind !== "event")).toEqual([
     "anchor",
     "message",
@@ -79,8 +79,8 @@ test("the tape holds the turn, its hashes fit, and the call is a recorded invoca
     "message",
   ]);
   expect(tape.at(-1)!.id).toBe(run.output!.entry_id);
-  expect(await talk.kernel.chains.verify(user, run.chain_id)).toBeNull();
-  const { items } = await talk.kernel.invocations.list(user, { session_id: "s1" }, { limit: 10 });
+  expect(await fixture.kernel.chains.verify(user, run.chain_id)).toBeNull();
+  const { items } = await fixture.kernel.invocations.list(user, { session_id: "s1" }, { limit: 10 });
   expect(items).toMatchObject([{ export_id: "add", status: "succeeded", run_id: run.id, class: "inline" }]);
 });
 
@@ -89,8 +89,8 @@ verifies(
   "calls of one step run at once, and results stand in call order",
   async () => {
     const gate = gatedTool("wait");
-    const talk = await openTalk({ tools: [gate.tool] });
-    const turn = talk.say('/tool wait {"n": 1}\n/tool wait {"n": 2}\n/tool wait {"n": 3}');
+    const fixture = await createTestSession({ tools: [gate.tool] });
+    const turn = fixture.say('/tool wait {"n": 1}\n/tool wait {"n": 2}\n/tool wait {"n": 3}');
     await until(() => gate.running === 3);
     for (const open of gate.open.toReversed()) open();
     expect((await turn).output!.content).toBe(
@@ -101,28 +101,28 @@ verifies(
 
 verifies("loop.order", "an interrupt ends the turn at once and cancels running tools", async () => {
   const gate = gatedTool("wait");
-  const talk = await openTalk({ tools: [gate.tool] });
-  const turn = talk.say('/tool wait {"n": 1}\n/tool wait {"n": 2}');
+  const fixture = await createTestSession({ tools: [gate.tool] });
+  const turn = fixture.say('/tool wait {"n": 1}\n/tool wait {"n": 2}');
   await until(() => gate.running === 2);
   const from = performance.now();
-  expect(await talk.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(true);
+  expect(await fixture.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(true);
   const run = await turn;
   expect(performance.now() - from).toBeLessThan(2_000);
   expect(run).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
   expect(gate.aborted.sort()).toEqual(["1", "2"]);
-  await until(async () => (await talk.tape()).filter(({ kind }) => kind === "tool_result").length === 2);
-  expect(kinds(talk.events).at(-1)).toBeDefined();
-  expect(await talk.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(false);
+  await until(async () => (await fixture.tape()).filter(({ kind }) => kind === "tool_result").length === 2);
+  expect(kinds(fixture.events).at(-1)).toBeDefined();
+  expect(await fixture.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(false);
   for (const open of gate.open) open();
   // The next turn is not hindered by what the last one left behind.
-  expect((await talk.say("hello")).status).toBe("completed");
+  expect((await fixture.say("hello")).status).toBe("completed");
 });
 
 test("an interrupt does not wait for a model that is in the middle of its answer", async () => {
-  const talk = await openTalk();
-  const turn = talk.say(`/slow 50\n/say ${"word ".repeat(200)}`);
-  await until(() => talk.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
-  await talk.kernel.sessions.interrupt(user, { session_id: "s1" });
+  const fixture = await createTestSession();
+  const turn = fixture.say(`/slow 50\n/say ${"word ".repeat(200)}`);
+  await until(() => fixture.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
+  await fixture.kernel.sessions.interrupt(user, { session_id: "s1" });
   const run = await turn;
   expect(run.status).toBe("cancelled");
   expect(run.output!.content).toMatch(/^word/);
@@ -130,17 +130,17 @@ test("an interrupt does not wait for a model that is in the middle of its answer
 });
 
 verifies("loop.order", "25 model calls end a turn with kernel.error, and the kernel lives on", async () => {
-  const talk = await openTalk();
+  const fixture = await createTestSession();
   const steps = Array.from({ length: 30 }, (_, n) => `/tool add {"a": ${n}, "b": 1}`).join("\n/then\n");
-  const run = await talk.say(steps);
+  const run = await fixture.say(steps);
   expect(run).toMatchObject({ status: "failed", iterations: 25, error: { code: "loop.iterations" } });
-  const error = talk.events.find(({ kind }) => kind === "kernel.error");
+  const error = fixture.events.find(({ kind }) => kind === "kernel.error");
   expect(error?.payload).toMatchObject({ source: "kernel-loop" });
-  expect((await talk.say("hello")).status).toBe("completed");
+  expect((await fixture.say("hello")).status).toBe("completed");
 });
 
 verifies("loop.order", "a strategy that breaks the order ends the turn and nothing else", async () => {
-  const talk = await openTalk({
+  const fixture = await createTestSession({
     plugins: [
       {
         name: "strategy-odd",
@@ -153,20 +153,20 @@ verifies("loop.order", "a strategy that breaks the order ends the turn and nothi
       },
     ],
   });
-  await talk.kernel.sessions.create(user, { session_id: "odd-one", strategy: "odd" });
-  const run = await talk.say("hello", "odd-one");
+  await fixture.kernel.sessions.create(user, { session_id: "odd-one", strategy: "odd" });
+  const run = await fixture.say("hello", "odd-one");
   expect(run).toMatchObject({ status: "failed", strategy: "odd", error: { code: "loop.failed" } });
-  expect((await talk.say("hello")).status).toBe("completed");
+  expect((await fixture.say("hello")).status).toBe("completed");
 });
 
 verifies(
   "loop.history",
   "what was said and done before is shown to the model, from the tape alone",
   async () => {
-    const talk = await openTalk();
-    await talk.say('/tool add {"a": 2, "b": 3}');
-    await talk.say("and now?");
-    const asked = talk.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
+    const fixture = await createTestSession();
+    await fixture.say('/tool add {"a": 2, "b": 3}');
+    await fixture.say("and now?");
+    const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
     const roles = (asked.payload.messages as { role: string }[]).map(({ role }) => role);
     expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant", "user"]);
   },
@@ -176,32 +176,32 @@ verifies(
   "llm.retry",
   "an error before the first delta is tried again three times, with Retry-After",
   async () => {
-    const talk = await openTalk();
-    expect((await talk.say("/error connection times 2\n/say fine")).output!.content).toBe("fine");
-    const tries = talk.events.filter(({ kind }) => kind === "llm.call.error");
+    const fixture = await createTestSession();
+    expect((await fixture.say("/error connection times 2\n/say fine")).output!.content).toBe("fine");
+    const tries = fixture.events.filter(({ kind }) => kind === "llm.call.error");
     expect(tries).toHaveLength(2);
     const from = performance.now();
     expect(
-      (await talk.say("/error status 429 retry-after 1 times 1\n/say later", "s2")).output!.content,
+      (await fixture.say("/error status 429 retry-after 1 times 1\n/say later", "s2")).output!.content,
     ).toBe("later");
     expect(performance.now() - from).toBeGreaterThan(900);
-    const gave_up = await talk.say("/error connection", "s3");
+    const gave_up = await fixture.say("/error connection", "s3");
     expect(gave_up).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
-    expect(kinds(talk.events, "s3").filter((kind) => kind === "llm.call.error")).toHaveLength(4);
-    const refused = await talk.say("/error status 400", "s4");
+    expect(kinds(fixture.events, "s3").filter((kind) => kind === "llm.call.error")).toHaveLength(4);
+    const refused = await fixture.say("/error status 400", "s4");
     expect(refused.status).toBe("failed");
-    expect(kinds(talk.events, "s4").filter((kind) => kind === "llm.call.error")).toHaveLength(1);
+    expect(kinds(fixture.events, "s4").filter((kind) => kind === "llm.call.error")).toHaveLength(1);
   },
   60_000,
 );
 
 test("a message during a turn is on the tape at once and answered in the same turn", async () => {
   const gate = gatedTool("wait");
-  const talk = await openTalk({ tools: [gate.tool] });
-  const turn = talk.say('/tool wait {"n": 1}');
+  const fixture = await createTestSession({ tools: [gate.tool] });
+  const turn = fixture.say('/tool wait {"n": 1}');
   await until(() => gate.running === 1);
-  const joined = await talk.kernel.sessions.message(user, { session_id: "s1" }, { text: "/say and this" });
-  expect((await talk.tape()).at(-1)).toMatchObject({
+  const joined = await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/say and this" });
+  expect((await fixture.tape()).at(-1)).toMatchObject({
     id: joined.entry_id,
     payload: { content: "/say and this" },
   });
@@ -213,8 +213,8 @@ test("a message during a turn is on the tape at once and answered in the same tu
 
 test("a message of somebody with fewer rights joins no turn; it begins its own afterwards", async () => {
   const gate = gatedTool("wait");
-  const talk = await openTalk({ tools: [gate.tool] });
-  const { sessions, runs } = talk.kernel;
+  const fixture = await createTestSession({ tools: [gate.tool] });
+  const { sessions, runs } = fixture.kernel;
   const session = { session_id: "s1" };
   const first = await sessions.message(admin, session, { text: '/tool wait {"n": 1}' });
   await until(() => gate.running === 1);
@@ -223,27 +223,27 @@ test("a message of somebody with fewer rights joins no turn; it begins its own a
   const { run_id } = await asked;
   expect(run_id).not.toBe(first.run_id);
   await until(async () => (await runs.get(user, run_id)).status !== "running");
-  const told = talk.events.filter(({ kind }) => kind === "tool.error");
+  const told = fixture.events.filter(({ kind }) => kind === "tool.error");
   expect(told).toMatchObject([{ payload: { brief: "there is no tool plugins_list" } }]);
 });
 
 test("two messages at once begin one turn, and both are answered", async () => {
-  const talk = await openTalk();
+  const fixture = await createTestSession();
   const both = await Promise.all(
-    ["one", "two"].map((text) => talk.kernel.sessions.message(user, { session_id: "s1" }, { text })),
+    ["one", "two"].map((text) => fixture.kernel.sessions.message(user, { session_id: "s1" }, { text })),
   );
-  await until(async () => (await talk.kernel.runs.get(user, both[1]!.run_id)).status === "completed");
-  const said = (await talk.tape()).flatMap(({ kind, payload }) => (kind === "message" ? [payload] : []));
+  await until(async () => (await fixture.kernel.runs.get(user, both[1]!.run_id)).status === "completed");
+  const said = (await fixture.tape()).flatMap(({ kind, payload }) => (kind === "message" ? [payload] : []));
   expect(said.filter(({ role }) => role === "user").map(({ content }) => content)).toEqual(["one", "two"]);
   expect(said.at(-1)).toMatchObject({ role: "assistant" });
 });
 
 test("a session without its strategy says so, and writes nothing", async () => {
-  const talk = await openTalk();
-  await talk.kernel.sessions.create(user, { session_id: "lost", strategy: "nowhere" });
-  const asked = talk.kernel.sessions.message(user, { session_id: "lost" }, { text: "hello" });
+  const fixture = await createTestSession();
+  await fixture.kernel.sessions.create(user, { session_id: "lost", strategy: "nowhere" });
+  const asked = fixture.kernel.sessions.message(user, { session_id: "lost" }, { text: "hello" });
   await expect(asked).rejects.toMatchObject({ code: "request.invalid" });
-  expect((await talk.tape("lost")).map(({ kind }) => kind)).toEqual(["anchor"]);
+  expect((await fixture.tape("lost")).map(({ kind }) => kind)).toEqual(["anchor"]);
 });
 
 test("unknown tools, bad arguments and throwing tools come back to the model as what they are", async () => {
@@ -254,25 +254,27 @@ test("unknown tools, bad arguments and throwing tools come back to the model as 
       throw new Error("out of order");
     },
   };
-  const talk: Talk = await openTalk({ tools: [addTool, broken] });
-  const run = await talk.say('/tool nothing {}\n/tool add {"a": "x"}\n/tool broken {"a": 1, "b": 2}');
+  const fixture: TestSession = await createTestSession({ tools: [addTool, broken] });
+  const run = await fixture.say('/tool nothing {}\n/tool add {"a": "x"}\n/tool broken {"a": 1, "b": 2}');
   expect(run.status).toBe("completed");
-  const errors = talk.events.filter(({ kind }) => kind === "tool.error").map(({ payload }) => payload.kind);
+  const errors = fixture.events
+    .filter(({ kind }) => kind === "tool.error")
+    .map(({ payload }) => payload.kind);
   expect(new Set(errors)).toEqual(new Set(["not_found", "validation"]));
-  const crashed = talk.events.find(({ kind }) => kind === "tool.call.result");
+  const crashed = fixture.events.find(({ kind }) => kind === "tool.call.result");
   expect(crashed?.payload).toMatchObject({ ok: false, envelope: { kind: "crashed", brief: "out of order" } });
 });
 
 test("a run begins with the message that asked for it, however long it takes to be set up", async () => {
-  const talk = await openTalk();
-  await talk.say("/say one");
+  const fixture = await createTestSession();
+  await fixture.say("/say one");
   // Every look at the clock takes a millisecond.
-  const now = talk.clock.now.bind(talk.clock);
-  talk.clock.now = () => {
-    talk.clock.wall_offset++;
+  const now = fixture.clock.now.bind(fixture.clock);
+  fixture.clock.now = () => {
+    fixture.clock.wall_offset++;
     return now();
   };
-  const run = await talk.say("/say two");
-  const asked = (await talk.tape()).find(({ payload }) => payload.content === "/say two")!;
+  const run = await fixture.say("/say two");
+  const asked = (await fixture.tape()).find(({ payload }) => payload.content === "/say two")!;
   expect(asked.date).toBe(run.started_at);
 });

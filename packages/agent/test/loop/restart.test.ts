@@ -5,7 +5,7 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openTalk, type Talk } from "./talk.ts";
+import { createTestSession, type TestSession } from "./test-session.ts";
 
 const ran: string[] = [];
 const deploy: KernelTool = {
@@ -21,21 +21,21 @@ const deploy: KernelTool = {
 const HOUR = 3_600_000;
 
 /** Answers the id of the run, which waits for a person. */
-async function askToDeploy({ kernel }: Talk): Promise<string> {
+async function askToDeploy({ kernel }: TestSession): Promise<string> {
   const text = '/tool deploy {"to": "prod"}';
   return (await kernel.sessions.message(user, { session_id: "s1" }, { text })).run_id;
 }
 
-async function pending({ kernel }: Talk): Promise<readonly Approval[]> {
+async function pending({ kernel }: TestSession): Promise<readonly Approval[]> {
   return (await kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
 }
 
 verifies("loop.history", "a conversation goes on after a restart as if nothing had been", async () => {
-  const first = await openTalk();
+  const first = await createTestSession();
   await first.say('/tool add {"a": 2, "b": 3}');
   const tape = await first.tape();
   await first.crash();
-  const second = await openTalk({ file: first.file });
+  const second = await createTestSession({ file: first.file });
   expect(await second.tape()).toEqual(tape);
   await second.say("and now?");
   const asked = second.events.find(({ kind }) => kind === "llm.call.request")!;
@@ -49,12 +49,12 @@ verifies(
   async () => {
     ran.length = 0;
     const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
-    const first = await openTalk(long);
+    const first = await createTestSession(long);
     const run_id = await askToDeploy(first);
     await until(async () => (await pending(first)).length === 1);
     await first.crash();
 
-    const second = await openTalk({ ...long, file: first.file });
+    const second = await createTestSession({ ...long, file: first.file });
     const items = await pending(second);
     expect(items).toMatchObject([{ tool: "deploy", durable: true, session_id: "s1" }]);
     // The turn waits for the answer as it did before.
@@ -73,12 +73,12 @@ verifies(
 test("after an orderly stop the conversation goes on from the result, though the turn that asked is gone", async () => {
   ran.length = 0;
   const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
-  const first = await openTalk(long);
+  const first = await createTestSession(long);
   const run_id = await askToDeploy(first);
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
   await first.kernel.stop(1_000);
   await first.crash();
-  const second = await openTalk({ ...long, file: first.file });
+  const second = await createTestSession({ ...long, file: first.file });
   expect(await second.kernel.runs.get(user, run_id)).toMatchObject({
     status: "failed",
     error: { code: "gateway_stopping" },
@@ -96,11 +96,11 @@ verifies(
   async () => {
     ran.length = 0;
     const long = { host: { approval_timeout_ms: HOUR } };
-    const first = await openTalk({ ...long, tools: [deploy] });
+    const first = await createTestSession({ ...long, tools: [deploy] });
     await askToDeploy(first);
     await until(async () => (await pending(first)).length === 1);
     await first.crash();
-    const second = await openTalk({
+    const second = await createTestSession({
       ...long,
       tools: [{ ...deploy, description: "Deploys and deletes." }],
       file: first.file,
@@ -124,15 +124,15 @@ verifies(
       [HOUR, "pending"],
     ] as const) {
       ran.length = 0;
-      const talk = await openTalk({ host: { approval_timeout_ms: timeout_ms }, tools: [deploy] });
-      await askToDeploy(talk);
-      await until(async () => (await pending(talk)).length === 1);
+      const fixture = await createTestSession({ host: { approval_timeout_ms: timeout_ms }, tools: [deploy] });
+      await askToDeploy(fixture);
+      await until(async () => (await pending(fixture)).length === 1);
       const from = performance.now();
-      await talk.kernel.stop(5_000);
+      await fixture.kernel.stop(5_000);
       expect(performance.now() - from).toBeLessThan(10_000);
-      const { items } = await talk.kernel.approvals.list(user, {}, { limit: 5 });
+      const { items } = await fixture.kernel.approvals.list(user, {}, { limit: 5 });
       expect(items).toMatchObject([{ status }]);
-      const gone = talk.events
+      const gone = fixture.events
         .filter(({ kind }) => kind === "approval.cancelled")
         .map(({ payload }) => payload.reason);
       expect(gone).toEqual(status === "cancelled" ? ["shutdown"] : []);
@@ -142,7 +142,7 @@ verifies(
 );
 
 test("a run that was begun under a key is found by a repeat after the gateway died", async () => {
-  const first = await openTalk();
+  const first = await createTestSession();
   const body = { session_id: "once", input: { text: "/say hello" } };
   const begun = await first.kernel.runs.startOnce(user, body, "k", "d");
   expect(await first.kernel.runs.startOnce(user, body, "k", "d")).toEqual({
@@ -151,7 +151,7 @@ test("a run that was begun under a key is found by a repeat after the gateway di
     ticket: null,
   });
   await first.crash();
-  const second = await openTalk({ file: first.file });
+  const second = await createTestSession({ file: first.file });
   expect(await second.kernel.runs.startOnce(user, body, "k", "d")).toMatchObject({
     id: begun.id,
     ticket: null,
@@ -164,18 +164,18 @@ test("a run that was begun under a key is found by a repeat after the gateway di
 });
 
 test("a call that answers after the gateway has stopped is not recorded again", async () => {
-  const talk = await openTalk();
-  await talk.bind(manifest([tool("deaf")]), { policy: { class: "worker" } });
-  talk.runner.obeys = false;
+  const fixture = await createTestSession();
+  await fixture.bind(manifest([tool("deaf")]), { policy: { class: "worker" } });
+  fixture.runner.obeys = false;
   const late = Promise.withResolvers<void>();
-  talk.runner.script = async () => {
+  fixture.runner.script = async () => {
     await late.promise;
     return ok();
   };
-  await talk.kernel.sessions.message(user, { session_id: "s1" }, { text: "/tool deaf {}" });
-  await until(() => talk.runner.orders.length === 1);
-  await talk.kernel.stop(50);
+  await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/tool deaf {}" });
+  await until(() => fixture.runner.orders.length === 1);
+  await fixture.kernel.stop(50);
   late.resolve();
   await new Promise((resolve) => setTimeout(resolve, 50));
-  expect(talk.logged.filter(({ level }) => level === "error")).toEqual([]);
+  expect(fixture.logged.filter(({ level }) => level === "error")).toEqual([]);
 });

@@ -7,7 +7,7 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, openTalk, type Talk } from "./talk.ts";
+import { addTool, createTestSession, type TestSession } from "./test-session.ts";
 
 const s1 = { session_id: "s1" };
 
@@ -37,13 +37,13 @@ const orderOf = (tape: readonly Entry[]) =>
     kind === "message" ? [payload.role] : kind === "event" || kind === "anchor" ? [] : [kind],
   );
 
-async function ended(talk: Talk, run_id: string) {
-  await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
-  return await talk.kernel.runs.get(user, run_id);
+async function ended(fixture: TestSession, run_id: string) {
+  await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
+  return await fixture.kernel.runs.get(user, run_id);
 }
 
 /** Somebody who asks by a key of their own, which can be taken back. */
-async function keyHolder({ kernel }: Talk): Promise<{ caller: Caller; revoke: () => Promise<void> }> {
+async function keyHolder({ kernel }: TestSession): Promise<{ caller: Caller; revoke: () => Promise<void> }> {
   const wanted = { name: "k", role: "user", scopes: ["sessions:write"] };
   const { key, token } = await kernel.keys.create(admin, wanted as never);
   const caller = await kernel.keys.authenticate(token);
@@ -57,7 +57,7 @@ test("a turn that a crash cut off in its tools goes on: what may run twice does,
     counted("pay", undefined, calls),
     counted("quick", "read_only", calls),
   ];
-  const first = await openTalk({ tools });
+  const first = await createTestSession({ tools });
   const text =
     '/say working\n/tool look {"hang": true}\n/tool pay {"hang": true}\n/tool quick {}\n/then\n/say over';
   const { run_id } = await first.kernel.sessions.message(user, s1, { text });
@@ -69,7 +69,7 @@ test("a turn that a crash cut off in its tools goes on: what may run twice does,
   await until(() => calls.length === 3);
   await first.crash();
 
-  const second = await openTalk({ tools, file: first.file });
+  const second = await createTestSession({ tools, file: first.file });
   const run = await ended(second, run_id);
   expect(run).toMatchObject({ status: "completed", resumed: 1, iterations: 2, output: { content: "over" } });
   expect(calls.toSorted()).toEqual(["look", "look", "pay", "quick"]);
@@ -90,13 +90,13 @@ test("a turn that a crash cut off in its tools goes on: what may run twice does,
 });
 
 test("a turn that a crash cut off in the model's answer asks the model again", async () => {
-  const first = await openTalk();
+  const first = await createTestSession();
   const { run_id } = await first.kernel.sessions.message(user, s1, {
     text: "/slow 50\n/say one two three four five six",
   });
   await until(() => first.events.some(({ kind }) => kind === "assistant.message.delta"));
   await first.crash();
-  const second = await openTalk({ file: first.file });
+  const second = await createTestSession({ file: first.file });
   expect(await ended(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
   expect(says(await second.tape())).toEqual(["one two three four five six"]);
   // The session is free again.
@@ -104,7 +104,7 @@ test("a turn that a crash cut off in the model's answer asks the model again", a
 });
 
 test("an answer that was given and not yet kept is kept, without asking again", async () => {
-  const first = await openTalk();
+  const first = await createTestSession();
   const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool add {"a": 1, "b": 2}' });
   await ended(first, run_id);
   const tape = await first.tape();
@@ -127,7 +127,7 @@ test("an answer that was given and not yet kept is kept, without asking again", 
   };
   await first.store.runs.start(open, { key, entries: cut }, {});
   await first.crash();
-  const second = await openTalk({ file: first.file });
+  const second = await createTestSession({ file: first.file });
   expect(await ended(second, run.id)).toMatchObject({ status: "completed", resumed: 1, iterations: 2 });
   expect(second.events.filter(({ kind }) => kind === "llm.call.request")).toEqual([]);
   expect(says(await second.tape("cut"))).toEqual(says(tape));
@@ -136,11 +136,11 @@ test("an answer that was given and not yet kept is kept, without asking again", 
 test("a message during the wait joins the turn; an interrupt ends it and its calls", async () => {
   const calls: string[] = [];
   const hanging: KernelTool = { ...counted("look", "read_only", calls), run: () => new Promise(() => {}) };
-  const first = await openTalk({ tools: [hanging] });
+  const first = await createTestSession({ tools: [hanging] });
   const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
   await first.crash();
-  const second = await openTalk({ tools: [hanging], file: first.file });
+  const second = await createTestSession({ tools: [hanging], file: first.file });
   const joined = await second.kernel.sessions.message(user, s1, { text: "/say hurry" });
   expect(joined.run_id).toBe(run_id);
   expect(await second.kernel.sessions.interrupt(user, s1)).toBe(true);
@@ -152,14 +152,14 @@ test("a message during the wait joins the turn; an interrupt ends it and its cal
 test("a turn that brought the gateway down twice is ended, and says why", async () => {
   const calls: string[] = [];
   const tools = [{ ...counted("look", "read_only", calls), run: () => new Promise<never>(() => {}) }];
-  const first = await openTalk({ tools });
+  const first = await createTestSession({ tools });
   const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
   await first.crash();
-  const second = await openTalk({ tools, file: first.file });
+  const second = await createTestSession({ tools, file: first.file });
   await until(async () => (await second.kernel.runs.get(user, run_id)).resumed === 1);
   await second.crash();
-  const third = await openTalk({ tools, file: first.file });
+  const third = await createTestSession({ tools, file: first.file });
   expect(await ended(third, run_id)).toMatchObject({
     status: "failed",
     error: { code: "loop.failed", message: expect.stringContaining("twice") },
@@ -171,14 +171,14 @@ test("a turn that brought the gateway down twice is ended, and says why", async 
 
 test("an operator can have cut off turns end; who may no longer ask is not answered", async () => {
   const slow = "/slow 50\n/say one two three four five six";
-  const first = await openTalk();
+  const first = await createTestSession();
   const { caller, revoke } = await keyHolder(first);
   const mine = await first.kernel.sessions.message(user, s1, { text: slow });
   const keyed = await first.kernel.sessions.message(caller, { session_id: "s2" }, { text: slow });
   await until(() => first.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
   await revoke();
   await first.crash();
-  const second = await openTalk({
+  const second = await createTestSession({
     file: first.file,
     host: { resume_turns: false },
   });
@@ -189,13 +189,13 @@ test("an operator can have cut off turns end; who may no longer ask is not answe
   expect(says(await second.tape())).toEqual([""]);
   expect((await ended(second, keyed.run_id)).resumed).toBeUndefined();
 
-  const third = await openTalk();
+  const third = await createTestSession();
   const them = await keyHolder(third);
   const theirs = await third.kernel.sessions.message(them.caller, s1, { text: slow });
   await until(() => third.events.some(({ kind }) => kind === "assistant.message.delta"));
   await them.revoke();
   await third.crash();
-  const fourth = await openTalk({ file: third.file });
+  const fourth = await createTestSession({ file: third.file });
   expect(await ended(fourth, theirs.run_id)).toMatchObject({
     status: "failed",
     error: { code: "authority.key_revoked" },
@@ -205,7 +205,7 @@ test("an operator can have cut off turns end; who may no longer ask is not answe
 verifies("tools.context", "a result that yields gives the turn back after a crash too", async () => {
   const calls: string[] = [];
   const tools = [counted("look", "read_only", calls)];
-  const first = await openTalk({ tools });
+  const first = await createTestSession({ tools });
   await first.bind(manifest([tool("choose")]), { policy: { class: "worker" } });
   first.runner.script = () => ok({ content: [{ type: "text", text: "Which one?" }], yield_to_user: true });
   const text = '/tool choose {}\n/tool look {"hang": true}\n/then\n/say went on';
@@ -213,7 +213,7 @@ verifies("tools.context", "a result that yields gives the turn back after a cras
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_result"));
   await until(() => calls.length === 1);
   await first.crash();
-  const second = await openTalk({ tools, file: first.file });
+  const second = await createTestSession({ tools, file: first.file });
   expect(await ended(second, run_id)).toMatchObject({
     status: "completed",
     iterations: 1,
@@ -238,12 +238,12 @@ test("a call of a later answer is made, whatever id the model gives it", async (
   const calls: string[] = [];
   const tools = [counted("look", "read_only", calls), counted("count", "read_only", calls)];
   const provider = counting(echo);
-  const first = await openTalk({ tools, provider });
+  const first = await createTestSession({ tools, provider });
   const text = '/tool look {"hang": true}\n/then\n/tool count {}\n/then\n/say over';
   const { run_id } = await first.kernel.sessions.message(user, s1, { text });
   await until(() => calls.length === 1);
   await first.crash();
-  const second = await openTalk({ tools, provider, file: first.file });
+  const second = await createTestSession({ tools, provider, file: first.file });
   expect(await ended(second, run_id)).toMatchObject({ status: "completed", output: { content: "over" } });
   expect(calls).toEqual(["look", "look", "count"]);
 });
@@ -254,11 +254,11 @@ verifies(
   async () => {
     const calls: string[] = [];
     const tools = [addTool, counted("look", "read_only", calls)];
-    const first = await openTalk({ tools });
+    const first = await createTestSession({ tools });
     await first.kernel.sessions.message(user, s1, { text: '/tool look {"hang": true}' });
     await until(() => calls.length === 1);
     await first.crash();
-    const second = await openTalk({ tools, file: first.file });
+    const second = await createTestSession({ tools, file: first.file });
     await until(() => calls.length === 2);
     const result = async () => (await second.tape()).find(({ kind }) => kind === "tool_result");
     await until(async () => (await result()) !== undefined);

@@ -5,7 +5,7 @@ import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, openTalk, type Talk } from "./talk.ts";
+import { addTool, createTestSession, type TestSession } from "./test-session.ts";
 
 const toolOf = (risk: Risk, more: Partial<KernelTool> = {}): KernelTool => ({
   name: `do_${risk}`,
@@ -17,27 +17,27 @@ const toolOf = (risk: Risk, more: Partial<KernelTool> = {}): KernelTool => ({
 });
 const RISKY = (["low", "medium", "high", "critical", "unknown"] as const).map((risk) => toolOf(risk));
 
-const pending = async ({ kernel }: Talk) =>
+const pending = async ({ kernel }: TestSession) =>
   (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
-const offered = ({ events }: Talk): string[][] =>
+const offered = ({ events }: TestSession): string[][] =>
   events
     .filter(({ kind }) => kind === "llm.call.request")
     .map(({ payload }) =>
       (payload as { tools: { name: string }[] }).tools.map(({ name }) => name).toSorted(),
     );
-const outcomes = ({ events }: Talk): BusEvent[] =>
+const outcomes = ({ events }: TestSession): BusEvent[] =>
   events.filter(({ kind }) => kind === "tool.call.result" || kind === "tool.error");
 
 /** Which of the tools ask, when a turn calls all of them; every question is then answered with no. */
-async function asksIn(talk: Talk, start: (text: string) => Promise<unknown>): Promise<string[]> {
+async function asksIn(fixture: TestSession, start: (text: string) => Promise<unknown>): Promise<string[]> {
   const turn = start(RISKY.map(({ name }) => `/tool ${name} {}`).join("\n"));
-  const before = outcomes(talk).length;
-  let asked = await pending(talk);
+  const before = outcomes(fixture).length;
+  let asked = await pending(fixture);
   await until(async () => {
-    asked = await pending(talk);
-    return asked.length + outcomes(talk).length - before === RISKY.length;
+    asked = await pending(fixture);
+    return asked.length + outcomes(fixture).length - before === RISKY.length;
   });
-  for (const { id } of asked) await talk.kernel.approvals.answer(admin, id, { response: "reject" });
+  for (const { id } of asked) await fixture.kernel.approvals.answer(admin, id, { response: "reject" });
   await turn;
   return asked.map((approval) => approval.tool.slice(3)).toSorted();
 }
@@ -46,17 +46,17 @@ verifies(
   "tools.risk",
   "low runs, medium asks at the default, high unless full, critical always",
   async () => {
-    const talk = await openTalk({ tools: RISKY });
-    const say = (text: string) => talk.say(text);
-    expect(await asksIn(talk, say)).toEqual(["critical", "high", "medium", "unknown"]);
+    const fixture = await createTestSession({ tools: RISKY });
+    const say = (text: string) => fixture.say(text);
+    expect(await asksIn(fixture, say)).toEqual(["critical", "high", "medium", "unknown"]);
     const tolerate = (conversation: "none" | "medium" | "full") =>
-      talk.kernel.policy.put(admin, "org", { tolerance: { conversation } });
+      fixture.kernel.policy.put(admin, "org", { tolerance: { conversation } });
     await tolerate("none");
-    expect(await asksIn(talk, say)).toEqual(["critical", "high", "low", "medium", "unknown"]);
+    expect(await asksIn(fixture, say)).toEqual(["critical", "high", "low", "medium", "unknown"]);
     await tolerate("medium");
-    expect(await asksIn(talk, say)).toEqual(["critical", "high", "unknown"]);
+    expect(await asksIn(fixture, say)).toEqual(["critical", "high", "unknown"]);
     await tolerate("full");
-    expect(await asksIn(talk, say)).toEqual(["critical"]);
+    expect(await asksIn(fixture, say)).toEqual(["critical"]);
   },
 );
 
@@ -64,20 +64,20 @@ verifies(
   "tools.risk",
   "each context has its own tolerance, and in headless what would ask is refused",
   async () => {
-    const talk = await openTalk({ tools: RISKY });
-    await talk.kernel.policy.put(admin, "org", {
+    const fixture = await createTestSession({ tools: RISKY });
+    await fixture.kernel.policy.put(admin, "org", {
       tolerance: { conversation: "full", background: "medium", headless: "low" },
     });
     const start = (context?: "conversation" | "headless") => async (text: string) => {
       const how = context === undefined ? {} : { context };
-      const ticket = await talk.kernel.runs.start(user, { session_id: "s2", input: { text }, ...how });
+      const ticket = await fixture.kernel.runs.start(user, { session_id: "s2", input: { text }, ...how });
       return await ticket.settled;
     };
-    expect(await asksIn(talk, start())).toEqual(["critical", "high", "unknown"]);
-    expect(await asksIn(talk, start("conversation"))).toEqual(["critical"]);
-    const before = outcomes(talk).length;
-    expect(await asksIn(talk, start("headless"))).toEqual([]);
-    const said = outcomes(talk).slice(before);
+    expect(await asksIn(fixture, start())).toEqual(["critical", "high", "unknown"]);
+    expect(await asksIn(fixture, start("conversation"))).toEqual(["critical"]);
+    const before = outcomes(fixture).length;
+    expect(await asksIn(fixture, start("headless"))).toEqual([]);
+    const said = outcomes(fixture).slice(before);
     expect(said.map(({ kind }) => kind).toSorted()).toEqual([
       "tool.call.result",
       "tool.error",
@@ -89,7 +89,7 @@ verifies(
       kind: "rejected",
       brief: expect.stringContaining("A headless run cannot ask for approval"),
     });
-    const { items } = await talk.kernel.invocations.list(user, { export_id: "do_medium" }, { limit: 1 });
+    const { items } = await fixture.kernel.invocations.list(user, { export_id: "do_medium" }, { limit: 1 });
     expect(items[0]).toMatchObject({
       status: "failed",
       error: { code: "policy.denied", details: { rule: "risk" } },
@@ -98,13 +98,13 @@ verifies(
 );
 
 verifies("tools.risk-map", "requires_approval asks whatever the risk and the tolerance are", async () => {
-  const talk = await openTalk({ tools: [toolOf("low", { requires_approval: true })] });
-  await talk.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });
-  const turn = talk.say("/tool do_low {}");
-  await until(async () => (await pending(talk)).length === 1);
-  const [asked] = await pending(talk);
+  const fixture = await createTestSession({ tools: [toolOf("low", { requires_approval: true })] });
+  await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });
+  const turn = fixture.say("/tool do_low {}");
+  await until(async () => (await pending(fixture)).length === 1);
+  const [asked] = await pending(fixture);
   expect(asked).toMatchObject({ tool: "do_low", risk: "low", reason: "the tool requires approval" });
-  await talk.kernel.approvals.answer(admin, asked!.id, { response: "approve" });
+  await fixture.kernel.approvals.answer(admin, asked!.id, { response: "approve" });
   await turn;
 });
 
@@ -112,24 +112,24 @@ verifies(
   "tools.token-cost",
   "each tool shows its cost; a deferred one is sent to no model, found by searching, callable in that run",
   async () => {
-    const talk = await openTalk({
+    const fixture = await createTestSession({
       tools: [addTool, toolOf("low", { name: "weather", description: "Tells the weather.", deferred: true })],
     });
-    const entries = await talk.kernel.catalog.entries(user, { all: false });
+    const entries = await fixture.kernel.catalog.entries(user, { all: false });
     const costs = new Map(entries.map(({ name, token_cost }) => [name, token_cost]));
     const spelled = { name: addTool.name, description: addTool.description, parameters: addTool.parameters };
     expect(costs.get("add")).toBe(Math.ceil(JSON.stringify(spelled).length / 4));
     expect([...costs.keys()]).toEqual(["add", "tool_search", "weather"]);
-    await talk.say(
+    await fixture.say(
       '/tool weather {}\n/then\n/tool tool_search {"query": "weather forecast"}\n/then\n/tool weather {}\n/then\n/say end',
     );
-    expect(offered(talk)).toEqual([
+    expect(offered(fixture)).toEqual([
       ["add", "tool_search"],
       ["add", "tool_search"],
       ["add", "tool_search", "weather"],
       ["add", "tool_search", "weather"],
     ]);
-    const [refused, search, ran] = outcomes(talk);
+    const [refused, search, ran] = outcomes(fixture);
     expect(refused!.payload).toMatchObject({
       kind: "not_found",
       brief: "weather has to be found with tool_search first",
@@ -138,9 +138,9 @@ verifies(
     expect(envelope.display.data).toMatchObject({ tools: [{ name: "weather" }] });
     expect(ran!.payload).toMatchObject({ ok: true });
     // The next run begins without it; where nothing is deferred there is nothing to search for.
-    await talk.say("/say hello", "s3");
-    expect(offered(talk).at(-1)).toEqual(["add", "tool_search"]);
-    const plain = await openTalk();
+    await fixture.say("/say hello", "s3");
+    expect(offered(fixture).at(-1)).toEqual(["add", "tool_search"]);
+    const plain = await createTestSession();
     await plain.say("/say hello");
     expect(offered(plain)).toEqual([["add"]]);
     await plain.kernel.policy.put(admin, "org", { deferred_tools: ["a*"] });
@@ -160,25 +160,25 @@ test("a turn keeps the catalog that it began with; policy holds from the next ca
       return toolOk("done");
     },
   });
-  const talk = await openTalk({ tools: [wait, addTool] });
-  const turn = talk.say('/tool wait {}\n/then\n/tool late {}\n/tool add {"a":1,"b":2}\n/then\n/say end');
+  const fixture = await createTestSession({ tools: [wait, addTool] });
+  const turn = fixture.say('/tool wait {}\n/then\n/tool late {}\n/tool add {"a":1,"b":2}\n/then\n/say end');
   await entered.promise;
-  await talk.bind(manifest([tool("late")]));
-  await talk.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["add"] } } } });
+  await fixture.bind(manifest([tool("late")]));
+  await fixture.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["add"] } } } });
   gate.resolve();
   await turn;
-  expect(offered(talk)).toEqual([
+  expect(offered(fixture)).toEqual([
     ["add", "wait"],
     ["add", "wait"],
     ["add", "wait"],
   ]);
-  const told = outcomes(talk)
+  const told = outcomes(fixture)
     .slice(1)
     .map(({ payload }) => String(payload.brief));
   expect(told.toSorted()).toEqual([
     "The role user may not use add: the tool is denied.",
     "there is no tool late",
   ]);
-  await talk.say("/say again");
-  expect(offered(talk).at(-1)).toEqual(["late", "wait"]);
+  await fixture.say("/say again");
+  expect(offered(fixture).at(-1)).toEqual(["late", "wait"]);
 });

@@ -6,7 +6,7 @@ import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, openTalk } from "./talk.ts";
+import { addTool, createTestSession } from "./test-session.ts";
 
 const s1 = { session_id: "s1" };
 
@@ -26,23 +26,23 @@ function gated(): { tool: KernelTool; open: () => void; running: () => number } 
 
 verifies("loop.history", "what others write in between does not hide a result from the model", async () => {
   const gate = gated();
-  const talk = await openTalk({ tools: [gate.tool] });
-  const turn = talk.say("/tool wait {}");
+  const fixture = await createTestSession({ tools: [gate.tool] });
+  const turn = fixture.say("/tool wait {}");
   await until(() => gate.running() === 1);
-  const beside = await talk.kernel.chains.create(user, s1);
+  const beside = await fixture.kernel.chains.create(user, s1);
   const block = { kind: "input" as const, content: [{ type: "text", text: "beside" }] };
-  await talk.kernel.chains.addBlocks(user, beside.id, [block]);
+  await fixture.kernel.chains.addBlocks(user, beside.id, [block]);
   gate.open();
   expect((await turn).output!.content).toBe("Tool results:\n- wait: waited");
 });
 
 test("a reset and a message at once: one waits for the other", async () => {
-  const talk = await openTalk();
-  await talk.say("hello");
+  const fixture = await createTestSession();
+  await fixture.say("hello");
   for (let n = 0; n < 10; n++) {
     const both = await Promise.allSettled([
-      talk.say('/tool add {"a": 1, "b": 2}'),
-      talk.kernel.sessions.reset(user, s1),
+      fixture.say('/tool add {"a": 1, "b": 2}'),
+      fixture.kernel.sessions.reset(user, s1),
     ]);
     expect(both[0]).toMatchObject({ status: "fulfilled", value: { status: "completed", iterations: 2 } });
   }
@@ -60,24 +60,24 @@ verifies(
       onEvent: () => Promise.reject(new Error("no such wire")),
     };
     const silent: KernelPlugin = { ...broken, name: "silent", onEvent: async () => {} };
-    const talk = await openTalk({ plugins: [broken, silent] });
-    await talk.kernel.config.set(admin, {
+    const fixture = await createTestSession({ plugins: [broken, silent] });
+    await fixture.kernel.config.set(admin, {
       "providers.broken.plugin": "broken",
       "providers.silent.plugin": "silent",
       provider: "broken",
     });
-    const failed = await talk.say("hello");
+    const failed = await fixture.say("hello");
     expect(failed).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
-    const errors = talk.events.filter(
+    const errors = fixture.events.filter(
       ({ kind, payload }) => kind === "plugin.error" && payload.name === "broken",
     );
     expect(errors.length).toBeGreaterThan(0);
-    await talk.kernel.config.set(admin, { provider: "silent" });
-    const turn = talk.say("hello", "s2");
+    await fixture.kernel.config.set(admin, { provider: "silent" });
+    const turn = fixture.say("hello", "s2");
     await until(() =>
-      talk.events.some(({ kind, session_id }) => kind === "llm.call.request" && session_id === "s2"),
+      fixture.events.some(({ kind, session_id }) => kind === "llm.call.request" && session_id === "s2"),
     );
-    await talk.kernel.plugins.setEnabled(admin, "silent", false);
+    await fixture.kernel.plugins.setEnabled(admin, "silent", false);
     expect(await turn).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
   },
   30_000,
@@ -97,14 +97,14 @@ verifies("bus.correlation", "only the plugin that was asked answers", async () =
         await ctx.emit("strategy.decide.response", { next: "done", content: "HIJACKED", request_id }, event);
     },
   };
-  const talk = await openTalk({ plugins: [hijack] });
-  expect((await talk.say("/slow 5\n/say mine")).output!.content).toBe("mine");
+  const fixture = await createTestSession({ plugins: [hijack] });
+  expect((await fixture.say("/slow 5\n/say mine")).output!.content).toBe("mine");
 });
 
 test("what no frame can carry is refused before it is said", async () => {
-  const talk = await openTalk();
+  const fixture = await createTestSession();
   const attachments = [{ constructor: { prototype: 1 } }] as never;
-  const said = talk.kernel.sessions.message(user, s1, { text: "x", attachments });
+  const said = fixture.kernel.sessions.message(user, s1, { text: "x", attachments });
   await expect(said).rejects.toMatchObject({ code: "request.invalid" });
 });
 
@@ -117,11 +117,11 @@ test("an interrupt does not wait for a handler that hangs", async () => {
     subscriptions: () => ["tool.call.start"],
     onEvent: () => new Promise(() => {}),
   };
-  const talk = await openTalk({ tools: [gate.tool], plugins: [stuck] });
-  const turn = talk.say("/tool wait {}");
+  const fixture = await createTestSession({ tools: [gate.tool], plugins: [stuck] });
+  const turn = fixture.say("/tool wait {}");
   await until(() => gate.running() === 1);
   const from = performance.now();
-  await talk.kernel.sessions.interrupt(user, s1);
+  await fixture.kernel.sessions.interrupt(user, s1);
   expect((await turn).status).toBe("cancelled");
   expect(performance.now() - from).toBeLessThan(5_000);
   gate.open();
@@ -130,39 +130,39 @@ test("an interrupt does not wait for a handler that hangs", async () => {
 verifies("subagent.enforced", "a child ends with the call that spawned it", async () => {
   const gate = gated();
   const { yes } = yesPlugin();
-  const talk = await openTalk({ tools: [gate.tool], plugins: [agentTool, yes] });
-  const turn = talk.say(`/tool agent ${JSON.stringify({ goal: "/tool wait {}" })}`);
+  const fixture = await createTestSession({ tools: [gate.tool], plugins: [agentTool, yes] });
+  const turn = fixture.say(`/tool agent ${JSON.stringify({ goal: "/tool wait {}" })}`);
   await until(() => gate.running() === 1);
-  const { items } = await talk.kernel.invocations.list(user, { export_id: "agent" }, { limit: 1 });
-  await talk.kernel.invocations.cancel(user, items[0]!.id);
+  const { items } = await fixture.kernel.invocations.list(user, { export_id: "agent" }, { limit: 1 });
+  await fixture.kernel.invocations.cancel(user, items[0]!.id);
   await turn;
   await until(async () => {
-    const runs = await talk.kernel.runs.list(user, {}, { limit: 10 });
+    const runs = await fixture.kernel.runs.list(user, {}, { limit: 10 });
     return runs.items.every(({ status }) => status !== "running");
   });
-  const [child] = (await talk.kernel.runs.list(user, {}, { limit: 1 })).items;
+  const [child] = (await fixture.kernel.runs.list(user, {}, { limit: 1 })).items;
   expect(child).toMatchObject({ trigger: "subagent", status: "cancelled" });
   gate.open();
 });
 
 verifies("bus.scope", "plugins of the host are not another org's to change", async () => {
-  const talk = await openTalk();
+  const fixture = await createTestSession();
   for (const scope of [
     { org_id: "org_two", project_id: null },
     { org_id: "org_local", project_id: "proj_default" },
   ]) {
     const stranger = { ...admin, actor: "key_1", scope };
-    const change = talk.kernel.plugins.setEnabled(stranger, "llm-echo", false);
+    const change = fixture.kernel.plugins.setEnabled(stranger, "llm-echo", false);
     await expect(change).rejects.toMatchObject({ code: "policy.denied" });
   }
 });
 
 test("a person can have a short conversation compacted, and one that is too short is told so", async () => {
-  const talk = await openTalk();
-  for (let n = 0; n < 4; n++) await talk.say(`/say ${"words that fill a line ".repeat(60)}`);
-  const chain = await talk.kernel.sessions.compact(user, s1);
+  const fixture = await createTestSession();
+  for (let n = 0; n < 4; n++) await fixture.say(`/say ${"words that fill a line ".repeat(60)}`);
+  const chain = await fixture.kernel.sessions.compact(user, s1);
   expect(chain.origin).toBe("compaction");
-  await talk.say("hi", "s2");
-  const short = talk.kernel.sessions.compact(user, { session_id: "s2" });
+  await fixture.say("hi", "s2");
+  const short = fixture.kernel.sessions.compact(user, { session_id: "s2" });
   await expect(short).rejects.toMatchObject({ code: "request.invalid" });
 });

@@ -6,7 +6,7 @@ import { toolOk } from "@backplane/sdk/kernel";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openTalk } from "./talk.ts";
+import { createTestSession } from "./test-session.ts";
 
 const s1 = { session_id: "s1" };
 
@@ -47,23 +47,23 @@ verifies(
           return toolOk("waited");
         },
       };
-      const talk = await openTalk({ tools: [wait] });
+      const fixture = await createTestSession({ tools: [wait] });
       const text = "/slow 60\n/say one two three\n/tool wait {}\n/then\n/tool wait {}\n/then\n/say over";
-      const { run_id } = await talk.kernel.sessions.message(user, s1, { text });
+      const { run_id } = await fixture.kernel.sessions.message(user, s1, { text });
       if (at === "tool") await until(() => called === 1);
-      else await until(() => talk.events.some(({ kind }) => kind === "assistant.message.delta"));
-      const giveBack = takeAway(talk.store);
+      else await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
+      const giveBack = takeAway(fixture.store);
       resolve();
       await new Promise((done) => setTimeout(done, 700));
       await expect(
-        talk.kernel.sessions.message(user, { session_id: "new" }, { text: "hello" }),
+        fixture.kernel.sessions.message(user, { session_id: "new" }, { text: "hello" }),
       ).rejects.toMatchObject({ code: "store.unavailable" });
       giveBack();
-      await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
-      const run = await talk.kernel.runs.get(user, run_id);
+      await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
+      const run = await fixture.kernel.runs.get(user, run_id);
       expect([at, run.status, run.error, run.output?.content]).toEqual([at, "completed", null, "over"]);
       expect(called).toBe(2);
-      const tape = await talk.tape();
+      const tape = await fixture.tape();
       const names = (name: string) => tape.filter(({ payload }) => payload.name === name);
       expect(names("llm.call.request")).toHaveLength(3);
       expect(names("llm.call.response")).toHaveLength(3);
@@ -71,7 +71,7 @@ verifies(
       expect(tape.filter(({ kind, payload }) => kind === "tool_result" && payload.ok === true)).toHaveLength(
         2,
       );
-      expect(talk.logged.filter(({ message }) => message.includes("were lost"))).toEqual([]);
+      expect(fixture.logged.filter(({ message }) => message.includes("were lost"))).toEqual([]);
     }
   },
   60_000,

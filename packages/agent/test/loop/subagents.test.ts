@@ -4,19 +4,19 @@ import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, openTalk, type Talk } from "./talk.ts";
+import { addTool, createTestSession, type TestSession } from "./test-session.ts";
 
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
 /** Says yes to every question, and counts them. */
-async function openAgents(): Promise<Talk & { asked: BusEvent[] }> {
+async function openAgents(): Promise<TestSession & { asked: BusEvent[] }> {
   const { asked, yes } = yesPlugin();
-  const talk = await openTalk({ tools: [addTool], plugins: [agentTool, yes] });
-  return { ...talk, asked };
+  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes] });
+  return { ...fixture, asked };
 }
 
-const bridge = (talk: Talk) =>
-  talk.events
+const bridge = (fixture: TestSession) =>
+  fixture.events
     .filter(({ session_id }) => session_id === "_bridge:agent-tool")
     .map(({ kind, payload }) => ({ kind, payload }));
 
@@ -24,12 +24,12 @@ verifies(
   "subagent.tool",
   "one approval, an overlay of the parent's tape, and the answer comes back",
   async () => {
-    const talk = await openAgents();
-    const run = await talk.say(spawn('/tool add {"a": 20, "b": 22}'));
+    const fixture = await openAgents();
+    const run = await fixture.say(spawn('/tool add {"a": 20, "b": 22}'));
     expect(run.status).toBe("completed");
     expect(run.output!.content).toContain("42");
-    expect(talk.asked).toHaveLength(1);
-    const [started, completed] = bridge(talk);
+    expect(fixture.asked).toHaveLength(1);
+    const [started, completed] = bridge(fixture);
     expect(started).toMatchObject({ kind: "x.agent.subagent.started", payload: { parent_id: "s1" } });
     const child_id = String(started!.payload.child_id);
     expect(child_id).toMatch(/^s1::agent::[0-9a-f]{8}$/);
@@ -38,14 +38,14 @@ verifies(
       payload: { child_id, steps_used: 2 },
     });
     // The child wrote on its own tape; the parent's has the one call and its result.
-    const parent = await talk.tape();
+    const parent = await fixture.tape();
     expect(parent.filter(({ kind }) => kind === "tool_call")).toHaveLength(1);
-    const child = await talk.tape(child_id);
+    const child = await fixture.tape(child_id);
     expect(child.filter(({ kind }) => kind === "tool_call").map(({ payload }) => payload.name)).toEqual([
       "agent",
       "add",
     ]);
-    const { items } = await talk.kernel.runs.list(user, { session_id: child_id }, { limit: 5 });
+    const { items } = await fixture.kernel.runs.list(user, { session_id: child_id }, { limit: 5 });
     expect(items).toMatchObject([{ trigger: "subagent", parent_run_id: run.id, status: "completed" }]);
   },
 );
@@ -54,32 +54,32 @@ verifies(
   ["subagent.enforced", "subagent.tool"],
   "a tool outside the allow-list does not run, however often it is asked for",
   async () => {
-    const talk = await openAgents();
-    await talk.say(spawn('/tool add {"a": 1, "b": 1}', { tools: ["agent"] }));
-    const narrowed = bridge(talk).find(({ kind }) => kind === "x.agent.allowlist.narrowed");
+    const fixture = await openAgents();
+    await fixture.say(spawn('/tool add {"a": 1, "b": 1}', { tools: ["agent"] }));
+    const narrowed = bridge(fixture).find(({ kind }) => kind === "x.agent.allowlist.narrowed");
     expect(narrowed?.payload).toMatchObject({ attempted: ["add"], allowed: ["agent"] });
-    const { items } = await talk.kernel.invocations.list(user, { export_id: "add" }, { limit: 5 });
+    const { items } = await fixture.kernel.invocations.list(user, { export_id: "add" }, { limit: 5 });
     expect(items).toEqual([]);
-    const refused = talk.events.filter(({ kind }) => kind === "tool.error");
+    const refused = fixture.events.filter(({ kind }) => kind === "tool.error");
     expect(refused.map(({ payload }) => payload.kind)).toEqual(["rejected"]);
     // A child of the child cannot have what its parent does not have.
-    await talk.say(
+    await fixture.say(
       spawn(spawn('/tool add {"a": 1, "b": 1}', { tools: ["add"] }), { tools: ["agent"] }),
       "s2",
     );
-    const after = await talk.kernel.invocations.list(user, { export_id: "add" }, { limit: 5 });
+    const after = await fixture.kernel.invocations.list(user, { export_id: "add" }, { limit: 5 });
     expect(after.items).toEqual([]);
   },
 );
 
 verifies("subagent.tool", "five deep and no deeper, with an approval for every spawn", async () => {
-  const talk = await openAgents();
+  const fixture = await openAgents();
   let goal = "/say the bottom";
   for (let depth = 0; depth < 6; depth++) goal = spawn(goal);
-  const run = await talk.say(goal);
+  const run = await fixture.say(goal);
   expect(run.status).toBe("completed");
-  expect(talk.asked).toHaveLength(6);
-  const started = bridge(talk).filter(({ kind }) => kind === "x.agent.subagent.started");
+  expect(fixture.asked).toHaveLength(6);
+  const started = bridge(fixture).filter(({ kind }) => kind === "x.agent.subagent.started");
   expect(started).toHaveLength(5);
   expect(String(started.at(-1)!.payload.child_id).split("::agent::")).toHaveLength(6);
 });
@@ -88,48 +88,48 @@ verifies(
   "subagent.tool",
   "wall time and steps are the kernel's, and an interrupt takes the child along",
   async () => {
-    const talk = await openAgents();
-    const run = await talk.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`, { max_wall_seconds: 1 }));
+    const fixture = await openAgents();
+    const run = await fixture.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`, { max_wall_seconds: 1 }));
     expect(run.status).toBe("completed");
-    expect(bridge(talk).at(-1)).toMatchObject({
+    expect(bridge(fixture).at(-1)).toMatchObject({
       kind: "x.agent.subagent.failed",
       payload: { reason: "timeout" },
     });
     const steps = Array.from({ length: 4 }, () => '/tool add {"a": 1, "b": 1}').join("\n/then\n");
-    await talk.say(spawn(steps, { max_steps: 2 }), "s2");
-    const { items } = await talk.kernel.runs.list(user, {}, { limit: 1 });
+    await fixture.say(spawn(steps, { max_steps: 2 }), "s2");
+    const { items } = await fixture.kernel.runs.list(user, {}, { limit: 1 });
     expect(items[0]).toMatchObject({ iterations: 2, error: { code: "loop.iterations" } });
-    const turn = talk.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`), "s3");
-    await until(() => bridge(talk).filter(({ kind }) => kind.endsWith("started")).length === 3);
-    await talk.kernel.sessions.interrupt(user, { session_id: "s3" });
+    const turn = fixture.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`), "s3");
+    await until(() => bridge(fixture).filter(({ kind }) => kind.endsWith("started")).length === 3);
+    await fixture.kernel.sessions.interrupt(user, { session_id: "s3" });
     expect((await turn).status).toBe("cancelled");
     await until(async () => {
-      const list = await talk.kernel.runs.list(user, {}, { limit: 10 });
+      const list = await fixture.kernel.runs.list(user, {}, { limit: 10 });
       return list.items.every(({ status }) => status !== "running");
     });
   },
 );
 
 verifies("bus.scope", "what a tool tells belongs to the project that called it", async () => {
-  const talk = await openAgents();
+  const fixture = await openAgents();
   const other = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
-  const { settled } = await talk.kernel.runs.start(other, {
+  const { settled } = await fixture.kernel.runs.start(other, {
     session_id: "x",
     input: { text: spawn("/say hi") },
   });
   expect((await settled).status).toBe("completed");
-  const told = talk.events.filter(({ session_id }) => session_id === "_bridge:agent-tool");
+  const told = fixture.events.filter(({ session_id }) => session_id === "_bridge:agent-tool");
   expect(told.map(({ project_id }) => project_id)).toEqual(["proj_other", "proj_other"]);
 });
 
 verifies("tools.risk", "a sub-agent has the context of the turn that spawned it", async () => {
-  const talk = await openAgents();
+  const fixture = await openAgents();
   const tolerance = { conversation: "low", background: "none" } as const;
-  await talk.kernel.policy.put(admin, "org", { tolerance });
+  await fixture.kernel.policy.put(admin, "org", { tolerance });
   const child = '/tool add {"a": 20, "b": 22}';
-  await talk.say(spawn(child));
-  expect(talk.asked.map(({ payload }) => payload.tool_name)).toEqual(["agent"]);
-  const run = await talk.kernel.runs.start(user, { session_id: "s9", input: { text: spawn(child) } });
+  await fixture.say(spawn(child));
+  expect(fixture.asked.map(({ payload }) => payload.tool_name)).toEqual(["agent"]);
+  const run = await fixture.kernel.runs.start(user, { session_id: "s9", input: { text: spawn(child) } });
   await run.settled;
-  expect(talk.asked.map(({ payload }) => payload.tool_name)).toEqual(["agent", "agent", "add"]);
+  expect(fixture.asked.map(({ payload }) => payload.tool_name)).toEqual(["agent", "agent", "add"]);
 });

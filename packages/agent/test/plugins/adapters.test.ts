@@ -2,7 +2,7 @@ import type { AdapterAnswer, AdapterRequest, KernelPlugin, PluginContext } from 
 import type { Caller } from "@backplane/ports";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { codeOfRejected, type OpenPlugins, openPlugins, plugin, until } from "./open-plugins.ts";
+import { codeOfRejected, createTestPlugins, plugin, type TestPlugins, until } from "./test-plugins.ts";
 
 type OnRequest = (request: AdapterRequest, ctx: PluginContext) => AdapterAnswer | Promise<AdapterAnswer>;
 
@@ -16,14 +16,14 @@ const adapter =
     });
 
 const request = { params: {}, query: {}, body: null };
-async function get({ system }: OpenPlugins, path: string, caller: Caller = admin): Promise<AdapterAnswer> {
+async function get({ system }: TestPlugins, path: string, caller: Caller = admin): Promise<AdapterAnswer> {
   const found = system.adapters.find("GET", path)!;
   return await system.adapters.handle(caller, found.mount, { ...request, params: found.params });
 }
 
 test("routes are there while their plugin is loaded, under /x/ or with the operator's word under /api/", async () => {
   const answer: OnRequest = ({ route, params }) => ({ status: 200, body: { route, params } });
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(adapter("web", "/api/config/{key}", answer));
     loader.add(adapter("acme", "/api/acme/{id}", answer), { origin: "installed" });
   });
@@ -43,7 +43,7 @@ test("routes are there while their plugin is loaded, under /x/ or with the opera
 });
 
 test("a route that another adapter has fails the later plugin", async () => {
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(adapter("web", "/api/{a}", () => ({ status: 204 })));
     loader.add(adapter("web-two", "/api/{b}", () => ({ status: 204 })));
   });
@@ -53,13 +53,15 @@ test("a route that another adapter has fails the later plugin", async () => {
   });
   const route = { method: "GET", path: "/a", summary: "s", scope: "admin" } as const;
   const twice = { routes: [route, route] };
-  const own = await openPlugins((loader) => loader.add(adapter("web", "/a", () => ({ status: 204 }), twice)));
+  const own = await createTestPlugins((loader) =>
+    loader.add(adapter("web", "/a", () => ({ status: 204 }), twice)),
+  );
   expect(own.system.snapshot()[0]).toMatchObject({ error: "the route GET /x/web/a is taken by web" });
 });
 
 test("an adapter acts for its caller through `as`, in the caller's org, until it has answered", async () => {
   let kept: { as: string; ctx: PluginContext } | undefined;
-  const fixture = await openPlugins((loader) =>
+  const fixture = await createTestPlugins((loader) =>
     loader.add(
       adapter("web", "/api/whoami", async ({ as }, ctx) => {
         kept = { as, ctx };
@@ -86,7 +88,7 @@ test("an adapter acts for its caller through `as`, in the caller's org, until it
 
 test("what an adapter answers is checked; what it throws is an answer of its own or a failure that blames nobody else", async () => {
   let answer: OnRequest = () => ({ status: 200 });
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) => loader.add(adapter("web", "/api/a", (asked, ctx) => answer(asked, ctx))),
     { timeouts: { request_ms: 30 } },
   );

@@ -1,7 +1,7 @@
 import { codeOf } from "@backplane/contract";
 import { createSchemas } from "@backplane/supply";
 import { afterAll, expect, test } from "vitest";
-import { checkBody } from "../../src/plugins/check-body.ts";
+import { checkBody } from "../../src/plugins/adapters.ts";
 
 const schemas = createSchemas();
 afterAll(() => schemas.close());

@@ -1,7 +1,7 @@
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { codeOfRejected, keepContext, openPlugins, plugin, scope, settle } from "./open-plugins.ts";
+import { codeOfRejected, createTestPlugins, keepContext, plugin, scope, settle } from "./test-plugins.ts";
 
 const llm = (name: string, onLoad: (ctx: PluginContext) => void) => () =>
   plugin(name, "llm-provider", { onLoad });
@@ -12,7 +12,7 @@ verifies(
   async () => {
     const skill = keepContext();
     const one = keepContext();
-    const fixture = await openPlugins((loader) => {
+    const fixture = await createTestPlugins((loader) => {
       loader.add(() => plugin("my-skill", "skill", skill));
       loader.add(llm("llm-one", one.onLoad));
       loader.add(llm("llm-two", () => {}));
@@ -80,7 +80,7 @@ verifies(
   "through its context a plugin publishes only what its category may, where it may",
   async () => {
     const kept = { adapter: keepContext(), skill: keepContext(), tool: keepContext() };
-    const fixture = await openPlugins((loader) => {
+    const fixture = await createTestPlugins((loader) => {
       loader.add(() => plugin("an-adapter", "adapter", kept.adapter));
       loader.add(() => plugin("a-skill", "skill", kept.skill));
       loader.add(() => plugin("a-tool", "tool", kept.tool));
@@ -118,7 +118,7 @@ verifies(
 
 test("the context of a plugin that was unloaded refuses everything", async () => {
   const kept = keepContext();
-  const fixture = await openPlugins((loader) => loader.add(() => plugin("gone", "tool", kept)));
+  const fixture = await createTestPlugins((loader) => loader.add(() => plugin("gone", "tool", kept)));
   await fixture.system.stop("x");
   const { ctx } = kept;
   const tool = { name: "t", description: "", parameters: { type: "object" }, run: () => ({}) as never };

@@ -3,7 +3,14 @@ import { isPluginGrantKey } from "@backplane/registry";
 import { admin, guest, owner, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { codeOfRejected, type OpenPlugins, openPlugins, plugin, settle, until } from "./open-plugins.ts";
+import {
+  codeOfRejected,
+  createTestPlugins,
+  plugin,
+  settle,
+  type TestPlugins,
+  until,
+} from "./test-plugins.ts";
 
 const elsewhere: Caller = { ...owner, scope: { org_id: "org_acme", project_id: null } };
 const delegated = {
@@ -11,14 +18,14 @@ const delegated = {
   delegation: { invocation_id: "inv_1", scopes: [], grant: {} },
 } as unknown as Caller;
 
-const audited = async ({ store }: OpenPlugins) =>
+const audited = async ({ store }: TestPlugins) =>
   (await store.audit.list({ ...scope, project_id: null }, {}, { limit: 100 })).items
     .map(({ actor, action, subject }) => `${actor} ${action} ${subject}`)
     .toReversed();
 
 test("a row says what a plugin is and how it is configured, secrets masked", async () => {
   const configSchema = { type: "object", properties: { api_key: { type: "string" } } };
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("my-llm", "llm-provider", { configSchema }));
     loader.add(() => plugin("third", "skill"), { origin: "installed", source: "acme-third" });
   });
@@ -53,7 +60,7 @@ test("a row says what a plugin is and how it is configured, secrets masked", asy
 });
 
 test("only an operator changes plugins; only an admin lets one run in the gateway", async () => {
-  const fixture = await openPlugins((loader) =>
+  const fixture = await createTestPlugins((loader) =>
     loader.add(() => plugin("third", "skill"), { origin: "installed" }),
   );
   const { facade } = fixture.system;
@@ -87,7 +94,7 @@ test("only an operator changes plugins; only an admin lets one run in the gatewa
 
 test("enabling and disabling applies at once, by the facade or by any write of the key", async () => {
   const calls: string[] = [];
-  const fixture = await openPlugins((loader) =>
+  const fixture = await createTestPlugins((loader) =>
     loader.add(() =>
       plugin("switchy", "tool", {
         onLoad: async (ctx) => {
@@ -135,7 +142,7 @@ test("enabling and disabling applies at once, by the facade or by any write of t
 });
 
 test("a trusted plugin runs inline from then on, and hosted again when trust is withdrawn", async () => {
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("third", "skill"), { origin: "installed" });
     loader.add(() => plugin("own", "skill"));
   });
@@ -157,7 +164,7 @@ test("a trusted plugin runs inline from then on, and hosted again when trust is 
 });
 
 test("install loads what it brings, remove unloads it; a bundled one stays, and comes back from under an override", async () => {
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("bundled-one", "skill"));
     loader.offer("acme-tool", () => plugin("acme-tool", "tool"));
     loader.offer("./my-override", () => plugin("bundled-one", "skill", { version: "9.0.0" }));
@@ -200,7 +207,7 @@ verifies(
   "plug.health",
   "health is asked of all at once: ok, degraded at the time limit, failed when it raises",
   async () => {
-    const fixture = await openPlugins((loader) => {
+    const fixture = await createTestPlugins((loader) => {
       loader.add(() =>
         plugin("well", "skill", { healthCheck: () => ({ status: "ok", summary: "all\nfine", details: [] }) }),
       );
@@ -227,7 +234,7 @@ verifies(
       { name: "stuck", status: "degraded", summary: "the health check took longer than 40 ms" },
       { name: "raises", status: "failed", summary: "database is gone" },
       { name: "plain", status: "ok", summary: "no checks registered" },
-      { name: "odd", status: "failed", summary: "the health check gave no report" },
+      { name: "odd", status: "failed", summary: "The health check returned no health status." },
       { name: "broken", status: "failed", summary: "no file" },
     ]);
   },

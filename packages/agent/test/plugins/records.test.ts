@@ -38,7 +38,7 @@ test("what is installed is found once; one that runs keeps what it was loaded fr
     "c 1.0.0",
   ]);
   expect((await known.installed("b"))?.version).toBe("2.0.0");
-  expect(warned).toEqual(Array(2).fill("warn a package says that it is a plugin and is none"));
+  expect(warned).toEqual(Array(2).fill("warn a package declares a plugin that is not valid"));
   known.forget(known.get("a"));
   expect(known.find("a")).toBeUndefined();
   expect(() => known.get("a")).toThrow(expect.objectContaining({ code: "plugin.not_found" }));

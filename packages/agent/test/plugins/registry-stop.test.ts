@@ -2,11 +2,11 @@
 
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { openPlugins, plugin, scope, until } from "./open-plugins.ts";
+import { createTestPlugins, plugin, scope, until } from "./test-plugins.ts";
 
 test("a hanging onLoad, onUnload or loader is bounded", async () => {
   const never = () => new Promise<void>(() => {});
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) => {
       loader.add(() => plugin("hangs-at-load", "skill", { onLoad: never }));
       loader.add(() => plugin("hangs-at-unload", "skill", { onUnload: never }));
@@ -25,7 +25,7 @@ test("plugins are unloaded before what they require, whatever was reloaded meanw
   const unloaded: string[] = [];
   const make = (name: string, ...requires: string[]) =>
     plugin(name, "skill", { requires, onUnload: () => void unloaded.push(name) });
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(() => make("base"));
     loader.add(() => make("top", "middle"));
     loader.add(() => make("middle", "base"));
@@ -39,7 +39,7 @@ test("plugins are unloaded before what they require, whatever was reloaded meanw
 test("kernel.shutdown reaches the plugins before they are unloaded, also when the kernel's session is busy", async () => {
   const calls: string[] = [];
   const busy = Promise.withResolvers<void>();
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     // Unloaded last, so that nothing but the announcement keeps the other one waiting.
     loader.add(() =>
       plugin("slow", "skill", { subscriptions: () => ["kernel.ready"], onEvent: () => busy.promise }),
@@ -63,7 +63,7 @@ test("kernel.shutdown reaches the plugins before they are unloaded, also when th
 });
 
 test("a session of the kernel that is held up does not hold up the stop for ever", async () => {
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) =>
       loader.add(() =>
         plugin("stuck", "skill", {

@@ -3,7 +3,7 @@ import type { KernelPlugin, PluginCategory } from "@backplane/contract";
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openPlugins, plugin, settle, until } from "./open-plugins.ts";
+import { createTestPlugins, plugin, settle, until } from "./test-plugins.ts";
 
 const boom = () => {
   throw new Error("boom");
@@ -31,7 +31,7 @@ verifies(
         healthCheck: () => ({ status: "ok", summary: "fine" }),
       });
     };
-    const fixture = await openPlugins((loader) => {
+    const fixture = await createTestPlugins((loader) => {
       // Found in an order that is not that of their requirements.
       for (const [at, category] of categories.entries()) {
         const next = categories[at + 1];
@@ -83,7 +83,7 @@ verifies(
 );
 
 test("a missing, failed or disabled requirement fails the plugin and names it; a circle is named", async () => {
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) => {
       loader.add(() => plugin("needs-absent", "skill", { requires: ["absent"] }));
       loader.add(() => plugin("needs-broken", "skill", { requires: ["broken"] }));
@@ -135,7 +135,7 @@ test("a module that is not what its package.json says is not loaded", async () =
     [odd({ routes: [{}] }), {}, "odd has routes, which take category adapter and onRequest()"],
     [odd({ prefixes: ["mcp"] }), { origin: "installed" as const }, "odd may not register the prefix x.mcp"],
   ] as const) {
-    const fixture = await openPlugins((loader) => loader.add(make, entry));
+    const fixture = await createTestPlugins((loader) => loader.add(make, entry));
     expect(fixture.system.snapshot()).toMatchObject([{ status: "failed", error: reason }]);
     expect(fixture.loader.log.at(-1)).toBe("close odd");
   }
@@ -144,7 +144,7 @@ test("a module that is not what its package.json says is not loaded", async () =
 test("a plugin that is enabled while the kernel boots is loaded once", async () => {
   let loads = 0;
   const gate = Promise.withResolvers<void>();
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) => {
       loader.add(() => plugin("slow-start", "skill", { onLoad: () => gate.promise }));
       loader.add(() => plugin("racer", "skill", { onLoad: () => void loads++ }));
@@ -164,7 +164,7 @@ test("a plugin that is enabled while the kernel boots is loaded once", async () 
 
 test("an org is entered once; its plugins get its events with a context of that org", async () => {
   const heard: string[] = [];
-  const fixture = await openPlugins((loader) =>
+  const fixture = await createTestPlugins((loader) =>
     loader.add(() =>
       plugin("echo-skill", "skill", {
         subscriptions: () => ["user.message.received"],

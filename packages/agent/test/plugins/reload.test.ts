@@ -2,7 +2,7 @@
 import type { KernelPlugin } from "@backplane/contract";
 import { admin, owner } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { call, openPlugins, plugin, settle, until } from "./open-plugins.ts";
+import { call, createTestPlugins, plugin, settle, until } from "./test-plugins.ts";
 
 test("a reload takes over at once, calls in flight end in the old instance, and no event is lost or doubled", async () => {
   const gates: PromiseWithResolvers<void>[] = [];
@@ -32,7 +32,7 @@ test("a reload takes over at once, calls in flight end in the old instance, and 
       onUnload: () => void log.push(`unload ${mine}`),
     });
   };
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(make);
     version = 1;
   });
@@ -64,7 +64,7 @@ test("a reload takes over at once, calls in flight end in the old instance, and 
 test("a reload that fails leaves the old instance running and says why", async () => {
   let broken = false;
   const heard: string[] = [];
-  const fixture = await openPlugins((loader) =>
+  const fixture = await createTestPlugins((loader) =>
     loader.add(() =>
       plugin("hot", "skill", {
         subscriptions: () => ["user.message.received"],

@@ -1,7 +1,7 @@
 import type { BusEvent, KernelPlugin, PluginCategory } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openPlugins, plugin, settle } from "./open-plugins.ts";
+import { createTestPlugins, plugin, settle } from "./test-plugins.ts";
 
 function listeners(...plugins: [string, PluginCategory, string[], Partial<KernelPlugin>?][]) {
   const heard: string[] = [];
@@ -25,7 +25,7 @@ test("a model call goes to the plugin that owns the instance, also right after i
     ["llm-two", "llm-provider", ["llm.*"], { providerId: "two" }],
     ["watcher", "adapter", ["llm.call.request"]],
   );
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     for (const make of makers) loader.add(make);
   });
   const ask = async (provider: string, org_id = "org_local") => {
@@ -67,7 +67,7 @@ verifies(
       ["strategy-react", "strategy", ["strategy.decide.request"], { strategyId: "react" }],
       ["plan-first", "strategy", ["strategy.*", "user.*"]],
     );
-    const fixture = await openPlugins((loader) => {
+    const fixture = await createTestPlugins((loader) => {
       for (const make of makers) loader.add(make);
     });
     expect(fixture.system.strategies()).toEqual([
@@ -95,7 +95,7 @@ test("tool calls never reach a tool over the bus; memory and skills get what the
     ["a-memory", "memory", ["memory.query", "memory.write"]],
     ["a-skill", "skill", ["tool.call.request"]],
   );
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     for (const make of makers) loader.add(make);
   });
   await settle(fixture.bus);

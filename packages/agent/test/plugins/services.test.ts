@@ -1,6 +1,6 @@
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { codeOfRejected, keepContext, openPlugins, plugin } from "./open-plugins.ts";
+import { codeOfRejected, createTestPlugins, keepContext, plugin } from "./test-plugins.ts";
 
 test("a service answers plugins that hold its grant: bundled by name, others by the operator's word", async () => {
   const names = ["web", "agent-tool", "other", "third"] as const;
@@ -8,7 +8,7 @@ test("a service answers plugins that hold its grant: bundled by name, others by 
     (typeof names)[number],
     ReturnType<typeof keepContext>
   >;
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     for (const name of names) {
       loader.add(() => plugin(name, "skill", kept[name]), {
         origin: name === "third" ? "installed" : "bundled",
@@ -39,7 +39,7 @@ test("a service answers plugins that hold its grant: bundled by name, others by 
 
 test("a plugin of the name web that is not bundled holds nothing", async () => {
   const kept = keepContext();
-  const fixture = await openPlugins((loader) =>
+  const fixture = await createTestPlugins((loader) =>
     loader.add(() => plugin("web", "skill", kept), { origin: "local" }),
   );
   fixture.services.set("config.get", () => Promise.resolve(1));
@@ -52,7 +52,7 @@ test("a plugin of the name web that is not bundled holds nothing", async () => {
 test("an `as` stands for whom it was minted, for one plugin, until it ends", async () => {
   const web = keepContext();
   const other = keepContext();
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("web", "adapter", web));
     loader.add(() => plugin("other", "skill", other));
   });

@@ -2,7 +2,7 @@
 import { BackplaneError, type BusEvent } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openPlugins, plugin, settle, until } from "./open-plugins.ts";
+import { createTestPlugins, plugin, settle, until } from "./test-plugins.ts";
 
 verifies(
   "plug.failures",
@@ -14,7 +14,7 @@ verifies(
     let mode: "throw" | "reject" | "fine" | "hold" = "throw";
     const held: PromiseWithResolvers<void>[] = [];
     const heard: BusEvent[] = [];
-    const fixture = await openPlugins((loader) => {
+    const fixture = await createTestPlugins((loader) => {
       loader.add(() =>
         plugin("shaky", "skill", {
           subscriptions: () => ["user.message.received"],
@@ -99,7 +99,7 @@ verifies(
 
 test("the threshold can be set; a handler past its deadline counts as a failure, once", async () => {
   const stuck: PromiseWithResolvers<void>[] = [];
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) =>
       loader.add(() =>
         plugin("slow", "skill", {
@@ -127,7 +127,7 @@ test("the threshold can be set; a handler past its deadline counts as a failure,
 test("a hosted plugin whose process ends is started again with back-off, up to the threshold", async () => {
   let lives = 0;
   const heard: string[] = [];
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) =>
       loader.add(
         () =>
@@ -179,7 +179,7 @@ test("a hosted plugin whose process ends is started again with back-off, up to t
 
 test("a crash of a process with many calls under way is one failure", async () => {
   const stuck: PromiseWithResolvers<void>[] = [];
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) =>
       loader.add(
         () =>

@@ -4,13 +4,13 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import {
   call,
   codeOfRejected,
+  createTestPlugins,
   keepContext,
-  openPlugins,
   plugin,
   scope,
   settle,
   until,
-} from "./open-plugins.ts";
+} from "./test-plugins.ts";
 
 const parameters = { type: "object", properties: { text: { type: "string" } } };
 const ok = (text: string): ToolReturn => ({ ok: true, brief: text, display: { kind: "text", text } });
@@ -42,7 +42,7 @@ test("a typed tool is in the table with its spec, runs, and gives its headline",
     },
     approvalBrief: () => Promise.reject(new Error("no headline")),
   });
-  const fixture = await openPlugins((loader) => loader.add(toolPlugin("tools", echo, crash)));
+  const fixture = await createTestPlugins((loader) => loader.add(toolPlugin("tools", echo, crash)));
   expect(fixture.system.tools.list().map(({ spec }) => spec.name)).toEqual(["crash", "echo"]);
   const found = fixture.system.tools.get("echo")!;
   expect(found).toMatchObject({
@@ -68,7 +68,7 @@ test.each([
   [{ ok: true, brief: "b", display: { kind: "html", html: "<b>" } }, "a display block"],
   [undefined, "a result object"],
 ])("an answer %j that is no ToolReturn is refused", async (answer, what) => {
-  const fixture = await openPlugins((loader) =>
+  const fixture = await createTestPlugins((loader) =>
     loader.add(toolPlugin("tools", tool("bad", { run: () => answer as ToolReturn }))),
   );
   await expect(fixture.system.tools.get("bad")!.run({}, call())).rejects.toMatchObject({
@@ -81,7 +81,7 @@ test("registerTool takes good names and object schemas, from plugins of category
   const kept = keepContext();
   const skill = keepContext();
   let changes = 0;
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("tools", "tool", kept));
     loader.add(() => plugin("a-skill", "skill", skill));
   });
@@ -111,7 +111,7 @@ verifies(
   async () => {
     const legacy = (name: string, toolName: string) => () =>
       plugin(name, "tool", { toolName, onEvent: () => {} });
-    const fixture = await openPlugins(
+    const fixture = await createTestPlugins(
       (loader) => {
         loader.add(toolPlugin("first", tool("shared")));
         loader.add(toolPlugin("second", tool("own"), tool("shared")));
@@ -156,7 +156,7 @@ verifies(
 test("of two plugins that are loaded at the same time with one tool name the first to be ready has it", async () => {
   const gate = Promise.withResolvers<void>();
   let registered = false;
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) => {
       loader.add(() =>
         plugin("slow-tools", "tool", {
@@ -184,7 +184,7 @@ test("of two plugins that are loaded at the same time with one tool name the fir
 });
 
 test("a typed tool is used in place of a legacy one of the same name, with a warning, and gives it back", async () => {
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("tool-old", "tool", { toolName: "bash", onEvent: () => {} }));
     loader.add(toolPlugin("tool-new", tool("bash")), { origin: "installed" });
   });
@@ -217,7 +217,7 @@ test("a legacy tool answers the event that it is handed; its result is taken and
     if (args.want === "throw") throw new Error("legacy crash");
     if (args.want !== "silence") await emit({ ...answers[args.want], request_id: event.id });
   };
-  const fixture = await openPlugins((loader) =>
+  const fixture = await createTestPlugins((loader) =>
     loader.add(() => plugin("old", "tool", { toolName: "old", onEvent })),
   );
   const old = fixture.system.tools.get("old")!;

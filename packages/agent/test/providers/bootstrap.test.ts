@@ -4,12 +4,12 @@ import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { bootstrapProviders, SEEDED_KEY } from "../../src/providers/bootstrap.ts";
-import { openPlugins, plugin, scope } from "../plugins/open-plugins.ts";
+import { createTestPlugins, plugin, scope } from "../plugins/test-plugins.ts";
 
 const ORG = scope.org_id;
 
 async function seeded(before: Record<string, Json>, plugins = ["llm-openai", "llm-anthropic", "llm-echo"]) {
-  const fixture = await openPlugins(
+  const fixture = await createTestPlugins(
     (loader) => {
       for (const name of plugins) loader.add(() => plugin(name, "llm-provider"));
     },

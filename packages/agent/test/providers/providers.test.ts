@@ -2,19 +2,19 @@ import type { JsonObject } from "@backplane/contract";
 import { admin, guest, scope, orgUser as user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { codeOfRejected, type OpenPlugins, openPlugins, plugin } from "../plugins/open-plugins.ts";
+import { codeOfRejected, createTestPlugins, plugin, type TestPlugins } from "../plugins/test-plugins.ts";
 
 const configSchema = { type: "object" };
 
 const open = () =>
-  openPlugins((loader) => {
+  createTestPlugins((loader) => {
     loader.add(() => plugin("llm-openai", "llm-provider", { configSchema }));
     loader.add(() => plugin("llm-echo", "llm-provider"));
     loader.add(() => plugin("llm-broken", "llm-provider", { onLoad: () => Promise.reject(new Error("no")) }));
     loader.add(() => plugin("a-skill", "skill"));
   });
 
-const idsOf = async ({ system }: OpenPlugins) =>
+const idsOf = async ({ system }: TestPlugins) =>
   (await system.providers.list(user, { show: false })).map(({ id, active }) => (active ? `${id}*` : id));
 
 verifies("llm.instances", "many instances of one plugin, with checked ids, changed one by one", async () => {

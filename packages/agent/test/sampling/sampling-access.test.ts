@@ -8,7 +8,7 @@ import { admin, guest, until, user } from "@backplane/test-kit/kernel/test-kerne
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../../../../test/support/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openTalk, type Talk, talkIn } from "../loop/talk.ts";
+import { createTestSession, createTestSessionIn, type TestSession } from "../loop/test-session.ts";
 
 const SERVER = manifest([], {
   package_id: "acme/asker",
@@ -27,14 +27,14 @@ const QUESTION = (text: string, more: JsonObject = {}): JsonObject => ({
 });
 
 async function open(policy: BindingPolicy) {
-  const talk = await openTalk();
+  const talk = await createTestSession();
   talk.runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
   const { binding_id } = await talk.bind(SERVER, { policy });
   return { ...asking(talk), binding_id };
 }
 
 /** Its server asks one question for each call. */
-function asking(talk: Talk) {
+function asking(talk: TestSession) {
   const answers: Json[] = [];
   let question: JsonObject = QUESTION("hi there");
   talk.runner.script = async ({ ask }) => {
@@ -63,7 +63,7 @@ function asking(talk: Talk) {
   };
 }
 
-const pending = async ({ kernel }: Pick<Talk, "kernel">) =>
+const pending = async ({ kernel }: Pick<TestSession, "kernel">) =>
   (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
 
 test("without a word of the operator no model is lent, and nothing is recorded", async () => {
@@ -153,7 +153,7 @@ test("the quota holds over a restart, and is free again after an hour", async ()
   await first.crash();
   const runner = new ScriptedRunner();
   runner.description = first.runner.description;
-  const second = asking(await openTalk({ file: first.file, runner }));
+  const second = asking(await createTestSession({ file: first.file, runner }));
   for (let n = 0; n < 2; n++) await (await second.call()).settled;
   expect(second.answers).toEqual([
     expect.objectContaining({ role: "assistant" }),
@@ -168,7 +168,7 @@ test("the quota is one for all nodes", { timeout: 60_000 }, async () => {
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
   const node = async () =>
-    asking(await talkIn(await openPostgresStore({ url: postgres.url, schema: "sampling" }), ""));
+    asking(await createTestSessionIn(await openPostgresStore({ url: postgres.url, schema: "sampling" }), ""));
   const [first, second] = [await node(), await node()];
   for (const { runner } of [first, second])
     runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });

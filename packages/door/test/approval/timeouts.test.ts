@@ -2,7 +2,7 @@ import type { KernelTool } from "@backplane/contract";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, openTalk } from "../../../agent/test/loop/talk.ts";
+import { addTool, createTestSession } from "../../../agent/test/loop/test-session.ts";
 
 const MANY = 10_000;
 const AT_ONCE = 1_000;
@@ -20,24 +20,24 @@ verifies(
         return addTool.run(args, call);
       },
     };
-    const talk = await openTalk({
+    const fixture = await createTestSession({
       tools: [guarded],
       host: { approval_timeout_ms: 200, max_waiting: AT_ONCE },
     });
-    const before = talk.clock.timers;
+    const before = fixture.clock.timers;
     const codes = new Set<string | undefined>();
     for (let done = 0; done < MANY; done += AT_ONCE) {
       const calls = Array.from({ length: AT_ONCE }, () =>
-        talk.call({ export_id: "add", input: { a: 1, b: 2 } }),
+        fixture.call({ export_id: "add", input: { a: 1, b: 2 } }),
       );
       for (const { error } of await Promise.all(calls)) codes.add(error?.code);
     }
     expect([...codes]).toEqual(["approval.expired"]);
     expect(ran).toBe(0);
-    const { items } = await talk.kernel.approvals.list(user, { status: "pending" }, { limit: 10 });
+    const { items } = await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 10 });
     expect(items).toEqual([]);
-    expect(await talk.kernel.health()).toMatchObject({ invocations: { waiting_approval: 0, running: 0 } });
-    expect(talk.clock.timers).toBeLessThanOrEqual(before + 2);
+    expect(await fixture.kernel.health()).toMatchObject({ invocations: { waiting_approval: 0, running: 0 } });
+    expect(fixture.clock.timers).toBeLessThanOrEqual(before + 2);
   },
   120_000,
 );

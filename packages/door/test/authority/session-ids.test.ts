@@ -9,7 +9,7 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, openTalk } from "../../../agent/test/loop/talk.ts";
+import { addTool, createTestSession } from "../../../agent/test/loop/test-session.ts";
 import { content as removing } from "../approval/removal-call.ts";
 import { createRevocableKey } from "./revocable-key.ts";
 
@@ -57,7 +57,7 @@ verifies(
   "does not apply a session approval to a session of the same name in another workspace",
   async () => {
     const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
-    const talk = await openTalk({ tools: [asks] });
+    const talk = await createTestSession({ tools: [asks] });
     const { caller } = await createRevocableKey(talk);
     const input = { text: '/tool asks {"a":1,"b":2}' };
     const pending = async () =>
@@ -85,7 +85,7 @@ verifies(
   "sec.session-ids",
   "rejects a session, chain or run id from a key without a scope for sessions",
   async () => {
-    const talk = await openTalk();
+    const talk = await createTestSession();
     await talk.bind(manifest([tool("read")]));
     const run = await talk.say("/say hi");
     const other = await talk.say("/say hi", "s2");
@@ -118,7 +118,7 @@ verifies(
   "sec.session-ids",
   "lets a delegated token name its own session, and others only with a scope for sessions",
   async () => {
-    const talk = await openTalk();
+    const talk = await createTestSession();
     const outer = (id: string, ...scopes: string[]) =>
       tool(id, { permissions: { gateway_api_scopes: ["tools:invoke", ...scopes] } });
     await talk.bind(manifest([outer("plain"), outer("writer", "sessions:write"), tool("inner")]));
@@ -163,7 +163,7 @@ verifies("sec.session-ids", "does not let a call act for a turn by naming its se
         release = () => resolve(toolOk("done"));
       }),
   };
-  const talk = await openTalk({ tools: [wait], plugins: [agentTool] });
+  const talk = await createTestSession({ tools: [wait], plugins: [agentTool] });
   const turn = await talk.kernel.runs.start(admin, { session_id: "s1", input: { text: "/tool wait {}" } });
   await until(async () => (await talk.kernel.health()).invocations.running === 1);
   const { caller } = await createRevocableKey(talk);

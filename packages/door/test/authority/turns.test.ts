@@ -8,7 +8,7 @@ import { admin, until } from "@backplane/test-kit/kernel/test-kernel";
 import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, openTalk, type Talk } from "../../../agent/test/loop/talk.ts";
+import { addTool, createTestSession, type TestSession } from "../../../agent/test/loop/test-session.ts";
 import { createRevocableKey, type RevocableKey } from "./revocable-key.ts";
 
 /** A tool that revokes the authority while it runs, and then returns a normal result. */
@@ -24,69 +24,71 @@ function takingTool(take: () => Promise<unknown>): KernelTool {
   };
 }
 
-async function start(talk: Talk, caller: Caller, text: string, session_id = "s1"): Promise<Run> {
-  const { settled } = await talk.kernel.runs.start(caller, { session_id, input: { text } });
+async function start(fixture: TestSession, caller: Caller, text: string, session_id = "s1"): Promise<Run> {
+  const { settled } = await fixture.kernel.runs.start(caller, { session_id, input: { text } });
   return await settled;
 }
 
-const decisions = (talk: Talk) => talk.events.filter(({ kind }) => kind === "strategy.decide.request").length;
-const modelCalls = (talk: Talk) => talk.events.filter(({ kind }) => kind === "llm.call.request").length;
+const decisions = (fixture: TestSession) =>
+  fixture.events.filter(({ kind }) => kind === "strategy.decide.request").length;
+const modelCalls = (fixture: TestSession) =>
+  fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
 
-const WAYS: [string, string, (talk: Talk, key: RevocableKey) => Promise<unknown>][] = [
+const WAYS: [string, string, (fixture: TestSession, key: RevocableKey) => Promise<unknown>][] = [
   ["a revoked key", "authority.key_revoked", (_talk, key) => key.revoke()],
   [
     "an expired key",
     "authority.key_expired",
-    async (talk) => {
-      talk.clock.wall_offset = 3_600_000;
+    async (fixture) => {
+      fixture.clock.wall_offset = 3_600_000;
     },
   ],
   [
     "a disabled role",
     "authority.role_disabled",
-    (talk) => talk.kernel.policy.patch(admin, "project", { roles: { user: { disabled: true } } }),
+    (fixture) => fixture.kernel.policy.patch(admin, "project", { roles: { user: { disabled: true } } }),
   ],
   [
     "an archived project",
     "authority.project_archived",
-    (talk) => talk.kernel.policy.patch(admin, "project", { archived: true }),
+    (fixture) => fixture.kernel.policy.patch(admin, "project", { archived: true }),
   ],
 ];
 
 for (const [what, code, take] of WAYS) {
   verifies("sec.revocation", `stops a turn of ${what} before its next step and records why`, async () => {
     let lose: () => Promise<unknown> = async () => undefined;
-    const talk = await openTalk({ tools: [addTool, takingTool(() => lose())] });
-    const expires_at = new Date(talk.clock.now() + 1_800_000).toISOString();
-    const key = await createRevocableKey(talk, { expires_at });
-    lose = () => take(talk, key);
+    const fixture = await createTestSession({ tools: [addTool, takingTool(() => lose())] });
+    const expires_at = new Date(fixture.clock.now() + 1_800_000).toISOString();
+    const key = await createRevocableKey(fixture, { expires_at });
+    lose = () => take(fixture, key);
     const run = await start(
-      talk,
+      fixture,
       key.caller,
       '/tool take {}\n/then\n/tool add {"a":1,"b":2}\n/then\n/say end',
     );
     expect(run).toMatchObject({ status: "failed", error: { code } });
-    expect(modelCalls(talk)).toBe(1);
+    expect(modelCalls(fixture)).toBe(1);
     // One step before the model call and one before the tool call; none after the tool revoked the authority.
-    expect(decisions(talk)).toBe(2);
-    const calls = (await talk.kernel.invocations.list(admin, {}, { limit: 10 })).items;
+    expect(decisions(fixture)).toBe(2);
+    const calls = (await fixture.kernel.invocations.list(admin, {}, { limit: 10 })).items;
     expect(calls.map(({ export_id }) => export_id)).toEqual(["take"]);
-    expect(await talk.kernel.runs.get(admin, run.id)).toMatchObject({ error: { code } });
+    expect(await fixture.kernel.runs.get(admin, run.id)).toMatchObject({ error: { code } });
     // A new turn is rejected too.
-    const next = talk.kernel.runs.start(key.caller, { session_id: "s2", input: { text: "/say hi" } });
+    const next = fixture.kernel.runs.start(key.caller, { session_id: "s2", input: { text: "/say hi" } });
     await expect(next).rejects.toMatchObject({ code });
   });
 }
 
 verifies("sec.revocation", "cancels a streaming model call when its key is revoked", async () => {
-  const talk = await openTalk();
-  const key = await createRevocableKey(talk);
+  const fixture = await createTestSession();
+  const key = await createRevocableKey(fixture);
   const words = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
-  const { run, settled } = await talk.kernel.runs.start(key.caller, {
+  const { run, settled } = await fixture.kernel.runs.start(key.caller, {
     session_id: "s1",
     input: { text: `/slow 1000\n/say ${words}` },
   });
-  await until(() => talk.events.some(({ kind }) => kind === "assistant.message.delta"));
+  await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
   await key.revoke();
   const ended = await settled;
   expect(ended).toMatchObject({ id: run.id, status: "failed", error: { code: "authority.key_revoked" } });
@@ -110,30 +112,30 @@ verifies(
         await ctx.emit("strategy.decide.response", answer, { session_id: event.session_id });
       },
     });
-    const talk = await openTalk({ plugins: [slow] });
-    const key = await createRevocableKey(talk);
+    const fixture = await createTestSession({ plugins: [slow] });
+    const key = await createRevocableKey(fixture);
     lose = () => key.revoke();
-    const { settled } = await talk.kernel.runs.start(key.caller, {
+    const { settled } = await fixture.kernel.runs.start(key.caller, {
       session_id: "s1",
       input: { text: "/say hello" },
       strategy: "slow",
     });
     expect(await settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-    expect(modelCalls(talk)).toBe(0);
+    expect(modelCalls(fixture)).toBe(0);
   },
 );
 
 verifies("sec.revocation", "does not retry a model call after its key was revoked", async () => {
-  const talk = await openTalk();
-  const key = await createRevocableKey(talk);
-  const { settled } = await talk.kernel.runs.start(key.caller, {
+  const fixture = await createTestSession();
+  const key = await createRevocableKey(fixture);
+  const { settled } = await fixture.kernel.runs.start(key.caller, {
     session_id: "s1",
     input: { text: "/error status 503 times 3\n/say done" },
   });
-  await until(() => modelCalls(talk) === 1);
+  await until(() => modelCalls(fixture) === 1);
   await key.revoke();
   expect(await settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-  expect(modelCalls(talk)).toBe(1);
+  expect(modelCalls(fixture)).toBe(1);
 });
 
 verifies(
@@ -142,15 +144,18 @@ verifies(
   async () => {
     let lose: () => Promise<unknown> = async () => undefined;
     const { yes } = yesPlugin();
-    const talk = await openTalk({ tools: [addTool, takingTool(() => lose())], plugins: [agentTool, yes] });
-    const key = await createRevocableKey(talk);
+    const fixture = await createTestSession({
+      tools: [addTool, takingTool(() => lose())],
+      plugins: [agentTool, yes],
+    });
+    const key = await createRevocableKey(fixture);
     lose = () => key.revoke();
     const goal = '/tool take {}\n/then\n/tool add {"a":1,"b":2}';
-    const run = await start(talk, key.caller, `/tool agent ${JSON.stringify({ goal })}\n/then\n/say end`);
+    const run = await start(fixture, key.caller, `/tool agent ${JSON.stringify({ goal })}\n/then\n/say end`);
     expect(run).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-    const runs = (await talk.kernel.runs.list(admin, {}, { limit: 10 })).items;
+    const runs = (await fixture.kernel.runs.list(admin, {}, { limit: 10 })).items;
     expect(runs.map(({ error }) => error?.code)).toEqual(["authority.key_revoked", "authority.key_revoked"]);
-    const tools = (await talk.kernel.invocations.list(admin, {}, { limit: 10 })).items;
+    const tools = (await fixture.kernel.invocations.list(admin, {}, { limit: 10 })).items;
     expect(tools.map(({ export_id }) => export_id).sort()).toEqual(["agent", "take"]);
   },
 );
@@ -158,16 +163,16 @@ verifies(
 verifies("sec.revocation", "does not resume an interrupted turn whose key was revoked since", async () => {
   const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
   const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
-  const first = await openTalk(options);
+  const first = await createTestSession(options);
   const key = await createRevocableKey(first);
   const text = '/tool asks {"a":1,"b":2}\n/then\n/say end';
   await first.kernel.runs.start(key.caller, { session_id: "s1", input: { text } });
-  const pending = async (talk: Talk) =>
-    (await talk.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+  const pending = async (fixture: TestSession) =>
+    (await fixture.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
   await until(async () => (await pending(first)).length === 1);
   await key.revoke();
   await first.crash();
-  const second = await openTalk({ ...options, file: first.file });
+  const second = await createTestSession({ ...options, file: first.file });
   const ended = async () => (await second.kernel.runs.list(admin, {}, { limit: 5 })).items;
   await until(async () => (await ended()).every(({ status }) => status !== "running"));
   expect(await ended()).toMatchObject([{ status: "failed", error: { code: "authority.key_revoked" } }]);
@@ -181,17 +186,17 @@ verifies("sec.revocation", "does not resume an interrupted turn whose key was re
 
 test("does not continue a conversation from an approval of a revoked key", async () => {
   const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
-  const talk = await openTalk({ tools: [asks] });
-  const key = await createRevocableKey(talk);
+  const fixture = await createTestSession({ tools: [asks] });
+  const key = await createRevocableKey(fixture);
   const text = '/tool asks {"a":1,"b":2}\n/then\n/say end';
-  const { settled } = await talk.kernel.runs.start(key.caller, { session_id: "s1", input: { text } });
-  await until(async () => (await talk.kernel.health()).invocations.waiting_approval === 1);
+  const { settled } = await fixture.kernel.runs.start(key.caller, { session_id: "s1", input: { text } });
+  await until(async () => (await fixture.kernel.health()).invocations.waiting_approval === 1);
   await key.revoke();
   expect(await settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-  const [approval] = (await talk.kernel.approvals.list(admin, {}, { limit: 5 })).items;
+  const [approval] = (await fixture.kernel.approvals.list(admin, {}, { limit: 5 })).items;
   expect(approval).toMatchObject({ status: "cancelled" });
   expect(approval!.feedback).toContain(key.id);
-  expect(modelCalls(talk)).toBe(1);
+  expect(modelCalls(fixture)).toBe(1);
 });
 
 verifies(
@@ -200,14 +205,14 @@ verifies(
   async () => {
     const asking = { ...addTool, requires_approval: true };
     const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asking] };
-    const first = await openTalk(options);
+    const first = await createTestSession(options);
     const key = await createRevocableKey(first, { role: "admin" });
     const text = '/tool add {"a":1,"b":2}';
     await first.kernel.sessions.message(key.caller, { session_id: "s1" }, { text });
     await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
     await first.kernel.stop(1_000);
     await first.crash();
-    const second = await openTalk({ ...options, file: first.file });
+    const second = await createTestSession({ ...options, file: first.file });
     await second.kernel.policy.patch(admin, "org", { roles: { admin: { disabled: true } } });
     const [call] = (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items;
     const state = async () => (await second.kernel.invocations.get(admin, call!.id)).error?.code;

@@ -2,7 +2,7 @@
 import type { OnceKey, Store } from "@backplane/ports";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { openTalk, type Talk } from "../../../agent/test/loop/talk.ts";
+import { createTestSession, type TestSession } from "../../../agent/test/loop/test-session.ts";
 
 const s1 = { session_id: "s1" };
 
@@ -10,15 +10,16 @@ interface Act {
   name: string;
   /** The store method that writes it. */
   write: (store: Store) => { of: Record<string, unknown>; method: string };
-  begin(talk: Talk, once: OnceKey): Promise<unknown>;
+  begin(fixture: TestSession, once: OnceKey): Promise<unknown>;
   /** Counts what was written. */
-  count(talk: Talk): Promise<number>;
+  count(fixture: TestSession): Promise<number>;
 }
 
-const head = async (talk: Talk) => (await talk.kernel.sessions.get(user, s1)).head_chain_id;
-const messages = async (talk: Talk) =>
-  (await talk.tape()).filter(({ payload }) => payload.role === "user").length;
-const chains = async (talk: Talk) => (await talk.kernel.chains.list(user, s1, { limit: 99 })).items.length;
+const head = async (fixture: TestSession) => (await fixture.kernel.sessions.get(user, s1)).head_chain_id;
+const messages = async (fixture: TestSession) =>
+  (await fixture.tape()).filter(({ payload }) => payload.role === "user").length;
+const chains = async (fixture: TestSession) =>
+  (await fixture.kernel.chains.list(user, s1, { limit: 99 })).items.length;
 const of = (part: object, method: string) => ({ of: part as Record<string, unknown>, method });
 const said = { kind: "input" as const, content: [{ type: "text" as const, text: "x" }] };
 
@@ -44,13 +45,14 @@ const ACTS: Act[] = [
   {
     name: "a fork",
     write: ({ sessions }) => of(sessions, "fork"),
-    begin: async (talk, once) => await talk.kernel.chains.fork(user, await head(talk), {}, once),
+    begin: async (fixture, once) => await fixture.kernel.chains.fork(user, await head(fixture), {}, once),
     count: chains,
   },
   {
     name: "blocks",
     write: ({ sessions }) => of(sessions, "appendTape"),
-    begin: async (talk, once) => await talk.kernel.chains.addBlocks(user, await head(talk), [said], once),
+    begin: async (fixture, once) =>
+      await fixture.kernel.chains.addBlocks(user, await head(fixture), [said], once),
     count: messages,
   },
   {
@@ -61,12 +63,12 @@ const ACTS: Act[] = [
   },
 ];
 
-const ask = (talk: Talk, act: Act, digest = "d") =>
-  talk.kernel.idempotency.open(user, "k", digest, (once) => act.begin(talk, once));
+const ask = (fixture: TestSession, act: Act, digest = "d") =>
+  fixture.kernel.idempotency.open(user, "k", digest, (once) => act.begin(fixture, once));
 
 for (const act of ACTS) {
   test(`runs ${act.name} once for racing requests and finds it after a crash`, async () => {
-    const first = await openTalk();
+    const first = await createTestSession();
     await first.kernel.sessions.create(user, s1);
     const before = await act.count(first);
     const all = await Promise.all(Array.from({ length: 5 }, () => ask(first, act)));
@@ -75,14 +77,14 @@ for (const act of ACTS) {
     expect(await act.count(first)).toBe(before + 1);
     await expect(ask(first, act, "other")).rejects.toMatchObject({ code: "idempotency.conflict" });
     await first.crash();
-    const second = await openTalk({ file: first.file });
+    const second = await createTestSession({ file: first.file });
     const found = await ask(second, act);
     expect(found).toEqual(all.find((one) => one.before !== null));
     expect(await act.count(second)).toBe(before + 1);
   });
 
   test(`claims no key if the gateway dies before ${act.name} is on disk`, async () => {
-    const first = await openTalk();
+    const first = await createTestSession();
     await first.kernel.sessions.create(user, s1);
     const before = await act.count(first);
     const { of: part, method } = act.write(first.store);
@@ -95,45 +97,51 @@ for (const act of ACTS) {
     void ask(first, act);
     await reached;
     await first.crash();
-    const second = await openTalk({ file: first.file });
+    const second = await createTestSession({ file: first.file });
     expect((await ask(second, act)).began).not.toBeNull();
     expect(await act.count(second)).toBe(before + 1);
   });
 }
 
 test("adds a message to a running turn once per key", async () => {
-  const talk = await openTalk();
-  const { run_id } = await talk.kernel.sessions.message(user, s1, {
+  const fixture = await createTestSession();
+  const { run_id } = await fixture.kernel.sessions.message(user, s1, {
     text: "/slow 30\n/say one two three four",
   });
-  await until(() => talk.events.some(({ kind }) => kind === "assistant.message.delta"));
+  await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
   const more = {
     ...ACTS.at(-1)!,
-    begin: ({ kernel }: Talk, once: OnceKey) =>
+    begin: ({ kernel }: TestSession, once: OnceKey) =>
       kernel.sessions.message(user, s1, { text: "/say more" }, once),
   };
-  const all = await Promise.all(Array.from({ length: 5 }, () => ask(talk, more)));
+  const all = await Promise.all(Array.from({ length: 5 }, () => ask(fixture, more)));
   const [won] = all.filter(({ began }) => began !== null);
   expect(won?.began).toMatchObject({ run_id });
   const told = JSON.parse(all.find(({ before }) => before !== null)!.before!);
   expect(told).toEqual(won!.began);
-  await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
-  const tape = (await talk.tape()).filter(({ kind }) => kind === "message");
+  await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
+  const tape = (await fixture.tape()).filter(({ kind }) => kind === "message");
   expect(tape.map(({ payload }) => payload.role)).toEqual(["user", "user", "assistant", "assistant"]);
 });
 
 test("commits the other writes of a batch when one key is rejected", async () => {
-  const talk = await openTalk();
-  await talk.kernel.sessions.create(user, s1);
+  const fixture = await createTestSession();
+  await fixture.kernel.sessions.create(user, s1);
   const blocks = ACTS.find(({ name }) => name === "blocks")!;
-  await ask(talk, blocks);
-  const chain_id = await head(talk);
-  const taken: OnceKey = { scope: user.scope, key: "k", digest: "d", now: talk.clock.now(), stale_ms: 1_000 };
+  await ask(fixture, blocks);
+  const chain_id = await head(fixture);
+  const taken: OnceKey = {
+    scope: user.scope,
+    key: "k",
+    digest: "d",
+    now: fixture.clock.now(),
+    stale_ms: 1_000,
+  };
   const [one, two, three] = await Promise.allSettled([
-    talk.kernel.chains.addBlocks(user, chain_id, [said]),
-    talk.kernel.chains.addBlocks(user, chain_id, [said], taken),
-    talk.kernel.chains.addBlocks(user, chain_id, [said]),
+    fixture.kernel.chains.addBlocks(user, chain_id, [said]),
+    fixture.kernel.chains.addBlocks(user, chain_id, [said], taken),
+    fixture.kernel.chains.addBlocks(user, chain_id, [said]),
   ]);
   expect([one.status, two.status, three.status]).toEqual(["fulfilled", "rejected", "fulfilled"]);
-  expect(await messages(talk)).toBe(3);
+  expect(await messages(fixture)).toBe(3);
 });

@@ -6,13 +6,13 @@ import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openTalk } from "../../../agent/test/loop/talk.ts";
+import { createTestSession } from "../../../agent/test/loop/test-session.ts";
 
 verifies(
   "inv.record",
   "writes every call to disk before dispatch, settles it once and records refusals",
   async () => {
-    const fixture = await openTalk();
+    const fixture = await createTestSession();
     const schemas = { "in.json": { type: "object", required: ["query"] } };
     const binding = await fixture.bind(
       manifest([tool("search", {}, { input_schema: "in.json" })]),

@@ -6,7 +6,7 @@ import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openTalk } from "../../../agent/test/loop/talk.ts";
+import { createTestSession } from "../../../agent/test/loop/test-session.ts";
 
 const SECRET = "s3cr3t/va+lue ü";
 const content = manifest([
@@ -23,7 +23,7 @@ const content = manifest([
 const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
 
 verifies("vai.context", "builds a complete context, omits absent ids and records no secret", async () => {
-  const fixture = await openTalk();
+  const fixture = await createTestSession();
   await fixture.kernel.secrets.put(admin, "jira_token", SECRET);
   await fixture.bind(content, {
     config: { base_url: "https://acme.example.com" },

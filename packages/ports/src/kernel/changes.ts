@@ -64,7 +64,7 @@ export class Changes {
   /** Resolves when every listener is done. Never rejects. */
   async emitAndWait<K extends ChangeKind>(kind: K, event: ChangeEvents[K]): Promise<void> {
     const all = [...(this.#listeners.get(kind) ?? [])];
-    await Promise.all(all.map((listener) => this.#call(kind, listener as Listener<K>, event)));
+    await Promise.all(all.map(async (listener) => await this.#call(kind, listener as Listener<K>, event)));
   }
 
   #call<K extends ChangeKind>(

@@ -2,7 +2,7 @@ import type { Json } from "@backplane/contract";
 import { admin, createTestKernel, orgUser, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { codeOfRejected, openPlugins, plugin } from "../../../agent/test/plugins/open-plugins.ts";
+import { codeOfRejected, createTestPlugins, plugin } from "../../../agent/test/plugins/test-plugins.ts";
 
 const configSchema = {
   type: "object",
@@ -11,7 +11,7 @@ const configSchema = {
 const KEY = "providers.prod.api_key";
 
 async function withProvider(config: Record<string, Json>) {
-  const fixture = await openPlugins((loader) => {
+  const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("llm-openai", "llm-provider", { configSchema }));
     loader.add(() => plugin("llm-other", "llm-provider", { configSchema }));
   });

@@ -2,7 +2,7 @@ import type { Caller } from "@backplane/ports";
 import { admin, createTestKernel, orgUser, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { codeOfRejected, openPlugins, plugin } from "../../../agent/test/plugins/open-plugins.ts";
+import { codeOfRejected, createTestPlugins, plugin } from "../../../agent/test/plugins/test-plugins.ts";
 
 const projectAdmin: Caller = { ...user, role: "owner", scopes: ["admin"], admin: true };
 const orgAdmin: Caller = { ...orgUser, role: "owner", scopes: ["admin"], admin: true };
@@ -42,7 +42,7 @@ verifies(
   "sec.scope-of-change",
   "requires the same right to disable a kernel plugin by route and by configuration key",
   async () => {
-    const fixture = await openPlugins((loader) => loader.add(() => plugin("third", "skill")));
+    const fixture = await createTestPlugins((loader) => loader.add(() => plugin("third", "skill")));
     const { kernel } = await createTestKernel();
     const key = "plugin.third.enabled";
     const elsewhere: Caller = { ...orgAdmin, scope: { org_id: "org_other", project_id: null } };

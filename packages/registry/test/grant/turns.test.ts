@@ -9,7 +9,7 @@ import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { openTalk } from "../../../agent/test/loop/talk.ts";
+import { createTestSession } from "../../../agent/test/loop/test-session.ts";
 
 const yes = {
   name: "yes",
@@ -27,9 +27,9 @@ const content = manifest(
   ["outer", "inner"].map((id) => tool(id, { permissions: { gateway_api_scopes: ["tools:invoke"] } })),
 );
 
-async function bindBoth(talk: Awaited<ReturnType<typeof openTalk>>): Promise<void> {
-  await talk.bind(content);
-  await talk.kernel.bindings.create(admin, {
+async function bindBoth(fixture: Awaited<ReturnType<typeof createTestSession>>): Promise<void> {
+  await fixture.bind(content);
+  await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
     export_id: "inner",
@@ -37,24 +37,24 @@ async function bindBoth(talk: Awaited<ReturnType<typeof openTalk>>): Promise<voi
 }
 
 test("refuses a tool of a sub-agent access to tools that the sub-agent may not use", async () => {
-  const talk = await openTalk({ plugins: [agentTool, yes as never] });
-  await bindBoth(talk);
+  const fixture = await createTestSession({ plugins: [agentTool, yes as never] });
+  await bindBoth(fixture);
   const reached: string[] = [];
-  talk.runner.script = async ({ order }) => {
+  fixture.runner.script = async ({ order }) => {
     if (order.export_id === "inner") return ok();
-    const caller = await talk.kernel.keys.authenticate(order.context.gateway.delegation_token!);
-    const told = await talk.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
+    const caller = await fixture.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+    const told = await fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
       async (ticket) => (await ticket.settled).status,
       (error: { code: string }) => error.code,
     );
     reached.push(told);
     return ok();
   };
-  await talk.say("/tool outer {}");
+  await fixture.say("/tool outer {}");
   const child = { goal: "/tool outer {}", tools: ["outer"] };
-  await talk.say(`/tool agent ${JSON.stringify(child)}`);
+  await fixture.say(`/tool agent ${JSON.stringify(child)}`);
   expect(reached).toEqual(["succeeded", "policy.denied"]);
-  const calls = (await talk.kernel.invocations.list(user, { export_id: "outer" }, { limit: 5 })).items;
+  const calls = (await fixture.kernel.invocations.list(user, { export_id: "outer" }, { limit: 5 })).items;
   expect(calls.map(({ grant }) => grant!.tools)).toEqual([["outer"], null]);
 });
 
@@ -68,7 +68,7 @@ const asks: KernelTool = {
 
 test("resumes a turn that a plugin started with that plugin's rights after a restart", async () => {
   const long = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
-  const first = await openTalk(long);
+  const first = await createTestSession(long);
   const scopes = ["runs:write", "tools:invoke"] as const;
   await first.bind(
     manifest([
@@ -83,12 +83,12 @@ test("resumes a turn that a plugin started with that plugin's rights after a res
     return ok();
   };
   await first.call({ export_id: "harness", narrow: { tools: ["deploy"] } });
-  const pending = async (talk: typeof first) =>
-    (await talk.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
+  const pending = async (fixture: typeof first) =>
+    (await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
   await until(async () => (await pending(first)).length === 1);
   await first.crash();
 
-  const second = await openTalk({ ...long, file: first.file });
+  const second = await createTestSession({ ...long, file: first.file });
   const [question] = await pending(second);
   await second.kernel.approvals.answer(admin, question!.id, { response: "approve" });
   await until(async () => (await second.tape()).at(-1)?.payload.role === "assistant");
@@ -102,24 +102,26 @@ test("resumes a turn that a plugin started with that plugin's rights after a res
 });
 
 test("lets only a plugin with the compact right call the project's compactor", async () => {
-  const talk = await openTalk();
+  const fixture = await createTestSession();
   const compactor = { id: "shrink", kind: "compactor", compactor: {} };
   const asking = (id: string, ...scopes: string[]) =>
     tool(id, { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" });
-  await talk.bind(manifest([compactor, asking("may", "compactions:write"), asking("mayNot", "chains:read")]));
+  await fixture.bind(
+    manifest([compactor, asking("may", "compactions:write"), asking("mayNot", "chains:read")]),
+  );
   for (const export_id of ["may", "mayNot"]) {
-    await talk.kernel.bindings.create(admin, {
+    await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
       export_id,
     });
   }
-  await talk.say("hello");
+  await fixture.say("hello");
   const told: unknown[] = [];
-  talk.runner.script = async ({ order }) => {
+  fixture.runner.script = async ({ order }) => {
     if (order.export_id === "shrink") return ok({ seed_blocks: [], summary: { text: "short" } });
-    const caller = await talk.kernel.keys.authenticate(order.context.gateway.delegation_token!);
-    const done = talk.kernel.sessions.compact(caller, { session_id: "s1" });
+    const caller = await fixture.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+    const done = fixture.kernel.sessions.compact(caller, { session_id: "s1" });
     told.push(
       await done.then(
         ({ origin }) => origin,
@@ -128,10 +130,10 @@ test("lets only a plugin with the compact right call the project's compactor", a
     );
     return ok();
   };
-  for (const export_id of ["may", "mayNot"]) await talk.call({ export_id });
+  for (const export_id of ["may", "mayNot"]) await fixture.call({ export_id });
   expect(told[0]).toBe("compaction");
   expect(told[1]).toContain("was not granted the scope tools:invoke");
-  const calls = (await talk.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
+  const calls = (await fixture.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
   // Newest first; a failed compaction is retried.
   expect(calls.map(({ status }) => status)).toEqual(["failed", "failed", "failed", "succeeded"]);
   expect(calls.at(-1)!.grant!.gateway_api_scopes).toEqual([]);

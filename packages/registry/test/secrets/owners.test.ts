@@ -2,7 +2,7 @@ import type { Caller } from "@backplane/ports";
 import { admin, createTestKernel, orgUser, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { codeOfRejected } from "../../../agent/test/plugins/open-plugins.ts";
+import { codeOfRejected } from "../../../agent/test/plugins/test-plugins.ts";
 
 const neighbour: Caller = { ...user, actor: "key_2", scope: { org_id: "org_local", project_id: "proj_2" } };
 const projectAdmin: Caller = { ...user, role: "owner", scopes: ["admin"], admin: true };

@@ -78,7 +78,7 @@ interface Watcher {
   replays(): number[];
 }
 
-export async function openFanout(limits: FanoutDeps["limits"] = {}): Promise<Rig> {
+export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promise<Rig> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-fanout-"));
   const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
   const open = openBus();

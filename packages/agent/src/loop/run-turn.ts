@@ -1,6 +1,7 @@
 /**
- * The steps of a turn, in the order that is the kernel's contract with adapters (loop.order): decide, memory if
- * asked for, model, tools, decide again. Everything that a step learns is on the tape or in `state`.
+ * Runs a turn from its first step to its record. The steps follow the order that is the kernel's contract with adapters
+ * (loop.order): decide, memory if the strategy asks for it, model, tools, decide again. Everything that a step learns is
+ * on the tape or in `state`.
  */
 
 import {
@@ -10,17 +11,22 @@ import {
   codeOf,
   type Decision,
   type Json,
+  type JsonObject,
   LOOP_LIMITS,
   type MemoryEntry,
+  NEXT_STEPS,
+  type Run,
   type ToolCallRequest,
+  toBackplaneError,
 } from "@backplane/contract";
 import type { StoreWait } from "@backplane/door";
 import type { Caller, Scope, SessionKey } from "@backplane/ports";
 import type { KernelPort } from "@backplane/session";
 import type { ModelAnswer, ModelCalls } from "../models/call-model.ts";
-import { decide } from "./decide.ts";
 import type { History } from "./history.ts";
 import type { Progress } from "./progress.ts";
+import { catchUp, type ResumeDeps } from "./resume.ts";
+import { type Finished, finishTurn, recordAnswer } from "./run-record.ts";
 import type { Turn } from "./turn.ts";
 
 export interface StepDeps {
@@ -28,41 +34,99 @@ export interface StepDeps {
   models: ModelCalls;
   /** The loaded memory plugins. */
   memories: () => string[];
-  /** What the model can read with the tool `skill`. */
+  /** The skills that the model can read with the tool `skill`. */
   skills: (scope: Scope) => Promise<AgentLoopState["skills"]>;
-  /** The loaded plugin that is this strategy, or null. */
+  /** The loaded plugin that implements this strategy, or null. */
   strategyOf: (strategy: string) => string | null;
-  /** Of this session as it is on the tape now: what others wrote in between is in it. */
+  /** The history of this session as it is on the tape now, entries of other writers included. */
   history(key: SessionKey): Promise<History>;
-  /** The model of this instance, or of the active one. */
+  /** The model of this provider instance, or of the active one. */
   activeModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
   /**
-   * Before each step: waits until this gateway may start calls, hears of messages that others wrote, and throws
-   * `run.taken_over` when another gateway has the turn.
+   * Called before each step. Waits until this gateway may start calls, notices messages that other gateways wrote, and
+   * throws `run.taken_over` when another gateway holds the turn.
    */
   atStep(turn: Turn): Promise<void>;
   store_wait: StoreWait;
-  /** Before each model call; makes room in the context when it is nearly full. */
+  /** Called before each model call. Compacts the session when its context is nearly full. */
   makeRoom(turn: Turn, provider: string): Promise<void>;
-  /** Before each step. Throws when whoever asked for the turn may no longer. */
+  /** Called before each step. Throws when the caller of the turn lost its authority. */
   permit(caller: Caller): Promise<void>;
 }
 
-/** An approval may take as long as a timer holds; the door ends every call in its own time. */
+/** The longest delay that a timer supports. An approval may take that long, and the door bounds every call itself. */
 const TOOL_WAIT_MS = 2_000_000_000;
 
-/** Who cannot call it need not know what there is to read. */
+/** A model that cannot call this tool is not told which skills exist. */
 const SKILL_TOOL = "skill";
 
 export interface TurnEnd {
   content: string;
-  /** Asked for and not run. */
+  /** Calls that the model asked for and that were not run. */
   tool_calls: ToolCallRequest[];
   write: MemoryEntry | null;
 }
 
-/** `from`: where an earlier gateway left it. */
-export async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | null = null): Promise<TurnEnd> {
+export type RunTurnDeps = StepDeps & ResumeDeps;
+
+interface Done {
+  end: TurnEnd | null;
+  failure: BackplaneError | null;
+}
+
+/** Never rejects: an error inside is recorded as the failure of the turn. Null means that another gateway holds it. */
+export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null> {
+  let done = await untilDone(deps, turn, () => firstSteps(deps, turn));
+  for (;;) {
+    await turn.close();
+    const finished: Finished =
+      turn.stopped === "lost" ? { state: "lost" } : await finishTurn(deps, turn, done.end, done.failure);
+    if (finished.state === "lost") {
+      turn.stop("lost");
+      return null;
+    }
+    if (finished.state === "ended") {
+      const write = done.end?.write;
+      if (write != null && turn.stopped === null && deps.memories().length > 0) {
+        deps.port.tryPublish("memory.write", { entry: write as unknown as JsonObject }, turn.to);
+      }
+      return finished.run;
+    }
+    turn.joinedElsewhere(finished.joins);
+    deps.histories.forget(turn.key);
+    // A turn that failed or was stopped does not answer the new message. It ends at the next attempt.
+    if (done.end === null || done.failure !== null || turn.stopped !== null) continue;
+    turn.reopen();
+    const answered = done.end;
+    done = await untilDone(deps, turn, async () => answered);
+  }
+}
+
+async function firstSteps(deps: RunTurnDeps, turn: Turn): Promise<TurnEnd> {
+  const from = turn.run.resumed === undefined ? null : await catchUp(deps, turn);
+  return await takeSteps(deps, turn, from);
+}
+
+async function untilDone(deps: RunTurnDeps, turn: Turn, first: () => Promise<TurnEnd>): Promise<Done> {
+  let end: TurnEnd | null = null;
+  try {
+    end = await first();
+    // A message that arrived after the last model call is answered in the same turn.
+    while (turn.steered && turn.stopped === null) {
+      await recordAnswer(deps, turn, end);
+      end = await takeSteps(deps, turn);
+    }
+    return { end, failure: null };
+  } catch (error) {
+    if (codeOf(error) === "run.taken_over") turn.stop("lost");
+    else if (turn.stopped === null && codeOf(error) === undefined)
+      deps.log.error({ err: error }, "a turn failed with an unexpected error");
+    return { end, failure: toBackplaneError(error) };
+  }
+}
+
+/** `from` is the progress that an earlier gateway made. */
+async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | null = null): Promise<TurnEnd> {
   const { scope } = turn.key;
   const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn", work, turn.signal);
   const state: AgentLoopState = {
@@ -108,7 +172,7 @@ export async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | nul
       case "tool": {
         const { results, yielded } = await act(deps, turn, answer!, before);
         before = undefined;
-        // No strategy is asked: the tool has given the turn back to the user (tools.context).
+        // The strategy is not asked, because the tool returned control to the user (tools.context).
         if (yielded !== null) return { content: answer!.text || yielded, tool_calls: [], write: null };
         state.tool_results = results;
         state.tools = turn.offered();
@@ -142,7 +206,7 @@ async function recall(
     );
     return (reply as BusEvent<"memory.result">).payload.hits as unknown as MemoryEntry[];
   } catch (error) {
-    // A memory that is slow or broken costs the turn its memories, not its life.
+    // The turn goes on without memories when the memory plugin is slow or does not answer.
     if (codeOf(error) === "timeout") return [];
     throw error;
   }
@@ -158,7 +222,7 @@ async function think(
   if (turn.iterations >= turn.limits.iterations) {
     throw new BackplaneError(
       "loop.iterations",
-      `the turn made ${turn.iterations} model calls without an end`,
+      `The turn made ${turn.iterations} model calls without finishing.`,
     );
   }
   const named = decision.provider !== undefined && decision.model !== undefined;
@@ -167,7 +231,7 @@ async function think(
   const fallback = named ? null : await wait(() => deps.activeModel(org_id, decision.provider ?? null));
   const provider = decision.provider ?? fallback?.provider;
   if (provider === undefined) {
-    throw new BackplaneError("llm.failed", "no provider instance is active", {
+    throw new BackplaneError("llm.failed", "No provider instance is active.", {
       fix: "Choose one: backplane provider use ID.",
     });
   }
@@ -203,7 +267,7 @@ async function think(
       onDelta(text) {
         turn.partial += text;
         carry += text;
-        // A session that is behind gets fewer and larger pieces.
+        // A session whose queue is full gets fewer and larger deltas.
         if (port.tryPublish("assistant.message.delta", { content: carry, iteration }, turn.to) !== null)
           carry = "";
       },
@@ -219,11 +283,11 @@ const NO_RESULTS: Progress["results"] = new Map();
 
 interface Acted {
   results: AgentLoopState["tool_results"];
-  /** The words of the results that end the turn; null when none does. */
+  /** The briefs of the results that end the turn; null when no result does. */
   yielded: string | null;
 }
 
-/** All calls of one step at once, results in call order (loop.parallel-tools). */
+/** Makes all calls of one step in parallel; results are in the order of the calls (loop.parallel-tools). */
 async function act(
   deps: StepDeps,
   turn: Turn,
@@ -234,7 +298,7 @@ async function act(
   if (calls.length < answer.tool_calls.length) {
     throw new BackplaneError(
       "loop.failed",
-      `the model asked for ${answer.tool_calls.length} tools in one step`,
+      `The model asked for ${answer.tool_calls.length} tool calls in one step; at most ${LOOP_LIMITS.tools_per_step} are allowed.`,
     );
   }
   await deps.atStep(turn);
@@ -280,4 +344,38 @@ function callTool(port: KernelPort, turn: Turn, step: string, call: ToolCallRequ
       signal: turn.signal,
     },
   );
+}
+
+/** Asks the session's strategy what comes next and checks the answer against the fixed order (loop.order). */
+async function decide(
+  port: KernelPort,
+  strategyOf: (strategy: string) => string | null,
+  turn: Turn,
+  state: AgentLoopState,
+): Promise<Decision> {
+  const { strategy } = turn.run;
+  const from = strategyOf(strategy);
+  if (from === null) throw new BackplaneError("loop.failed", `The strategy ${strategy} is no longer loaded.`);
+  const reply = await port.request(
+    "strategy.decide.request",
+    { state: state as unknown as JsonObject, strategy },
+    {
+      ...turn.to,
+      reply: "strategy.decide.response",
+      from,
+      timeout_ms: LOOP_LIMITS.decide_ms,
+      signal: turn.signal,
+    },
+  );
+  const decision = reply.payload as unknown as Decision;
+  const pending = state.last_response?.tool_calls.length ?? 0;
+  const allowed =
+    NEXT_STEPS[state.phase].includes(decision.next) && (decision.next !== "tool" || pending > 0);
+  if (!allowed) {
+    throw new BackplaneError(
+      "loop.failed",
+      `The strategy ${strategy} decided ${decision.next} after ${state.phase}, which the order of steps does not allow.`,
+    );
+  }
+  return decision;
 }

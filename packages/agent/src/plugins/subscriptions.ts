@@ -1,19 +1,19 @@
 /**
- * One seat at the bus for each plugin and org. A seat outlives a reload, so that what still runs in the old instance
- * can publish its answers while the new one already gets the events.
+ * The subscription of each plugin to the bus, one port per org. It outlives a reload, so that calls that still run in the
+ * old instance can publish their answers while the new one already receives events.
  */
 
 import { BackplaneError } from "@backplane/contract";
 import type { Bus, BusPort, PluginRegistration } from "@backplane/session";
 
-export type Chair = Pick<PluginRegistration, "name" | "category" | "bundled" | "prefixes">;
+export type Subscriber = Pick<PluginRegistration, "name" | "category" | "bundled" | "prefixes">;
 
 interface Held {
-  chair: Chair;
+  subscriber: Subscriber;
   ports: Map<string, BusPort>;
 }
 
-export class Seats {
+export class Subscriptions {
   readonly #bus: Bus;
   readonly #orgs = new Set<string>();
   readonly #held = new Map<string, Held>();
@@ -31,24 +31,24 @@ export class Seats {
     for (const held of this.#held.values()) this.#attach(held, org_id);
   }
 
-  /** Whether the plugin could go on in the seats that it has. */
-  fits(chair: Chair): boolean {
-    const held = this.#held.get(chair.name);
-    return held !== undefined && sameChair(held.chair, chair);
+  /** Whether the plugin can keep the subscription that it has. */
+  fits(subscriber: Subscriber): boolean {
+    const held = this.#held.get(subscriber.name);
+    return held !== undefined && isSameSubscriber(held.subscriber, subscriber);
   }
 
-  /** In every org that was entered. Throws when the bus does not want the plugin, and then it has no seat at all. */
-  take(chair: Chair): void {
-    if (this.fits(chair)) return;
-    this.release(chair.name);
-    const held: Held = { chair, ports: new Map() };
+  /** Subscribes the plugin in every org that was entered. When the bus refuses one, it throws and none is left. */
+  add(subscriber: Subscriber): void {
+    if (this.fits(subscriber)) return;
+    this.release(subscriber.name);
+    const held: Held = { subscriber, ports: new Map() };
     try {
       for (const org_id of this.#orgs) this.#attach(held, org_id);
     } catch (error) {
       for (const port of held.ports.values()) port.detach();
       throw error;
     }
-    this.#held.set(chair.name, held);
+    this.#held.set(subscriber.name, held);
   }
 
   port(name: string, org_id: string): BusPort {
@@ -63,16 +63,17 @@ export class Seats {
     for (const port of held?.ports.values() ?? []) port.detach();
   }
 
-  #attach({ chair, ports }: Held, org_id: string): BusPort {
+  #attach({ subscriber, ports }: Held, org_id: string): BusPort {
     const known = ports.get(org_id);
     if (known !== undefined) return known;
-    const port = this.#bus.attach({ ...chair, scope: { org_id, project_id: null } });
+    const port = this.#bus.attach({ ...subscriber, scope: { org_id, project_id: null } });
     ports.set(org_id, port);
     return port;
   }
 }
 
-function sameChair(one: Chair, other: Chair): boolean {
-  const spell = ({ category, bundled, prefixes }: Chair) => JSON.stringify([category, bundled, prefixes]);
+function isSameSubscriber(one: Subscriber, other: Subscriber): boolean {
+  const spell = ({ category, bundled, prefixes }: Subscriber) =>
+    JSON.stringify([category, bundled, prefixes]);
   return spell(one) === spell(other);
 }

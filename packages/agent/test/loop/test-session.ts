@@ -27,30 +27,36 @@ export const addTool: KernelTool = {
   run: ({ a, b }) => toolOk(String(Number(a) + Number(b))),
 };
 
-export interface Talk extends TestKernel {
+export interface TestSession extends TestKernel {
   /** Says something and waits for the end of the turn. */
   say(text: string, session_id?: string): Promise<Run>;
   tape(session_id?: string): Promise<Entry[]>;
   events: BusEvent[];
 }
 
-type TalkOptions = TestKernelOptions & { tools?: KernelTool[]; provider?: KernelPlugin };
+type TestSessionOptions = TestKernelOptions & { tools?: KernelTool[]; provider?: KernelPlugin };
 
-export function openTalk(options: TalkOptions & { file?: string } = {}): Promise<Talk> {
-  return talk(
-    (furniture) => createTestKernel({ ...furniture, ...(options.file && { file: options.file }) }),
+export function createTestSession(
+  options: TestSessionOptions & { file?: string } = {},
+): Promise<TestSession> {
+  return createFrom(
+    (base) => createTestKernel({ ...base, ...(options.file && { file: options.file }) }),
     options,
   );
 }
 
-export function talkIn(store: Store, file: string, options: TalkOptions = {}): Promise<Talk> {
-  return talk((furniture) => seedTestKernel(store, file, furniture), options);
+export function createTestSessionIn(
+  store: Store,
+  file: string,
+  options: TestSessionOptions = {},
+): Promise<TestSession> {
+  return createFrom((base) => seedTestKernel(store, file, base), options);
 }
 
-async function talk(
-  open: (furniture: TestKernelOptions) => Promise<TestKernel>,
-  options: TalkOptions,
-): Promise<Talk> {
+async function createFrom(
+  open: (base: TestKernelOptions) => Promise<TestKernel>,
+  options: TestSessionOptions,
+): Promise<TestSession> {
   const { tools = [addTool], plugins = [], provider = echo, ...rest } = options;
   const events: BusEvent[] = [];
   const spy: KernelPlugin = {

@@ -130,7 +130,7 @@ export function plugin(
   return { name, version: "1.0.0", category, subscriptions: () => [], ...more };
 }
 
-export interface OpenPlugins {
+export interface TestPlugins {
   system: PluginSystem;
   loader: MemoryLoader;
   bus: Bus;
@@ -149,16 +149,16 @@ export interface OpenPlugins {
   publish(kind: string, payload: object, session_id?: string, where?: Scope): Promise<BusEvent>;
 }
 
-export async function openPlugins(
+export async function createTestPlugins(
   prepare: (loader: MemoryLoader) => void,
   options: Partial<PluginSystemDeps> & { limits?: Partial<BusLimits>; start?: boolean } = {},
-): Promise<OpenPlugins> {
+): Promise<TestPlugins> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-plugins-"));
   const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
   const clock = new TestClock();
   const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
   const ids = createIdSource(() => clock.now(), random);
-  const logged: OpenPlugins["logged"] = [];
+  const logged: TestPlugins["logged"] = [];
   const log = logTo((level, message, fields) => logged.push({ level, fields, message }));
   const vault = createSecretVault([{ id: "k1", key: new Uint8Array(32).fill(7) }]);
   const changes = new Changes(log);
