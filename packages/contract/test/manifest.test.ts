@@ -15,7 +15,7 @@ const manifest = (change: object = {}) => ({
 const issues = (value: unknown) =>
   ManifestSchema.safeParse(value).error?.issues.map((issue) => issue.path.join(".")) ?? [];
 
-test("what may be left out has its documented default", () => {
+test("optional fields have their documented defaults", () => {
   const parsed = ManifestSchema.parse(manifest());
   const [echo] = parsed.exports;
   expect(echo).toMatchObject({

@@ -12,7 +12,7 @@ export { RpcError, RpcPeer, type RpcPeerOptions } from "./peers/rpc-peer.ts";
 export { type ServedInstruments, serveInstruments } from "./peers/serve-instruments.ts";
 export { SettledIds } from "./peers/settled-ids.ts";
 export { SideHost, type SideHostOptions } from "./peers/side-host.ts";
-export type { VaiViolation } from "./peers/strangers.ts";
+export type { VaiViolation } from "./peers/unmatched-frames.ts";
 export { VaiHost, type VaiHostOptions, type VaiReplySink } from "./peers/vai-host.ts";
 export { type VaiCall, VaiPlugin, type VaiPluginOptions, type VaiReply } from "./peers/vai-plugin.ts";
 export { memoryTransportPair } from "./transports/memory.ts";

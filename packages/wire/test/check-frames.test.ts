@@ -1,4 +1,4 @@
-/** Our hand-written checks and the contract's zod schemas must accept and refuse the same frames. */
+/** The hand-written checks and the contract's zod schemas must accept and reject the same frames. */
 import type { JsonObject } from "@backplane/contract";
 import {
   RpcRequestSchema,
@@ -73,7 +73,7 @@ const AGREEMENTS: Record<string, Agreement> = {
       { protocol: "vai.rpc.v1", type: "response", id: "r", ok: true, body: { status: "ack", error } },
     ],
     ours: (frame) => frame.type === "response" && isNonEmpty(frame.id) && checkResponse(frame) === undefined,
-    // A schema of one branch cannot say that ok:false must not claim success, nor success an error; vai.response does.
+    // The schemas do not express that ok:false excludes success and success excludes an error; vai.response does.
     theirs: (frame) => {
       const body = frame.body as { status?: unknown; error?: unknown } | null | undefined;
       const success = body?.status === "succeeded" || body?.status === "ack";
@@ -120,7 +120,7 @@ const AGREEMENTS: Record<string, Agreement> = {
       { jsonrpc: "2.0", id: null, error: { code: -32600, message: "m", data: { a: 1 } } },
     ],
     ours: (frame) => checkRpcResponse(frame) === undefined,
-    // The schema has both fields optional; JSON-RPC asks for exactly one.
+    // Both fields are optional in the schema; JSON-RPC requires exactly one.
     theirs: (frame) =>
       RpcResponseSchema.safeParse(frame).success &&
       (frame.result === undefined) !== (frame.error === undefined),
@@ -151,7 +151,7 @@ const ODD = [
   { type: "" },
 ];
 
-/** Every place in a frame, as a list of keys. */
+/** The path of every value in a frame, as a list of keys. */
 function places(value: unknown, path: string[] = []): string[][] {
   if (typeof value !== "object" || value === null) return [path];
   return [path, ...Object.entries(value).flatMap(([key, inner]) => places(inner, [...path, key]))];
@@ -169,7 +169,7 @@ function change(frame: JsonObject, path: string[], to: unknown): JsonObject {
 }
 
 for (const [name, { valid, ours, theirs }] of Object.entries(AGREEMENTS)) {
-  test(`${name}: every field removed or replaced by odd values`, () => {
+  test(`${name}: check and schema agree when any field is removed or replaced`, () => {
     const disagree: JsonObject[] = [];
     let cases = 0;
     for (const frame of valid) {
@@ -185,7 +185,7 @@ for (const [name, { valid, ours, theirs }] of Object.entries(AGREEMENTS)) {
     expect(cases).toBeGreaterThan(40);
   });
 
-  test(`${name}: random changes in two places`, () => {
+  test(`${name}: check and schema agree on random changes of two fields`, () => {
     fc.assert(
       fc.property(
         fc.constantFrom(...valid),
@@ -207,7 +207,7 @@ for (const [name, { valid, ours, theirs }] of Object.entries(AGREEMENTS)) {
   });
 }
 
-test("request: the same but for the context, of which the plugin side only asks that it is there", () => {
+test("request: check and schema agree except for the context, which only has to be present", () => {
   const context = {
     invocation_id: "inv_1",
     trace_id: "tr_1",

@@ -10,7 +10,7 @@ const decode = (...chunks: (string | Uint8Array)[]) =>
     chunks.map((chunk) => Buffer.from(chunk)),
   );
 
-verifies("wire.frame.content-length", "the length counts bytes, not characters", async () => {
+verifies("wire.frame.content-length", "counts the length in bytes, not in characters", async () => {
   const body = '{"text":"ä€😀"}';
   expect(encodeContentLength({ text: "ä€😀" })).toBe(
     `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
@@ -21,7 +21,7 @@ verifies("wire.frame.content-length", "the length counts bytes, not characters",
   });
 });
 
-verifies("wire.frame.content-length", "other headers are tolerated, names are case-insensitive", async () => {
+verifies("wire.frame.content-length", "ignores other headers and the case of header names", async () => {
   const { frames, error } = await decode(
     'Content-Type: application/json; charset=utf-8\r\nCONTENT-length:7\r\nX-Other: a: b\r\n\r\n{"a":1}',
     'content-Length: \t 7 \r\n\r\n{"b":2}',
@@ -32,7 +32,7 @@ verifies("wire.frame.content-length", "other headers are tolerated, names are ca
   expect(frames).toEqual([{ a: 1 }, { b: 2 }, { c: 3 }, { d: 4 }]);
 });
 
-describe("a length that is not plainly given", () => {
+describe("rejects a header whose length is", () => {
   const bad: Record<string, string> = {
     missing: "Content-Type: x\r\n\r\n{}",
     "no header at all": "\r\n\r\n{}",
@@ -65,7 +65,7 @@ describe("a length that is not plainly given", () => {
     });
   }
 
-  verifies("wire.frame.bad-length", "a length that lies misreads nothing as a frame", async () => {
+  verifies("wire.frame.bad-length", "reads no data as frames after a wrong length", async () => {
     const short = await decode('Content-Length: 3\r\n\r\n{"a":1}');
     expect(short).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
     const long = await decode('Content-Length: 9\r\n\r\n{"a":1}', frameOf('{"b":2}'));
@@ -74,7 +74,7 @@ describe("a length that is not plainly given", () => {
 });
 
 describe("limits", () => {
-  verifies("wire.frame.limits", "an announced oversize is refused before its body arrives", () => {
+  verifies("wire.frame.limits", "rejects a frame over the limit before its body arrives", () => {
     const errors: unknown[] = [];
     const decoder = new ContentLengthDecoder(
       frameLimits(),
@@ -94,7 +94,7 @@ describe("limits", () => {
 
   verifies(
     "wire.frame.limits",
-    "a frame of exactly the limit passes, its header up to 4 KiB too",
+    "accepts a frame of exactly the limit with a header of up to 4 KiB",
     async () => {
       const limits = { frame_bytes: 64, header_bytes: 256 };
       const body = JSON.stringify({ text: "x".repeat(53) });
@@ -109,14 +109,14 @@ describe("limits", () => {
     },
   );
 
-  verifies("wire.frame.limits", "a header without an end is cut at 4 KiB", async () => {
+  verifies("wire.frame.limits", "rejects a header of more than 4 KiB without an end", async () => {
     expect(await feedSlowly("content-length", Buffer.from("X"), 100_000)).toEqual({
       pushed: 4_096,
       code: "frame_invalid",
     });
   });
 
-  verifies("wire.frame.limits", "memory does not grow with what is announced", () => {
+  verifies("wire.frame.limits", "does not allocate memory for announced bytes", () => {
     const decoders: ContentLengthDecoder[] = [];
     const before = process.memoryUsage().arrayBuffers;
     for (let i = 0; i < 200; i++) {
@@ -128,12 +128,12 @@ describe("limits", () => {
       decoder.push(Buffer.from(`Content-Length: ${1024 * 1024}\r\n\r\n{`));
       decoders.push(decoder);
     }
-    // 200 MiB were announced, 200 bytes came.
+    // 200 MiB were announced, 200 bytes arrived.
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(16 * 1024 * 1024);
     expect(decoders).toHaveLength(200);
   });
 
-  verifies("wire.frame.limits", "one byte at a time costs memory in proportion to the bytes", () => {
+  verifies("wire.frame.limits", "uses memory in proportion to the bytes received one at a time", () => {
     const body = new Assembly();
     const before = process.memoryUsage();
     const byte = Buffer.from(" ");
@@ -145,7 +145,7 @@ describe("limits", () => {
   });
 });
 
-test("a stream that ends inside a frame is a failure", async () => {
+test("fails if the stream ends inside a frame", async () => {
   for (const cut of ["Content-Le", "Content-Length: 7\r\n\r\n", 'Content-Length: 7\r\n\r\n{"a"']) {
     expect(await decode(cut)).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
   }
@@ -164,17 +164,17 @@ function shownOf(chunk: string): unknown {
   return stray;
 }
 
-test("a printed line is noticed at its line feed and shown", () => {
+test("reports a printed line as soon as its line feed arrives", () => {
   expect(shownOf("\u001b[32mListening on port 80\u001b[0m\n")).toBe("[32mListening on port 80[0m");
 });
 
-test("a frame that comes along with printed lines is not shown as one of them", () => {
+test("does not show a frame that arrives together with printed lines", () => {
   const frame = 'Content-Length: 7\r\n\r\n{"a":1}';
   expect(shownOf(`one\ntwo\n${frame}`)).toBe("one two");
   expect(shownOf(`one\ntwo\n${frame.slice(0, 20)}`)).toBe("one two");
 });
 
-test("after a failure nothing more is handed out", () => {
+test("delivers no frames after a failure", () => {
   const frames: unknown[] = [];
   let failures = 0;
   const decoder = new ContentLengthDecoder(

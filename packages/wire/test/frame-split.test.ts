@@ -27,26 +27,30 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
   const encode = (frames: object[]): Buffer =>
     Buffer.from(frames.map((frame) => ENCODE[codec](frame)).join(""));
 
-  verifies("wire.frame.split", `${codec}: one byte at a time gives the same frames`, async () => {
+  verifies("wire.frame.split", `${codec}: decodes the same frames from single bytes`, async () => {
     const bytes = encode(UNICODE);
     const one = Array.from(bytes, (_byte, index) => bytes.subarray(index, index + 1));
     expect(await decodeAll(codec, one)).toEqual({ frames: UNICODE, error: undefined });
   });
 
-  verifies("wire.frame.split", `${codec}: a cut at every place, also inside a character`, async () => {
-    const bytes = encode(UNICODE);
-    for (let place = 0; place <= bytes.length; place++) {
-      const decoded = await decodeAll(codec, splitAt(bytes, [place]));
-      expect(decoded, `cut at ${place}`).toEqual({ frames: UNICODE, error: undefined });
-    }
-  });
+  verifies(
+    "wire.frame.split",
+    `${codec}: decodes the same frames for a split at every position, also inside a character`,
+    async () => {
+      const bytes = encode(UNICODE);
+      for (let place = 0; place <= bytes.length; place++) {
+        const decoded = await decodeAll(codec, splitAt(bytes, [place]));
+        expect(decoded, `cut at ${place}`).toEqual({ frames: UNICODE, error: undefined });
+      }
+    },
+  );
 
-  verifies("wire.frame.split", `${codec}: 1,000 frames in one chunk`, async () => {
+  verifies("wire.frame.split", `${codec}: decodes 1,000 frames of one chunk`, async () => {
     const frames = Array.from({ length: 1_000 }, (_, index) => ({ index, text: `ä${index}` }));
     expect(await decodeAll(codec, [encode(frames)])).toEqual({ frames, error: undefined });
   });
 
-  verifies("wire.frame.split", `${codec}: any frames, any splits`, async () => {
+  verifies("wire.frame.split", `${codec}: decodes any frames with any splits`, async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(anyFrame, { maxLength: 8 }),

@@ -3,7 +3,7 @@ import { verifies } from "../../../test/support/verifies.ts";
 import { FrameWriter } from "../src/codecs/frame-writer.ts";
 import type { Transport } from "../src/index.ts";
 
-/** A transport that takes what it is told to, so that each write can be seen. */
+/** A transport that records each write and reports the given fill level. */
 function recorder(full: () => boolean): { transport: Transport; writes: string[]; drain: () => void } {
   const writes: string[] = [];
   let onDrain: () => void = () => undefined;
@@ -27,7 +27,7 @@ function recorder(full: () => boolean): { transport: Transport; writes: string[]
 
 const turn = () => new Promise(setImmediate);
 
-test("frames of one turn share a write, in order", async () => {
+test("writes the frames of one turn together and in order", async () => {
   const { transport, writes } = recorder(() => false);
   const writer = new FrameWriter(transport, "ndjson", 1_000, () => undefined);
   for (let n = 0; n < 5; n++) writer.send({ n });
@@ -36,29 +36,25 @@ test("frames of one turn share a write, in order", async () => {
   expect(writes).toEqual(['{"n":0}\n{"n":1}\n{"n":2}\n{"n":3}\n{"n":4}\n']);
 });
 
-verifies(
-  "wire.backpressure",
-  "a full transport gets nothing more until it drains; what waits is counted",
-  async () => {
-    let full = true;
-    let drained = 0;
-    const { transport, writes, drain } = recorder(() => full);
-    const writer = new FrameWriter(transport, "content-length", 100_000, () => drained++);
-    for (let n = 0; n < 10; n++) writer.send({ n, pad: "x".repeat(20_000) });
-    await turn();
-    expect(writes).toHaveLength(1);
-    expect(writer.queuedBytes).toBeGreaterThan(180_000);
-    drain();
-    expect({ writes: writes.length, drained }).toEqual({ writes: 2, drained: 0 });
-    full = false;
-    drain();
-    expect({ queued: writer.queuedBytes, drained }).toEqual({ queued: 0, drained: 1 });
-    const order = [...writes.join("").matchAll(/"n":(\d)/g)].map((match) => Number(match[1]));
-    expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-  },
-);
+verifies("wire.backpressure", "queues and counts frames while the transport is full", async () => {
+  let full = true;
+  let drained = 0;
+  const { transport, writes, drain } = recorder(() => full);
+  const writer = new FrameWriter(transport, "content-length", 100_000, () => drained++);
+  for (let n = 0; n < 10; n++) writer.send({ n, pad: "x".repeat(20_000) });
+  await turn();
+  expect(writes).toHaveLength(1);
+  expect(writer.queuedBytes).toBeGreaterThan(180_000);
+  drain();
+  expect({ writes: writes.length, drained }).toEqual({ writes: 2, drained: 0 });
+  full = false;
+  drain();
+  expect({ queued: writer.queuedBytes, drained }).toEqual({ queued: 0, drained: 1 });
+  const order = [...writes.join("").matchAll(/"n":(\d)/g)].map((match) => Number(match[1]));
+  expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+});
 
-test("flush hands over everything at once", () => {
+test("flush writes everything immediately", () => {
   const { transport, writes } = recorder(() => true);
   const writer = new FrameWriter(transport, "ndjson", 100_000, () => undefined);
   for (let n = 0; n < 4; n++) writer.send({ n, pad: "x".repeat(20_000) });

@@ -59,92 +59,107 @@ function scene(given?: InstrumentProvider) {
     context: (params) => ({ ...params, logger: {} }) as unknown as InstrumentContext,
   });
   const ended = Promise.withResolvers<void>();
-  serveInstruments({ transport: theirs, plugin, ended: ended.resolve });
+  serveInstruments({ transport: theirs, plugin, onEnd: ended.resolve });
   const failures: string[] = [];
   const host = new InstrumentHost({ transport: ours, onFailure: (error) => failures.push(error.code) });
   return { host, seen, ended: ended.promise, failures };
 }
 
-/** A host that gets the answers it is told to get. */
+/** A host whose peer sends the given answers. */
 function told(answer: Json): InstrumentHost {
   const [ours, theirs] = memoryTransportPair();
   void new RpcPeer({ transport: theirs, handle: async () => answer, onFailure: () => {} });
   return new InstrumentHost({ transport: ours, onFailure: () => {} });
 }
 
-verifies("instr.rpc", "the five methods, in order, with their parameters and answers", async () => {
-  const { ended, host, seen } = scene();
-  await host.initialize(INIT, 1_000);
-  const { instruments } = await host.listInstruments(1_000);
-  expect(instruments).toMatchObject([
-    { name: "hello", riskLevel: "ReadOnly", metadata: { accessMode: "Shared" } },
-  ]);
-  expect(instruments[0]).not.toHaveProperty("origin");
-  expect(await host.invoke(CALL)).toEqual({
-    status: "Success",
-    data: { stdout: "Ahoj, Ada! a", stderr: "" },
-  });
-  expect(await host.healthCheck("hello", 1_000)).toEqual({ status: "Degraded", message: "slow" });
-  await host.shutdown();
-  await ended;
-  expect(seen).toEqual(["initialize demo /data 0.22.0", "shutdown"]);
-});
+verifies(
+  "instr.rpc",
+  "calls the five methods in order with their parameters and returns their answers",
+  async () => {
+    const { ended, host, seen } = scene();
+    await host.initialize(INIT, 1_000);
+    const { instruments } = await host.listInstruments(1_000);
+    expect(instruments).toMatchObject([
+      { name: "hello", riskLevel: "ReadOnly", metadata: { accessMode: "Shared" } },
+    ]);
+    expect(instruments[0]).not.toHaveProperty("origin");
+    expect(await host.invoke(CALL)).toEqual({
+      status: "Success",
+      data: { stdout: "Ahoj, Ada! a", stderr: "" },
+    });
+    expect(await host.healthCheck("hello", 1_000)).toEqual({ status: "Degraded", message: "slow" });
+    await host.shutdown();
+    await ended;
+    expect(seen).toEqual(["initialize demo /data 0.22.0", "shutdown"]);
+  },
+);
 
-verifies("instr.rpc", "standard error codes, batches and notifications on the wire", async () => {
-  const [ours, theirs] = memoryTransportPair();
-  const plugin = new InstrumentPlugin({
-    load: async () => provider([]),
-    context: (params) => params as unknown as InstrumentContext,
-  });
-  serveInstruments({ transport: theirs, plugin, ended: () => {} });
-  let text = "";
-  ours.onData((chunk) => {
-    text += Buffer.from(chunk).toString();
-  });
-  const ask = async (...lines: unknown[]) => {
-    text = "";
-    for (const line of lines) ours.write(`${typeof line === "string" ? line : JSON.stringify(line)}\n`);
-    for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
-    return text
-      .split("\n")
-      .filter(Boolean)
-      .map((line) => JSON.parse(line) as Json);
-  };
-  const request = (id: unknown, method: string, params?: unknown) => ({ jsonrpc: "2.0", id, method, params });
-  const failed = (id: unknown, code: number) => ({
-    jsonrpc: "2.0",
-    id,
-    error: expect.objectContaining({ code }),
-  });
+verifies(
+  "instr.rpc",
+  "answers with standard error codes and supports batches and notifications",
+  async () => {
+    const [ours, theirs] = memoryTransportPair();
+    const plugin = new InstrumentPlugin({
+      load: async () => provider([]),
+      context: (params) => params as unknown as InstrumentContext,
+    });
+    serveInstruments({ transport: theirs, plugin, onEnd: () => {} });
+    let text = "";
+    ours.onData((chunk) => {
+      text += Buffer.from(chunk).toString();
+    });
+    const ask = async (...lines: unknown[]) => {
+      text = "";
+      for (const line of lines) ours.write(`${typeof line === "string" ? line : JSON.stringify(line)}\n`);
+      for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
+      return text
+        .split("\n")
+        .filter(Boolean)
+        .map((line) => JSON.parse(line) as Json);
+    };
+    const request = (id: unknown, method: string, params?: unknown) => ({
+      jsonrpc: "2.0",
+      id,
+      method,
+      params,
+    });
+    const failed = (id: unknown, code: number) => ({
+      jsonrpc: "2.0",
+      id,
+      error: expect.objectContaining({ code }),
+    });
 
-  expect(await ask("{not json")).toEqual([failed(null, -32700)]);
-  expect(await ask("[]", { jsonrpc: "1.0", id: 1, method: "x" })).toEqual([
-    failed(null, -32600),
-    failed(1, -32600),
-  ]);
-  expect(await ask(request(1, "dance"))).toEqual([failed(1, -32601)]);
-  expect(await ask(request(2, "initialize", { pluginId: 1 }), request(3, "invoke", []))).toEqual([
-    failed(2, -32602),
-    failed(3, -32602),
-  ]);
-  expect(await ask(request(4, "listInstruments"))).toEqual([failed(4, -32002)]);
-  const [batch] = await ask([
-    request("a", "initialize", INIT),
-    { jsonrpc: "2.0", method: "initialize", params: INIT },
-    request("b", "dance"),
-    7,
-  ]);
-  expect(batch).toEqual([
-    { jsonrpc: "2.0", id: "a", result: { success: true } },
-    failed("b", -32601),
-    failed(null, -32600),
-  ]);
-  expect(await ask({ jsonrpc: "2.0", method: "healthCheck", params: { instrument: "hello" } })).toEqual([]);
-  expect(await ask(request(5, "invoke", { instrument: "nothing", params: {} }))).toEqual([failed(5, -32602)]);
-});
+    expect(await ask("{not json")).toEqual([failed(null, -32700)]);
+    expect(await ask("[]", { jsonrpc: "1.0", id: 1, method: "x" })).toEqual([
+      failed(null, -32600),
+      failed(1, -32600),
+    ]);
+    expect(await ask(request(1, "dance"))).toEqual([failed(1, -32601)]);
+    expect(await ask(request(2, "initialize", { pluginId: 1 }), request(3, "invoke", []))).toEqual([
+      failed(2, -32602),
+      failed(3, -32602),
+    ]);
+    expect(await ask(request(4, "listInstruments"))).toEqual([failed(4, -32002)]);
+    const [batch] = await ask([
+      request("a", "initialize", INIT),
+      { jsonrpc: "2.0", method: "initialize", params: INIT },
+      request("b", "dance"),
+      7,
+    ]);
+    expect(batch).toEqual([
+      { jsonrpc: "2.0", id: "a", result: { success: true } },
+      failed("b", -32601),
+      failed(null, -32600),
+    ]);
+    expect(await ask({ jsonrpc: "2.0", method: "healthCheck", params: { instrument: "hello" } })).toEqual([]);
+    expect(await ask(request(5, "invoke", { instrument: "nothing", params: {} }))).toEqual([
+      failed(5, -32602),
+    ]);
+  },
+);
 
-describe("the provider's side", () => {
-  test("a cancelled call hears it and ends as an error", async () => {
+describe("provider", () => {
+  test("aborts the signal of a cancelled call, which ends as an error", async () => {
     const { host } = scene();
     await host.initialize(INIT, 1_000);
     const call = host.invoke({ ...CALL, params: { name: "wait" } });
@@ -153,14 +168,14 @@ describe("the provider's side", () => {
     expect(await call).toMatchObject({ status: "Error", error: { code: "CANCELLED", message: "stopped" } });
   });
 
-  test("an answer that is no result is told as the instrument's error", async () => {
+  test("reports an invalid result as an error of the instrument", async () => {
     const { host } = scene();
     await host.initialize(INIT, 1_000);
     const answer = await host.invoke({ ...CALL, params: { name: "odd" } });
     expect(answer).toMatchObject({ status: "Error", error: { code: "MALFORMED_RESULT" } });
   });
 
-  test("a provider that does not initialize is told with its words", async () => {
+  test("reports the message of a provider that fails to initialize", async () => {
     const { host } = scene({
       instruments: [],
       initialize() {
@@ -174,7 +189,7 @@ describe("the provider's side", () => {
     });
   });
 
-  test("instruments that are not valid are refused with what is wrong", async () => {
+  test("rejects invalid instruments with the reason", async () => {
     const { host } = scene({ initialize() {}, instruments: [{ name: "x" } as never] });
     await host.initialize(INIT, 1_000);
     await expect(host.listInstruments(1_000)).rejects.toMatchObject({
@@ -184,8 +199,8 @@ describe("the provider's side", () => {
   });
 });
 
-describe("answers of strangers", () => {
-  test("initialize without success", async () => {
+describe("rejects from any plugin", () => {
+  test("an initialize answer without success", async () => {
     await expect(told({ success: false, error: "no licence" }).initialize(INIT, 1_000)).rejects.toMatchObject(
       {
         code: "handshake_failed",
@@ -193,13 +208,13 @@ describe("answers of strangers", () => {
       },
     );
   });
-  test("a list that is none", async () => {
+  test("an invalid list of instruments", async () => {
     await expect(told({ instruments: 1 }).listInstruments(1_000)).rejects.toMatchObject({
       code: "malformed_response",
     });
     await expect(told(null).listInstruments(1_000)).rejects.toMatchObject({ code: "malformed_response" });
   });
-  test("results that are none", async () => {
+  test("invalid results", async () => {
     const answers: Json[] = [
       null,
       {},
@@ -211,12 +226,12 @@ describe("answers of strangers", () => {
       await expect(told(answer).invoke(CALL)).rejects.toMatchObject({ code: "malformed_response" });
     }
   });
-  test("a health that is none", async () => {
+  test("an invalid health status", async () => {
     await expect(told({ status: "Fine" }).healthCheck("hello", 1_000)).rejects.toMatchObject({
       code: "malformed_response",
     });
   });
-  test("nothing within the time", async () => {
+  test("no answer within the timeout", async () => {
     const [ours] = memoryTransportPair();
     const host = new InstrumentHost({ transport: ours, onFailure: () => {} });
     await expect(host.initialize(INIT, 20)).rejects.toMatchObject({ code: "timeout" });

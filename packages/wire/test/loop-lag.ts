@@ -1,6 +1,6 @@
 /**
- * The longest time that the event loop was away while `run` ran, in CPU time of this thread between two
- * ticks of a timer: on a busy machine the wall clock would count the time that other programs took.
+ * The longest time that `run` blocked the event loop, as CPU time of this thread between two ticks of a timer: on a
+ * busy machine the wall clock would include the time of other programs.
  */
 export async function loopLag(run: () => Promise<void>): Promise<number> {
   let longest = 0;

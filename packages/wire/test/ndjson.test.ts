@@ -5,15 +5,19 @@ import { decodeAll, feedSlowly } from "./decode-all.ts";
 
 const decode = (text: string) => decodeAll("ndjson", [Buffer.from(text)]);
 
-verifies("wire.frame.ndjson", "one object a line; \\r\\n and blank lines are tolerated", async () => {
-  expect(await decode('{"a":1}\n\n{"b":2}\r\n\r\n  \t\n {"c":3} \n')).toEqual({
-    frames: [{ a: 1 }, { b: 2 }, { c: 3 }],
-    error: undefined,
-  });
-  expect(encodeNdjson({ text: "a\nb" })).toBe('{"text":"a\\nb"}\n');
-});
+verifies(
+  "wire.frame.ndjson",
+  "decodes one object per line and tolerates \\r\\n and blank lines",
+  async () => {
+    expect(await decode('{"a":1}\n\n{"b":2}\r\n\r\n  \t\n {"c":3} \n')).toEqual({
+      frames: [{ a: 1 }, { b: 2 }, { c: 3 }],
+      error: undefined,
+    });
+    expect(encodeNdjson({ text: "a\nb" })).toBe('{"text":"a\\nb"}\n');
+  },
+);
 
-verifies("wire.frame.ndjson", "half an object, two objects or a list on a line are refused", async () => {
+verifies("wire.frame.ndjson", "rejects half an object, two objects or a list on one line", async () => {
   for (const line of ['{"a":', '{"a":1}{"b":2}', "[1]", '"text"', "12", "null", "hello", '\ufeff{"a":1}']) {
     expect(await decode(`${line}\n{"next":1}\n`), line).toMatchObject({
       frames: [],
@@ -22,7 +26,7 @@ verifies("wire.frame.ndjson", "half an object, two objects or a list on a line a
   }
 });
 
-verifies("wire.frame.ndjson", "the last line counts without its newline only if it is complete", async () => {
+verifies("wire.frame.ndjson", "accepts a last line without a newline only if it is complete", async () => {
   expect((await decode('{"a":1}\n{"b":2}')).frames).toEqual([{ a: 1 }, { b: 2 }]);
   expect(await decode('{"a":1}\n{"b":')).toMatchObject({
     frames: [{ a: 1 }],
@@ -30,7 +34,7 @@ verifies("wire.frame.ndjson", "the last line counts without its newline only if 
   });
 });
 
-verifies("wire.frame.limits", "an unterminated line is cut at the limit", async () => {
+verifies("wire.frame.limits", "rejects an unterminated line at the limit", async () => {
   expect(await feedSlowly("ndjson", Buffer.alloc(64 * 1024, "x"), 100)).toEqual({
     pushed: 17,
     code: "frame_too_large",
@@ -39,7 +43,7 @@ verifies("wire.frame.limits", "an unterminated line is cut at the limit", async 
 
 verifies(
   "wire.frame.limits",
-  "a line of exactly the limit passes, with \\r\\n too; one byte more does not",
+  "accepts a line of exactly the limit, also with \\r\\n, and rejects one more byte",
   async () => {
     const limits = { frame_bytes: 64 };
     const line = JSON.stringify({ text: "x".repeat(53) });

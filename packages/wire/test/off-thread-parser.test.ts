@@ -10,7 +10,7 @@ const LIMIT = { frame_bytes: 64 * 1024 * 1024 };
 const wrap = (codec: Codec, frame: object): Buffer =>
   codec === "ndjson" ? Buffer.from(`${JSON.stringify(frame)}\n`) : frameOf(JSON.stringify(frame));
 
-/** Wide, deep and long in one: every way in which a value can be large. */
+/** A value that is large in every way: wide, deep and with long strings. */
 function largeFrame(bytes: number): JsonObject {
   const rows: Json[] = [];
   for (let i = 0; rows.length * 60 < bytes; i++)
@@ -27,7 +27,7 @@ function largeFrame(bytes: number): JsonObject {
 for (const codec of ["content-length", "ndjson"] as Codec[]) {
   verifies(
     "wire.frame.limits",
-    `${codec}: frames over 1 MiB need configuration, and order is kept`,
+    `${codec}: accepts frames over 1 MiB only if configured, and keeps their order`,
     async () => {
       const large = largeFrame(2_000_000);
       const bytes = Buffer.concat([
@@ -48,7 +48,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
     },
   );
 
-  verifies("wire.frame.limits", `${codec}: a bad large frame fails like a small one`, async () => {
+  verifies("wire.frame.limits", `${codec}: rejects an invalid large frame like a small one`, async () => {
     const bad = wrap(codec, { text: "x".repeat(1_100_000), list: [1] });
     bad[bad.length - 5] = 0x7d;
     const decoded = await decodeAll(codec, [wrap(codec, { n: 1 }), bad, wrap(codec, { n: 2 })], LIMIT);
@@ -56,7 +56,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
   });
 }
 
-verifies("wire.frame.limits", "8 MiB of small values are parsed off the event loop", async () => {
+verifies("wire.frame.limits", "parses 8 MiB of small values without blocking the event loop", async () => {
   const bytes = wrap("content-length", largeFrame(8_000_000));
   let frames = 0;
   const lag = await loopLag(async () => {
@@ -66,7 +66,7 @@ verifies("wire.frame.limits", "8 MiB of small values are parsed off the event lo
   expect(lag).toBeLessThan(50);
 });
 
-test("any value comes over as it was", async () => {
+test("transfers any value unchanged", async () => {
   const parser = new OffThreadParser();
   const wide = fc.array(fc.jsonValue({ maxDepth: 3 }), { maxLength: 5 });
   await fc.assert(
@@ -87,7 +87,7 @@ test("any value comes over as it was", async () => {
   parser.close();
 });
 
-test("a worker that is closed under a frame fails the frame, and the next one works again", async () => {
+test("fails the frame whose worker is closed and parses the next one with a new worker", async () => {
   const parser = new OffThreadParser();
   const bytes = Buffer.from(JSON.stringify(largeFrame(3_000_000)));
   const parsing = parser.parse(bytes, 64);

@@ -45,14 +45,14 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
 
   describe(codec, () => {
     for (const [name, body] of Object.entries(REFUSED)) {
-      verifies("wire.frame.bad-json", `${name} is refused and changes no prototype`, async () => {
+      verifies("wire.frame.bad-json", `rejects ${name} and changes no prototype`, async () => {
         const decoded = await decodeAll(codec, [wrap(body)]);
         expect(decoded).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
         expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
       });
     }
     for (const [name, body] of Object.entries(ACCEPTED)) {
-      verifies("wire.frame.bad-json", `${name} is inert data`, async () => {
+      verifies("wire.frame.bad-json", `accepts ${name} as plain data`, async () => {
         const { frames, error } = await decodeAll(codec, [wrap(body)]);
         expect(error).toBeUndefined();
         expect(JSON.stringify(frames[0])).toBe(JSON.stringify(JSON.parse(body)));
@@ -64,7 +64,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
 
 verifies(
   ["wire.frame.bad-json", "wire.frame.limits"],
-  "the parser thread refuses and accepts the same",
+  "the parser thread accepts and rejects the same frames",
   async () => {
     const parser = new OffThreadParser();
     for (const [name, body] of Object.entries({ ...REFUSED, ...ACCEPTED })) {
@@ -84,7 +84,7 @@ verifies(
   },
 );
 
-test("what is shown of stray output is short and printable", () => {
+test("shortens stray output and removes characters that are not printable", () => {
   expect(printable(Buffer.from(`a\tb\nc\u0007\u001b[0m\u202e${"é".repeat(500)}`))).toBe(
     `a b c[0m${"é".repeat(192)}`,
   );

@@ -54,8 +54,8 @@ const error = (id: unknown, code: number) => ({
 });
 const result = (id: unknown, value: unknown) => ({ jsonrpc: "2.0", id, result: value });
 
-describe("answering", () => {
-  test("requests of every kind of id, by position and by name", async () => {
+describe("as server", () => {
+  test("answers requests with any type of id, with positional and named parameters", async () => {
     const { ask } = scene(handle);
     expect(await ask(request(1, "sum", [1, 2]))).toEqual([result(1, 3)]);
     expect(await ask(request("a", "nothing"))).toEqual([result("a", null)]);
@@ -63,7 +63,7 @@ describe("answering", () => {
     expect(await ask(request(1.5, "sum", []))).toEqual([result(1.5, 0)]);
   });
 
-  test("the standard error codes", async () => {
+  test("answers with the standard error codes", async () => {
     const { ask, failures } = scene(handle);
     expect(await ask('{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]')).toEqual([
       error(null, -32700),
@@ -85,25 +85,25 @@ describe("answering", () => {
     expect(failures).toEqual([]);
   });
 
-  test("an unexpected error says nothing of itself", async () => {
+  test("does not expose the message of an unexpected error", async () => {
     const { ask } = scene(handle);
     const answers = await ask(request(1, "break"));
     expect(answers).toEqual([error(1, -32603)]);
     expect(JSON.stringify(answers)).not.toContain("hunter2");
   });
 
-  test("without a handler every method is unknown", async () => {
+  test("answers every method as unknown without a handler", async () => {
     const { ask } = scene();
     expect(await ask(request(1, "sum", []))).toEqual([error(1, -32601)]);
   });
 
-  test("notifications get no answer, whatever happens", async () => {
+  test("never answers notifications, even if they fail", async () => {
     const { ask } = scene(handle);
     const notify = (method: string) => ({ jsonrpc: "2.0", method });
     expect(await ask(notify("nothing"), notify("foobar"), notify("break"))).toEqual([]);
   });
 
-  test("batches: mixed, all notifications, empty, of nonsense, too large", async () => {
+  test("handles mixed batches and rejects empty, invalid and oversized ones", async () => {
     const { ask } = scene(handle);
     const batch = [
       request(1, "sum", [1]),
@@ -119,7 +119,7 @@ describe("answering", () => {
     expect(await ask("[1")).toEqual([error(null, -32700)]);
   });
 
-  test("a result over the limit is an error of that request", async () => {
+  test("answers a request whose result is over the limit with an error", async () => {
     const { ask, failures } = scene(handle, { limits: { frame_bytes: 2_000 } });
     expect(await ask(request(1, "large"), request(2, "sum", [2]))).toEqual(
       [result(2, 2), error(1, -32603)].reverse(),
@@ -127,7 +127,7 @@ describe("answering", () => {
     expect(failures).toEqual([]);
   });
 
-  test("more than 1,000 requests at once are refused, not kept", async () => {
+  test("rejects more than 1,000 concurrent requests", async () => {
     let finish: () => void = () => undefined;
     const gate = new Promise<void>((resolve) => {
       finish = resolve;
@@ -140,7 +140,7 @@ describe("answering", () => {
   });
 });
 
-describe("calling", () => {
+describe("as client", () => {
   const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
     promise.then(
       (value) => value,
@@ -156,7 +156,7 @@ describe("calling", () => {
     ];
   }
 
-  test("both directions at once, 900 calls each, none crossed", async () => {
+  test("matches 900 concurrent calls in each direction with their answers", async () => {
     const [left, right] = two();
     const calls = Array.from({ length: 900 }, (_, n) => [
       left.call("sum", [n, 1]),
@@ -167,7 +167,7 @@ describe("calling", () => {
     expect([left.inFlight, right.inFlight]).toEqual([0, 0]);
   });
 
-  test("an error answer is an RpcError with code, message and data", async () => {
+  test("rejects with an RpcError with code, message and data for an error answer", async () => {
     const [left] = two();
     await expect(left.call("check")).rejects.toMatchObject({
       rpcCode: -32602,
@@ -176,10 +176,10 @@ describe("calling", () => {
     });
   });
 
-  test("answers to nobody are ignored, malformed ones fail their call", async () => {
+  test("ignores answers without a call and fails the call of a malformed answer", async () => {
     const violations: string[] = [];
     const { peer, ask, failures } = scene(undefined, { onViolation: (kind) => violations.push(kind) });
-    // Nothing is in flight yet, so nobody waits in vain for what these say.
+    // No call is in flight, so these answers cannot belong to one.
     await ask(result(null, 1), error(null, -32700), result("1", 1));
     const good = codeOf(peer.call("a"));
     const bad = ["b", "c", "d"].map((method) => codeOf(peer.call(method)));
@@ -200,7 +200,7 @@ describe("calling", () => {
 
   verifies(
     "wire.contradiction",
-    "a reply without a number as id fails the call that it was made for, else every call in flight",
+    "a reply without a numeric id fails its call if known, otherwise every call in flight",
     async () => {
       const { peer, ask, failures } = scene();
       const [first, second, third] = ["a", "b", "c"].map((method) => codeOf(peer.call(method)));
@@ -213,7 +213,7 @@ describe("calling", () => {
     },
   );
 
-  test("an answer to our notification is counted and fails no call, once", async () => {
+  test("tolerates one answer to a notification without failing a call", async () => {
     const violations: string[] = [];
     const { peer, ask, failures } = scene(undefined, { onViolation: (kind) => violations.push(kind) });
     const call = codeOf(peer.call("a"));
@@ -224,7 +224,7 @@ describe("calling", () => {
     expect([await call, failures]).toEqual(["malformed_response", ["malformed_response"]]);
   });
 
-  test("a timeout, a closed stream, a flooded line", async () => {
+  test("rejects calls on timeout, on a closed stream and on an oversized line", async () => {
     const { peer, other, failures } = scene();
     expect(await codeOf(peer.call("slow", [], 20))).toBe("timeout");
     const pending = codeOf(peer.call("never"));
@@ -238,7 +238,7 @@ describe("calling", () => {
     expect([failures, flooded.failures]).toEqual([["crashed"], ["frame_too_large"]]);
   });
 
-  test("a side that does not read: calls are refused with backpressure", async () => {
+  test("rejects calls with backpressure while the peer does not read", async () => {
     const [ours] = memoryTransportPair();
     const peer = new RpcPeer({ transport: ours, max_queued_bytes: 100_000, onFailure: () => undefined });
     const codes: unknown[] = [];
@@ -251,7 +251,7 @@ describe("calling", () => {
   });
 });
 
-test("an answer that cannot be taken ends its call at once; a request that cannot ends nobody's", async () => {
+test("an answer that cannot be parsed fails its call immediately; a request that cannot be parsed fails none", async () => {
   const { peer, ask } = scene();
   const first = peer.call("first", {});
   const second = peer.call("second", {});

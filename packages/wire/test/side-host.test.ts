@@ -76,7 +76,7 @@ verifies(["side.wire", "side.handshake"], "the two questions and their answers, 
   expect({ extra: host.extraOutput, violations }).toEqual({ extra: false, violations: [] });
 });
 
-verifies("side.wire", "an error answer keeps its code and message", async () => {
+verifies("side.wire", "returns code and message of an error answer", async () => {
   const { host, plugin } = await ready();
   const answer = host.execute(REQUEST);
   const failed = {
@@ -89,7 +89,7 @@ verifies("side.wire", "an error answer keeps its code and message", async () => 
   expect(await answer).toEqual(failed);
 });
 
-test("type may be missing in the handshake, and our side closes after the response", async () => {
+test("accepts a handshake without type and closes stdin after the response", async () => {
   const { host, plugin } = scene();
   const closed = new Promise((resolve) => plugin.onClose(resolve));
   const handshake = host.handshake();
@@ -101,7 +101,7 @@ test("type may be missing in the handshake, and our side closes after the respon
   expect(await closed).toBeNull();
 });
 
-describe("handshakes that fail", () => {
+describe("invalid handshakes", () => {
   const bad: [string, unknown, string][] = [
     ["not JSON", "hello there\n", "handshake_failed"],
     ["no manifest", { type: "handshake" }, "handshake_failed"],
@@ -124,7 +124,7 @@ describe("handshakes that fail", () => {
     ["a line without end", "x".repeat(1_100_000), "handshake_failed"],
   ];
   for (const [name, output, code] of bad) {
-    verifies("side.handshake", `${name}: ${code}, and execute is never sent`, async () => {
+    verifies("side.handshake", `${name} fails with ${code} and execute is not sent`, async () => {
       const { host, plugin, received } = scene();
       const handshake = codeOf(host.handshake());
       plugin.write(line(output));
@@ -135,7 +135,7 @@ describe("handshakes that fail", () => {
     });
   }
 
-  verifies("side.handshake", "an extra line before the request stops the request", async () => {
+  verifies("side.handshake", "does not send the request after an unexpected line", async () => {
     const { host, plugin, received } = await ready();
     plugin.write(line({ manifest: MANIFEST }));
     await turns();
@@ -143,7 +143,7 @@ describe("handshakes that fail", () => {
     expect(received()).toHaveLength(1);
   });
 
-  test("the end of output before a line is a crash", async () => {
+  test("reports a crash if the output ends before the first line", async () => {
     const { host, plugin } = scene();
     const handshake = codeOf(host.handshake());
     plugin.close();
@@ -151,7 +151,7 @@ describe("handshakes that fail", () => {
   });
 });
 
-describe("no silent success", () => {
+describe("contradictory responses", () => {
   const error = { code: "E", message: "broken" };
   const bad: [string, unknown, string][] = [
     ["not JSON", "done\n", "malformed_response"],
@@ -173,7 +173,7 @@ describe("no silent success", () => {
     ["nothing", "", "crashed"],
   ];
   for (const [name, output, code] of bad) {
-    verifies("side.no-silent-success", `${name}: ${code}`, async () => {
+    verifies("side.no-silent-success", `${name} fails with ${code}`, async () => {
       const { host, plugin } = await ready();
       const answer = codeOf(host.execute(REQUEST));
       plugin.write(line(output));
@@ -182,7 +182,7 @@ describe("no silent success", () => {
     });
   }
 
-  verifies("side.no-silent-success", "output long after the response is noted", async () => {
+  verifies("side.no-silent-success", "detects output long after the response", async () => {
     for (const late of ["bye\n", "no newline", line(RESPONSE)]) {
       const { host, plugin, violations } = await ready();
       const answer = host.execute(REQUEST);
@@ -196,7 +196,7 @@ describe("no silent success", () => {
     }
   });
 
-  test("a last line without a newline is an answer if it is complete", async () => {
+  test("accepts a complete last line without a newline", async () => {
     const { host, plugin } = await ready();
     const answer = host.execute(REQUEST);
     plugin.write(JSON.stringify(RESPONSE));

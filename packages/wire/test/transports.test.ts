@@ -16,7 +16,7 @@ function cat(): { child: ChildProcess; transport: Transport } {
   return { child, transport: stdioTransport(child.stdout!, child.stdin!) };
 }
 
-/** Two ends of each kind: what the first writes, the second reads. */
+/** Pairs of transports: the second end reads what the first writes. */
 const KINDS: Record<string, () => { writer: Transport; reader: Transport }> = {
   memory: () => {
     const [writer, reader] = memoryTransportPair();
@@ -32,7 +32,7 @@ const closed = (transport: Transport): Promise<Error | null> =>
 
 for (const [kind, make] of Object.entries(KINDS)) {
   describe(kind, () => {
-    test("delivers text and bytes in order, then the end, once", async () => {
+    test("delivers text and bytes in order, then the end exactly once", async () => {
       const { writer, reader } = make();
       let text = "";
       let ends = 0;
@@ -54,7 +54,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
       expect({ text, ends }).toEqual({ text: "ä😀z", ends: 1 });
     });
 
-    test("holds data and the end while paused", async () => {
+    test("buffers data and the end while paused", async () => {
       const { writer, reader } = make();
       let bytes = 0;
       let over = false;
@@ -78,7 +78,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
 
     verifies(
       "wire.backpressure",
-      "says that it is full, counts what is queued, and tells of the drain",
+      "reports when it is full, counts queued bytes and reports the drain",
       async () => {
         const { writer, reader } = make();
         let bytes = 0;
@@ -88,7 +88,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
         reader.pause();
         let accepted = 0;
         let more = true;
-        // What the pipes and the program between them hold is bounded; the rest stays with us.
+        // Pipes and the program between them buffer a bounded number of bytes; the rest stays queued here.
         while (writer.queuedBytes < 100_000 && accepted < 1_000) {
           more = writer.write(Buffer.alloc(10_000));
           accepted++;
@@ -107,7 +107,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
 }
 
 describe("broken pipes", () => {
-  test("a killed process is an end; writing on never throws", async () => {
+  test("reports the end of a killed process and never throws on later writes", async () => {
     const { child, transport } = cat();
     transport.onData(() => undefined);
     const end = closed(transport);
@@ -124,7 +124,7 @@ describe("broken pipes", () => {
     expect(transport.queuedBytes).toBe(0);
   });
 
-  test("errors of either stream reach onClose, not the process; the reading side decides", async () => {
+  test("reports stream errors to onClose without crashing; the reading side decides when", async () => {
     const readable = new PassThrough();
     const writable = new PassThrough();
     const transport = stdioTransport(readable, writable);
@@ -144,7 +144,7 @@ describe("broken pipes", () => {
     expect((await closed(other))?.message).toBe("read ECONNRESET");
   });
 
-  test("who waits for a drain of a pipe that breaks is woken", async () => {
+  test("wakes a writer that waits for a drain when the pipe breaks", async () => {
     const writable = new PassThrough({ highWaterMark: 10 });
     const transport = stdioTransport(new PassThrough(), writable);
     const drained = new Promise<void>((resolve) => transport.onDrain(resolve));

@@ -1,11 +1,11 @@
-/** Who may be spoken to: the first frames of both sides. */
+/** The handshake: the first frames of both sides. */
 import { OPS } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { BODY, codeOf, HELLO, nothing, ready, response, scene, turns } from "./vai-scene.ts";
 
 describe("hello", () => {
-  verifies("vai.hello", "the host greets first and sends no request before a valid hello", async () => {
+  verifies("vai.hello", "the host sends its hello first and no request before a valid hello", async () => {
     const { host, received, say } = scene();
     expect(await codeOf(host.request("req_0", OPS.tool, BODY, nothing))).toBe("handshake_failed");
     const hello = host.hello();
@@ -19,7 +19,7 @@ describe("hello", () => {
     expect(received).toHaveLength(1);
   });
 
-  test("a plugin may greet before it was greeted", async () => {
+  test("accepts a hello that the plugin sends before the host's", async () => {
     const { host, say } = scene();
     await say(HELLO);
     expect(await host.hello()).toEqual(HELLO);
@@ -39,7 +39,7 @@ describe("hello", () => {
     ],
   ];
   for (const [name, frame, code] of bad) {
-    verifies("vai.hello.identity", `${name} is refused, and nothing is sent to it`, async () => {
+    verifies("vai.hello.identity", `rejects ${name} and sends no request`, async () => {
       const { host, received, failures, say } = scene();
       const hello = codeOf(host.hello());
       await say(frame);
@@ -65,7 +65,7 @@ describe("hello", () => {
     ],
   ];
   for (const [name, frame, code] of versions) {
-    verifies("vai.hello.version", `${name} gives ${code}`, async () => {
+    verifies("vai.hello.version", `${name} fails with ${code}`, async () => {
       const { host, failures, say } = scene();
       const hello = codeOf(host.hello());
       await say(frame);

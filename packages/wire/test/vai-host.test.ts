@@ -1,34 +1,30 @@
-/** The host's rules, against a plugin side written frame by frame over the in-memory pair. */
+/** The host against a plugin that is scripted frame by frame over the in-memory transport. */
 import { BackplaneError, OPS, TERMINAL_STATUSES } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { BODY, codeOf, event, nothing, ready, response, turns } from "./vai-scene.ts";
 
 describe("requests", () => {
-  verifies(
-    "vai.request",
-    "a request carries id, op and body with export_id and context, for each op",
-    async () => {
-      const { host, received, say } = await ready();
-      for (const op of Object.values(OPS)) {
-        const answer = host.request(`req_${op}`, op, BODY, nothing);
-        await turns();
-        expect(received.pop()).toEqual({
-          protocol: "vai.rpc.v1",
-          type: "request",
-          id: `req_${op}`,
-          op,
-          body: BODY,
-        });
-        await say(response(`req_${op}`));
-        expect(await answer).toMatchObject({ ok: true });
-      }
-    },
-  );
+  verifies("vai.request", "sends id, op and body with export_id and context for each op", async () => {
+    const { host, received, say } = await ready();
+    for (const op of Object.values(OPS)) {
+      const answer = host.request(`req_${op}`, op, BODY, nothing);
+      await turns();
+      expect(received.pop()).toEqual({
+        protocol: "vai.rpc.v1",
+        type: "request",
+        id: `req_${op}`,
+        op,
+        body: BODY,
+      });
+      await say(response(`req_${op}`));
+      expect(await answer).toMatchObject({ ok: true });
+    }
+  });
 
   verifies(
     "vai.event",
-    "events arrive in order, before the response, only for their own request",
+    "delivers events in order, before the response, only to their own request",
     async () => {
       const { host, say } = await ready();
       const seen: unknown[] = [];
@@ -51,7 +47,7 @@ describe("requests", () => {
     },
   );
 
-  verifies("vai.status", "the four statuses are taken, and ack from a hook only", async () => {
+  verifies("vai.status", "accepts the four statuses, and ack only from a hook", async () => {
     const { host, say } = await ready();
     for (const op of Object.values(OPS)) {
       for (const status of [...TERMINAL_STATUSES, "ack", "done", "", null, 1]) {
@@ -78,7 +74,7 @@ describe("requests", () => {
     ["another protocol", { protocol: "vai.rpc.v2", ok: true, body: { status: "succeeded" } }],
   ];
   for (const [name, rest] of malformed) {
-    verifies("vai.response", `${name} is a malformed_response of that call alone`, async () => {
+    verifies("vai.response", `${name} fails only its own call with malformed_response`, async () => {
       const { host, failures, say } = await ready();
       const first = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
       const second = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
@@ -90,7 +86,7 @@ describe("requests", () => {
 
   verifies(
     "vai.response",
-    "ok:false is a protocol failure, a business failure is ok:true with a status",
+    "treats ok:false as a protocol failure and ok:true with a failed status as a business failure",
     async () => {
       const { host, say } = await ready();
       const protocol = host.request("req_1", OPS.tool, BODY, nothing);
@@ -105,10 +101,10 @@ describe("requests", () => {
   );
 });
 
-describe("frames that fit nothing", () => {
+describe("unmatched frames", () => {
   verifies(
     "wire.reply.once",
-    "the first reply wins; a second, a stranger's and a late one are counted",
+    "accepts the first reply and counts second, unknown and late replies",
     async () => {
       const { host, violations, failures, say } = await ready();
       const answer = host.request("req_1", OPS.tool, BODY, nothing);
@@ -135,7 +131,7 @@ describe("frames that fit nothing", () => {
 
   verifies(
     "vai.cancel",
-    "a reply inside the grace settles the cancelled call and is no violation",
+    "a reply within the grace period settles the cancelled call without a violation",
     async () => {
       const { host, received, violations, say } = await ready();
       const answer = host.request("req_1", OPS.tool, BODY, nothing);
@@ -151,10 +147,10 @@ describe("frames that fit nothing", () => {
     },
   );
 
-  test("what a plugin never sends, or without its fields, is counted and nothing more", async () => {
+  test("only counts frames of unknown type or without required fields", async () => {
     const { host, violations, failures, say } = await ready();
     const bare = { protocol: "vai.rpc.v1" };
-    // Nothing is in flight, so nobody waits for what these say.
+    // No request is in flight, so these frames cannot belong to one.
     await say({ ...bare, type: "response" }, { ...bare, type: "response", id: 7 });
     const answer = host.request("req_1", OPS.tool, BODY, nothing);
     await say({ ...bare, type: "request", id: "x", op: "tool.invoke", body: {} }, bare);
@@ -169,7 +165,7 @@ describe("frames that fit nothing", () => {
 
   verifies(
     "wire.contradiction",
-    "a response that names no request fails every request in flight and ends the connection",
+    "a response without an id fails every request in flight and ends the connection",
     async () => {
       for (const id of [undefined, null, 7, "", ["req_1"], { id: "req_1" }]) {
         const { host, failures, say } = await ready();
@@ -184,7 +180,7 @@ describe("frames that fit nothing", () => {
     },
   );
 
-  test("ids that are names of Object's own methods cross nothing", async () => {
+  test("does not confuse ids that are names of Object methods", async () => {
     const { host, violations, say } = await ready();
     await say(response("constructor"), event("toString"), response("__proto__"));
     expect(violations).toEqual([{ kind: "unknown_id" }, { kind: "unknown_id" }, { kind: "unknown_id" }]);
@@ -194,8 +190,8 @@ describe("frames that fit nothing", () => {
   });
 });
 
-describe("our own side", () => {
-  test("a request over the limit, one that is no JSON, and an id in use are refused before anything is sent", async () => {
+describe("host", () => {
+  test("rejects a request over the limit, one that is not JSON, and an id in use without sending anything", async () => {
     const { host, received, failures } = await ready({ limits: { frame_bytes: 2_000 } });
     expect(
       await codeOf(host.request("req_1", OPS.tool, { ...BODY, input: "x".repeat(2_000) }, nothing)),
@@ -208,7 +204,7 @@ describe("our own side", () => {
     expect(failures).toEqual([]);
   });
 
-  test("a watcher that throws fails its own call only", async () => {
+  test("an event listener that throws fails only its own call", async () => {
     const { host, say } = await ready();
     const angry = codeOf(
       host.request("req_1", OPS.tool, BODY, () => {
@@ -222,7 +218,7 @@ describe("our own side", () => {
 
   verifies(
     "vai.shutdown",
-    "shutdown sends its frame, refuses new calls and still takes replies",
+    "shutdown sends its frame, rejects new calls and still accepts replies",
     async () => {
       const { host, received, say } = await ready();
       const answer = host.request("req_1", OPS.tool, BODY, nothing);

@@ -67,7 +67,7 @@ verifies(["vai.hello", "vai.request"], "both sides agree: hello, each op, its bo
 
 verifies(
   "wire.concurrent",
-  "10,000 calls at once, each finishing at its own time: none is crossed",
+  "matches 10,000 concurrent calls that finish in any order with their replies",
   async () => {
     const { host, plugin, ended } = await pair(async (call) => {
       for (let i = (call.body.n as number) % 7; i > 0; i--) await turn();
@@ -83,7 +83,7 @@ verifies(
   },
 );
 
-verifies("vai.event", "events go out in order before the response, and none after it", async () => {
+verifies("vai.event", "sends events in order before the response and none after it", async () => {
   const seen: unknown[] = [];
   let late: (() => void) | undefined;
   const { host, ended } = await pair(async (call) => {
@@ -98,7 +98,7 @@ verifies("vai.event", "events go out in order before the response, and none afte
   expect(ended).toEqual([]);
 });
 
-test("what is known at once is answered at once: the events first, nothing after the answer", async () => {
+test("a synchronous reply is sent immediately, after its events", async () => {
   const seen: unknown[] = [];
   const calls: VaiCall[] = [];
   const { host, plugin, ended } = await pair((call) => {
@@ -131,7 +131,7 @@ verifies("vai.cancel", "cancel aborts the call's signal with its reason", async 
   expect(await body).toEqual({ status: "cancelled", result: "deadline_exceeded" });
 });
 
-test("a throw is a failed call with its message, or a cancelled one; the plugin goes on", async () => {
+test("a thrown error fails only its call, or ends it as cancelled", async () => {
   const { host, ended } = await pair(async (call) => {
     if (call.body.how === "wait") {
       for (;;) {
@@ -151,7 +151,7 @@ test("a throw is a failed call with its message, or a cancelled one; the plugin 
   expect(ended).toEqual([]);
 });
 
-test("a result over the limit or without JSON fails the call, not the process", async () => {
+test("a result that is too large or not JSON fails only its call", async () => {
   const { host, ended } = await pair(
     async (call) => ({ status: "succeeded", result: call.body.how === "large" ? "x".repeat(3_000) : 1n }),
     { limits: { frame_bytes: 2_000 } },
@@ -164,7 +164,7 @@ test("a result over the limit or without JSON fails the call, not the process", 
   expect(ended).toEqual([]);
 });
 
-test("a lone surrogate in a result costs one character, not the connection", async () => {
+test("replaces a lone surrogate in a result instead of breaking the connection", async () => {
   const { host } = await pair(async () => ({
     status: "succeeded",
     result: ["😀".slice(0, 1), "\\ud800", "ok"],
@@ -173,7 +173,7 @@ test("a lone surrogate in a result costs one character, not the connection", asy
   expect(body.result).toEqual(["\ufffd", "\\ud800", "ok"]);
 });
 
-verifies("vai.response", "a request that breaks the protocol is answered ok:false", async () => {
+verifies("vai.response", "answers a request that violates the protocol with ok:false", async () => {
   const { host } = await pair(async () => ({ status: "succeeded" }));
   for (const body of [{}, { export_id: 1, context: {} }, { export_id: "x" }]) {
     expect(await host.request(`req_${JSON.stringify(body)}`, OPS.tool, body, nothing)).toMatchObject({
@@ -184,18 +184,22 @@ verifies("vai.response", "a request that breaks the protocol is answered ok:fals
   expect(await host.request("req_op", "tool.delete" as never, BODY, nothing)).toMatchObject({ ok: false });
 });
 
-verifies("vai.shutdown", "shutdown aborts what runs, tells once, and late answers still go out", async () => {
-  const { host, ended } = await pair(async (call) => {
-    await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
-    return { status: "cancelled", result: call.signal.reason };
-  });
-  const body = bodyOf(host.request("req_1", OPS.tool, BODY, nothing));
-  host.shutdown();
-  expect(await body).toEqual({ status: "cancelled", result: "shutdown" });
-  expect(ended).toEqual(["shutdown"]);
-});
+verifies(
+  "vai.shutdown",
+  "shutdown aborts running calls, is reported once, and late replies are still sent",
+  async () => {
+    const { host, ended } = await pair(async (call) => {
+      await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
+      return { status: "cancelled", result: call.signal.reason };
+    });
+    const body = bodyOf(host.request("req_1", OPS.tool, BODY, nothing));
+    host.shutdown();
+    expect(await body).toEqual({ status: "cancelled", result: "shutdown" });
+    expect(ended).toEqual(["shutdown"]);
+  },
+);
 
-test("a host that goes away is a shutdown; one that cannot be understood is a failure", async () => {
+test("treats the end of the input as a shutdown and an invalid frame as a failure", async () => {
   const gone = await pair(async () => ({ status: "succeeded" }));
   gone.hostEnd.close();
   await turn();
@@ -225,7 +229,7 @@ test("a host that goes away is a shutdown; one that cannot be understood is a fa
   }
 });
 
-verifies("wire.backpressure", "a plugin side stops reading while its answers are not read", async () => {
+verifies("wire.backpressure", "stops reading requests while its replies are not read", async () => {
   const [hostEnd, pluginEnd] = memoryTransportPair();
   let handled = 0;
   new VaiPlugin({

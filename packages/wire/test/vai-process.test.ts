@@ -1,4 +1,4 @@
-/** The host against real processes that share no code with it. */
+/** The host against real processes that share no code with the host. */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { BackplaneError, Op } from "@backplane/contract";
 import { afterEach, expect, test } from "vitest";
@@ -51,7 +51,7 @@ afterEach(() => {
 
 verifies(
   ["vai.hello", "vai.request", "vai.response"],
-  "hello, request, response over real pipes",
+  "exchanges hello, request and response over real pipes",
   async () => {
     const { host, violations } = start(["echo"]);
     expect((await host.hello()).plugin).toEqual({ package_id: "acme/devkit", version: "0.1.0" });
@@ -61,7 +61,7 @@ verifies(
   },
 );
 
-verifies("wire.concurrent", "10,000 calls at once, replies shuffled: none is crossed", async () => {
+verifies("wire.concurrent", "matches 10,000 shuffled replies with their calls", async () => {
   const count = 10_000;
   const { host, violations } = start(["shuffle", String(count)], { max_queued_bytes: 64 * 1024 * 1024 });
   await host.hello();
@@ -79,7 +79,7 @@ verifies("wire.concurrent", "10,000 calls at once, replies shuffled: none is cro
 
 verifies(
   "wire.backpressure",
-  "a plugin that floods events cannot block the loop or grow memory",
+  "a flood of events neither blocks the event loop nor grows memory",
   async () => {
     const count = 200_000;
     const { host } = start(["flood-events", String(count)]);
@@ -101,25 +101,29 @@ verifies(
   },
 );
 
-verifies("wire.backpressure", "a plugin that never reads: requests are refused, not piled up", async () => {
-  const { host } = start(["deaf"], { max_queued_bytes: 1024 * 1024 });
-  await host.hello();
-  const codes: unknown[] = [];
-  const pad = "x".repeat(100_000);
-  let asked = 0;
-  const lag = await loopLag(async () => {
-    while (codes.length === 0 && asked < 1_000) {
-      asked++;
-      void codeOf(host.request(`req_${asked}`, OP, body(pad), nothing)).then((code) => codes.push(code));
-      await new Promise(setImmediate);
-    }
-  });
-  expect(codes).toEqual(["backpressure"]);
-  expect(asked).toBeLessThan(20);
-  expect(lag).toBeLessThan(50);
-});
+verifies(
+  "wire.backpressure",
+  "rejects requests to a plugin that never reads instead of queueing them",
+  async () => {
+    const { host } = start(["deaf"], { max_queued_bytes: 1024 * 1024 });
+    await host.hello();
+    const codes: unknown[] = [];
+    const pad = "x".repeat(100_000);
+    let asked = 0;
+    const lag = await loopLag(async () => {
+      while (codes.length === 0 && asked < 1_000) {
+        asked++;
+        void codeOf(host.request(`req_${asked}`, OP, body(pad), nothing)).then((code) => codes.push(code));
+        await new Promise(setImmediate);
+      }
+    });
+    expect(codes).toEqual(["backpressure"]);
+    expect(asked).toBeLessThan(20);
+    expect(lag).toBeLessThan(50);
+  },
+);
 
-verifies("vai.cancel", "cancel is sent once; the reply inside the grace is still seen", async () => {
+verifies("vai.cancel", "sends cancel once and accepts a reply within the grace period", async () => {
   const { host, violations } = start(["wait"]);
   await host.hello();
   const answer = host.request("req_1", OP, body(null), nothing);
@@ -129,7 +133,7 @@ verifies("vai.cancel", "cancel is sent once; the reply inside the grace is still
   expect(violations).toEqual([]);
 });
 
-verifies("vai.shutdown", "shutdown is a frame and the end of our side", async () => {
+verifies("vai.shutdown", "shutdown sends a frame and closes stdin", async () => {
   const { host, child, failure } = start(["echo"]);
   await host.hello();
   const exit = new Promise((resolve) => child.once("exit", resolve));
@@ -138,7 +142,7 @@ verifies("vai.shutdown", "shutdown is a frame and the end of our side", async ()
   expect((await failure).code).toBe("crashed");
 });
 
-test("what a plugin printed instead of a hello is shown", async () => {
+test("shows the output of a plugin that prints instead of sending a hello", async () => {
   const { host, failure } = start(["stray-line"]);
   await expect(host.hello()).rejects.toMatchObject({
     code: "handshake_failed",
@@ -147,7 +151,7 @@ test("what a plugin printed instead of a hello is shown", async () => {
   expect((await failure).code).toBe("handshake_failed");
 });
 
-test("a mute plugin and one that prints half a line run into the hello timeout", async () => {
+test("times out for a plugin that sends nothing or half a line instead of a hello", async () => {
   const mute = start(["mute"], { hello_ms: 300 });
   await expect(mute.host.hello()).rejects.toMatchObject({
     code: "handshake_failed",
@@ -157,7 +161,7 @@ test("a mute plugin and one that prints half a line run into the hello timeout",
   await expect(stray.host.hello()).rejects.toMatchObject({ details: { stray_output: "no newline" } });
 });
 
-test("a plugin that dies: crashed at hello, at a request, and never after its reply", async () => {
+test("reports crashed for an exit before the hello or the reply, but not after the reply", async () => {
   expect(await codeOf(start(["die-first"]).host.hello())).toBe("crashed");
   const silent = start(["die-silently"]);
   await silent.host.hello();
@@ -174,7 +178,7 @@ test("a plugin that dies: crashed at hello, at a request, and never after its re
   });
 });
 
-test("output between frames ends the connection with what was printed", async () => {
+test("ends the connection on output between frames and shows the output", async () => {
   const { host } = start(["print"]);
   await host.hello();
   await expect(host.request("req_1", OP, body(null), nothing)).rejects.toMatchObject({
@@ -183,7 +187,7 @@ test("output between frames ends the connection with what was printed", async ()
   });
 });
 
-test("a plugin that closes its input does not end the host", async () => {
+test("a plugin that closes its stdin does not crash the host", async () => {
   const { host, failure } = start(["close-input"]);
   await host.hello();
   for (let i = 0; i < 50 && host.inFlight < 50; i++) {

@@ -1,4 +1,4 @@
-/** The host over the in-memory pair, with a plugin side that is written frame by frame. */
+/** The host over the in-memory transport, with a plugin that is scripted frame by frame. */
 import type { BackplaneError, JsonObject } from "@backplane/contract";
 import {
   ContentLengthDecoder,

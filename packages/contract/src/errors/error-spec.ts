@@ -1,4 +1,4 @@
-/** What every error code says, and the four families. */
+/** The properties of an error code, and constructors for the four families. */
 export interface ErrorSpec {
   family: "wire" | "plugin" | "refusal" | "fault";
   http: number;

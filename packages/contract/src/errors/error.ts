@@ -1,11 +1,11 @@
 import { ERROR_CODES, type ErrorCode, isErrorCode } from "./error-codes.ts";
 
-/** Structured facts for the caller; never a secret, a path of the host, SQL or a stack. */
+/** Structured details for the caller; never a secret, a host path, SQL or a stack trace. */
 export type ErrorDetails = Record<string, unknown>;
 
 /**
- * The one error of the project. Compare `error.code`, never `instanceof`: an error may come from another
- * bundle. `message` says what happened and why; `fix` overrides the code's general remedy.
+ * The error class of the project. Compare `error.code` instead of using `instanceof`, because an error may come from
+ * another bundle. `message` says what happened and why; `fix` overrides the general remedy of the code.
  */
 export class BackplaneError extends Error {
   readonly code: ErrorCode;
@@ -30,12 +30,12 @@ export class BackplaneError extends Error {
   }
 }
 
-/** What to do in this very case; undefined where only the code's general remedy is known. */
+/** The remedy of this specific error; undefined if only the general remedy of its code is known. */
 export function ownFix({ code, fix }: Pick<BackplaneError, "code" | "fix">): string | undefined {
   return fix === ERROR_CODES[code].remedy ? undefined : fix;
 }
 
-/** For a record, which keeps no field of its own for it: the details, with the remedy of this case among them. */
+/** The details with the specific remedy included, for records without a field for it. */
 export function withFix(error: Pick<BackplaneError, "code" | "fix" | "details">): ErrorDetails | undefined {
   const fix = ownFix(error);
   return fix === undefined ? error.details : { ...error.details, fix };
@@ -47,7 +47,7 @@ export function codeOf(error: unknown): ErrorCode | undefined {
   return isErrorCode(code) ? code : undefined;
 }
 
-/** Any thrown value as one of ours; an unknown one becomes `internal` and keeps its cause for the log only. */
+/** Converts any thrown value; an unknown one becomes `internal` and keeps its cause for the log only. */
 export function toBackplaneError(error: unknown): BackplaneError {
   if (codeOf(error) !== undefined) return error as BackplaneError;
   return new BackplaneError("internal", undefined, { cause: error });

@@ -1,4 +1,4 @@
-/** Plugins and model providers as the control plane shows them, spelled once for the kernel and its clients. */
+/** Views of plugins and model providers, shared by the kernel and its clients. */
 
 import type { JsonObject } from "../values/json.ts";
 import type { PluginCategory } from "../vocabulary/bus-kinds.ts";

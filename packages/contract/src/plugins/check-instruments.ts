@@ -1,6 +1,6 @@
 /**
- * Whether a list of instruments is one, told in words: the one check for the ready host, for plugins in other languages
- * and for modules in the gateway. What it gives holds the declared fields and nothing else; an origin is not among them.
+ * Checks a list of instruments, for the instrument host, plugins in other languages and modules in the gateway. The
+ * result contains only the declared fields; an origin is not one of them.
  */
 
 import type { JsonObject } from "../values/json.ts";
@@ -17,7 +17,7 @@ import {
 
 export interface CheckedInstruments {
   instruments: InstrumentDeclaration[];
-  /** For people: what is allowed and still looks like a mistake. */
+  /** Declarations that are valid but look like mistakes. */
   warnings: string[];
 }
 
@@ -62,7 +62,7 @@ export function checkInstruments(list: unknown): CheckedInstruments {
   return { instruments, warnings };
 }
 
-/** The provider that a module exports under `name`: an object or a class; or what is wrong, in one clause. */
+/** The provider that a module exports under `name`, an object or a class; or a description of the problem. */
 export function instrumentProviderOf(
   exports: Record<string, unknown>,
   name: string,
@@ -132,7 +132,7 @@ function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDe
   return checked;
 }
 
-/** An empty schema says nothing, so it is none. */
+/** An empty schema has no effect and is dropped. */
 function schemaOf(
   value: Record<string, unknown>,
   field: "inputSchema" | "outputSchema",

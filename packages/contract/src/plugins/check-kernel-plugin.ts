@@ -1,4 +1,4 @@
-/** Whether a value is a kernel plugin, told in words: the one check for authors, the module host and inline loading. */
+/** Checks a kernel plugin, for authors, the module host and inline loading. */
 import { PLUGIN_CATEGORIES } from "../vocabulary/bus-kinds.ts";
 
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/;
@@ -13,8 +13,8 @@ export function isPluginName(name: unknown): boolean {
 }
 
 /**
- * What is wrong with a plugin object, as one clause with its remedy; null when nothing is. `announced` is what
- * package.json says and the operator agreed to.
+ * Describes the problem of a plugin object as one clause with its remedy; null if there is none. `announced` is the
+ * declaration in package.json that the operator agreed to.
  */
 export function kernelPluginProblem(
   value: unknown,

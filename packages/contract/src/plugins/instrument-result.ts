@@ -1,4 +1,4 @@
-/** The answer of an instrument, made. `stdio` is the usual form; any other value goes as `data`. */
+/** Builds results of instruments. `stdio` is the usual form; any other value becomes `data`. */
 
 import type { Json, JsonObject } from "../values/json.ts";
 import { HEFTY_VERSION, type InstrumentFailure, type InstrumentResult as Result } from "./instrument.ts";
@@ -18,9 +18,9 @@ export const instrumentResult = {
   data: (data: Json): Result => ({ status: "Success", data }),
 } as const;
 
-/** What an author imports; a host answers it with the source below where it is not bundled. */
+/** The module that authors import; a host resolves it to the source below if it is not bundled. */
 export const INSTRUMENT_API = "@backplane/sdk/instruments";
-/** Self-contained, since a module in its own graph sees nothing of ours; a test holds it against the real one. */
+/** Self-contained, because the module graph of a plugin has no access to ours; a test compares it with the original. */
 export const INSTRUMENT_API_SOURCE = `
 export const HEFTY_VERSION = ${JSON.stringify(HEFTY_VERSION)};
 export const InstrumentResult = {

@@ -1,21 +1,21 @@
 /**
- * The instrument API: what a provider module exports and what its host hands it, and the shapes that cross the pipe
- * when it runs in a process of its own (spec/instruments.md). Names are Hefty's, so that one plugin fits both.
+ * The instrument API: the exports of a provider module, the context from its host, and the messages on the pipe of a
+ * provider in its own process (spec/instruments.md). Names are those of Hefty, so that a plugin works with both.
  */
 import type { Json, JsonObject } from "../values/json.ts";
 import type { MaybePromise } from "../values/maybe-promise.ts";
 import type { INSTRUMENT_HEALTHS } from "../vocabulary/vocabulary.ts";
 import type { StopSignal } from "./kernel-plugin.ts";
 
-/** The Hefty version that this host is compatible with; `minHeftyVersion` is held against it, not against ours. */
+/** The Hefty version that this host is compatible with; `minHeftyVersion` is compared with it. */
 export const HEFTY_VERSION = "0.22.0";
-/** Where a folder, zip or jar says that it is an instrument plugin. */
+/** The manifest of an instrument plugin in a folder, zip or jar. */
 export const INSTRUMENT_MANIFEST_FILE = "META-INF/hefty-plugin.json";
 
-/** As entrypoint[0]: the host program that speaks for a module; entrypoint[1] is `./module.js#Export`. */
+/** entrypoint[0] of a module that our host program serves; entrypoint[1] is `./module.js#Export`. */
 export const READY_HOST = "backplane-instrument-host";
 
-/** The same for a Java class that implements InstrumentProvider; entrypoint[1] is its name. */
+/** entrypoint[0] of a Java class that implements InstrumentProvider; entrypoint[1] is its name. */
 export const JAVA_HOST = "backplane-java-host";
 
 export const INSTRUMENT_RISKS = [
@@ -46,10 +46,10 @@ export type AccessMode = (typeof ACCESS_MODES)[number];
 export const INSTRUMENT_PLATFORMS = ["Linux", "MacOS", "Windows", "All"] as const;
 export type InstrumentPlatform = (typeof INSTRUMENT_PLATFORMS)[number];
 
-/** What a module's export is: an object or a class with these. */
+/** The export of a module: an object, or a class of such objects. */
 export interface InstrumentProvider {
   initialize(context: InstrumentContext): MaybePromise<void>;
-  /** Asked after initialize; a function may be given instead of a list. */
+  /** Read after initialize; a list, or a function that returns one. */
   readonly instruments: readonly Instrument[] | (() => MaybePromise<readonly Instrument[]>);
   shutdown?(): MaybePromise<void>;
 }
@@ -57,7 +57,7 @@ export interface InstrumentProvider {
 export interface Instrument {
   /** snake_case, unique among all plugins. */
   readonly name: string;
-  /** Whatever it says, the host writes `plugin:<id>`. */
+  /** Ignored: the host sets `plugin:<id>`. */
   readonly origin?: string;
   readonly riskLevel: InstrumentRisk;
   readonly metadata: InstrumentMetadata;
@@ -81,38 +81,38 @@ export interface InstrumentMetadata {
   keywords?: readonly string[];
 }
 
-/** Can only deny a call or raise its risk; the operator's policy decides the rest. */
+/** A rule can only deny a call or raise its risk; the operator's policy decides the rest. */
 export interface InstrumentRule {
-  /** Without it the rule holds for every call. */
+  /** Without a condition the rule applies to every call. */
   match?: {
     /** JSON Pointer into the parameters. */ pointer: string /** Regular expression. */;
     pattern: string;
   };
   effect: "deny" | "raise";
-  /** With `raise`: the least risk of such a call. */
+  /** With `raise`: the minimum risk of such a call. */
   risk?: InstrumentRisk;
   reason: string;
 }
 
-/** What crosses the pipe of an instrument, all values. */
+/** The fields of an instrument that are sent over the pipe. */
 export interface InstrumentDeclaration extends Omit<Instrument, "invoke" | "healthCheck" | "origin"> {
   metadata: InstrumentMetadata &
     Required<Pick<InstrumentMetadata, "accessMode" | "sideEffects" | "keywords">>;
   securityRules: readonly InstrumentRule[];
 }
 
-/** Hefty's PluginContext; the name is taken by kernel plugins here. */
+/** Hefty's PluginContext; kernel plugins use that name here. */
 export interface InstrumentContext {
   readonly pluginId: string;
-  /** Exists, and survives restarts. */
+  /** An existing folder that is kept across restarts. */
   readonly dataDir: string;
-  /** The binding's config, flat: `{a: {b: 1}}` is `{"a.b": "1"}`. */
+  /** The binding's config, flattened: `{a: {b: 1}}` becomes `{"a.b": "1"}`. */
   readonly config: Readonly<Record<string, string>>;
   readonly heftyVersion: string;
   readonly logger: InstrumentLogger;
-  /** Asks the active language model. Refused in External mode. */
+  /** Calls the active language model. Rejected in External mode. */
   requestCognition(prompt: string, maxTokens: number): Promise<string>;
-  /** Refused in External mode. */
+  /** Rejected in External mode. */
   requestEmbedding(text: string): Promise<Float32Array>;
 }
 
@@ -127,7 +127,7 @@ export interface InstrumentCall {
   readonly traceId?: string;
   readonly timeoutMs?: number;
   readonly dataDirPath?: string;
-  /** Fires when the call is cancelled or its time is over. */
+  /** Aborted when the call is cancelled or its deadline passed. */
   readonly signal: StopSignal;
 }
 
@@ -165,6 +165,6 @@ export interface InstrumentMethods {
 export interface InstrumentInvocation extends Omit<InstrumentCall, "signal"> {
   instrument: string;
   params: JsonObject;
-  /** What `cancel` names. */
+  /** The id that `cancel` refers to. */
   invocationId: string;
 }

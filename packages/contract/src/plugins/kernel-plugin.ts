@@ -1,7 +1,7 @@
 /**
- * The ABI of kernel plugins (plug.abi): what a plugin module exports as `plugin`, and what the kernel hands it. Only
- * values and promises cross it, so that the same plugin runs in a process of its own or, trusted, inline.
- * The seed's snake_case method names are camelCase here: on_load is onLoad, health_check is healthCheck.
+ * The ABI of kernel plugins (plug.abi): the object that a module exports as `plugin`, and the context from the kernel.
+ * Only values and promises cross it, so that the same plugin runs in its own process or, if trusted, inline. The seed's
+ * snake_case method names are camelCase here: on_load is onLoad, health_check is healthCheck.
  */
 
 import type { BusEvent, BusPayload } from "../schema/bus.ts";
@@ -18,11 +18,11 @@ export interface KernelPlugin {
   readonly name: string;
   readonly version: string;
   readonly category: PluginCategory;
-  /** Names of plugins that have to be loaded first. */
+  /** Names of plugins that must be loaded first. */
   readonly requires?: readonly string[];
-  /** Extension prefixes besides the own name; honoured for bundled plugins only. */
+  /** Extension prefixes in addition to the plugin's name; bundled plugins only. */
   readonly prefixes?: readonly string[];
-  /** JSON Schema of `plugin.<ns>.*`, or for a provider of its instances' fields. */
+  /** JSON Schema of `plugin.<ns>.*` or, for a provider, of the fields of its instances. */
   readonly configSchema?: JsonObject;
 
   /** A legacy tool: answers tool.call.request in onEvent by emitting tool.call.result. */
@@ -34,16 +34,16 @@ export interface KernelPlugin {
   readonly strategyId?: string;
   readonly adapterId?: string;
   readonly memory?: "short-term" | "long-term";
-  /** An adapter's HTTP routes; each request comes to onRequest. */
+  /** HTTP routes of an adapter, handled by onRequest. */
   readonly routes?: readonly AdapterRoute[];
 
-  /** Kinds, patterns that end in `.*`, or `*`. Asked once, before onLoad. */
+  /** Kinds, patterns that end in `.*`, or `*`. Called once, before onLoad. */
   subscriptions(): readonly string[];
-  /** Once, before any event. */
+  /** Called once, before any event. */
   onLoad?(ctx: PluginContext): MaybePromise<void>;
-  /** Throw to surface a plugin.error. */
+  /** A thrown error is published as plugin.error. */
   onEvent?(event: BusEvent, ctx: PluginContext): MaybePromise<void>;
-  /** At hot reload and shutdown; may come twice. */
+  /** Called at reload and shutdown, possibly twice. */
   onUnload?(ctx: PluginContext): MaybePromise<void>;
   healthCheck?(ctx: PluginContext): MaybePromise<HealthReport>;
   onRequest?(request: AdapterRequest, ctx: PluginContext): MaybePromise<AdapterAnswer>;
@@ -51,24 +51,24 @@ export interface KernelPlugin {
 
 export interface PluginContext {
   readonly name: string;
-  /** A folder of the plugin's own under the data home; it exists. */
+  /** The plugin's own, existing data folder. */
   readonly stateDir: string;
   readonly log: PluginLog;
   readonly providers: ProvidersView;
   /**
-   * Id, time and source are the kernel's. Resolves when the event has its place in the session's queue. A tool has no
-   * context of its call's scope: with the call's `as` the event belongs to the org and project that called.
+   * The kernel sets id, time and source. Resolves when the event is in the session's queue. The context of a tool is
+   * not specific to a call: with the call's `as` the event belongs to the calling org and project.
    */
   emit<K extends string>(
     kind: K,
     payload: BusPayload<K>,
     options: { session_id: string; as?: string },
   ): Promise<{ id: string }>;
-  /** `plugin.<ns>.*` without its prefix, secrets in the clear; fresh at every call. */
+  /** The current values of `plugin.<ns>.*` without the prefix, secrets in the clear. */
   config(): Promise<JsonObject>;
-  /** Only plugins of category tool. A name that is taken is refused. */
+  /** For plugins of category tool only. A name that is already registered is rejected. */
   registerTool(tool: KernelTool): Promise<void>;
-  /** A kernel service that the operator granted to this plugin; `as` is the `as` of the request or call that it serves. */
+  /** A kernel service granted by the operator; `as` is the `as` of the current request or call. */
   service(name: string, args: JsonObject, as?: string): Promise<Json>;
 }
 
@@ -80,11 +80,11 @@ export interface ProviderInstance {
   id: string;
   plugin: string;
   label: string;
-  /** Everything but the two meta fields, by field name, secrets in the clear for the plugin that owns it. */
+  /** All fields except the two meta fields; secrets are in the clear for the owning plugin. */
   config: Record<string, Json>;
 }
 
-/** Read-only, over the live configuration. Other plugins' instances come without their secrets. */
+/** A read-only view of the live configuration. Instances of other plugins have no secrets. */
 export interface ProvidersView {
   listInstances(): Promise<ProviderInstance[]>;
   instancesForPlugin(plugin: string): Promise<ProviderInstance[]>;
@@ -102,7 +102,7 @@ export interface HealthReport {
   details?: { name: string; status: HealthStatus; message?: string }[];
 }
 
-/** What `AbortSignal` is; this room knows no platform. */
+/** The used part of AbortSignal; this module is platform independent. */
 export interface StopSignal {
   readonly aborted: boolean;
   addEventListener(type: "abort", listener: () => void, options?: { once?: boolean }): void;
@@ -110,7 +110,7 @@ export interface StopSignal {
 }
 
 export interface KernelToolSpec {
-  /** `[A-Za-z0-9_-]{1,64}`, as model vendors want it. */
+  /** `[A-Za-z0-9_-]{1,64}`, as model vendors require. */
   name: string;
   description: string;
   /** JSON Schema of an object; usable as an OpenAI function's parameters. */
@@ -118,27 +118,27 @@ export interface KernelToolSpec {
   requires_approval?: boolean;
   effect_class?: EffectClass;
   timeout_ms?: number;
-  /** The author's claim; the host's floor can raise it. */
+  /** Declared by the author; the host can raise it. */
   risk?: Risk;
   category?: string;
-  /** Not shown to models until tool_search has found it. */
+  /** Not offered to models until tool_search has found it. */
   deferred?: boolean;
 }
 
 export interface KernelTool extends KernelToolSpec {
   run(args: JsonObject, call: KernelToolCall): MaybePromise<ToolReturn>;
-  /** A headline for the approval prompt, cut at 80 characters. */
+  /** A one-line description for the approval prompt, cut at 80 characters. */
   approvalBrief?(args: JsonObject): MaybePromise<string>;
 }
 
 export interface KernelToolCall {
-  /** The model's id of the call where a model made it, else the execution's. */
+  /** The model's id of the call, or the execution id if no model made the call. */
   id: string;
   invocation_id: string;
   session_id: string | null;
   deadline_at: string;
   signal: StopSignal;
-  /** Hands to `ctx.service` on whose behalf it is asked; worthless once the call has ended. */
+  /** Identifies the caller to `ctx.service`; invalid after the call has ended. */
   as: string;
   progress(event: JsonObject & { type: string }): void;
 }
@@ -170,25 +170,25 @@ export interface AdapterRoute {
   /** Below `/x/<plugin>`; a plugin with the operator's grant may also use `/api/…`. `{name}` is a parameter. */
   path: string;
   summary: string;
-  /** What an API key needs. */
+  /** The scope that an API key needs. */
   scope: KeyScope;
   /** JSON Schema of the body, for the OpenAPI document. */
   body?: JsonObject;
   responses?: Record<number, string>;
 }
 
-/** Values in. */
+/** A request to an adapter. */
 export interface AdapterRequest {
   /** `GET /api/config/{key}`. */
   route: string;
   params: Record<string, string>;
   query: Record<string, string>;
   body: Json;
-  /** Whom services act for; worthless once the request is answered. */
+  /** Identifies the caller to services; invalid after the request was answered. */
   as: string;
 }
 
-/** Values out. No body is an empty answer. */
+/** The answer of an adapter. Without a body the answer is empty. */
 export interface AdapterAnswer {
   status: number;
   body?: Json;
@@ -206,7 +206,7 @@ export interface PluginEntry {
   dir: string;
   /** Absolute path of the module. */
   module: string;
-  /** When it was first put there, where that is known: of two plugins with one tool name the older has it. */
+  /** First installation, if known; of two plugins with the same tool name the older one keeps it. */
   installed_at?: string;
 }
 
@@ -216,7 +216,7 @@ export type PluginOrigin = (typeof PLUGIN_ORIGINS)[number];
 export const PLUGIN_STATUSES = ["loaded", "unloading", "failed", "unloaded", "disabled"] as const;
 export type PluginStatus = (typeof PLUGIN_STATUSES)[number];
 
-/** Where `plugin.<ns>.*` lies for a plugin: dashes become underscores. */
+/** The namespace of `plugin.<ns>.*`: dashes become underscores. */
 export function pluginNamespace(name: string): string {
   return name.replaceAll("-", "_");
 }

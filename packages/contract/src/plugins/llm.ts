@@ -1,6 +1,6 @@
 /**
- * What models and providers exchange (llm.provider). A provider streams parts and ends with its usage; the bus
- * carries each part as llm.call.delta and the end as one llm.call.response or llm.call.error.
+ * Messages between the kernel and model providers (llm.provider). A provider streams parts and ends with its usage; the
+ * bus carries each part as llm.call.delta and the end as one llm.call.response or llm.call.error.
  */
 
 import type { Json, JsonObject } from "../values/json.ts";
@@ -40,14 +40,14 @@ export type LlmPart =
   | { type: "thinking"; text: string }
   | { type: "tool_call"; index: number; id?: string; name?: string; args?: string }
   | { type: "usage"; usage: Partial<Omit<TokenUsage, "input" | "total">> }
-  /** What the vendor said of the end, in its own words. */
+  /** The vendor's own finish reason. */
   | { type: "stop"; reason?: string; model?: string };
 
 export interface GenerateRequest {
   model: string;
   system: string;
   tools: readonly LlmTool[];
-  /** Without system messages. */
+  /** Excludes system messages. */
   history: readonly Exclude<ChatMessage, { role: "system" }>[];
   params: JsonObject;
   signal: StopSignal;
@@ -55,7 +55,7 @@ export interface GenerateRequest {
 
 export interface LlmProvider {
   generate(request: GenerateRequest): AsyncIterable<LlmPart>;
-  /** Asked before a retry; false gives up. */
+  /** Called before a retry; false gives up. */
   onRetryableError?(error: LlmFailure, attempt: number): boolean | Promise<boolean>;
 }
 
@@ -70,7 +70,7 @@ export interface LlmFailure {
 }
 
 export const LLM_LIMITS = {
-  /** Further tries after the first, only before the first delta. */
+  /** Retries after the first attempt, only before the first delta. */
   retries: 3,
   backoff_ms: 500,
   max_backoff_ms: 30_000,
@@ -82,7 +82,7 @@ export function tokenUsage(raw: Partial<Omit<TokenUsage, "input" | "total">> = {
   return { input_other, input_cache_read, input_cache_creation, output, input, total: input + output };
 }
 
-/** Connection, timeout, an empty answer, and the statuses that vendors mean as "later". */
+/** Connection errors, timeouts, empty answers, and HTTP statuses that indicate a temporary failure. */
 export function isRetryableFailure({ kind, status_code }: Pick<LlmFailure, "kind" | "status_code">): boolean {
   if (kind === "status") {
     return status_code === 408 || status_code === 409 || status_code === 429 || (status_code ?? 0) >= 500;

@@ -21,20 +21,20 @@ export interface AgentLoopState {
   run_id: string;
   /** Model calls of this turn so far. */
   iteration: number;
-  /** What has just happened. */
+  /** The last event of the turn. */
   phase: "start" | "memory" | "llm" | "tool";
   input: { text: string; attachments?: JsonObject[] };
   last_response: { text: string; tool_calls: ToolCallRequest[]; usage: TokenUsage } | null;
   /** Of the last step, in call order. */
   tool_results: { id: string; name: string; ok: boolean; brief: string }[];
   memory: MemoryEntry[] | null;
-  /** Whether there is any memory to ask. */
+  /** Whether a memory plugin is available. */
   has_memory: boolean;
-  /** Messages that the model will be shown. */
+  /** Number of messages in the model's context. */
   history: number;
-  /** The names that may be offered. */
+  /** Names of tools that may be offered. */
   tools: string[];
-  /** What the model can read with the tool `skill`, by name. */
+  /** Names of skills that the model can read with the tool `skill`. */
   skills: { name: string; description: string }[];
 }
 
@@ -46,7 +46,7 @@ export type Decision =
       provider?: string;
       model?: string;
       system?: string;
-      /** Names out of `state.tools`; left out, all are offered. */
+      /** Names from `state.tools`; if absent, all are offered. */
       tools?: string[];
       params?: JsonObject;
     }
@@ -54,7 +54,7 @@ export type Decision =
   | { next: "memory"; query: string; k?: number }
   | { next: "done"; content?: string; write?: MemoryEntry };
 
-/** What may follow what; anything else ends the turn as the strategy's fault. */
+/** Valid transitions; any other decision ends the turn as an error of the strategy. */
 export const NEXT_STEPS: Record<AgentLoopState["phase"], readonly Decision["next"][]> = {
   start: ["memory", "llm", "done"],
   memory: ["llm", "done"],
@@ -80,15 +80,15 @@ export const COMPACTION_LIMITS = {
   threshold: 0.8,
   target: 0.4,
   tries: 3,
-  /** Where neither the instance nor the model says how much it takes. */
+  /** The default if neither the instance nor the model states its window. */
   window_tokens: 128_000,
 } as const;
 
 export const FANOUT_LIMITS = {
   heartbeat_ms: 60_000,
   reap_ms: 5_000,
-  /** What one connection may have waiting before it is cut off. */
+  /** Bytes buffered for a connection before it is closed. */
   buffered_bytes: 4 * 1024 * 1024,
-  /** The unfinished answer that a client joining in the middle is given. */
+  /** Size of the unfinished answer that is sent to a client that attaches during a turn. */
   partial_bytes: 1024 * 1024,
 } as const;

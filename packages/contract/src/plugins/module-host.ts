@@ -1,6 +1,6 @@
 /**
- * Both sides of the pipe to a kernel plugin in a process of its own: JSON-RPC 2.0, one message a line. The gateway
- * speaks first (`load`); the process ends when its stdin does. Errors cross as values, with the author's own trace.
+ * The protocol between the gateway and a kernel plugin in its own process: JSON-RPC 2.0, one message per line. The
+ * gateway starts with `load`; the process exits when its stdin ends. Errors are sent as values with their stack trace.
  */
 
 import { BackplaneError } from "../errors/error.ts";
@@ -22,7 +22,7 @@ import type {
 export const PLUGIN_METHODS = ["onLoad", "onEvent", "onUnload", "healthCheck", "onRequest"] as const;
 export type PluginMethod = (typeof PLUGIN_METHODS)[number];
 
-/** The values of the ABI, spelled out: whatever else a plugin object carries stays with it. */
+/** The value fields of the ABI; other fields of a plugin object are not sent. */
 export const PLUGIN_FIELDS = [
   "name",
   "version",
@@ -41,7 +41,7 @@ export const PLUGIN_FIELDS = [
   "routes",
 ] as const satisfies (keyof KernelPlugin)[];
 
-/** The values of a tool, which may be an instance of a class. */
+/** The value fields of a tool, which may be an instance of a class. */
 export const KERNEL_TOOL_FIELDS = [
   "name",
   "description",
@@ -54,14 +54,14 @@ export const KERNEL_TOOL_FIELDS = [
   "deferred",
 ] as const satisfies (keyof KernelToolSpec)[];
 
-/** Everything of a plugin that is a value. */
+/** The value fields of a plugin. */
 export interface PluginDescription {
   fields: Omit<KernelPlugin, PluginMethod | "subscriptions">;
   subscriptions: string[];
   methods: PluginMethod[];
 }
 
-/** A context that the kernel handed out; what the plugin asks of it names `id`. */
+/** A context given to the plugin; its requests refer to `id`. */
 export interface ContextRef {
   id: number;
   name: string;
@@ -103,7 +103,7 @@ export interface ModuleContextMethods {
   progress: [params: { call_id: number; event: JsonObject & { type: string } }, answer: null];
 }
 
-/** JSON-RPC's code for an error that is told in its `data`. */
+/** The JSON-RPC code of an error that is described in its `data`. */
 export const THROWN_ERROR = -32001;
 
 export interface ThrownValue {
@@ -129,7 +129,7 @@ export function thrownToValue(error: unknown, trace: "with trace" | "without tra
   return value;
 }
 
-/** An error of ours stays one; anybody else's keeps name, message, code and trace. */
+/** Keeps a BackplaneError as such, and name, message, code and stack of any other error. */
 export function valueToThrown(value: ThrownValue): Error {
   const { code, details, fix, message, name, stack } = value;
   const error = isErrorCode(code)
@@ -149,7 +149,7 @@ interface ErrorLike {
   fix?: unknown;
 }
 
-/** Not by class: an error may come from another realm. */
+/** Not `instanceof`, because an error may come from another realm. */
 function isErrorLike(error: unknown): error is ErrorLike {
   return (
     typeof error === "object" &&

@@ -1,41 +1,41 @@
 /**
- * What crosses the pipe to the program that hosts tool files: it speaks `vai.rpc.v1`, and a call of `DESCRIBE_TOOLS`,
- * which can be no tool's name, answers with this description as its structured output.
+ * The program that hosts tool files uses `vai.rpc.v1`. A call of `DESCRIBE_TOOLS`, which cannot be the name of a tool,
+ * returns this description as structured output.
  */
 import type { Json } from "../values/json.ts";
 
 export const DESCRIBE_TOOLS = "$describe";
 
-/** A file that has not finished its import by then is given up. */
+/** A file whose import takes longer is skipped. */
 export const TOOL_IMPORT_MS = 10_000;
 
-/** All files of a package together: less than the gateway waits for a description. */
+/** For all files of a package; less than the gateway's timeout for a description. */
 export const TOOL_DESCRIBE_MS = 25_000;
 
-/** Which files of `tools/` are tools. Declarations are none. */
+/** Whether a file of `tools/` is a tool file. Type declarations are not. */
 export function isToolFile(name: string): boolean {
   return /^[^.].*\.[cm]?[jt]s$/.test(name) && !/\.d\.[cm]?ts$/.test(name);
 }
 
-/** The file's basename: what the tool is called when it does not say otherwise. */
+/** The file's basename, the default name of the tool. */
 export function toolNameOf(file: string): string {
   return file.slice(file.lastIndexOf("/") + 1).replace(/\.[cm]?[jt]s$/, "");
 }
 
-/** The id that a tool has in the catalog: its name, where that can be one. */
+/** The tool's id in the catalog: its name, if the name is a valid id. */
 export function toolIdOf(name: string): string {
   const clean = name.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 64);
   return /^[A-Za-z]/.test(clean) ? clean : `t_${clean}`.slice(0, 64);
 }
 
-/** Names that mean the gateway's own machine when the file does not say where it runs. */
+/** Tool names that imply the gateway's machine as target if the file does not set one. */
 export function requestsHost(name: string): boolean {
   return name.startsWith("host_") || name.startsWith("computer_use_");
 }
 
-/** One file, with every default filled in. */
+/** A tool file with all defaults filled in. */
 export interface ToolFileDescription {
-  /** Below the package, such as tools/example.ts. */
+  /** Path in the package, such as tools/example.ts. */
   file: string;
   name: string;
   description: string;
@@ -43,7 +43,7 @@ export interface ToolFileDescription {
   risk: "low" | "medium" | "high";
   category: string | null;
   target: "sandbox" | "host";
-  /** Why it cannot run; the rest is then what is known without it. */
+  /** Why the tool cannot run; the other fields are then what is known without loading it. */
   load_error: string | null;
 }
 

@@ -1,4 +1,4 @@
-/** Secrets, keys, audit: who may do what, and who did. */
+/** Secrets, API keys and the audit log. */
 import { z } from "zod";
 import { KEY_SCOPES, ROLES } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema, OrgIdSchema, ProjectIdSchema, TimestampSchema } from "./scalars.ts";
@@ -22,7 +22,7 @@ export const SecretPutSchema = z.strictObject({
 });
 
 export const SecretKeyRotateSchema = z.strictObject({
-  /** false: seals everything with the newest key there is, for a run that was cut off or a key that you added. */
+  /** False seals everything with the newest existing key, after an interrupted rotation or a manually added key. */
   new_key: z.boolean().default(true),
 });
 export const SecretKeyRotationSchema = z.object({
@@ -67,17 +67,17 @@ export const AuditEntrySchema = z.object({
   action: z.string(),
   subject: z.string(),
   details: JsonObjectSchema,
-  /** sha256 over the previous entry's hash and this entry: a changed byte is found. */
+  /** sha256 over the previous entry's hash and this entry, so that any change is detected. */
   hash: z.string(),
 });
 
-/** What verifying the audit log found. */
+/** The result of verifying the audit log. */
 export const AuditReportSchema = z.object({
   status: z.enum(["ok", "broken"]),
-  /** How many entries were verified, and the hash of the last one. */
+  /** Number of verified entries and the hash of the last one. */
   entries: z.int(),
   hash: z.string(),
-  /** The entry that is noted outside of the store. */
+  /** The entry recorded in the anchor outside the store. */
   anchor: z.object({ seq: z.int(), at: TimestampSchema }).nullable(),
   /** The last entry of the export. */
   export: z.object({ seq: z.int() }).nullable(),

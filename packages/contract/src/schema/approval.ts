@@ -11,16 +11,16 @@ export const ApprovalSchema = z.object({
   tool: z.string(),
   package_id: z.string(),
   package_version: z.string(),
-  /** The very arguments that would run. */
+  /** The exact arguments of the call. */
   input: JsonValueSchema,
   /**
-   * sha256 over all that decides what would happen: tool, version, package digest, definition, arguments, binding,
-   * effective config, secret versions, sign-in, grant and destination. An answer holds for this alone.
+   * sha256 over everything that determines the call: tool, version, package digest, definition, arguments, binding,
+   * effective config, secret versions, sign-in, grant and destination. An answer is valid only for this digest.
    */
   digest: z.string(),
-  /** The question that this one takes the place of, because what it covered has changed since. */
+  /** The approval that this one replaces, because the call has changed since. */
   replaces: z.string().nullable(),
-  /** Which parts changed, by name and never by value: `config.region`, `secret.token`, `package_version`. */
+  /** Names, never values, of the changed parts: `config.region`, `secret.token`, `package_version`. */
   changed: z.array(z.string()),
   brief: z.string(),
   reason: z.string(),
@@ -38,11 +38,11 @@ export const ApprovalSchema = z.object({
 export const ApprovalAnswerSchema = z.strictObject({
   response: z.enum(APPROVAL_RESPONSES),
   feedback: z.string().max(2000).optional(),
-  /** When sent, it must equal the approval's digest: the client proves what it showed. */
+  /** If sent, must equal the approval's digest, which proves what the client showed. */
   digest: z.string().optional(),
 });
 
-/** One "for this session" answer that still holds. */
+/** A "for this session" answer that is still valid. */
 export const ApprovalGrantSchema = z.object({
   id: z.string(),
   session_id: z.string(),
@@ -50,7 +50,7 @@ export const ApprovalGrantSchema = z.object({
   project_id: z.string().nullable(),
   tool: z.string(),
   digest: z.string(),
-  /** Whose calls it serves: the key, the admin token or the adapter that asked. Nobody else who names the session. */
+  /** The key, admin token or adapter whose calls the answer covers; other callers of the session are not covered. */
   granted_to: z.string(),
   granted_by: z.string(),
   granted_at: TimestampSchema,

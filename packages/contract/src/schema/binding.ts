@@ -20,7 +20,7 @@ import {
   VersionSchema,
 } from "./scalars.ts";
 
-/** Spelled out: `partial()` keeps the manifest's defaults, and a field left out must not narrow. */
+/** Not derived with `partial()`, which keeps the manifest's defaults: an absent field must not narrow the grant. */
 const NarrowedPermissionsSchema = z.strictObject({
   network: z.enum(NETWORK_ACCESS).optional(),
   filesystem: z.enum(FILESYSTEM_ACCESS).optional(),
@@ -28,7 +28,7 @@ const NarrowedPermissionsSchema = z.strictObject({
   secret_slots: z.array(SlotSchema).max(64).optional(),
 });
 
-/** Names that change how a program is started, or that the sandbox sets itself, are not a secret's to take. */
+/** A secret must not use a variable that changes how programs start or that the sandbox sets. */
 const SecretVariableSchema = z
   .string()
   .regex(/^[A-Z][A-Z0-9_]{0,127}$/, "must be a name such as API_TOKEN")
@@ -44,14 +44,14 @@ export const BindingPolicySchema = z.strictObject({
   approval_timeout_ms: z.int().min(1_000).max(2_592_000_000).optional(),
   allowed_domains: z.array(DomainSchema).max(256).optional(),
   mounts: z.array(MountSchema).max(32).optional(),
-  /** Narrows what the manifest asks for; a wider value has no effect. */
+  /** Narrows the permissions of the manifest; a wider value has no effect. */
   permissions: NarrowedPermissionsSchema.optional(),
   class: z.enum(EXECUTION_CLASSES).optional(),
-  /** Slot to environment variable, for mcp.stdio and hefty.jsonrpc, which have no other channel for a secret. */
+  /** Maps slots to environment variables, for mcp.stdio and hefty.jsonrpc, which have no other channel for secrets. */
   secret_env: z.record(SlotSchema, SecretVariableSchema).optional(),
-  /** Lets tools that ask for the host run on the gateway's machine, unsandboxed. Only the admin gives it. */
+  /** Lets tools that require the host run on the gateway's machine without a sandbox. Only an admin can set it. */
   host_target: z.boolean().optional(),
-  /** Lets an MCP server have the org's model answer its sampling requests, where the client that calls does not. */
+  /** Lets the org's model answer sampling requests of an MCP server if the calling client does not. */
   sampling: z
     .strictObject({
       max_tokens: z
@@ -62,7 +62,7 @@ export const BindingPolicySchema = z.strictObject({
       per_hour: z.int().min(1).max(10_000).describe("requests of the binding within an hour"),
     })
     .optional(),
-  /** rterm.plugin.v1: the host's allow-list. */
+  /** rterm.plugin.v1: the capabilities that the host allows. */
   capabilities: z
     .array(CapabilitySchema)
     .max(64)
@@ -77,7 +77,7 @@ export const BindingCreateSchema = z.strictObject({
   package_version: VersionSchema,
   /** `*` binds every tool of the package. */
   export_id: z.union([ExportIdSchema, z.literal(WHOLE_PACKAGE)]),
-  /** true binds for the whole org instead of the caller's project. */
+  /** True binds for the whole org instead of the caller's project. */
   org_wide: z.boolean().optional(),
   config: JsonObjectSchema.optional(),
   secrets: z.record(SlotSchema, SecretRefSchema).optional(),
@@ -86,7 +86,7 @@ export const BindingCreateSchema = z.strictObject({
   policy: BindingPolicySchema.optional(),
 });
 
-/** config, secrets and policy are replaced whole; null clears nothing, leave a field out to keep it. */
+/** config, secrets and policy are replaced as a whole. An absent field is kept. */
 export const BindingPatchSchema = z.strictObject({
   package_version: VersionSchema.optional(),
   config: JsonObjectSchema.optional(),
@@ -96,7 +96,7 @@ export const BindingPatchSchema = z.strictObject({
   policy: BindingPolicySchema.optional(),
 });
 
-/** The version before the last move, with the settings that it had; a rollback goes back to them. */
+/** The version before the last upgrade with its settings, for a rollback. */
 const PreviousVersionSchema = z.object({
   package_version: z.string(),
   digest: z.string(),
@@ -105,9 +105,9 @@ const PreviousVersionSchema = z.object({
   secrets: z.record(z.string(), z.string()),
   policy: BindingPolicySchema,
   class_lowered_by: z.string().nullable(),
-  /** Trust that the move did not take along, because it was given to other bytes. */
+  /** Trust that the upgrade dropped, because it was given for other bytes. */
   trust_dropped: z.array(z.enum(["host_target", "class"])),
-  /** What the new version asks for and the old one did not; `policy` keeps it back. */
+  /** Permissions that only the new version requests; `policy` withholds them. */
   permissions_held: z.array(z.enum(["network", "filesystem", "gateway_api_scopes", "allowed_domains"])),
 });
 
@@ -121,27 +121,27 @@ export const BindingSchema = z.object({
   config: JsonObjectSchema,
   secrets: z.record(z.string(), z.string()),
   status: z.enum(BINDING_STATUSES),
-  /** Slots that the export needs and nothing is bound to; while there is one, status is inactive. */
+  /** Required slots without a secret; the binding is inactive while there are any. */
   unbound_slots: z.array(z.string()),
   rollout: RolloutSchema,
   policy: BindingPolicySchema,
-  /** Who lowered the class below its default, if anyone did. */
+  /** The actor who lowered the class below its default, if any. */
   class_lowered_by: z.string().nullable(),
-  /** Absent until the binding has moved to another version. */
+  /** Absent until the binding has been upgraded. */
   previous: PreviousVersionSchema.optional(),
-  /** Rises with every change; calls in flight finish on the generation that they started with. */
+  /** Rises with every change. Calls in flight finish on the generation that they started with. */
   generation: z.int(),
   created_at: TimestampSchema,
   updated_at: TimestampSchema,
 });
 
-/** Moves every binding of the package in the scope to this version; what is named goes over what they have. */
+/** Moves all bindings of the package in the scope to this version; given settings override theirs. */
 export const BindingUpgradeSchema = z.strictObject({
   package_id: PackageIdSchema,
   package_version: VersionSchema,
-  /** true moves those of the whole org instead of the caller's project. */
+  /** True upgrades the bindings of the whole org instead of the caller's project. */
   org_wide: z.boolean().optional(),
-  /** By export id, or `*`. */
+  /** Keyed by export id, or `*`. */
   bindings: z
     .record(
       z.union([ExportIdSchema, z.literal(WHOLE_PACKAGE)]),

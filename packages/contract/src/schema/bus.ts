@@ -1,6 +1,6 @@
 /**
- * Payload shapes of the bus, one per public kind. Named fields are checked; further fields pass, so that a field
- * can be added without breaking a reader. `persist: false` and `__persist__: false` keep an event off the tape.
+ * Payload schemas of the bus, one per public kind. Named fields are checked; other fields are accepted, so that a field
+ * can be added without breaking readers. `persist: false` and `__persist__: false` keep an event off the tape.
  */
 import { z } from "zod";
 import type { BusKind } from "../vocabulary/bus-kinds.ts";
@@ -112,7 +112,7 @@ export const BUS_PAYLOADS = {
   "config.updated": z.looseObject({ key: text, prefix_match_hint: text }),
 } as const satisfies Record<BusKind, z.ZodType>;
 
-/** The envelope as a client reads it. `ts` is unix seconds; `source` is a plugin's name or `kernel…`. */
+/** The envelope of an event. `ts` is in unix seconds; `source` is the name of a plugin or `kernel…`. */
 export const BusEventSchema = z.object({
   id: z.string(),
   kind: z.string(),

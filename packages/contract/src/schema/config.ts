@@ -1,4 +1,4 @@
-/** The live configuration as `/api/config` speaks it. A value under a secret key is its mask, unless it was asked for. */
+/** The live configuration in `/api/config`. The value of a secret key is masked unless `show` is requested. */
 import { z } from "zod";
 import { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey } from "../vocabulary/config-key.ts";
 import { CONFIG_LIMITS } from "../vocabulary/limits.ts";
@@ -27,7 +27,7 @@ export const ConfigWrittenSchema = z.object({
 });
 export const ConfigRemovedSchema = z.object({ key: z.string(), removed: z.boolean() });
 
-/** The payload of `config.updated`: one for every key that was written or removed. */
+/** The payload of `config.updated`, one event for every key that was written or removed. */
 export const ConfigUpdatedSchema = z.object({
   key: z.string(),
   prefix_match_hint: z.string().describe("The key up to and including its last dot; empty without one."),

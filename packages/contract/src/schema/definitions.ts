@@ -1,7 +1,7 @@
 /**
- * What the tools of one binding are, as the running thing itself described them. A definition that changes under an
- * unchanged package and binding is kept back until somebody has looked at it: it may be the same server with other
- * words for the model.
+ * Tool definitions of a binding, as its running process described them. A definition that changes while package and
+ * binding stay the same is hidden until an operator accepts it, because a server could use it to inject instructions
+ * into the model.
  */
 import { z } from "zod";
 import { ToolExportSchema } from "./manifest.ts";
@@ -11,7 +11,7 @@ const SchemasSchema = z.record(z.string(), z.json());
 
 const ToolWordsSchema = z.object({ export: ToolExportSchema, schemas: SchemasSchema });
 
-/** One text or value that differs from what was accepted. */
+/** A text or value that differs from the accepted definition. */
 export const ToolChangeSchema = z.object({
   path: z.string().describe("JSON pointer, such as /description or /input_schema/properties/city."),
   change: z.enum(["added", "removed", "changed"]),
@@ -22,32 +22,32 @@ export const ToolChangeSchema = z.object({
 
 export const QuarantinedToolSchema = ToolWordsSchema.extend({
   since: TimestampSchema,
-  /** As it was last accepted; null where that is not known any more. */
+  /** The last accepted definition; null if it is no longer known. */
   former: ToolWordsSchema.nullable().default(null),
-  /** What differs from that. */
+  /** Differences to the accepted definition. */
   changes: z.array(ToolChangeSchema).default([]),
 });
 
 export const DefinitionsSchema = z.object({
   binding_id: z.string(),
-  /** Of the bytes and the binding that were asked; another generation is asked anew and may differ. */
+  /** Package digest and binding generation of the process; another generation is asked again and may differ. */
   package_digest: z.string(),
   generation: z.int(),
   exports: z.array(ToolExportSchema),
   schemas: SchemasSchema,
-  /** Changed or new since an operator last saw them; offered to nobody. */
+  /** Tools that are new or changed since an operator last reviewed them; not offered to anyone. */
   quarantined: z.array(QuarantinedToolSchema),
-  /** Tools that are gone, as they were: one that comes back changed is shown beside this. */
+  /** Removed tools with their last definition, for comparison if one returns. */
   gone: z.array(ToolWordsSchema).default([]),
-  /** Digest of each tool as it was last accepted, also of those that are gone. */
+  /** Digest of the last accepted definition of each tool, including removed ones. */
   seen: z.record(z.string(), z.string()),
-  /** Why the last question got no answer; the definitions before it stand. */
+  /** Why the last request failed; the previous definitions stay valid. */
   error: z.object({ code: z.string(), message: z.string(), fix: z.string().optional() }).nullable(),
   warnings: z.array(z.string()),
   /** What the dialect learned besides, such as a server's name and capabilities. */
   info: JsonObjectSchema,
   described_at: TimestampSchema,
-  /** Of everything that is offered: it changes when they do. */
+  /** Digest over all offered tools. */
   digest: z.string(),
   /** Rises with every write. */
   revision: z.int(),

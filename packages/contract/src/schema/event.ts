@@ -3,7 +3,7 @@ import { ERROR_CODES, type ErrorCode } from "../errors/error-codes.ts";
 import { SEMANTIC_EVENTS } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
-/** A fact, as hooks and SSE readers get it. */
+/** A semantic event, as delivered to hooks and SSE clients. */
 export const SemanticEventSchema = z.object({
   id: z.string(),
   seq: z.int(),

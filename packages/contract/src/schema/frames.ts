@@ -1,6 +1,6 @@
 /**
- * The frames of the three dialects. `wire` checks incoming frames by hand for speed; a property test keeps
- * its checks and these schemas in agreement.
+ * The frames of the three dialects. The wire module checks incoming frames by hand for speed; a property test keeps its
+ * checks and these schemas in agreement.
  */
 import { z } from "zod";
 import { DELEGATION_SCOPES, TERMINAL_STATUSES } from "../vocabulary/vocabulary.ts";
@@ -19,7 +19,7 @@ export const ContextSchema = z.object({
   chain_id: z.string().optional(),
   run_id: z.string().optional(),
   deadline_at: TimestampSchema,
-  /** A person watches the conversation and can be asked. */
+  /** A person watches the session and can be asked. */
   interactive: z.boolean().optional(),
   scratch_dir: z.string().optional(),
   gateway: z.object({
@@ -63,7 +63,7 @@ export const VaiOkResponseSchema = z.object({
   id: z.string().min(1),
   ok: z.literal(true),
   body: z.looseObject({ status: z.enum([...TERMINAL_STATUSES, "ack"]), result: JsonValueSchema.optional() }),
-  /** A reply that is ok has no error. */
+  /** A reply with ok true has no error. */
   error: z.null().optional(),
 });
 export const VaiErrorResponseSchema = z.object({
@@ -104,7 +104,7 @@ export const SideHandshakeRequestSchema = z.object({
   protocol_version: z.literal("rterm.plugin.v1"),
 });
 export const SideHandshakeResponseSchema = z.object({
-  /** May be left out: the seed asks for one line with a manifest, and says no more. */
+  /** Optional, because the seed protocol only requires one line with a manifest. */
   type: z.enum(["handshake", "handshake_response"]).optional(),
   manifest: SideManifestSchema,
 });

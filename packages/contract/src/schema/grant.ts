@@ -1,4 +1,4 @@
-/** What one invocation may do. Computed per invocation, recorded, shown to the plugin, enforced. */
+/** The permissions of one invocation: computed per invocation, recorded, sent to the plugin and enforced. */
 import { z } from "zod";
 import {
   DELEGATION_SCOPES,
@@ -24,9 +24,9 @@ export const GrantSchema = z.strictObject({
   /** Slots that the operator delivers as environment variables, for dialects with no other channel. */
   secret_env: z.record(z.string(), z.string()).optional(),
   capabilities: z.array(z.string()),
-  /** Tools that the invocation may call through the gateway; null = whatever its scopes allow. */
+  /** Tools that the invocation may call through the gateway; null allows all that its scopes allow. */
   tools: z.array(z.string()).nullable(),
-  /** It runs on the gateway's machine, outside of any sandbox: the tool asks for it and the admin allows it. */
+  /** The tool runs on the gateway's machine outside the sandbox, as it requests and the admin allows. */
   host: z.boolean().optional(),
 });
 

@@ -1,4 +1,4 @@
-/** An instrument plugin that is bound, as the admin sees it. */
+/** A bound instrument plugin, as shown to the admin. */
 import { z } from "zod";
 import { EXECUTION_CLASSES, INSTRUMENT_HEALTHS, ISOLATION_MODES, RISKS } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
@@ -21,7 +21,7 @@ export const InstrumentPluginSchema = z.object({
     z.object({
       name: z.string(),
       description: z.string(),
-      /** Always `plugin:<id>`, whatever the plugin says. */
+      /** Always `plugin:<id>`; the plugin's own value is ignored. */
       origin: z.string(),
       risk: z.enum(RISKS),
       category: z.string().nullable(),
@@ -32,11 +32,11 @@ export const InstrumentPluginSchema = z.object({
 export const InstrumentHealthReportSchema = z.object({
   plugin_id: z.string(),
   binding_id: z.string(),
-  /** Null: the whole plugin, because it is not there. */
+  /** Null for the whole plugin, if it is not available. */
   instrument: z.string().nullable(),
-  /** One without a healthCheck is Healthy; Unknown: its plugin does not run now, and was not started to be asked. */
+  /** An instrument without healthCheck is Healthy. Unknown means that its plugin is not running and was not started. */
   status: z.enum([...INSTRUMENT_HEALTHS, "Unknown"]),
-  /** When the plugin last said what it offers; null: never. */
+  /** When the plugin last listed its instruments; null if never. */
   seen_at: TimestampSchema.nullable(),
   message: z.string().nullable(),
 });

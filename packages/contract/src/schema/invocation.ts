@@ -16,7 +16,7 @@ import {
   TimestampSchema,
 } from "./scalars.ts";
 
-/** Names what to run: a binding, or an export that a binding of the caller's scope makes usable. */
+/** Identifies the call's target: a binding, or an export that is bound in the caller's scope. */
 export const InvokeBodySchema = z
   .strictObject({
     binding_id: z.string().max(64).optional(),
@@ -28,7 +28,7 @@ export const InvokeBodySchema = z
     chain_id: z.string().min(1).max(128).optional(),
     run_id: z.string().min(1).max(128).optional(),
     trace_id: z.string().min(1).max(128).optional(),
-    /** The caller's own narrowing, for agents that call on behalf of others. */
+    /** Further restrictions by the caller, for agents that call on behalf of others. */
     narrow: z
       .strictObject({
         network: z.literal("none").optional(),
@@ -36,7 +36,7 @@ export const InvokeBodySchema = z
         filesystem: z.literal("none").optional(),
         secret_slots: z.array(z.string()).optional(),
         gateway_api_scopes: z.array(z.enum(DELEGATION_SCOPES)).optional(),
-        /** Tools that the call itself may call, and what those call. */
+        /** Tools that the call and its nested calls may call. */
         tools: z.array(z.string()).optional(),
       })
       .optional(),
@@ -53,9 +53,9 @@ export const ToolResultSchema = z.object({
   structured_output: JsonValueSchema.optional(),
   is_error: z.boolean().default(false),
   retryable: z.boolean().default(false),
-  /** A few words for whoever watches, such as "truncated". */
+  /** A short status for watchers, such as "truncated". */
   status: z.string().optional(),
-  /** The turn ends with this result: no model is asked before the user has spoken. */
+  /** Ends the turn with this result; the model is called again only after the next user message. */
   yield_to_user: z.boolean().optional(),
 });
 
@@ -65,7 +65,7 @@ export const InvocationErrorSchema = z.object({
   details: JsonObjectSchema.optional(),
 });
 
-/** The canonical block that the host, never the tool, writes for a tool call. */
+/** The canonical result of a tool call, always written by the host. */
 export const ToolResultBlockSchema = z.object({
   kind: z.literal("tool_result"),
   tool_execution_id: z.string(),
@@ -77,19 +77,19 @@ export const ToolResultBlockSchema = z.object({
   yield_to_user: z.boolean().optional(),
 });
 
-/** What the call was refused on its way out of the sandbox; the first ones word for word, all of them counted. */
+/** Connections denied to the call: the first ones in full, all of them counted. */
 export const EgressRecordSchema = z.object({
   refused: z.int(),
   refusals: z.array(
     z.object({
-      /** As it was asked for; empty when it never came to a name. */
+      /** The requested host; empty if none was given. */
       host: z.string(),
       port: z.int(),
       reason: z.string(),
       message: z.string(),
       detail: z.string().optional(),
       at: TimestampSchema,
-      /** Several calls were on the same process; it may have been any of them. */
+      /** Several calls shared the process, so any of them may have caused it. */
       shared: z.literal(true).optional(),
     }),
   ),
@@ -113,7 +113,7 @@ export const InvocationSchema = z.object({
   chain_id: z.string().nullable(),
   run_id: z.string().nullable(),
   trace_id: z.string(),
-  /** The key of this execution: the same over retries, sent as tool_execution_id or execution_id. */
+  /** The id of this execution, constant across retries; sent as tool_execution_id or execution_id. */
   execution_id: z.string(),
   retry_count: z.int(),
   grant: GrantSchema.nullable(),
@@ -123,10 +123,10 @@ export const InvocationSchema = z.object({
   error: InvocationErrorSchema.nullable(),
   approval_id: z.string().nullable(),
   timeout_ms: z.int(),
-  /** Broken protocol rules that did not change the outcome. */
+  /** Number of protocol violations that did not change the outcome. */
   violations: z.int(),
   stderr_tail: z.string().nullable(),
-  /** null: no connection was refused. */
+  /** Null if no connection was denied. */
   egress: EgressRecordSchema.nullable(),
   requested_by: z.string(),
   created_at: TimestampSchema,

@@ -1,4 +1,4 @@
-/** `vai-plugin.toml`. Every dialect's importer ends in this one shape. */
+/** The manifest, `vai-plugin.toml`. The importers of all dialects produce this form. */
 import { z } from "zod";
 import { INVOCATION_LIMITS } from "../vocabulary/limits.ts";
 import {
@@ -37,13 +37,13 @@ export const PermissionsSchema = z.strictObject({
   filesystem: z.enum(FILESYSTEM_ACCESS).default("none"),
   gateway_api_scopes: unique(z.enum(DELEGATION_SCOPES)).default([]),
   secret_slots: unique(SlotSchema).default([]),
-  /** The names the author needs; absent means that the operator decides alone. */
+  /** Domain names that the author needs; if absent, the operator decides alone. */
   allowed_domains: unique(DomainSchema).optional(),
-  /** Why each permission is needed, shown beside it when a person decides. */
+  /** The reason for each permission, shown when a person decides. */
   reasons: z.record(z.string(), z.string().max(300)).optional(),
 });
 
-/** A name that another program gave: any characters that can be seen, and single spaces between them. */
+/** A name from another program: visible characters and single spaces. */
 const ForeignNameSchema = z
   .string()
   .min(1)
@@ -59,26 +59,26 @@ export const RuntimeSchema = z.strictObject({
   entrypoint: z.array(z.string().min(1).max(1024)).min(1, "name the program to start").max(64),
   os: unique(z.enum(["linux", "darwin", "windows"])).optional(),
   arch: unique(z.enum(["amd64", "arm64"])).optional(),
-  /** Plain variables for the process. Secrets never go here. */
+  /** Environment variables of the process; never secrets. */
   env: z
     .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use letters, digits and _"), z.string().max(4096))
     .default({}),
-  /** rterm.plugin.v1: the most that it will ask for in its handshake; left out, the binding alone decides. */
+  /** rterm.plugin.v1: the capabilities that the handshake may request; if absent, the binding alone decides. */
   capabilities: unique(CapabilitySchema).optional(),
-  /** rterm.plugin.v1: what it calls itself in its handshake, where that is not the name of the package. */
+  /** rterm.plugin.v1: the plugin's id in its handshake, if it differs from the package name. */
   plugin_id: ForeignNameSchema.optional(),
-  /** Instrument plugins: what their own manifest says besides. */
+  /** Further fields of an instrument plugin's own manifest. */
   instrument: z
     .strictObject({
       plugin_id: z.string().min(1).max(64),
       author: z.string().min(1).max(120),
       isolation: z.enum(ISOLATION_MODES),
-      /** Ids of plugins that have to be there first. */
+      /** Ids of plugins that must be loaded first. */
       dependencies: unique(z.string().min(1).max(64)).default([]),
       min_hefty_version: VersionSchema.optional(),
     })
     .optional(),
-  /** Protocols that describe themselves: what the process needs. Each of its tools has it as its own. */
+  /** For self-describing protocols: the permissions of the process, which apply to each of its tools. */
   permissions: PermissionsSchema.optional(),
 });
 
@@ -99,7 +99,7 @@ const exportBase = {
   }),
 };
 
-/** Instructions for a model, as a folder with a SKILL.md and what that refers to. */
+/** Instructions for a model: a folder with a SKILL.md and the files it refers to. */
 export const SkillSchema = z.strictObject({
   name: z
     .string()
@@ -119,30 +119,30 @@ export const ToolExportSchema = z.strictObject({
     requires_approval: z.boolean().default(false),
     input_schema: PackagePathSchema.optional(),
     output_schema: PackagePathSchema.optional(),
-    /** The author's claim; the host's own view can only raise it. */
+    /** Declared by the author; the host can only raise it. */
     risk: z.enum(RISKS).optional(),
-    /** What a policy can allow or leave out by name. */
+    /** A category that policies can refer to. */
     category: z.string().min(1).max(64).optional(),
     keywords: z.array(z.string().min(1).max(64)).max(64).optional(),
     side_effects: z.array(z.string().min(1).max(300)).max(64).optional(),
-    /** Not sent to the model with every call, but found when it searches. */
+    /** Not offered to the model until tool_search has found it. */
     deferred: z.boolean().optional(),
-    /** Where it asks to run; asking for the host grants nothing. */
+    /** Where the tool requests to run; the request alone grants nothing. */
     target: z.enum(TOOL_TARGETS).optional(),
-    /** MCP annotations: a stranger's word, which can raise the risk and never lower it. */
+    /** MCP annotations are untrusted: they can raise the risk but never lower it. */
     hints: JsonObjectSchema.optional(),
-    /** An instrument's own security rules, which can deny or raise. */
+    /** Security rules of an instrument, which can deny a call or raise its risk. */
     rules: z.array(JsonObjectSchema).max(64).optional(),
-    /** Its name in its own dialect, where the export's id had to differ. */
+    /** The name in the tool's own dialect, if it differs from the export id. */
     native_name: z.string().min(1).max(256).optional(),
-    /** rterm.plugin.v1: the tool as the plugin itself names it, where the export's id cannot be that. */
+    /** rterm.plugin.v1: the plugin's own name of the tool, if it cannot be an export id. */
     tool_name: ForeignNameSchema.optional(),
-    /** Arguments that its server wants repeated as headers, by their place in the input. */
+    /** Arguments that the server requires as headers, keyed by their path in the input. */
     param_headers: z
       .array(z.object({ header: z.string().max(64), path: z.array(z.string()).min(1).max(32) }))
       .max(64)
       .optional(),
-    /** Listed, and every call answers this: the tool itself could not be loaded. */
+    /** Set if the tool could not be loaded: it is listed, and every call fails with this error. */
     load_error: z.string().max(4000).optional(),
   }),
 });

@@ -11,15 +11,15 @@ export const PackageSchema = z.object({
   size_bytes: z.int(),
   origin: z.enum(["upload", "folder", "oci", "marketplace", "bundled", "npm", "workspace", "core"]),
   manifest: ManifestSchema,
-  /** The parsed schema files that the manifest names, by path. */
+  /** The parsed schema files of the manifest, keyed by path. */
   schemas: z.record(z.string(), z.json()),
-  /** Of the plugin itself, which may be older than this gateway: decides who had a tool's name first. */
+  /** First installation of the plugin, possibly before this gateway; the older plugin keeps a contested tool name. */
   first_installed_at: TimestampSchema.nullable().optional(),
   installed_at: TimestampSchema,
   installed_by: z.string(),
 });
 
-/** A part of what was to be installed that cannot be used; the rest does not wait for it. */
+/** A part that cannot be used; the other parts are installed without it. */
 export const LeftOutSchema = z.object({
   kind: z.enum(["server", "skill"]),
   name: z.string(),
@@ -27,15 +27,15 @@ export const LeftOutSchema = z.object({
   fix: z.string().nullable(),
 });
 
-/** What became of an Agent Plugins folder: its packages, each with the body that binds it. */
+/** The result of installing an Agent Plugins folder: its packages, each with the request body that binds it. */
 export const AgentPluginInstalledSchema = z.object({
   plugin: z.object({ name: z.string(), version: z.string() }),
   packages: z.array(
     z.object({
       package: PackageSchema,
-      /** false: the same bytes were there already. */
+      /** False if the same bytes were already installed. */
       created: z.boolean(),
-      /** For `POST /v1/plugin-bindings`. */
+      /** The body for `POST /v1/plugin-bindings`. */
       binding: z.object({
         package_id: z.string(),
         package_version: z.string(),

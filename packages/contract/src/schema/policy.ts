@@ -1,6 +1,6 @@
 /**
- * The policy of an org or a project: what may be called, by whom, and what a person is asked first. Every field may be
- * left out. A project's policy can only narrow its org's. spec/policy.md describes it for people.
+ * The policy of an org or a project: which tools may be called by whom, and which calls need approval. All fields are
+ * optional. A project's policy can only narrow the policy of its org. See spec/policy.md.
  */
 import { z } from "zod";
 import {
@@ -19,7 +19,7 @@ const few = <T extends z.ZodType>(item: T) => z.array(item).max(256);
 
 export const CategorySchema = z.string().min(1).max(64);
 
-/** A tool's name; `*` stands for any run of characters. */
+/** A tool name; `*` matches any characters. */
 export const ToolPatternSchema = z
   .string()
   .max(128)
@@ -44,7 +44,7 @@ const MatchSchema = z
     "give one of matches, equals, one_of and exists",
   );
 
-/** Can only deny or raise: there is no way to write a rule that allows (instr.security-rules). */
+/** A rule can only deny a call or raise its risk, never allow a call (instr.security-rules). */
 export const SecurityRuleSchema = z
   .strictObject({
     id: z.string().min(1).max(64).optional(),
@@ -62,7 +62,7 @@ const RoleSelectionSchema = z.strictObject({
   categories: few(CategorySchema).optional(),
 });
 
-/** What `deny` names is denied whatever `allow` says (instr.origins). */
+/** `deny` takes precedence over `allow` (instr.origins). */
 export const RolePolicySchema = z.strictObject({
   allow: RoleSelectionSchema.optional(),
   deny: RoleSelectionSchema.optional(),
@@ -76,7 +76,7 @@ const ToleranceSchema = z.strictObject({
   headless: z.enum(TOLERANCES).optional(),
 });
 
-/** The least risk of whatever is like this, whatever its author says (tools.risk-floor). */
+/** The minimum risk of matching tools, regardless of the author's declaration (tools.risk-floor). */
 export const RiskFloorSchema = z.strictObject({
   egress: RISK.optional().describe("Granted the network."),
   writable_mounts: RISK.optional().describe("Granted a folder of the host to write to."),
@@ -84,7 +84,7 @@ export const RiskFloorSchema = z.strictObject({
   categories: z.record(CategorySchema, RISK).optional(),
 });
 
-/** Narrows the grants of all calls, beside what backplane.toml says. */
+/** Narrows the grants of all calls, in addition to backplane.toml. */
 export const HostLevelSchema = z.strictObject({
   class: z.enum(EXECUTION_CLASSES).optional().describe("The least isolation."),
   network: z.enum(NETWORK_ACCESS).optional(),
@@ -111,14 +111,14 @@ export const PolicySchema = z.strictObject({
     .describe("true: no call, turn or delivery starts or goes on here; what is on record can still be read."),
 });
 
-/** A field that is null goes back to its default; one that is left out stays. */
+/** A null field is reset to its default; an absent field is kept. */
 export const PolicyPatchSchema = z.strictObject(
   Object.fromEntries(
     Object.entries(PolicySchema.shape).map(([name, schema]) => [name, schema.nullable()]),
   ) as unknown as typeof PolicySchema.shape,
 );
 
-/** Which of the two a caller reads or writes. */
+/** The level that a caller reads or writes. */
 export const POLICY_LEVELS = ["org", "project"] as const;
 
 export const StoredPolicySchema = z.object({
@@ -126,9 +126,9 @@ export const StoredPolicySchema = z.object({
   org_id: z.string(),
   project_id: z.string().nullable(),
   policy: PolicySchema,
-  /** What holds for calls here: defaults, the org's and the project's put together. */
+  /** The effective policy: defaults, org and project combined. */
   effective: z.json(),
-  /** What backplane.toml says of grants; it is not changed here. */
+  /** The grant limits of backplane.toml, read-only. */
   host_file: z.json(),
   generation: z.int(),
   updated_at: TimestampSchema.nullable(),

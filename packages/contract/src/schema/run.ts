@@ -4,7 +4,7 @@ import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 export const RunErrorSchema = z.object({ code: z.string(), message: z.string() });
 
-/** One turn of the loop on a chain. */
+/** One turn of the agent loop on a chain. */
 export const RunSchema = z.object({
   id: z.string(),
   org_id: z.string(),
@@ -19,7 +19,7 @@ export const RunSchema = z.object({
   input: z.object({ text: z.string(), attachments: z.array(JsonObjectSchema).optional() }),
   output: z.object({ content: z.string(), entry_id: z.int() }).nullable(),
   error: RunErrorSchema.nullable(),
-  /** Summed over the model calls of the run. */
+  /** Sum over all model calls of the run. */
   usage: z.object({
     input_other: z.int(),
     input_cache_read: z.int(),
@@ -28,9 +28,9 @@ export const RunSchema = z.object({
     input: z.int(),
     total: z.int(),
   }),
-  /** Model calls. */
+  /** Number of model calls. */
   iterations: z.int(),
-  /** How often another gateway went on with it after the one before had died. */
+  /** How often another gateway resumed the run after a crash. */
   resumed: z.int().optional(),
   requested_by: z.string(),
   started_at: TimestampSchema,

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** JSON as it arrived: any value, no undefined. */
+/** Any JSON value, never undefined. */
 export const JsonValueSchema = z.json();
 export const JsonObjectSchema = z.record(z.string(), z.json());
 
@@ -39,7 +39,7 @@ export const SecretNameSchema = z
   .max(128)
   .regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]*$/, "use letters, digits, _, . and -");
 
-/** A path inside the package: relative, forward slashes, no step upwards. */
+/** A path inside the package: relative, forward slashes, no `..`. */
 export const PackagePathSchema = z
   .string()
   .max(512)
@@ -57,7 +57,7 @@ export const ProjectIdSchema = z
   .max(64)
   .regex(/^proj_[A-Za-z0-9_-]+$/, "a project id starts with proj_");
 
-/** An exact name, or `*.` and a name. `*` alone means every public name. */
+/** An exact domain name, or `*.` and a name. `*` alone matches every public name. */
 export const DomainSchema = z
   .string()
   .max(253)

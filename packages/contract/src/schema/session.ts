@@ -3,23 +3,23 @@ import { BLOCK_KINDS, CHAIN_ORIGINS, ENTRY_KINDS } from "../vocabulary/vocabular
 import { ContentBlockSchema } from "./invocation.ts";
 import { JsonObjectSchema, JsonValueSchema, TimestampSchema } from "./scalars.ts";
 
-/** A conversation. Its key is scope, workspace and id; `name` is only what its tape is called. */
+/** A session. Its key is scope, workspace and id; `name` is only the name of its tape. */
 export const SessionSchema = z.object({
   id: z.string(),
   org_id: z.string(),
   project_id: z.string().nullable(),
   workspace: z.string(),
   name: z.string(),
-  /** Where it was forked from, if it was. */
+  /** The origin of a forked session. */
   parent_session_id: z.string().nullable(),
   head_chain_id: z.string(),
-  /** Rises over the session's whole life, whatever chain the entries are on. */
+  /** Rises across all chains of the session. */
   last_entry_id: z.int(),
   metadata: JsonObjectSchema,
   created_at: TimestampSchema,
 });
 
-/** One append-only tape. What it inherits are its parent's entries up to and with `fork_entry_id`. */
+/** An append-only tape. It inherits its parent's entries up to and including `fork_entry_id`. */
 export const ChainSchema = z.object({
   id: z.string(),
   org_id: z.string(),
@@ -30,13 +30,13 @@ export const ChainSchema = z.object({
   parent_chain_id: z.string().nullable(),
   fork_entry_id: z.int(),
   last_entry_id: z.int(),
-  /** The hash of the last entry, which covers all before it. */
+  /** The hash of the last entry, which covers all earlier entries. */
   hash: z.string(),
   archived_at: TimestampSchema.nullable(),
   created_at: TimestampSchema,
 });
 
-/** One line of a tape. */
+/** One entry of a tape. */
 export const EntrySchema = z.object({
   id: z.int(),
   kind: z.enum(ENTRY_KINDS),
@@ -45,9 +45,9 @@ export const EntrySchema = z.object({
   date: TimestampSchema,
 });
 
-/** An entry as VAI's APIs and compactors see it. */
+/** The form of an entry in VAI's APIs and compactors. */
 export const BlockSchema = z.object({
-  /** Absent on a block that is not on a tape yet. */
+  /** Absent for a block that is not on a tape yet. */
   entry_id: z.int().optional(),
   kind: z.enum(BLOCK_KINDS),
   content: z.array(ContentBlockSchema).default([]),

@@ -1,11 +1,11 @@
 /**
- * The gateway's sign-in at a server of a binding (OAuth). Tokens and client secrets go in and never come out: what is
- * shown is who signed in, where, for what, and whether it still holds.
+ * The gateway's OAuth sign-in at the server of a binding. Tokens and client secrets are never returned; the view shows
+ * who signed in, where, with which scopes, and whether the sign-in is still valid.
  */
 import { z } from "zod";
 import { TimestampSchema } from "./scalars.ts";
 
-/** What RFC 6749 allows in a scope: printable, without quotes and backslashes. */
+/** A scope as in RFC 6749: printable, without quotes and backslashes. */
 const ScopeTextSchema = z
   .string()
   .max(4_096)
@@ -71,7 +71,7 @@ export const SignInSchema = z.object({
   renewable: z.boolean(),
   signed_in_by: z.string().nullable(),
   signed_in_at: TimestampSchema.nullable(),
-  /** The newest attempt. */
+  /** The latest attempt. */
   login: z
     .object({
       status: z.enum(["pending", "taken", "done", "failed"]),

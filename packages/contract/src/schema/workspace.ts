@@ -1,4 +1,4 @@
-/** A folder of the gateway's machine that the operator trusts: its tool files are tools. */
+/** A trusted folder of the gateway's machine whose tool files are offered as tools. */
 import { z } from "zod";
 import { DigestSchema, TimestampSchema } from "./scalars.ts";
 
@@ -13,18 +13,18 @@ export const WorkspaceChangeSchema = z.object({
 export const WorkspaceFolderSchema = z.object({
   id: z.string(),
   path: z.string(),
-  /** workspace: only its `tools` folder, ahead of built-in tools. plugin: the whole folder, as a plugin. */
+  /** workspace: only its `tools` folder, with precedence over built-in tools. plugin: the whole folder, as a plugin. */
   kind: z.enum(["workspace", "plugin"]),
-  /** Later edits are trusted too, and loaded when they are saved. */
+  /** Later edits are trusted as well and loaded when they are saved. */
   watch: z.boolean(),
-  /** changed: files differ from what was trusted, and wait. missing: the folder cannot be read. */
+  /** changed: files differ from the trusted ones and are not loaded. missing: the folder cannot be read. */
   state: z.enum(["loaded", "changed", "missing"]),
   package_id: z.string(),
   package_version: z.string(),
   binding_id: z.string(),
-  /** Of the files on the disk that were last taken; the package holds what of them works. */
+  /** Digest of the files last read from disk; the package contains those of them that load. */
   digest: DigestSchema,
-  /** Files whose last save does not load, with why; their last good version is in use if there was one. */
+  /** Files that do not load, with the reason; their last working version is used if there is one. */
   errors: z.record(z.string(), z.string()),
   changes: z.array(WorkspaceChangeSchema),
   trusted_at: TimestampSchema,
@@ -32,21 +32,21 @@ export const WorkspaceFolderSchema = z.object({
   loaded_at: TimestampSchema,
 });
 
-/** `workspaces.json` of a home: what is kept of trusted folders beyond what is shown. */
+/** An entry of `workspaces.json` in the home, with internal fields. */
 export const TrustedFoldersSchema = z.object({
   folders: z.array(
     WorkspaceFolderSchema.omit({ state: true, changes: true }).extend({
       org_id: z.string(),
       project_id: z.string().nullable(),
-      /** As they were when they were trusted, or with `watch` when they were last loaded. */
+      /** The files when they were trusted or, with `watch`, when they were last loaded. */
       files: z.array(WorkspaceFileSchema),
-      /** Ids of the packages that hold what was loaded, the one in use last. */
+      /** Ids of the packages of loaded versions; the current one is last. */
       snapshots: z.array(z.string()),
     }),
   ),
 });
 
-/** What would be trusted: every file, and what of it is new since the folder was last trusted. */
+/** All files that would be trusted, with the changes since the folder was last trusted. */
 export const WorkspaceReviewSchema = z.object({
   path: z.string(),
   kind: z.enum(["workspace", "plugin"]),
@@ -60,7 +60,7 @@ export const WorkspaceTrustSchema = z.strictObject({
   path: z.string().min(1).max(4096).describe("an absolute path on the gateway's machine"),
   kind: z.enum(["workspace", "plugin"]).default("workspace"),
   watch: z.boolean().default(false),
-  /** What was reviewed: if the files are others by now, nothing is trusted. */
+  /** Digest of the reviewed files; if the files have changed, nothing is trusted. */
   digest: DigestSchema.optional(),
 });
 

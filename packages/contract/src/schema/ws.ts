@@ -1,6 +1,6 @@
 /**
- * What goes over `/ws`, one JSON object per text frame (ws.schema). `ref` is the client's own mark and comes back with
- * the answer. `connection_id` says which attachment an op is for; with only one on the socket it can be left out.
+ * Messages on `/ws`, one JSON object per text frame (ws.schema). `ref` is chosen by the client and returned with the
+ * answer. `connection_id` selects the attachment of an op; it is optional if the socket has only one.
  */
 import { z } from "zod";
 import { APPROVAL_RESPONSES, APPROVAL_STATUSES } from "../vocabulary/vocabulary.ts";
@@ -14,13 +14,13 @@ export const WsClientOpSchema = z.discriminatedUnion("op", [
     op: z.literal("attach"),
     session_id: z.string(),
     workspace: z.string().min(1).max(1024).optional(),
-    /** The highest entry that the client has: what comes after it is replayed. 0 replays all, null nothing. */
+    /** The last entry that the client has; later entries are replayed. 0 replays all entries, null none. */
     since_entry: z.int().min(0).nullable().default(null),
-    /** Of the connection that was lost, so that it does not linger. */
+    /** The lost connection that this one replaces. */
     connection_id,
     ref,
   }),
-  /** Any frame is a sign of life; this one is for when there is nothing to say. */
+  /** Every frame counts as a heartbeat; this one is for idle clients. */
   z.strictObject({ op: z.literal("heartbeat"), ref }),
   z.strictObject({
     op: z.literal("message"),
@@ -35,14 +35,14 @@ export const WsClientOpSchema = z.discriminatedUnion("op", [
     id: z.string(),
     response: z.enum(APPROVAL_RESPONSES),
     feedback: z.string().max(2000).optional(),
-    /** Of what the client showed: an answer holds for this alone. */
+    /** Digest of the approval that the client showed; the answer is valid only for it. */
     digest: z.string().optional(),
     ref,
   }),
   z.strictObject({ op: z.literal("detach"), connection_id, ref }),
 ]);
 
-/** The envelope of the bus without the tenant, which a client knows. `ts` is unix seconds. */
+/** The envelope of the bus without org and project, which a client knows. `ts` is in unix seconds. */
 export const WsEventSchema = z.object({
   id: z.string(),
   kind: z.string(),
@@ -68,7 +68,7 @@ const Accepted = z.discriminatedUnion("of", [
     ...accepted,
     of: z.literal("interrupt"),
     connection_id: z.string(),
-    /** False: no turn was running. */
+    /** False if no turn was running. */
     interrupted: z.boolean(),
   }),
   z.object({
@@ -85,25 +85,25 @@ export const WsServerOpSchema = z.discriminatedUnion("op", [
     connection_id: z.string(),
     session_id: z.string(),
     workspace: z.string(),
-    /** Of the session when the client joined. */
+    /** The session's last entry when the client attached. */
     last_entry_id: z.int(),
-    /** Who says nothing for longer is detached. */
+    /** A client that is silent for longer is detached. */
     heartbeat_ms: z.int(),
     ref,
   }),
   z.object({
     op: z.literal("event"),
-    /** The attachment's session, also for events that ride on `kernel`. */
+    /** The attachment's session, also for events published on the `kernel` session. */
     session_id: z.string(),
     event: WsEventSchema,
-    /** Where the event is on the tape, if it is: what the client sends as `since_entry` when it comes back. */
+    /** The event's tape entry, if any; the client sends it as `since_entry` when it reconnects. */
     entry_id: z.int().optional(),
   }),
   z.object({ op: z.literal("heartbeat"), ref }),
   Accepted,
   z.object({
     op: z.literal("error"),
-    /** The op that failed, where it could be read. */
+    /** The op that failed, if it could be read. */
     of: z.string().optional(),
     code: z.string(),
     message: z.string(),

@@ -1,6 +1,6 @@
 /**
- * Data that is too large for a frame goes as a file in the invocation's scratch folder, and this is how a frame
- * refers to it. Whoever reads such a reference checks it; nothing in it is believed.
+ * References to files in the invocation's scratch folder, for data that is too large for a frame. References are
+ * untrusted and checked by their reader.
  */
 import type { Json, JsonObject } from "./json.ts";
 
@@ -9,11 +9,11 @@ export interface ArtifactRef {
   /** Relative to scratch_dir. */
   path: string;
   bytes: number;
-  /** Hex. */
+  /** In hex. */
   sha256: string;
 }
 
-/** Why a reference was refused. */
+/** Why a reference was rejected. */
 export type ArtifactFault =
   | "no_scratch"
   | "no_store"
@@ -30,9 +30,9 @@ export type ArtifactFault =
   | "secret";
 
 export const ARTIFACT_LIMITS = {
-  /** One file. */
+  /** Size of one file. */
   artifact_bytes: 16 * 1024 * 1024,
-  /** Input above this goes by reference where the export has scratch. */
+  /** Larger input is passed by reference if the export has a scratch folder. */
   inline_bytes: 512 * 1024,
   per_result: 32,
   path_length: 200,
@@ -44,7 +44,7 @@ export function isArtifact(value: Json | undefined): value is JsonObject & { tra
   );
 }
 
-/** Every reference in a value, in order; what a reference itself holds is not looked into. */
+/** All references in a value, in order; the content of a reference is not searched. */
 export function artifactsIn(value: Json | null): JsonObject[] {
   const found: JsonObject[] = [];
   look(value, found);
@@ -58,7 +58,7 @@ function look(value: Json | null, found: JsonObject[]): void {
   else for (const key in value) look(value[key]!, found);
 }
 
-/** The same value with each reference replaced; what holds none is not copied. */
+/** Returns the value with each reference replaced; parts without references are not copied. */
 export function withArtifacts(value: Json, replace: (reference: JsonObject) => JsonObject): Json {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map((item) => withArtifacts(item, replace));
@@ -66,7 +66,7 @@ export function withArtifacts(value: Json, replace: (reference: JsonObject) => J
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withArtifacts(item, replace)]));
 }
 
-/** Printable names with single slashes: nothing that leaves the folder, whatever is in it. */
+/** Accepts printable names with single slashes, so that a path cannot leave the folder. */
 export function isArtifactPath(path: unknown): path is string {
   if (typeof path !== "string" || path.length > ARTIFACT_LIMITS.path_length) return false;
   if (!/^[\x20-\x7e]+$/.test(path) || path.includes("\\")) return false;

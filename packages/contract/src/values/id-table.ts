@@ -1,7 +1,7 @@
 /**
- * What is in flight, by id: a Map that lets go of what was deleted. V8 links every table that a Map outgrows to the
- * next one, so under a steady coming and going one table that grew old keeps alive all that was added after it,
- * until the next full collection. Here the Map holds only places in an array, and a place is emptied when its entry goes.
+ * A table for objects in flight that releases deleted values. When a Map outgrows its backing table, V8 links the old
+ * table to the new one; under steady insertion and deletion, an old table therefore keeps later values alive until the
+ * next full collection. Here the Map holds only array positions, and a position is cleared when its entry is deleted.
  */
 export class IdTable<T extends object, Id extends string | number = string> {
   readonly #places = new Map<Id, number>();
@@ -19,17 +19,17 @@ export class IdTable<T extends object, Id extends string | number = string> {
   }
 
   has(id: Id): boolean {
-    // Looking up a string that was just parsed is dear; a side that answers at once has nothing in flight.
+    // Hashing a freshly parsed string is expensive; a peer that answers synchronously has nothing in flight.
     return this.#places.size > 0 && this.#places.has(id);
   }
 
-  /** Takes the place of what had this id. */
+  /** Replaces an existing value of this id. */
   add(id: Id, value: T): void {
     const place = this.#places.get(id) ?? this.#newPlace(id);
     this.#values[place] = value;
   }
 
-  /** The value that was there. */
+  /** Returns the deleted value. */
   delete(id: Id): T | undefined {
     const place = this.#places.get(id);
     if (place === undefined) return undefined;
@@ -40,12 +40,12 @@ export class IdTable<T extends object, Id extends string | number = string> {
     return value;
   }
 
-  /** All at this moment. */
+  /** A snapshot of the current content. */
   ids(): Id[] {
     return [...this.#places.keys()];
   }
 
-  /** All at this moment. */
+  /** A snapshot of the current content. */
   values(): T[] {
     return this.#values.filter((value) => value !== undefined);
   }

@@ -1,7 +1,6 @@
 /**
- * Ids: a prefix that says what the thing is, then 26 characters of Crockford base32: 48 bits of
- * milliseconds and 80 random bits. They sort by creation time to the millisecond, and inside one
- * millisecond in the order in which one source made them.
+ * Ids consist of a prefix for the type and 26 characters of Crockford base32: 48 bits of milliseconds and 80 random
+ * bits. Ids sort by creation time; within one millisecond the ids of one source sort in the order of creation.
  */
 export const ID_PREFIXES = {
   invocation: "inv",
@@ -37,18 +36,18 @@ export interface IdSource {
 }
 
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
-/** Every two digits, so that an id is spelled from few pieces. */
+/** All pairs of digits, so that an id is joined from few pieces. */
 const PAIRS: readonly string[] = Array.from(
   { length: 1024 },
   (_, value) => ALPHABET[value >> 5]! + ALPHABET[value & 31]!,
 );
 const RANDOM_LENGTH = 16;
-/** All but the last two digits stay as they are for a while, so they are spelled once. */
+/** All but the last two digits rarely change, so their text is cached. */
 const STEM_LENGTH = RANDOM_LENGTH - 2;
-/** Random bytes are drawn for so many milliseconds at once: asking for them costs more than an id. */
+/** Random bytes are drawn in advance for this many milliseconds, because drawing them costs more than an id. */
 const DRAWN = 64;
 
-/** `random` fills an array with random bytes; it is passed in because this room knows no platform. */
+/** `random` fills an array with random bytes; it is a parameter because this module is platform independent. */
 export function createIdSource(now: () => number, random: (bytes: Uint8Array) => void): IdSource {
   let lastMs = -1;
   const digits = new Uint8Array(RANDOM_LENGTH);
@@ -61,7 +60,7 @@ export function createIdSource(now: () => number, random: (bytes: Uint8Array) =>
       used = 0;
     }
     for (let i = 0; i < RANDOM_LENGTH; i++) digits[i] = drawn[used++]! & 31;
-    // The top digit starts low so that counting up inside one millisecond cannot overflow.
+    // The top digit starts low, so that incrementing within one millisecond cannot overflow.
     digits[0] = digits[0]! & 15;
   };
   const spellStem = () => {
@@ -79,7 +78,7 @@ export function createIdSource(now: () => number, random: (bytes: Uint8Array) =>
         lastMs = ms;
         spellStem();
       }
-      // Joined, not concatenated: V8 keeps a concatenation as a tree, and JSON.stringify of a record that holds
+      // Joined, not concatenated: V8 represents a concatenation as a tree, and JSON.stringify of a record that contains
       // one leaves its fast path, which doubles its cost.
       return [ID_PREFIXES[noun], "_", stem, pairAt(digits, STEM_LENGTH)].join("");
     },
@@ -91,7 +90,7 @@ export function isId(noun: IdNoun, value: string): boolean {
   return value.startsWith(prefix) && /^[0-9a-hjkmnp-tv-z]{26}$/.test(value.slice(prefix.length));
 }
 
-/** Sorts before every id of this millisecond or later, behind every earlier one. */
+/** Sorts before every id of this millisecond or later, and after every earlier id. */
 export function idAt(noun: IdNoun, ms: number): string {
   return `${ID_PREFIXES[noun]}_${encodeTime(Math.max(0, Math.floor(ms))).join("")}`;
 }
@@ -100,14 +99,14 @@ function pairAt(digits: Uint8Array, at: number): string {
   return PAIRS[(digits[at]! << 5) | digits[at + 1]!]!;
 }
 
-/** Ten digits, as pairs. */
+/** Ten digits as pairs. */
 function encodeTime(ms: number): string[] {
   const pieces: string[] = [];
   for (let scale = 2 ** 40; scale >= 1; scale /= 1024) pieces.push(PAIRS[Math.floor(ms / scale) % 1024]!);
   return pieces;
 }
 
-/** The place of the leftmost digit that changed. */
+/** The position of the leftmost changed digit. */
 function increment(digits: Uint8Array): number {
   for (let i = digits.length - 1; i >= 0; i--) {
     const next = digits[i]! + 1;

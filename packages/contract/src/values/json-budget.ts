@@ -1,7 +1,7 @@
-/** How large a value is as JSON, roughly and without making the text of it: who only has a bound to keep needs no more. */
+/** Estimates the size of a value as JSON without serializing it, to enforce a limit. */
 import type { Json } from "./json.ts";
 
-/** What is left of `budget` characters, negative when the value is larger; a number or a word counts as `scalar`. */
+/** Returns the rest of `budget` characters, negative if the value is larger; other scalars count as `scalar`. */
 export function spendJson(value: Json, budget: number, scalar: number): number {
   if (budget < 0) return budget;
   if (typeof value === "string") return budget - value.length - 2;

@@ -1,14 +1,14 @@
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 
-/** Whether the value is an object and neither null nor a list. Its members are not checked. */
+/** Whether the value is an object, but neither null nor an array. Its members are not checked. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /**
- * The one spelling of a JSON value: keys sorted, no white space. Digests of approvals, grants and
- * idempotent requests are taken over it, so the order in which a client wrote its keys does not matter.
+ * The canonical form of a JSON value: sorted keys, no white space. Digests of approvals, grants and idempotent requests
+ * are computed over it, so the order of keys in a client's request does not matter.
  */
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item ?? null)).join(",")}]`;

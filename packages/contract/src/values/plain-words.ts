@@ -1,27 +1,27 @@
 /**
- * Words that strangers wrote for models and people: descriptions, titles, schema texts. What nobody can see in them may
- * still be read by a model (tags, zero-width characters) or repaint and reverse what a person reads (controls, bidi
- * overrides), so each run of it becomes one visible mark. Characters that writing needs stay: line breaks, tabs, joiners
- * between emoji, and between letters of scripts that join.
+ * Sanitizes third-party texts for models and people: descriptions, titles, schema texts. Invisible characters may be
+ * read by a model (tags, zero-width characters) or change what a person sees (controls, bidi overrides), so each run
+ * of them is replaced by one visible mark. Characters that writing needs are kept: line breaks, tabs, joiners between
+ * emoji and between letters of joining scripts.
  */
 import type { Json } from "./json.ts";
 
-/** Stands where something was taken out. */
+/** Replaces removed characters. */
 export const HIDDEN_MARK = "\u{fffd}";
 
-/** What was taken out of one text. */
+/** The removed characters of one text. */
 export interface HiddenWords {
-  /** JSON pointer to the text; one that ends in a key's own name is the key. */
+  /** JSON pointer to the text, or to the key itself if the text is a key. */
   path: string;
   count: number;
-  /** The first few different ones, such as U+202E. */
+  /** The first distinct characters, such as U+202E. */
   characters: string[];
-  /** What the tags among them spell, which is how instructions are smuggled; null without any. */
+  /** The text encoded in tag characters, a way to smuggle instructions; null if there are none. */
   spells: string | null;
 }
 
 const HIDDEN = String.raw`[\p{Cc}\p{Cs}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]`;
-/** Scripts that are written with joiners inside of words. */
+/** Scripts that use joiners inside words. */
 const JOINING = String.raw`[[\p{L}\p{M}]--[\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{Script=Han}]]`;
 const NEEDED = [
   String.raw`[\n\t]`,
@@ -39,7 +39,7 @@ export function plainWords(text: string): string {
   return ANY.test(text) ? text.replaceAll(NEW_LINES, "\n").replaceAll(RUN, HIDDEN_MARK) : text;
 }
 
-/** Every text and every key in it; the same value where there is nothing to take out. */
+/** Sanitizes all strings and keys; returns the same value if nothing has to be removed. */
 export function plainJson<T extends Json>(value: T): T {
   return clean(value) as T;
 }
@@ -64,7 +64,7 @@ function clean(value: Json): Json {
   return changed ? Object.fromEntries(entries) : value;
 }
 
-/** What `plainJson` takes out, for the operator. */
+/** Lists the characters that `plainJson` removes, for the operator. */
 export function hiddenIn(value: Json): HiddenWords[] {
   const found: HiddenWords[] = [];
   const look = (text: string, path: string) => {
@@ -87,7 +87,7 @@ export function hiddenIn(value: Json): HiddenWords[] {
   return found;
 }
 
-/** One line for people. */
+/** Formats a removal as one line. */
 export function hiddenText({ path, count, characters, spells }: HiddenWords): string {
   const what = `${count} hidden ${count === 1 ? "character" : "characters"} (${characters.join(", ")})`;
   return `${path === "" ? "" : `${path}: `}${what}${spells === null ? "" : `, which spell ${JSON.stringify(spells)}`}`;

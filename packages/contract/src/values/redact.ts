@@ -1,35 +1,35 @@
 /**
- * Takes secrets out of text and values, in all their usual spellings. One pass over the text whatever the number of
- * secrets: a table says how far the search may jump (Wu and Manber), and no place is compared for longer than
- * COMPARED characters, so its cost is bounded by the length of the text.
+ * Redacts secrets from texts and values, in all their usual encodings, in one pass for any number of secrets: a table
+ * says how far the search may skip (Wu and Manber), and at most COMPARED characters are compared at each position, so
+ * the cost is bounded by the length of the text.
  */
 import type { Json } from "./json.ts";
 import { SHORTEST_SECRET, spellingsOf } from "./secret-spellings.ts";
 
 export const REDACTED = "[redacted]";
-/** That much of a long spelling is proof enough; what follows of it goes too. */
+/** A match of this many characters is sufficient; the matching rest is redacted as well. */
 const COMPARED = 64;
 const WINDOW = 8;
 const TABLE = 2048;
 const TOKEN_PREFIX = "vai_dlg_";
 const TOKEN = /vai_dlg_[A-Za-z0-9_-]{20,}/g;
 
-/** From a position up to and without another. */
+/** A range from a position to another, exclusive. */
 export type TextRange = [from: number, to: number];
 
 export interface Redactor {
   text(value: string): string;
-  /** Keys too; copies only what it changes. */
+  /** Redacts keys as well; copies only changed parts. */
   json<T extends Json>(value: T): T;
-  /** Text cut out of a stream: a secret that the cut left in two is dropped at either end as well. */
+  /** For an excerpt of a stream: also redacts parts of a secret at both ends. */
   excerpt(value: string): string;
-  /** Where the secrets are, in order and apart from each other. */
+  /** The ranges of secrets, in order and not overlapping. */
   ranges(value: string): TextRange[];
-  /** How many characters at the end are the beginning of a secret; 0 for fewer than four. */
+  /** The number of characters at the end that are the start of a secret; 0 for fewer than four. */
   begun(value: string): number;
 }
 
-/** null when there is nothing to look for, which is the usual call. */
+/** Returns null if there are no secrets, which is the usual case. */
 export function createRedactor(secrets: readonly string[]): Redactor | null {
   const spellings = new Set<string>();
   for (const secret of secrets) for (const spelling of spellingsOf(secret)) spellings.add(spelling);
@@ -37,7 +37,7 @@ export function createRedactor(secrets: readonly string[]): Redactor | null {
   const needles = [...spellings];
   const ranges = finderOf(needles);
   const text = (value: string) => withoutRanges(value, ranges(value));
-  // A secret of digits may come out as a number.
+  // A numeric secret may be printed as a number.
   const numeric = needles.some((needle) => /^[-+.\deE]+$/.test(needle));
   return {
     text,
@@ -83,14 +83,15 @@ function finderOf(needles: readonly string[]): (text: string) => TextRange[] {
       const start = at - window + 1;
       const length = longest(buckets.get(pair) ?? [], (needle) => matched(text, start, needle));
       if (length > 0) add(found, start, start + length);
-      // Another secret may begin inside a short one; inside a long one each place would be compared again.
+      // Another secret may begin inside a short match; searching inside a long match would compare every position
+      // again.
       at += length > COMPARED ? length : 1;
     }
     return text.includes(TOKEN_PREFIX) ? withTokens(found, text) : found;
   };
 }
 
-/** Plugins' tokens are known by their looks: one of another call is nobody's to see either. */
+/** Delegated tokens are recognized by their format, so that tokens of other calls are redacted as well. */
 function withTokens(found: readonly TextRange[], text: string): TextRange[] {
   const tokens = [...text.matchAll(TOKEN)].map((hit): TextRange => [hit.index, hit.index + hit[0].length]);
   const merged: TextRange[] = [];
@@ -152,7 +153,7 @@ function dropCutEnds(value: string, needles: readonly string[]): string {
   return start === 0 && end === value.length ? value : value.slice(start, Math.max(start, end));
 }
 
-/** The longest beginning of `right` that `left` ends with, if it has four characters (Knuth, Morris and Pratt). */
+/** The longest prefix of `right` that is a suffix of `left`, if it has four characters (Knuth, Morris and Pratt). */
 function overlap(left: string, right: string): number {
   const tail = left.slice(Math.max(0, left.length - right.length));
   const head = right.slice(0, tail.length);

@@ -1,20 +1,20 @@
 /**
- * How programs usually spell a secret when they let it slip: raw, JSON-escaped (ASCII-only too), quoted, URL-encoded, hex,
- * and base64 at any of the three alignments, so that `Basic base64(user:secret)` is found as well.
+ * The usual encodings of a leaked secret: raw, JSON-escaped (also ASCII-only), quoted, URL-encoded, hex, and base64 at
+ * each of the three alignments, so that `Basic base64(user:secret)` is found as well.
  */
 
-/** Shorter values would blank out half of every answer and protect nothing: they are left alone. */
+/** Shorter values are not redacted: they would match by chance in most answers. */
 export const SHORTEST_SECRET = 4;
-/** An encoded piece shorter than this would be found by chance in other people's base64. */
+/** A shorter encoded piece would match by chance in other base64 text. */
 const SHORTEST_CODE = 8;
-/** Where `base64` and PEM break their lines. */
+/** Line lengths of `base64` and PEM. */
 const WRAPS = [76, 64];
 
 export function spellingsOf(secret: string): Set<string> {
   const all = new Set<string>();
   if (secret.length < SHORTEST_SECRET) return all;
   all.add(secret);
-  // Most secrets are spelled the same in JSON and in a URL.
+  // Most secrets have the same form in JSON and in a URL.
   if (!/^[\w.-]+$/.test(secret)) addEscaped(secret, all);
   const bytes = utf8Of(secret.toWellFormed());
   const hex = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -30,7 +30,7 @@ export function spellingsOf(secret: string): Set<string> {
 function addEscaped(secret: string, all: Set<string>): void {
   const json = JSON.stringify(secret).slice(1, -1);
   all.add(json).add(json.replaceAll("/", "\\/"));
-  // As languages print a text for people (repr, inspect): in quotes that it does not hold.
+  // Languages print a string (repr, inspect) in quotes that it does not contain.
   const shown = json.replaceAll('\\"', '"');
   all.add(shown).add(shown.replaceAll("'", "\\'"));
   for (const hex of [(text: string) => text, (text: string) => text.toUpperCase()]) {

@@ -1,4 +1,4 @@
-/** What the control plane answers about the catalog and the policy, spelled once for the kernel and its clients. */
+/** Views of the catalog and the policy, shared by the kernel and its clients. */
 
 import type { Policy, PolicyLevel } from "../schema/index.ts";
 import type { JsonObject } from "../values/json.ts";
@@ -13,9 +13,9 @@ import type {
 } from "../vocabulary/vocabulary.ts";
 
 /**
- * `offered`: models may be shown it. `hidden`: policy or role keeps it from this caller. `skipped`: another source has
- * the name. `failed`: another user plugin has it, which is an error of the two. `held`: its definition changed and nobody
- * has looked at that yet; the words shown are those that were accepted. `inactive`: its binding takes no calls.
+ * `offered`: available to models. `hidden`: policy or role excludes it for this caller. `skipped`: another source has
+ * the name. `failed`: another user plugin has the name, which is an error of both. `held`: the definition changed and
+ * awaits review; the accepted definition is shown. `inactive`: the binding accepts no calls.
  */
 export type CatalogStatus = "offered" | "hidden" | "skipped" | "failed" | "held" | "inactive";
 
@@ -28,20 +28,20 @@ export interface CatalogEntry {
   package_version: string;
   binding_id: string;
   status: CatalogStatus;
-  /** Why it is not offered, or why it cannot run although it is. */
+  /** Why the tool is not offered, or why it cannot run although it is offered. */
   reason: string | null;
-  /** What lets it in, as a command where there is one. */
+  /** How to make the tool available, as a command if possible. */
   fix: string | null;
   category: string | null;
   risk: Risk;
   effect_class: EffectClass;
   requires_approval: boolean;
-  /** Models see it only after tool_search found it. */
+  /** Not offered to models until tool_search has found it. */
   deferred: boolean;
-  /** What its name, description and schema cost in every model call, estimated. */
+  /** Estimated tokens of name, description and schema per model call. */
   token_cost: number;
   input_schema: JsonObject;
-  /** Hidden characters that its author's words held and nobody is shown, one line each. */
+  /** Hidden characters removed from the author's texts, one line each. */
   taken_out: readonly string[];
 }
 
@@ -53,17 +53,17 @@ export interface RiskSource {
 
 export interface PolicyStep {
   rule: string;
-  /** What the rule looks at. */
+  /** The subject of the rule. */
   about: string;
   decision: "pass" | "ask" | "deny";
   reason: string | null;
 }
 
-/** Why a call of this tool would run, ask or be refused: the rules of admission, asked in their order. */
+/** Why a call of this tool would run, need approval or be denied: the admission rules in their order. */
 export interface PolicyExplanation {
   tool: string;
   outcome: "run" | "ask" | "deny";
-  /** The rule that decided; null when all passed. */
+  /** The rule that decided; null if all rules passed. */
   decided_by: string | null;
   reason: string | null;
   context: CallContext;
@@ -76,7 +76,7 @@ export interface PolicyExplanation {
   steps: PolicyStep[];
 }
 
-/** A policy with nothing left out. */
+/** A policy with all fields set. */
 export interface EffectivePolicyDocument extends Required<Omit<Policy, "tolerance">> {
   tolerance: Record<RiskContext, Tolerance>;
 }

@@ -1,10 +1,10 @@
-/** What the control plane answers about exports and bindings, spelled once for the kernel and its clients. */
+/** Views of exports and bindings, shared by the kernel and its clients. */
 
 import type { Binding, Grant, PluginExport } from "../schema/index.ts";
 import type { Json } from "../values/json.ts";
 import type { ExportKind } from "../vocabulary/vocabulary.ts";
 
-/** One usable export, as discovery lists it. */
+/** A usable export. */
 export interface DiscoveredExport {
   kind: ExportKind;
   export_id: string;
@@ -13,7 +13,7 @@ export interface DiscoveredExport {
   binding_id: string;
   display_name: string;
   description: string;
-  /** The class it will really run as. */
+  /** The effective execution class. */
   class: Binding["policy"]["class"];
   export: PluginExport;
   config_schema: Json | null;
@@ -26,8 +26,8 @@ export interface ValidationReport {
   status: Binding["status"];
   unbound_slots: string[];
   issues: { path: string; message: string }[];
-  /** What the manifest asks for. */
+  /** The permissions requested by the manifest. */
   requested: PluginExport["permissions"];
-  /** What a call gets of it here, before its caller narrows it further. */
+  /** The permissions granted to a call here, before restrictions of the caller. */
   grant: Grant;
 }

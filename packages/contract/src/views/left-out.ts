@@ -1,10 +1,10 @@
-/** Why one part of several cannot be used, in words for people. */
+/** Explains why a part of a plugin cannot be used. */
 import { codeOf, ownFix, toBackplaneError } from "../errors/error.ts";
 import type { LeftOut } from "../schema/index.ts";
 
 const NAME_LENGTH = 64;
 
-/** A fault of the part itself; one of the gateway, its store or the credential ends the whole. */
+/** Whether the error concerns only this part; an error of the gateway, store or credential fails the whole request. */
 export function isPartFault(thrown: unknown): boolean {
   return /^(?:package\.|plugin\.install_failed$)/.test(codeOf(thrown) ?? "");
 }
@@ -12,7 +12,7 @@ export function isPartFault(thrown: unknown): boolean {
 export function leftOut(kind: LeftOut["kind"], name: string, thrown: unknown): LeftOut {
   const known = toBackplaneError(thrown);
   const { message, fix, code } = known;
-  // The remedy of package.invalid speaks of any package; other codes have one that helps.
+  // The remedy of package.invalid is too general; the remedies of other codes are specific.
   const general = code === "package.invalid" && ownFix(known) === undefined;
   return { kind, name: name.slice(0, NAME_LENGTH), reason: message, fix: general ? null : fix };
 }

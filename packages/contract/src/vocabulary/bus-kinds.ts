@@ -1,30 +1,30 @@
 /**
- * The closed catalog of the kernel's bus: every public kind, who may publish it, and on which session it rides.
- * Payload shapes: schema/bus.ts. A kind that is not here exists only as `x.<prefix>.…`, owned by one plugin.
+ * The closed catalog of the kernel's bus: every public kind, who may publish it, and on which session. The payload
+ * schemas are in schema/bus.ts. Any other kind must be an extension `x.<prefix>.…`, owned by one plugin.
  */
 export const PLUGIN_CATEGORIES = ["adapter", "tool", "llm-provider", "strategy", "memory", "skill"] as const;
 export type PluginCategory = (typeof PLUGIN_CATEGORIES)[number];
 
-/** The control plane's session: never a conversation, never persisted. */
+/** The session of the control plane. It has no messages and is never persisted. */
 export const KERNEL_SESSION = "kernel";
 /** `_bridge:<plugin>` and `_bridge:<plugin>:…` are that plugin's private sessions. */
 export const BRIDGE_PREFIX = "_bridge:";
-/** Parent and child of a sub-agent's session id; how often it occurs is the depth. */
+/** Separates parent and child in the session id of a sub-agent; the number of occurrences is the depth. */
 export const AGENT_SEPARATOR = "::agent::";
 /** Extension prefixes that only bundled plugins may register. */
 export const BUNDLED_PREFIXES = ["mcp", "agent", "loop"] as const;
 
 export const BUS_LIMITS = {
-  /** Events that wait in one session; beyond it `publish` waits. */
+  /** Events queued per session; when the queue is full, `publish` waits. */
   queue: 1_000,
-  /** Further room for publishes that must not wait (out of a handler), and for publishers that do. */
+  /** Extra places for events published by a handler, and the number of publishers that may wait. */
   reserve: 1_000,
   handler_ms: 30_000,
   sweep_ms: 250,
 } as const;
 
 export interface BusKindSpec {
-  /** The category that publishes it. A skill may publish what any plugin may, save `approval.response`. */
+  /** The category that may publish the kind. A skill may publish all plugin kinds except `approval.response`. */
   from: "kernel" | PluginCategory;
   /** `kernel`: only on the reserved session; `own`: never there; `any`: the kernel chooses. */
   session: "kernel" | "own" | "any";

@@ -1,7 +1,7 @@
-/** What a key of the live configuration says about its value. Free of zod: the command line reads it too. */
+/** Properties of a configuration value that follow from its key. Without zod, because the CLI imports it. */
 import { CONFIG_LIMITS } from "./limits.ts";
 
-/** Dotted segments of letters, digits, _ and -. Keys become names of objects, so none may reach a prototype. */
+/** Dotted segments of letters, digits, _ and -. Segments become property names, so none may reach a prototype. */
 export const CONFIG_KEY_PATTERN = /^(?!(.*\.)?__proto__(\.|$))[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/;
 
 const SECRET_SEGMENT = /(^|_)(api_key|token|secret|password)$/i;
@@ -10,12 +10,12 @@ export function isConfigKey(key: string): boolean {
   return key.length <= CONFIG_LIMITS.key_length && CONFIG_KEY_PATTERN.test(key);
 }
 
-/** Whether the value is masked in every ordinary read and sealed at rest (config.mask). */
+/** Whether the value is masked when read and sealed at rest (config.mask). */
 export function isSecretConfigKey(key: string): boolean {
   return SECRET_SEGMENT.test(key.slice(key.lastIndexOf(".") + 1));
 }
 
-/** `a.b.*` names every key below `a.b`; its prefix is `a.b.`. Null for what is no such pattern. */
+/** The prefix `a.b.` of a pattern `a.b.*`, which matches every key below `a.b`; null for any other text. */
 export function configPrefixOf(pattern: string): string | null {
   if (!pattern.endsWith(".*")) return null;
   return isConfigKey(pattern.slice(0, -2)) ? pattern.slice(0, -1) : null;
@@ -25,20 +25,20 @@ const DESTINATION_SEGMENT =
   /(?:url|uri|endpoint|hostname|address|proxy)$|(?:^|[_-])(?:host|port|base|server|domain|region|plugin)$/i;
 
 /**
- * With a scheme, in a text or anywhere in a JSON value. The scheme is bounded: without a bound the search takes the square
- * of the length of a long word, and it runs in the store's writer thread.
+ * A URL with a scheme anywhere in a JSON value. The length of the scheme is bounded, because the search runs in the
+ * store's writer thread and would otherwise be quadratic for long words.
  */
 const ADDRESS = /[a-z][a-z0-9+.-]{0,31}:\/\//i;
 
 /**
- * Whether the value says where requests go, and so where the secrets beside it are sent: by the name of its key, or
- * because there is an address in it. `value` is JSON.
+ * Whether the value determines where requests, and the secrets of the same group, are sent: by the name of its key, or
+ * because it contains a URL. `value` is JSON.
  */
 export function isDestinationConfig(key: string, value: string): boolean {
   return DESTINATION_SEGMENT.test(key.slice(key.lastIndexOf(".") + 1)) || ADDRESS.test(value);
 }
 
-/** Keys of one group belong to one instance or plugin: `providers.<id>.`, `plugin.<ns>.`, `acme.`; null for a bare key. */
+/** The group of one instance or plugin: `providers.<id>.`, `plugin.<ns>.`, `acme.`; null for a key without a dot. */
 export function configGroupOf(key: string): string | null {
   const segments = key.split(".");
   if (segments.length === 1) return null;

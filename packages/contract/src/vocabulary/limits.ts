@@ -1,4 +1,4 @@
-/** Default bounds. Operators can change most in backplane.toml; the docs list them from here. */
+/** Default limits. Operators can change most of them in backplane.toml; the docs are generated from this list. */
 export const WIRE_LIMITS = {
   frame_bytes: 1024 * 1024,
   header_bytes: 4096,
@@ -8,7 +8,7 @@ export const WIRE_LIMITS = {
 
 export const VAI_TIMEOUTS = { hello_ms: 5_000, cancel_grace_ms: 2_000, shutdown_grace_ms: 5_000 } as const;
 
-/** Until a program runs, in every dialect that has no limit of its own for it. */
+/** Start of a program, in dialects without a limit of their own. */
 export const LAUNCH_TIMEOUTS = { start_ms: 15_000 } as const;
 
 export const SIDE_TIMEOUTS = {
@@ -18,20 +18,20 @@ export const SIDE_TIMEOUTS = {
   teardown_ms: 500,
 } as const;
 
-/** A server's first words may take a while: it is often a whole runtime that starts. */
+/** A server may need long for its first answer, because it often starts a whole runtime. */
 export const MCP_TIMEOUTS = {
   /** For `server/discover`, which older servers may not answer at all. */
   discover_ms: 5_000,
-  /** Together less than a question about its tools may take, so that the reason is told and not only the delay. */
+  /** The sum is less than the timeout of a tool listing, so that the actual reason is reported. */
   initialize_ms: 20_000,
-  /** After a call ran out of time: whether the server still answers anything. */
+  /** Ping after a call timed out, to find out whether the server still responds. */
   alive_ms: 5_000,
 } as const;
 
 export const MCP_LIMITS = {
-  /** One message of a server; an image or a file comes whole. */
+  /** One message of a server, which may contain a whole image or file. */
   message_bytes: 16 * 1024 * 1024,
-  /** What is kept of a tool's result. */
+  /** The stored part of a tool's result. */
   output_bytes: 4 * 1024 * 1024,
 } as const;
 
@@ -40,16 +40,16 @@ export const INVOCATION_LIMITS = {
   host_max_timeout_ms: 3_600_000,
   max_attempts: 3,
   events_kept: 1_000,
-  /** All events of one invocation, as JSON. */
+  /** All events of one invocation, in bytes of JSON. */
   events_chars: 16 * 1024 * 1024,
   queue_per_binding: 100,
-  /** Refused connections on one record; the rest are counted. */
+  /** Denied connections listed per record; the others are only counted. */
   refusals: 64,
 } as const;
 
 export const APPROVAL_TIMEOUT_MS = 60_000;
 
-/** What a trusted instrument plugin may ask of the host's models. */
+/** Limits of a trusted instrument plugin for the gateway's models. */
 export const COGNITION_LIMITS = {
   /** Requests of one binding, cognition and embeddings together. */
   per_minute: 60,
@@ -60,7 +60,7 @@ export const COGNITION_LIMITS = {
 
 export const IDEMPOTENCY_TTL_MS = 24 * 3_600_000;
 
-/** The live configuration: small things that everybody reads, so that all of it can be shown at once. */
+/** The live configuration is kept small, so that it can be listed at once. */
 export const CONFIG_LIMITS = {
   key_length: 256,
   value_bytes: 64 * 1024,

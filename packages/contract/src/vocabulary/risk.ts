@@ -1,6 +1,5 @@
 /**
- * One scale for what every dialect says about risk (tools.risk-map). `unknown` is a word of its own for people and
- * counts as high everywhere.
+ * One risk scale for all dialects (tools.risk-map). `unknown` is shown as such and treated as high everywhere.
  */
 import type { EffectClass, Risk, Tolerance } from "./vocabulary.ts";
 
@@ -23,15 +22,15 @@ export type InstrumentRiskLevel = keyof typeof RISK_OF_INSTRUMENT;
 
 const RANK = { low: 0, medium: 1, unknown: 2, high: 2, critical: 3 } as const satisfies Record<Risk, number>;
 
-/** The highest rank that runs unasked. Critical is above all of them. */
+/** The highest rank that runs without approval. Critical is above all of them. */
 const RUNS_UP_TO = { none: -1, low: 0, medium: 1, full: 2 } as const satisfies Record<Tolerance, number>;
 
-/** Above 0 when `a` is the higher one; unknown and high are equals. */
+/** Positive if `a` is higher; unknown and high are equal. */
 export function compareRisk(a: Risk, b: Risk): number {
   return RANK[a] - RANK[b];
 }
 
-/** Of equals the one that is known. */
+/** Returns the higher risk; of two equals the known one. */
 export function higherRisk(a: Risk, b: Risk): Risk {
   const apart = compareRisk(a, b);
   if (apart !== 0) return apart > 0 ? a : b;

@@ -1,4 +1,4 @@
-/** The closed word lists. Every layer spells these exactly so; nothing else is accepted. */
+/** Closed lists of values, used by all layers. */
 
 export const EXPORT_KINDS = ["tool", "hook", "compactor", "harness"] as const;
 export type ExportKind = (typeof EXPORT_KINDS)[number];
@@ -6,7 +6,7 @@ export type ExportKind = (typeof EXPORT_KINDS)[number];
 export const EXECUTION_CLASSES = ["inline", "worker", "isolated"] as const;
 export type ExecutionClass = (typeof EXECUTION_CLASSES)[number];
 
-/** What a third party's export runs as when nobody says otherwise. */
+/** The default execution class of third-party exports. */
 export const DEFAULT_CLASS: Record<ExportKind, ExecutionClass> = {
   harness: "isolated",
   tool: "isolated",
@@ -27,7 +27,7 @@ export const PROTOCOLS = [
 ] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 
-/** Their packages list no exports: what they offer is asked of the running thing, once per binding. */
+/** Packages of these protocols list no exports: the running process is asked for its tools, once per binding. */
 export const DESCRIBED_PROTOCOLS = [
   "hefty.jsonrpc",
   "mcp.stdio",
@@ -40,15 +40,15 @@ export function isDescribed(protocol: Protocol): boolean {
   return (DESCRIBED_PROTOCOLS as readonly Protocol[]).includes(protocol);
 }
 
-/** Their packages hold no program: the server runs elsewhere and is dialled by the gateway. */
+/** Packages of these protocols contain no program: the gateway connects to a remote server. */
 export function runsElsewhere(protocol: Protocol): boolean {
   return protocol === "mcp.http";
 }
 
-/** Binds every tool of a package at once: one config, one set of secrets, one process for all of them. */
+/** Binds all tools of a package with one config, one set of secrets and one process. */
 export const WHOLE_PACKAGE = "*";
 
-/** Dialects that give a plugin no secrets in its requests; here alone may they go by environment. */
+/** Protocols that cannot pass secrets in requests; only here may secrets be environment variables. */
 export const ENV_SECRET_PROTOCOLS: readonly Protocol[] = ["mcp.stdio", "hefty.jsonrpc"];
 
 export const OPS = {
@@ -78,7 +78,7 @@ export type NetworkAccess = (typeof NETWORK_ACCESS)[number];
 export const FILESYSTEM_ACCESS = ["none", "scratch", "assets_ro"] as const;
 export type FilesystemAccess = (typeof FILESYSTEM_ACCESS)[number];
 
-/** What a delegated token can open at the gateway. */
+/** Scopes of a delegated token. */
 export const DELEGATION_SCOPES = [
   "sessions:read",
   "sessions:write",
@@ -93,7 +93,7 @@ export const DELEGATION_SCOPES = [
 ] as const;
 export type DelegationScope = (typeof DELEGATION_SCOPES)[number];
 
-/** What an API key can open. `admin` implies all the others. */
+/** Scopes of an API key. `admin` includes all others. */
 export const KEY_SCOPES = [
   "packages:read",
   "packages:write",
@@ -133,7 +133,7 @@ export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
 export const APPROVAL_RESPONSES = ["approve", "approve_for_session", "reject"] as const;
 export type ApprovalResponse = (typeof APPROVAL_RESPONSES)[number];
 
-/** Semantic events: outbox rows, written in the same transaction as the change they tell of. */
+/** Semantic events: outbox rows, written in the same transaction as their change. */
 export const SEMANTIC_EVENTS = [
   "run.started",
   "run.completed",
@@ -152,48 +152,48 @@ export const SEMANTIC_EVENTS = [
 ] as const;
 export type SemanticEventType = (typeof SEMANTIC_EVENTS)[number];
 
-/** A turn of the loop. */
+/** The status of a run (turn). */
 export const RUN_STATUSES = ["running", "completed", "failed", "cancelled"] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];
 
 /**
- * What began a run: a client's message, `POST /v1/runs`, another run's sub-agent, or the answer to an approval that
- * outlived the turn which had asked for it.
+ * The trigger of a run: a client's message, `POST /v1/runs`, a sub-agent of another run, or the answer to an approval
+ * whose turn had already ended.
  */
 export const RUN_TRIGGERS = ["message", "api", "subagent", "approval"] as const;
 export type RunTrigger = (typeof RUN_TRIGGERS)[number];
 
-/** What a line of a tape is. Anchors cut the model's context: it is what comes after the last one. */
+/** Kinds of tape entries. The model's context starts at the last anchor. */
 export const ENTRY_KINDS = ["anchor", "message", "tool_call", "tool_result", "event"] as const;
 export type EntryKind = (typeof ENTRY_KINDS)[number];
 
-/** The same lines as VAI names them. */
+/** Kinds of blocks, the VAI form of entries. */
 export const BLOCK_KINDS = ["system", "input", "response", "thinking", "tool_call", "tool_result"] as const;
 export type BlockKind = (typeof BLOCK_KINDS)[number];
 
-/** Why a chain was begun. */
+/** Why a chain was created. */
 export const CHAIN_ORIGINS = ["start", "reset", "fork", "compaction"] as const;
 export type ChainOrigin = (typeof CHAIN_ORIGINS)[number];
 
 export const RISKS = ["low", "medium", "high", "critical", "unknown"] as const;
 export type Risk = (typeof RISKS)[number];
 
-/** Where a tool of the catalog comes from; who wins when two have one name follows from it. */
+/** The source of a tool; decides which of two tools with the same name wins. */
 export const ORIGINS = ["core", "workspace", "mcp", "bundled", "plugin"] as const;
 export type Origin = (typeof ORIGINS)[number];
 
 export const TOOL_TARGETS = ["sandbox", "host"] as const;
 export type ToolTarget = (typeof TOOL_TARGETS)[number];
 
-/** How much risk runs without a question, from the least to the most. */
+/** How much risk runs without approval, from least to most. */
 export const TOLERANCES = ["none", "low", "medium", "full"] as const;
 export type Tolerance = (typeof TOLERANCES)[number];
 
-/** Who decided that a tool is called, when it was not the caller itself. Each has a tolerance of its own. */
+/** Who decided to call the tool, if not the caller itself. Each context has its own tolerance. */
 export const RISK_CONTEXTS = ["conversation", "background", "headless"] as const;
 export type RiskContext = (typeof RISK_CONTEXTS)[number];
 
-/** `direct`: the authenticated caller named this very call, so that its risk was its own decision. */
+/** `direct`: the authenticated caller requested exactly this call and accepted its risk. */
 export const CALL_CONTEXTS = ["direct", ...RISK_CONTEXTS] as const;
 export type CallContext = (typeof CALL_CONTEXTS)[number];
 

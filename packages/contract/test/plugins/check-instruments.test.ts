@@ -7,8 +7,8 @@ const hello = { name: "hello", origin: "core", riskLevel: "ReadOnly", metadata }
 const withMetadata = (more: object) => ({ ...hello, metadata: { ...metadata, ...more } });
 const withRule = (rule: unknown) => ({ ...hello, securityRules: [rule] });
 
-describe("a list of instruments", () => {
-  test("comes out with its declared fields, defaults filled in, and without its origin", () => {
+describe("checkInstruments", () => {
+  test("returns the declared fields with defaults and without an origin", () => {
     const { instruments, warnings } = checkInstruments([{ ...hello, invoke: () => {} }]);
     expect(instruments).toEqual([
       {
@@ -21,7 +21,7 @@ describe("a list of instruments", () => {
     expect(warnings).toEqual([]);
   });
 
-  test("keeps schemas, timeouts and rules; an empty schema is none", () => {
+  test("keeps schemas, timeouts and rules, and drops an empty schema", () => {
     const rule = {
       effect: "raise",
       risk: "Critical",
@@ -99,7 +99,7 @@ describe("a list of instruments", () => {
     ],
   ];
   for (const [what, list, words] of WRONG) {
-    test(`with ${what} is refused in words`, () => expect(() => checkInstruments(list)).toThrow(words));
+    test(`rejects ${what} with the reason`, () => expect(() => checkInstruments(list)).toThrow(words));
   }
 
   verifies(
@@ -125,22 +125,22 @@ describe("a list of instruments", () => {
   );
 });
 
-describe("the provider of a module", () => {
+describe("instrumentProviderOf", () => {
   class Hello {
     instruments = [];
     initialize() {}
   }
-  test("is a class, an object, or either below default", () => {
+  test("accepts a class or an object, also below default", () => {
     expect(instrumentProviderOf({ Hello }, "Hello")).toBeInstanceOf(Hello);
     const object = new Hello();
     expect(instrumentProviderOf({ default: object }, "default")).toBe(object);
     expect(instrumentProviderOf({ default: { Hello } }, "Hello")).toBeInstanceOf(Hello);
   });
-  test("is refused in words when it is none", () => {
+  test("describes the problem of an invalid export", () => {
     expect(instrumentProviderOf({}, "Hello")).toBe("the module exports no Hello");
     expect(instrumentProviderOf({ Hello: 1 }, "Hello")).toMatch(/no InstrumentProvider/);
     expect(instrumentProviderOf({ Hello: { instruments: [] } }, "Hello")).toMatch(/no initialize/);
-    // It may set them in initialize, so they are missed only when they are listed.
+    // A provider may set them in initialize, so they are checked when they are listed.
     expect(instrumentProviderOf({ Hello: { initialize() {} } }, "Hello")).toBeTypeOf("object");
     expect(() => checkInstruments(undefined)).toThrow(/no instruments after initialize/);
     expect(

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { IdTable } from "../../src/values/id-table.ts";
 
 describe("IdTable", () => {
-  test("finds what was added until it is deleted, whatever comes and goes meanwhile", () => {
+  test("finds a value until it is deleted, under any interleaving of other operations", () => {
     const table = new IdTable<{ n: number }>();
     const model = new Map<string, { n: number }>();
     let seed = 7;
@@ -34,7 +34,7 @@ describe("IdTable", () => {
     ]);
   });
 
-  test("a second value takes the place of the first, under any kind of id", () => {
+  test("replaces the value of an existing id, for any kind of id", () => {
     const table = new IdTable<{ n: number }, string | number>();
     table.add(1, { n: 1 });
     table.add("1", { n: 2 });
@@ -44,8 +44,8 @@ describe("IdTable", () => {
     expect([table.has(1), table.values()]).toEqual([false, [{ n: 2 }]]);
   });
 
-  test("lets go of what was deleted without a full collection", async () => {
-    // V8 may be in the middle of a full collection of its own, and keeps what is new until that is over.
+  test("releases deleted values without a full garbage collection", async () => {
+    // V8 may be in the middle of a full collection, which keeps new values alive until it ends.
     let least = Number.POSITIVE_INFINITY;
     for (let turns = 0; turns < 3 && least >= 100; turns++) {
       least = Math.min(least, await survivors(new IdTable<object>()));
@@ -62,7 +62,7 @@ interface Table {
 /** How many of 10,000 deleted values outlive young collections while 64 are always in flight. */
 async function survivors(table: Table): Promise<number> {
   setFlagsFromString("--expose-gc");
-  // V8 may decide to make the values in old space, where young collections do not look.
+  // V8 may allocate the values in old space, which young collections do not scan.
   setFlagsFromString("--no-allocation-site-pretenuring");
   const collect = runInNewContext("gc") as (options: { type: "major" | "minor" }) => void;
   let next = 0;
@@ -77,7 +77,7 @@ async function survivors(table: Table): Promise<number> {
   };
   churn(1_000);
   await turn();
-  // The table in use grows old; those that follow it must not stay because of it.
+  // The current table is promoted to old space; it must not keep later tables alive.
   collect({ type: "major" });
   refs.length = 0;
   for (let round = 0; round < 100; round++) {

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 
 const random = (bytes: Uint8Array) => void randomFillSync(bytes);
 
-test("ids of one source sort in the order they were made, also when the clock steps back", () => {
+test("ids of one source sort in the order of creation, even if the clock steps back", () => {
   let now = 1_000_000;
   const ids = createIdSource(() => now, random);
   const made: string[] = [];
@@ -16,14 +16,14 @@ test("ids of one source sort in the order they were made, also when the clock st
   expect(new Set(made).size).toBe(made.length);
 });
 
-test("an id says what it names", () => {
+test("the prefix of an id tells its type", () => {
   const ids = createIdSource(Date.now, random);
   expect(isId("package", ids.next("package"))).toBe(true);
   expect(isId("package", ids.next("binding"))).toBe(false);
   expect(isId("package", "pkg_short")).toBe(false);
 });
 
-test("the first ten digits are the millisecond", () => {
+test("the first ten digits encode the millisecond", () => {
   const timeOf = (ms: number) =>
     createIdSource(() => ms, random)
       .next("run")
@@ -36,7 +36,7 @@ test("the first ten digits are the millisecond", () => {
   ]);
 });
 
-test("every millisecond has random digits of its own, which are drawn in advance", () => {
+test("each millisecond has its own random digits, drawn in advance", () => {
   let now = 0;
   let drawn = 0;
   const ids = createIdSource(
@@ -52,7 +52,7 @@ test("every millisecond has random digits of its own, which are drawn in advance
   expect(drawn).toBeGreaterThanOrEqual(1_000 * 16);
 });
 
-test("a moment sorts before the ids of it and behind those of the moment before", () => {
+test("the bound of a millisecond sorts before its ids and after those of the previous one", () => {
   for (const ms of [1, 1_000, 1_763_000_000_000]) {
     const made = (at: number) => createIdSource(() => at, random).next("invocation");
     expect(idAt("invocation", ms) < made(ms)).toBe(true);

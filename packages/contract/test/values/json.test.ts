@@ -9,7 +9,7 @@ const shuffled = (value: unknown, order: (keys: string[]) => string[]): unknown 
   return Object.fromEntries(order(Object.keys(record)).map((key) => [key, shuffled(record[key], order)]));
 };
 
-test("the order of keys does not change the spelling, and the value survives", () => {
+test("canonical JSON is independent of the order of keys and preserves the value", () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       const plain = JSON.parse(JSON.stringify(value)) as unknown;
@@ -20,7 +20,7 @@ test("the order of keys does not change the spelling, and the value survives", (
   );
 });
 
-test("different values are spelled differently", () => {
+test("different values have different canonical JSON", () => {
   const values = [null, 0, "", "0", false, [], {}, [null], { a: null }, { a: 1 }, { b: 1 }, [1, 2], [2, 1]];
   expect(new Set(values.map(canonicalJson)).size).toBe(values.length);
 });

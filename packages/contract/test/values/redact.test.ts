@@ -27,12 +27,12 @@ const SPELLINGS: [string, string][] = [
   ["HEX", Buffer.from(SECRET).toString("hex").toUpperCase()],
 ];
 
-test.each(SPELLINGS)("takes out %s", (_, spelling) => {
+test.each(SPELLINGS)("redacts a secret that is %s", (_, spelling) => {
   const clean = redactor.text(`before ${spelling} after`);
   expect(clean).toBe(`before ${REDACTED} after`);
 });
 
-test("takes out what repr and inspect print", () => {
+test("redacts the output of repr and inspect", () => {
   const odd = `a\\b"c'd\n${"e".repeat(4)}`;
   const finds = createRedactor([odd])!;
   for (const shown of [`'a\\\\b"c\\'d\\neeee'`, `\`a\\\\b"c'd\\neeee\``, inspect(odd)]) {
@@ -40,7 +40,7 @@ test("takes out what repr and inspect print", () => {
   }
 });
 
-test("takes out base64 at any alignment and as lines", () => {
+test("redacts base64 at any alignment and with line breaks", () => {
   for (const user of ["", "a", "ab", "abc", "abcd"]) {
     for (const rest of ["", "z", "zz", "zzz"]) {
       const clean = redactor.text(`Basic ${base64(user + SECRET + rest)}`);
@@ -62,7 +62,7 @@ const word = fc.string({
   maxLength: 24,
 });
 
-test("finds exactly what a plain search finds, overlaps joined", () => {
+test("finds exactly the ranges of a plain search, with overlaps joined", () => {
   fc.assert(
     fc.property(
       fc.array(word, { minLength: 1, maxLength: 4 }),
@@ -86,7 +86,7 @@ test("finds exactly what a plain search finds, overlaps joined", () => {
   );
 });
 
-test("other text stays as it is, byte for byte", () => {
+test("keeps other text byte for byte", () => {
   const many = createRedactor(
     Array.from({ length: 64 }, (_, i) => `canary-${i}-${base64(String(i * 7919))}`),
   )!;
@@ -107,7 +107,7 @@ test("other text stays as it is, byte for byte", () => {
   expect(createRedactor(["true"])!.text(image)).toBe(image);
 });
 
-test("walks values and keys, numbers too, and copies only what it changes", () => {
+test("redacts values, keys and numbers and copies only changed parts", () => {
   const clean = { a: [1, "fine", null], b: true };
   expect(redactor.json(clean)).toBe(clean);
   const dirty = { a: [1, `x${SECRET}y`], [SECRET]: { deep: [SECRET] } };
@@ -118,7 +118,7 @@ test("walks values and keys, numbers too, and copies only what it changes", () =
   });
 });
 
-test("an excerpt loses the half of a secret at either end", () => {
+test("redacts a partial secret at both ends of an excerpt", () => {
   const long = "k".repeat(10) + Array.from({ length: 9_000 }, (_, i) => i).join(".");
   const finds = createRedactor([long, SECRET])!;
   for (const cut of [4, 17, 500, 20_000]) {
@@ -131,20 +131,20 @@ test("an excerpt loses the half of a secret at either end", () => {
   expect(finds.begun(`x${SECRET.slice(0, 3)}`)).toBe(0);
 });
 
-test("another call's token is known by its looks", () => {
+test("redacts delegated tokens of other calls by their format", () => {
   const token = `vai_dlg_${"aB3-_".repeat(9)}`.slice(0, 51);
   expect(redactor.text(`a ${token}, ${SECRET} b vai_dlg_... c`)).toBe(
     `a ${REDACTED}, ${REDACTED} b vai_dlg_... c`,
   );
 });
 
-test("very short values are left alone", () => {
+test("does not redact very short values", () => {
   expect(createRedactor([])).toBeNull();
   expect(createRedactor(["no", "", "123"])).toBeNull();
   expect(createRedactor(["longenough", "no"])!.text("no longenough")).toBe(`no ${REDACTED}`);
 });
 
-test("the cost is bounded by the text, whatever the secrets are and whatever a plugin writes", () => {
+test("the cost is bounded by the length of the text for adversarial secrets and texts", () => {
   const most = createRedactor(
     Array.from({ length: 64 }, (_, i) => `canary-${i}-${base64(String(i * 7919))}`),
   )!;

@@ -224,7 +224,7 @@ describe("a call in this process", () => {
   test("reports an unknown instrument", async () => {
     expect(await setUp().rig.run(plugin("InProcess", { export_id: "nothing" }))).toMatchObject({
       status: "failed",
-      error: { message: expect.stringContaining("there is no instrument") },
+      error: { message: expect.stringContaining("unknown instrument") },
     });
   });
 });

@@ -122,7 +122,7 @@ verifies("launch.slow", "reports slow_start for a plugin that computes until its
   const rig = createTestRunner({ timeouts: { hello_ms: 400 } });
   expect((await rig.run(slow("computes"))).error).toMatchObject({
     code: "slow_start",
-    message: expect.stringContaining("did not say hello within 400 ms"),
+    message: expect.stringContaining("did not send a hello within 400 ms"),
   });
   expect((await rig.run(slow("sleeps"))).error).toMatchObject({ code: "handshake_failed" });
 });

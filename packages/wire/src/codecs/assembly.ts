@@ -1,6 +1,6 @@
 /**
- * Bytes of one frame that arrive in pieces. Grows with what was received, at most twofold, never with what
- * was announced; every byte is copied a constant number of times whatever the pieces' sizes.
+ * Assembles the bytes of one frame from pieces. The buffer grows with the received bytes, at most twofold, and never
+ * with the announced length. Each byte is copied a constant number of times, independent of the size of the pieces.
  */
 const FIRST = 16 * 1024;
 
@@ -12,7 +12,7 @@ export class Assembly {
     return this.#length;
   }
 
-  /** `upTo` bounds the growth: no more bytes than that will ever be added. */
+  /** `upTo` limits the growth: at most this many bytes will be added. */
   add(bytes: Buffer, upTo: number): void {
     const needed = this.#length + bytes.length;
     if (this.#buffer === undefined || this.#buffer.length < needed) {

@@ -1,8 +1,8 @@
-/** The chunks that arrived and are not scanned to their end; normally one, more only while the decoder waits. */
+/** Received chunks that are not fully scanned; normally one, more only while the decoder is paused. */
 const EMPTY = Buffer.alloc(0);
 
 export class ChunkQueue {
-  /** The chunk being scanned, and how far. Scanners move `at` themselves. */
+  /** The chunk being scanned and the position in it. Scanners advance `at` themselves. */
   chunk: Buffer = EMPTY;
   at = 0;
   #waiting: Buffer[] = [];
@@ -15,7 +15,7 @@ export class ChunkQueue {
     } else this.#waiting.push(chunk);
   }
 
-  /** True: there is a byte at `at`. Lets go of a finished chunk at once, it may be a large buffer. */
+  /** Whether there is a byte at `at`. Releases a finished chunk immediately, because it may be a large buffer. */
   advance(): boolean {
     while (this.at === this.chunk.length) {
       if (this.#head === this.#waiting.length) {

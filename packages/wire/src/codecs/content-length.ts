@@ -1,5 +1,5 @@
 /**
- * `Content-Length: N\r\n\r\n` and N bytes of JSON. The length is one run of digits, given exactly once;
+ * Decodes `Content-Length: N\r\n\r\n` followed by N bytes of JSON. The length must be digits and be given exactly once;
  * anything else ends the stream, because a wrong guess would read data as frames (wire.frame.bad-length).
  */
 import { BackplaneError, type JsonObject } from "@backplane/contract";
@@ -24,7 +24,7 @@ const CR = 13;
 const LF = 10;
 const ZERO = 48;
 const NINE = 57;
-/** What nearly every frame starts with; other spellings take the general path. */
+/** The usual start of a frame; any other header takes the general path. */
 const USUAL_START = Buffer.from("Content-Length: ");
 
 class ContentLengthScanner implements Scanner {
@@ -32,7 +32,7 @@ class ContentLengthScanner implements Scanner {
   readonly #input = new ChunkQueue();
   readonly #header = new Assembly();
   readonly #body = new Assembly();
-  /** Length of the body being received; -1 while a header is. */
+  /** Length of the body being received; -1 while a header is being received. */
   #length = -1;
 
   constructor(limits: FrameLimits) {
@@ -82,11 +82,11 @@ class ContentLengthScanner implements Scanner {
     return this.#body.take();
   }
 
-  /** Leaves #length set when the header is complete, else takes the rest of the chunk into #header. */
+  /** Sets #length when the header is complete; otherwise adds the rest of the chunk to #header. */
   #readHeader(): void {
     if (this.#header.length === 0 && this.#readUsualHeader()) return;
     const chunk = this.#input.chunk;
-    // The terminator may have begun in an earlier chunk, so lines are found in the joined bytes.
+    // The terminator may have started in an earlier chunk, so lines are searched in the joined bytes.
     const before = this.#header.length;
     const room = this.#limits.header_bytes - before;
     this.#header.add(chunk.subarray(this.#input.at, this.#input.at + room), this.#limits.header_bytes);
@@ -105,7 +105,7 @@ class ContentLengthScanner implements Scanner {
     this.#header.take();
   }
 
-  /** The fast path: exactly `Content-Length: N` and no other header, whole in this chunk. */
+  /** The fast path: `Content-Length: N` as the only header, complete in this chunk (bench row wire.warm-call). */
   #readUsualHeader(): boolean {
     const chunk = this.#input.chunk;
     const at = this.#input.at;
@@ -120,7 +120,7 @@ class ContentLengthScanner implements Scanner {
       length = length * 10 + digit - ZERO;
     }
     if (chunk[i] !== CR || chunk[i + 1] !== LF || chunk[i + 2] !== CR || chunk[i + 3] !== LF) return false;
-    // No length and a wrong one are told of by the general path.
+    // The general path reports a missing or invalid length.
     if (length === 0 || length > this.#limits.frame_bytes) return false;
     this.#input.at = i + 4;
     this.#length = length;
@@ -140,7 +140,7 @@ class ContentLengthScanner implements Scanner {
   }
 }
 
-/** A line that does not end in \r\n is no header: most likely the plugin printed to stdout. */
+/** A line that does not end in \r\n is not a header: most likely the plugin printed to stdout. */
 function refuseStrayText(header: Buffer): void {
   for (let at = header.indexOf(LF); at >= 0; at = header.indexOf(LF, at + 1)) {
     if (at > 0 && header[at - 1] === CR) continue;
@@ -148,7 +148,7 @@ function refuseStrayText(header: Buffer): void {
   }
 }
 
-/** What was printed is shown the same whether or not a frame came along in the same chunk. */
+/** Shows the printed lines without a frame that arrived in the same chunk. */
 function beforeFirstFrame(header: Buffer): Buffer {
   const frame = header.indexOf("\nContent-Length:", 0, "latin1");
   return frame < 0 ? header : header.subarray(0, frame);

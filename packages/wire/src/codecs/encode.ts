@@ -1,6 +1,6 @@
 /**
- * Frames to text. JSON.stringify escapes a lone surrogate, which every strict reader refuses; it leaves here
- * as U+FFFD, so that a carelessly cut string costs its author one character and not the connection.
+ * Encodes frames. JSON.stringify escapes a lone surrogate, which strict readers reject; it is replaced by U+FFFD, so
+ * that a string cut inside a character loses that character instead of the connection.
  */
 export function encodeContentLength(frame: object): string {
   const body = stringifyFrame(frame);
@@ -16,5 +16,5 @@ export function stringifyFrame(frame: object): string {
   return text.includes("\\ud") ? text.replace(LONE_SURROGATE, "$1\\ufffd") : text;
 }
 
-/** An even run of backslashes before it belongs to the string's own text. */
+/** An even number of backslashes before the escape is text of the string itself. */
 const LONE_SURROGATE = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g;

@@ -1,9 +1,9 @@
 /**
- * Drives a scanner over incoming chunks and hands out frames in order. Three states:
- *   idle    — every complete frame so far was handed out; a chunk is scanned as it comes
- *   yielded — the turn's time was used up (or a reader asked to hold): the source is paused, more later
- *   parsing — a large frame is with the worker thread: the source is paused, frames behind it wait
- * After a failure nothing more is handed out. At most the chunks already on their way are kept.
+ * Drives a scanner over incoming chunks and delivers frames in order. Three states:
+ *   idle    — every complete frame so far was delivered; a chunk is scanned when it arrives
+ *   yielded — the time slice is used up (or the reader called hold): the source is paused, decoding continues later
+ *   parsing — a large frame is with the worker thread: the source is paused, frames after it wait
+ * After a failure no more frames are delivered. While paused, only chunks already in transit are kept.
  */
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
@@ -12,28 +12,28 @@ import type { FrameLimits } from "./limits.ts";
 import { OffThreadParser } from "./off-thread-parser.ts";
 import { invalidFrame, parseFrame, parseJson, printable } from "./parse-frame.ts";
 
-/** Cuts the byte stream into bodies. Throws a BackplaneError when the stream cannot be understood. */
+/** Splits the byte stream into bodies. Throws a BackplaneError if the stream cannot be decoded. */
 export interface Scanner {
   feed(chunk: Buffer): void;
-  /** A complete body, or null when more bytes are needed. */
+  /** Returns a complete body, or null if more bytes are needed. */
   next(): Buffer | null;
-  /** What is left once the stream ended: a last body, then null. Throws if it is cut short. */
+  /** Called after the end of the stream: returns a last body, then null. Throws if the body is incomplete. */
   last(): Buffer | null;
-  /** Received and not yet part of a body. */
+  /** Bytes received that are not part of a body yet. */
   partial(): Uint8Array;
 }
 
 export interface DecoderOptions {
-  /** Called around a pause of the source; without it a slow reader's chunks are kept here. */
+  /** Called to pause and resume the source; without it, chunks for a slow reader are kept in memory. */
   pause?(): void;
   resume?(): void;
-  /** Set: any JSON value is a frame, and a body that is not JSON is reported here instead of ending all. */
+  /** If set, any JSON value is a frame, and a body that is not JSON is reported here instead of ending the stream. */
   onBadBody?: (error: BackplaneError) => void;
 }
 
-/** One turn of the event loop may spend this long on decoding and handling; far below the 50 ms of lag. */
+/** Time slice per turn of the event loop for decoding and handling, far below the allowed lag of 50 ms. */
 const TURN_MS = 8;
-/** Chunks this close to each other may have come in one turn of the event loop. */
+/** Chunks within this interval may have arrived in the same turn of the event loop. */
 const SAME_TURN_MS = 1;
 const FRAMES_PER_CLOCK_READ = 16;
 
@@ -78,7 +78,7 @@ export class FrameDecoder<Frame extends Json> {
     this.#drain(now);
   }
 
-  /** No more bytes will come. `done` is called once every complete frame was handed out. */
+  /** Marks the end of the stream. `done` is called after every complete frame was delivered. */
   end(done: () => void = () => undefined): void {
     if (this.#ended !== undefined) return;
     this.#ended = done;
@@ -86,7 +86,7 @@ export class FrameDecoder<Frame extends Json> {
     else if (this.#state === "idle" && !this.#draining) this.#drain(performance.now());
   }
 
-  /** Hands out no more frames until release(): what we answer is not being read. */
+  /** Delivers no more frames until release(), because the peer does not read the answers. */
   hold(): void {
     this.#held = true;
   }
@@ -97,16 +97,16 @@ export class FrameDecoder<Frame extends Json> {
     if (this.#state === "yielded") this.#continueLater();
   }
 
-  /** The other side is of no more interest: nothing is handed out or reported from here on. */
+  /** Stops decoding; nothing is delivered or reported any more. */
   stop(): void {
     if (this.#state === "failed") return;
     this.#state = "failed";
     this.#parser?.close();
-    // A paused source would never tell that it closed.
+    // A paused source would never report its end.
     if (this.#paused) this.#options.resume?.();
   }
 
-  /** The start of what arrived and is no frame yet, for messages. */
+  /** The start of the bytes that are not a frame yet, for messages. */
   strayOutput(): string {
     return printable(this.#scanner.partial());
   }
@@ -120,11 +120,11 @@ export class FrameDecoder<Frame extends Json> {
     } finally {
       this.#draining = false;
     }
-    // Handing out a frame may have asked for a hold and taken it back before we stopped.
+    // The handler of a frame may have called hold() and release() before this point.
     if (this.#state === "yielded" && !this.#held) this.#continueLater();
   }
 
-  /** True when all that arrived was handed out. */
+  /** Returns true if all received frames were delivered. */
   #drainFrames(startedAt: number): boolean {
     let now = startedAt;
     for (let count = 1; ; count++) {
@@ -147,7 +147,7 @@ export class FrameDecoder<Frame extends Json> {
     return true;
   }
 
-  /** Read through a method: handing out a frame can change the state. */
+  /** A method, because delivering a frame can change the state and TypeScript would narrow a field. */
   #stopped(): boolean {
     return this.#state === "failed";
   }

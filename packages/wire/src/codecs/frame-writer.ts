@@ -1,7 +1,7 @@
 /**
- * Collects frames and hands them to the transport in few writes: with many calls in flight the system call,
- * not the encoding, is what a frame costs. Order is kept. While the transport is full, batches wait here,
- * where they can be counted; a stream's own count falls only when a whole group of writes is done.
+ * Collects frames and passes them to the transport in few writes: with many calls in flight a frame costs more for its
+ * system call than for its encoding (bench row wire.warm-call). Order is kept. While the transport is full, batches are
+ * queued here, because a stream's own counter falls only after a whole group of writes.
  */
 import { Buffer } from "node:buffer";
 import { nextTick } from "node:process";
@@ -12,8 +12,8 @@ import { stringifyFrame } from "./encode.ts";
 export type Framing = "content-length" | "ndjson";
 
 /**
- * A batch this large goes out before the turn ends: the other side works on it while we make the next one.
- * Measured: much less costs system calls, much more makes the two sides wait for each other in turns.
+ * A batch of this size is written before the turn ends, so that the peer can process it meanwhile. Measured: smaller
+ * batches cost more system calls, larger ones make the two sides wait for each other.
  */
 const BATCH_CHARACTERS = 16 * 1024;
 const WRITE_CHARACTERS = 64 * 1024;
@@ -43,12 +43,12 @@ export class FrameWriter {
     });
   }
 
-  /** Not yet taken by the other side; characters stand for bytes where text is not encoded yet. */
+  /** Bytes not yet taken by the peer; text that is not encoded yet is counted in characters. */
   get queuedBytes(): number {
     return this.#transport.queuedBytes + this.#waitingCharacters + this.#batch.length;
   }
 
-  /** Throws `frame_too_large` before anything is queued; the other side would refuse the frame and end. */
+  /** Throws `frame_too_large` before anything is queued, because the peer would reject the frame and disconnect. */
   send(frame: object): void {
     const body = stringifyFrame(frame);
     const bytes = Buffer.byteLength(body);
@@ -63,12 +63,12 @@ export class FrameWriter {
     if (this.#batch.length > BATCH_CHARACTERS) this.#endBatch();
     else if (!this.#scheduled) {
       this.#scheduled = true;
-      // After the promises that this callback settles: the frames that they send share the write.
+      // Runs after the promises that this callback settles, so that frames sent by their reactions share the write.
       nextTick(this.#turnEnded);
     }
   }
 
-  /** Hands over everything now, whether the transport is full or not; for the last frames of a side. */
+  /** Writes everything immediately, even if the transport is full; for the last frames of a connection. */
   flush(): void {
     this.#endBatch();
     this.#writeWaiting(true);

@@ -1,6 +1,6 @@
 import { WIRE_LIMITS } from "@backplane/contract";
 
-/** `frame_bytes` above the default is an operator's decision; such frames are parsed off the event loop. */
+/** An operator may raise `frame_bytes` above the default; larger frames are parsed off the event loop. */
 export interface FrameLimits {
   frame_bytes: number;
   header_bytes: number;

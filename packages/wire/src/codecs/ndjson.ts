@@ -1,6 +1,6 @@
 /**
- * One JSON value per line. `\r\n` is tolerated and a blank line ignored. The last line may lack its newline
- * when the stream ends after it: a complete JSON object cannot be a part of a longer one.
+ * Decodes one JSON value per line. `\r\n` is tolerated, blank lines are ignored. The last line before the end of the
+ * stream may lack its newline, because a complete JSON object cannot be part of a longer one.
  */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import { Assembly } from "./assembly.ts";
@@ -58,7 +58,7 @@ class LineScanner implements Scanner {
   #readLine(): Buffer | null {
     const end = this.#input.chunk.indexOf(LF, this.#input.at);
     const piece = this.#input.chunk.subarray(this.#input.at, end < 0 ? this.#input.chunk.length : end);
-    // One byte of room for a \r while the line is open: the limit is on the JSON.
+    // The limit applies to the JSON, so an open line may have one more byte for a \r.
     this.#bound(this.#line.length + piece.length - 1);
     this.#input.at = end < 0 ? this.#input.chunk.length : end + 1;
     if (end < 0 || this.#line.length > 0) this.#line.add(piece, this.#limits.frame_bytes + 1);

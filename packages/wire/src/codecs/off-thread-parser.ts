@@ -1,7 +1,7 @@
 /**
- * Parses one large frame at a time in a worker thread. Handing a finished value over would block the event
- * loop as long as parsing it, so the worker sends it in small pieces of JSON text, each asked for, and the
- * value is put together here, one piece a turn. A worker that dies fails the frame, not the process.
+ * Parses one large frame at a time in a worker thread. Transferring the parsed value at once would block the event loop
+ * as long as parsing it. The worker therefore sends small pieces of JSON text on request, and the value is assembled
+ * here, one piece per turn. A worker that crashes fails the frame, not the process.
  */
 import { Worker } from "node:worker_threads";
 import { BackplaneError, type Json } from "@backplane/contract";
@@ -10,7 +10,7 @@ import { PARSE_WORKER } from "./parse-worker.ts";
 export type ParseOutcome = { value: Json } | { problem: string; start: Uint8Array };
 
 type Container = Json[] | { [key: string]: Json };
-/** Pieces build the value top down: open a large container, fill it with small values, close it. */
+/** Steps that build the value top down: open a large container, fill it with small values, close it. */
 type Step =
   | ["open", string | null, "array" | "object"]
   | ["items", Json[]]
@@ -58,7 +58,7 @@ export class OffThreadParser {
   }
 
   #startWorker(): Worker {
-    // Empty env and no argv: the worker needs nothing of ours but the bytes.
+    // The worker gets neither environment nor arguments, because it needs only the bytes.
     const worker = new Worker(PARSE_WORKER, { eval: true, env: {}, argv: [], execArgv: [] });
     worker.on("error", () => this.#forget(worker));
     worker.on("exit", () => this.#forget(worker));

@@ -1,7 +1,7 @@
 /**
- * One frame's bytes to a checked value. Strict where JSON.parse is not: bytes must be UTF-8, strings well
- * formed, nesting bounded, and no key may reach a prototype (wire.frame.bad-json). Parsing never changes a
- * prototype by itself: JSON.parse makes own properties.
+ * Parses the bytes of a frame. Stricter than JSON.parse: bytes must be UTF-8, strings well formed, nesting bounded, and
+ * no key may reach a prototype (wire.frame.bad-json). Parsing itself never changes a prototype, because JSON.parse
+ * creates own properties.
  */
 import { isUtf8 } from "node:buffer";
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
@@ -16,7 +16,7 @@ export function parseFrame(body: Buffer, depth: number): JsonObject {
 
 export function parseJson(body: Buffer, depth: number): Json {
   const text = body.toString();
-  // Decoding puts U+FFFD where bytes are no UTF-8; without one in the text there is nothing to look for.
+  // Decoding replaces invalid UTF-8 by U+FFFD, so text without U+FFFD was valid.
   if (text.includes("\ufffd") && !isUtf8(body)) throw invalidFrame("a frame must be UTF-8", body);
   let value: Json;
   try {
@@ -24,13 +24,15 @@ export function parseJson(body: Buffer, depth: number): Json {
   } catch {
     throw invalidFrame("a frame must be JSON", body);
   }
-  // Without an escape its strings are as well formed as its bytes.
+  // Without an escape, strings are well formed if the bytes are valid UTF-8.
   const problem = checkJson(value, depth, text.includes("\\"));
   if (problem !== undefined) throw invalidFrame(problem, body, answeredBy(value));
   return value;
 }
 
-/** What is wrong with a parsed value, or undefined. Its cost grows with the number of values, not bytes. */
+/**
+ * Describes the problem of a parsed value, or returns undefined. The cost grows with the number of values, not bytes.
+ */
 function checkJson(value: Json, depth: number, escaped: boolean): string | undefined {
   if (typeof value === "string") {
     return escaped && !value.isWellFormed() ? "a string has a lone surrogate" : undefined;
@@ -54,12 +56,12 @@ function checkJson(value: Json, depth: number, escaped: boolean): string | undef
   return undefined;
 }
 
-/** `constructor` alone is a word that data may use; `constructor.prototype` is an attack on careless merges. */
+/** Data may use the key `constructor`; `constructor.prototype` is an attack on unsafe merges. */
 function reachesPrototype(value: Json): boolean {
   return typeof value === "object" && value !== null && Object.hasOwn(value, "prototype");
 }
 
-/** Whose answer it would have been: the id of a JSON-RPC response. */
+/** Finds the id of a JSON-RPC response that could not be parsed. */
 function answeredBy(value: Json): number | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
   return value.method === undefined && typeof value.id === "number" ? value.id : undefined;
@@ -73,7 +75,7 @@ export function invalidFrame(problem: string, bytes: Uint8Array, rpc_id?: number
 
 const PREVIEW = 200;
 
-/** The start of what arrived, fit for a message: shown to a person when a plugin prints to stdout. */
+/** The start of the received bytes as printable text, for messages about a plugin that prints to stdout. */
 export function printable(bytes: Uint8Array): string {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, PREVIEW * 4)).toString();
   return text

@@ -1,6 +1,6 @@
 /**
- * The program of the parser thread, as text: it is started with `eval`, so that it works from sources, from
- * a build and from a bundle alike. Its checks are those of parse-frame.ts; a test holds both to one table.
+ * The program of the parser thread as text, started with `eval`, so that it works from sources, from a build and from a
+ * bundle. Its checks equal those of parse-frame.ts; a test runs both against one table.
  */
 export const PARSE_WORKER = `
 "use strict";

@@ -1,6 +1,5 @@
-/** JSON-RPC 2.0 message shapes, kept in agreement with the contract's schemas by a test. */
-import type { Json, JsonObject } from "@backplane/contract";
-import { isObject } from "./check-vai.ts";
+/** Shape checks of JSON-RPC 2.0 messages. A test keeps them in agreement with the contract's schemas. */
+import { isObject, type Json, type JsonObject } from "@backplane/contract";
 
 export type RpcId = string | number | null;
 
@@ -10,7 +9,7 @@ export const RPC_CODES = {
   method_not_found: -32601,
   invalid_params: -32602,
   internal_error: -32603,
-  /** From the range left to implementations: too many requests at once. */
+  /** Too many concurrent requests; a code from the implementation-defined range. */
   busy: -32000,
 } as const;
 
@@ -29,7 +28,7 @@ export function checkRpcRequest(message: JsonObject): string | undefined {
   return undefined;
 }
 
-/** The shape, and that there is exactly one of result and error. */
+/** Checks the shape, and that exactly one of result and error is present. */
 export function checkRpcResponse(message: JsonObject): string | undefined {
   if (message.jsonrpc !== "2.0") return "jsonrpc must be 2.0";
   if (message.method !== undefined) return "there must be no method beside a result or an error";
@@ -45,8 +44,8 @@ export function checkRpcResponse(message: JsonObject): string | undefined {
 }
 
 /**
- * Whether a message is a reply, also one that breaks the rules: with neither result nor error, or with a method beside
- * them. Such a one is told from a request by its id, which is that of a pending call.
+ * Whether a message is a reply. An invalid reply, with neither result nor error or with an additional method, is
+ * distinguished from a request by its id, which is the id of a pending call.
  */
 export function isRpcReply(message: Json, isPending: (id: number) => boolean): message is JsonObject {
   if (!isObject(message)) return false;
@@ -57,12 +56,12 @@ export function isRpcReply(message: Json, isPending: (id: number) => boolean): m
   return fits && ((result ?? null) !== null || (error ?? null) !== null);
 }
 
-/** The request that an id of the wrong type was made from: `"7"` is what some programs make of 7. */
+/** The numeric id in a string: some programs return `"7"` for 7. */
 export function idFromText(id: unknown): number | undefined {
   return typeof id === "string" && /^[1-9]\d{0,14}$/.test(id) ? Number(id) : undefined;
 }
 
-/** An id as a message shows it. */
+/** Formats an id for error messages. */
 export function shownId(id: unknown): string {
   return id === undefined ? "missing" : (JSON.stringify(id) ?? "unknown").slice(0, 40);
 }

@@ -1,6 +1,9 @@
-/** Shape checks of `rterm.plugin.v1` lines (side.handshake, side.wire); kept in agreement with the schemas by a test. */
-import type { JsonObject } from "@backplane/contract";
-import { isNonEmpty, isObject } from "./check-vai.ts";
+/**
+ * Shape checks of `rterm.plugin.v1` lines (side.handshake, side.wire). A test keeps them in agreement with the
+ * schemas.
+ */
+import { isObject, type JsonObject } from "@backplane/contract";
+import { isNonEmpty } from "./check-vai.ts";
 
 export const SIDE_PROTOCOL = "rterm.plugin.v1";
 
@@ -20,7 +23,7 @@ export function checkSideHandshake(line: JsonObject): string | undefined {
   return undefined;
 }
 
-/** The shape alone; checkSideOutcome has the rules between the fields. */
+/** Checks the shape only; checkSideOutcome checks the rules between fields. */
 export function checkSideResponse(line: JsonObject): string | undefined {
   if (line.type !== "response") return "type must be response";
   if (!isNonEmpty(line.request_id)) return "request_id must be a string";
@@ -34,11 +37,11 @@ export function checkSideResponse(line: JsonObject): string | undefined {
   return undefined;
 }
 
-/** side.no-silent-success: what contradicts itself is a failure, whatever it says first. */
+/** side.no-silent-success: a response that contradicts itself is a failure. */
 export function checkSideOutcome(line: JsonObject, request_id: string): string | undefined {
-  if (line.request_id !== request_id) return "request_id is not the request's";
+  if (line.request_id !== request_id) return "request_id does not match the request";
   if (line.status === "ok")
-    return line.error === undefined ? undefined : "status is ok, but there is an error";
+    return line.error === undefined ? undefined : "status is ok, but an error is present";
   if (!isObject(line.error) || !isNonEmpty(line.error.message)) return "status is error without a message";
   return undefined;
 }

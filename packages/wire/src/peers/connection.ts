@@ -1,6 +1,6 @@
 /**
- * One transport with its decoder and its writer: frames in, frames out. Tells of the end exactly once,
- * after every frame that arrived before it: `onFailure` (the stream could not be understood) or `onClose`.
+ * A transport with its decoder and writer. Reports the end exactly once, after all frames that arrived before it, by
+ * `onFailure` (the stream could not be decoded) or `onClose`.
  */
 import type { BackplaneError, Json } from "@backplane/contract";
 import { ContentLengthDecoder } from "../codecs/content-length.ts";
@@ -16,10 +16,10 @@ export interface ConnectionOptions<Frame extends Json> {
   transport: Transport;
   framing: Framing;
   limits: Partial<FrameLimits> | undefined;
-  /** For a side that answers: stop reading while this much of our own output is not being read. */
+  /** For a peer that answers requests: pauses reading while more than this many bytes of output are queued. */
   hold_above_bytes?: number;
   onFrame(frame: Frame): void;
-  /** Set: any JSON value is a frame, and what is not JSON comes here. */
+  /** If set, any JSON value is a frame, and frames that are not JSON are reported here. */
   onBadBody?: (error: BackplaneError) => void;
   onFailure(error: BackplaneError): void;
   onClose(error: Error | null): void;
@@ -30,7 +30,7 @@ export class Connection<Frame extends Json> {
   readonly #decoder: FrameDecoder<Frame>;
   readonly #writer: FrameWriter;
   readonly #holdAbove: number;
-  #told = false;
+  #ended = false;
   #stopped = false;
 
   constructor(options: ConnectionOptions<Frame>) {
@@ -67,9 +67,9 @@ export class Connection<Frame extends Json> {
     return this.#writer.queuedBytes;
   }
 
-  /** Throws `frame_too_large`, or what JSON.stringify throws. */
+  /** Throws `frame_too_large`, or the error of JSON.stringify. */
   send(frame: object): void {
-    // The other side may have ended its writing and still read: only stop() ends ours.
+    // The peer may have closed its writing side and still read, so only stop() ends writing.
     if (this.#stopped) return;
     this.#writer.send(frame);
     if (this.#writer.queuedBytes > this.#holdAbove) this.#decoder.hold();
@@ -79,27 +79,27 @@ export class Connection<Frame extends Json> {
     return this.#decoder.strayOutput();
   }
 
-  /** For a process that is about to end: what was sent is with the transport when this returns. */
+  /** For a process that is about to exit: passes all queued frames to the transport before it returns. */
   flush(): void {
     this.#writer.flush();
   }
 
-  /** Ends our writing side once all that was sent is out. */
+  /** Closes the writing side after all queued frames were written. */
   closeWriting(): void {
     this.#writer.flush();
     this.#transport.close();
   }
 
-  /** Reads and tells nothing more. */
+  /** Stops reading; no further callback is called. */
   stop(): void {
-    this.#told = true;
+    this.#ended = true;
     this.#stopped = true;
     this.#decoder.stop();
   }
 
   #finish(tell: () => void): void {
-    if (this.#told) return;
-    this.#told = true;
+    if (this.#ended) return;
+    this.#ended = true;
     tell();
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The host's side of the instrument protocol: newline-delimited JSON-RPC 2.0, many calls in flight. Every answer is
- * checked here, since a plugin in any language may be on the other end.
+ * The host side of the instrument protocol: newline-delimited JSON-RPC 2.0 with many calls in flight. All answers are
+ * checked, because the plugin may be written in any language.
  */
 import {
   BackplaneError,
@@ -12,23 +12,23 @@ import {
   type InstrumentInvocation,
   type InstrumentMethods,
   type InstrumentResult,
+  isObject,
   type Json,
   type JsonObject,
 } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
-import type { After } from "./after.ts";
-import { isObject } from "./check-vai.ts";
 import { isHealth, resultProblem } from "./instrument-plugin.ts";
 import { RpcPeer } from "./rpc-peer.ts";
+import type { StartTimer } from "./start-timer.ts";
 
 export interface InstrumentHostOptions {
   transport: Transport;
   limits?: Partial<FrameLimits>;
   max_queued_bytes?: number;
-  after?: After;
+  after?: StartTimer;
   onViolation?(kind: string): void;
-  /** At most once; every call in flight has been rejected with the same error. */
+  /** Called at most once, after every call in flight was rejected with the same error. */
   onFailure(error: BackplaneError): void;
 }
 
@@ -46,12 +46,12 @@ export class InstrumentHost {
     const answer = await this.#ask("initialize", asked, "handshake_failed", timeout_ms);
     if (isObject(answer) && answer.success === true) {
       if (answer.error === undefined || answer.error === null) return;
-      throw malformed("The answer to initialize says success and has an error.");
+      throw malformed("The answer to initialize has success true and an error.");
     }
-    const words = isObject(answer) && typeof answer.error === "string" ? `: ${answer.error}` : "";
+    const reason = isObject(answer) && typeof answer.error === "string" ? `: ${answer.error}` : "";
     throw new BackplaneError(
       "handshake_failed",
-      `The plugin did not answer initialize with success${words.slice(0, MESSAGE_CHARS)}.`,
+      `The plugin did not answer initialize with success${reason.slice(0, MESSAGE_CHARS)}.`,
     );
   }
 
@@ -67,7 +67,7 @@ export class InstrumentHost {
   async invoke(call: InstrumentInvocation): Promise<InstrumentResult> {
     const answer = await this.#ask("invoke", call as unknown as JsonObject, "plugin_protocol_error");
     const problem = resultProblem(answer);
-    if (problem !== null) throw malformed(`The answer to invoke is no result: ${problem}.`);
+    if (problem !== null) throw malformed(`The answer to invoke is not a valid result: ${problem}.`);
     return answer as unknown as InstrumentResult;
   }
 
@@ -77,16 +77,16 @@ export class InstrumentHost {
     throw malformed(`The answer to healthCheck has no status of ${INSTRUMENT_HEALTHS.join(", ")}.`);
   }
 
-  /** A plugin that does not know it ignores it, as JSON-RPC says of notifications. */
+  /** A plugin that does not support the notification ignores it, as JSON-RPC requires. */
   cancel(invocationId: string, reason: string): void {
     try {
       this.#peer.notify("cancel", { invocationId, reason });
     } catch {
-      // It does not read; its grace will end it.
+      // The plugin does not read its input; it is killed when its grace period ends.
     }
   }
 
-  /** Resolves also when the plugin ended instead of answering. */
+  /** Resolves also if the plugin exited without answering. */
   async shutdown(): Promise<void> {
     await this.#peer.call("shutdown", {}).catch(() => {});
   }

@@ -1,7 +1,8 @@
 /**
- * The plugin's side of the instrument protocol: one provider behind the five methods and `cancel`. The ready host puts
- * it behind a pipe (serve-instruments.ts); a module in the gateway's own process is called through it without one, so
- * both live by the same rules. What an author's `invoke` throws is an answer with status Error, never a broken pipe.
+ * The plugin side of the instrument protocol: exposes one provider through the five methods and `cancel`. The
+ * instrument host connects it to a pipe (serve-instruments.ts); a module in the gateway's own process is called
+ * directly, under the same rules. An error thrown by the author's `invoke` becomes a result with status Error and
+ * never breaks the pipe.
  */
 import {
   type CheckedInstruments,
@@ -14,20 +15,20 @@ import {
   type InstrumentMethods,
   type InstrumentProvider,
   type InstrumentResult,
+  isObject,
 } from "@backplane/contract";
 import { RPC_CODES } from "./check-rpc.ts";
-import { isObject } from "./check-vai.ts";
 import { RpcError } from "./rpc-peer.ts";
 
 export interface InstrumentPluginOptions {
-  /** Called at `initialize`, once. */
+  /** Called once, at `initialize`. */
   load(): Promise<InstrumentProvider>;
   context(params: InstrumentMethods["initialize"][0]): InstrumentContext;
 }
 
-/** Asked for something before `initialize`, or after `shutdown`. */
+/** A method was called before `initialize` or after `shutdown`. */
 const NOT_INITIALIZED = -32002;
-/** The author's code failed where there is no result to put it into. */
+/** The author's code failed in a method without a result that could carry the error. */
 const PROVIDER_FAILED = -32001;
 
 export class InstrumentPlugin {
@@ -42,7 +43,7 @@ export class InstrumentPlugin {
   }
 
   async initialize(params: InstrumentMethods["initialize"][0]): Promise<{ success: true }> {
-    if (this.#began) throw new RpcError(RPC_CODES.invalid_request, "initialize was called before");
+    if (this.#began) throw new RpcError(RPC_CODES.invalid_request, "initialize was already called");
     this.#began = true;
     const context = this.#options.context(params);
     try {
@@ -55,15 +56,15 @@ export class InstrumentPlugin {
     return { success: true };
   }
 
-  /** What the provider offers now, checked; the calls that follow know these. */
+  /** Returns the checked instruments of the provider; later calls refer to this list. */
   async list(): Promise<CheckedInstruments> {
-    const provider = this.#live();
+    const provider = this.#requireProvider();
     try {
       const { instruments } = provider;
       const list = typeof instruments === "function" ? await instruments.call(provider) : instruments;
       const checked = checkInstruments(list);
-      const mute = list.find((instrument) => typeof instrument.invoke !== "function");
-      if (mute !== undefined) throw new Error(`the instrument ${mute.name} has no invoke`);
+      const withoutInvoke = list.find((instrument) => typeof instrument.invoke !== "function");
+      if (withoutInvoke !== undefined) throw new Error(`the instrument ${withoutInvoke.name} has no invoke`);
       this.#instruments = new Map(list.map((instrument) => [instrument.name, instrument]));
       return checked;
     } catch (error) {
@@ -80,10 +81,10 @@ export class InstrumentPlugin {
       const result: unknown = await instrument.invoke(params, { ...context, signal: stop.signal });
       const problem = resultProblem(result);
       if (problem === null) return result as InstrumentResult;
-      return errorResult("MALFORMED_RESULT", `${name} answered something that is no result: ${problem}.`);
+      return errorResult("MALFORMED_RESULT", `${name} returned an invalid result: ${problem}.`);
     } catch (error) {
       const { code } = error as { code?: unknown };
-      return errorResult(typeof code === "string" && code !== "" ? code : "EXCEPTION", wordsOf(error));
+      return errorResult(typeof code === "string" && code !== "" ? code : "EXCEPTION", messageOf(error));
     } finally {
       this.#running.delete(invocationId);
     }
@@ -95,9 +96,9 @@ export class InstrumentPlugin {
     try {
       const health: unknown = await found.healthCheck();
       if (isHealth(health)) return health;
-      return { status: "Unhealthy", message: "its healthCheck answered no health" };
+      return { status: "Unhealthy", message: "healthCheck returned no health status" };
     } catch (error) {
-      return { status: "Unhealthy", message: wordsOf(error) };
+      return { status: "Unhealthy", message: messageOf(error) };
     }
   }
 
@@ -106,7 +107,7 @@ export class InstrumentPlugin {
   }
 
   async shutdown(): Promise<{ success: true }> {
-    const provider = this.#live();
+    const provider = this.#requireProvider();
     this.#provider = null;
     try {
       await provider.shutdown?.();
@@ -116,24 +117,24 @@ export class InstrumentPlugin {
     return { success: true };
   }
 
-  #live(): InstrumentProvider {
+  #requireProvider(): InstrumentProvider {
     if (this.#provider !== null) return this.#provider;
     throw new RpcError(NOT_INITIALIZED, "the provider is not initialized");
   }
 
   async #find(name: string): Promise<Instrument> {
-    this.#live();
+    this.#requireProvider();
     if (this.#instruments === null) await this.list();
     const found = this.#instruments?.get(name);
     if (found !== undefined) return found;
     const shown = JSON.stringify(name).slice(0, 80);
-    throw new RpcError(RPC_CODES.invalid_params, `there is no instrument ${shown}`);
+    throw new RpcError(RPC_CODES.invalid_params, `unknown instrument ${shown}`);
   }
 }
 
-/** What keeps a value from being a result; null when it is one. Both sides of the pipe ask it. */
+/** Describes why a value is not a valid result; null if it is one. Used on both sides of the pipe. */
 export function resultProblem(value: unknown): string | null {
-  if (!isObject(value)) return "it is no object";
+  if (!isObject(value)) return "it is not an object";
   const { error, status } = value;
   if (status !== "Success" && status !== "Error") return "its status is neither Success nor Error";
   if (error === undefined || error === null) return null;
@@ -152,10 +153,10 @@ function errorResult(code: string, message: string): InstrumentResult {
 }
 
 function failed(step: string, error: unknown): RpcError {
-  return new RpcError(PROVIDER_FAILED, `${step}: ${wordsOf(error)}`);
+  return new RpcError(PROVIDER_FAILED, `${step}: ${messageOf(error)}`);
 }
 
-function wordsOf(error: unknown): string {
+function messageOf(error: unknown): string {
   const message = (error as { message?: unknown } | null)?.message;
   return typeof message === "string" ? message : String(error);
 }

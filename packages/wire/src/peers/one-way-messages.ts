@@ -1,23 +1,22 @@
 /**
- * Messages of ours that ask for no reply: notifications, and our replies to the other side. Some programs answer them
- * all the same, with an error or an empty result that names no request. Such an answer is excused once per message;
- * any other reply without an id belongs to a request in flight, which nobody can tell, so the stream cannot be trusted.
+ * Counts sent messages that expect no reply: notifications, and replies to the peer's requests. Some programs answer
+ * them with an error or an empty result without an id. One such answer is tolerated per message. Any other reply
+ * without an id answers an unknown request in flight, so the stream cannot be trusted any more.
  */
-import type { JsonObject } from "@backplane/contract";
-import { isObject } from "./check-vai.ts";
+import { isObject, type JsonObject } from "@backplane/contract";
 
 export class OneWayMessages {
   #unanswered = 0;
-  /** Requests from this id on were sent after the last of them. */
+  /** Requests with this id or a higher one were sent after the last one-way message. */
   #before = 0;
 
-  /** `next_id`: the id that the next request will have. */
+  /** `next_id` is the id of the next request. */
   sent(next_id: number): void {
     this.#unanswered++;
     this.#before = next_id;
   }
 
-  /** A request that was sent later has its reply: the messages before it have been dealt with. */
+  /** A reply to a later request shows that the peer has processed the messages before it. */
   replied(id: number): void {
     if (id >= this.#before) this.#unanswered = 0;
   }

@@ -1,19 +1,19 @@
 /**
- * JSON-RPC 2.0 over NDJSON, both directions on one pipe: batches, notifications and error codes as its
- * specification says. A line that is not JSON is answered with -32700 and the stream goes on; a line over
- * the limit, a reply that names no request, or the end of the stream is final and rejects every pending call.
+ * JSON-RPC 2.0 over NDJSON in both directions on one pipe, with batches, notifications and error codes as specified. A
+ * line that is not JSON is answered with -32700 and the stream continues. A line over the limit, a reply without a
+ * request, or the end of the stream ends the connection and rejects all pending calls.
  */
 import {
   BackplaneError,
   codeOf,
   IdTable,
+  isObject,
   type Json,
   type JsonObject,
   toBackplaneError,
 } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
-import { type After, afterTimeout } from "./after.ts";
 import {
   checkRpcRequest,
   checkRpcResponse,
@@ -24,26 +24,26 @@ import {
   type RpcId,
   shownId,
 } from "./check-rpc.ts";
-import { isObject } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
 import { OneWayMessages } from "./one-way-messages.ts";
 import { type Ending, SettledIds } from "./settled-ids.ts";
+import { type StartTimer, startTimeout } from "./start-timer.ts";
 
 export interface RpcPeerOptions {
   transport: Transport;
   limits?: Partial<FrameLimits>;
   max_queued_bytes?: number;
-  /** Counts the timeouts of calls; by default on the clock of this process. */
-  after?: After;
-  /** Throw an RpcError to choose code and message; without `handle` every method is unknown. */
+  /** Timer for the timeouts of calls; defaults to setTimeout. */
+  after?: StartTimer;
+  /** Throw an RpcError to set code and message. Without `handle` every method is unknown. */
   handle?(method: string, params: unknown): Promise<unknown>;
-  /** A reply that fits no pending call and ends none. */
+  /** Called for a reply that matches no pending call. */
   onViolation?(kind: "second_reply" | "late_reply" | "unknown_id" | "reply_without_request"): void;
-  /** At most once; all pending calls have been rejected with the same error. */
+  /** Called at most once, after all pending calls were rejected with the same error. */
   onFailure(error: BackplaneError): void;
 }
 
-/** What the other side answered, or what handle() wants answered. */
+/** An error answer of the peer, or an error answer that `handle` wants to send. */
 export class RpcError extends Error {
   readonly rpcCode: number;
   readonly data: Json | undefined;
@@ -63,7 +63,7 @@ interface PendingCall {
   stop: () => void;
 }
 
-/** A batch is one line, but its answer can be many times longer; so is the work it asks for. */
+/** Limits batches, because a single line could otherwise request unbounded work and a much longer answer. */
 const MAX_BATCH = 1_000;
 const MAX_RUNNING = 1_000;
 const none = () => {};
@@ -92,7 +92,7 @@ export class RpcPeer {
       onFailure: (error) => this.#fail(error),
       onClose: (cause) =>
         this.#fail(
-          new BackplaneError("crashed", "The other side closed the stream.", cause === null ? {} : { cause }),
+          new BackplaneError("crashed", "The peer closed the stream.", cause === null ? {} : { cause }),
         ),
     });
   }
@@ -101,7 +101,7 @@ export class RpcPeer {
     return this.#pending.size;
   }
 
-  /** Rejects with an RpcError for an error answer, else with one of our codes. */
+  /** Rejects with an RpcError for an error answer, otherwise with a BackplaneError. */
   call(method: string, params?: JsonObject | Json[], timeout_ms?: number): Promise<Json> {
     return new Promise((resolve, reject) => {
       const refusal = this.#refuse();
@@ -112,18 +112,18 @@ export class RpcPeer {
       } catch (error) {
         return reject(toBackplaneError(error));
       }
-      const after = this.#options.after ?? afterTimeout;
+      const after = this.#options.after ?? startTimeout;
       const stop = timeout_ms === undefined ? none : after(timeout_ms, () => this.#expire(id, timeout_ms));
       this.#pending.add(id, { method, resolve, reject, stop });
     });
   }
 
-  /** Throws `backpressure` when the other side does not read; nothing is sent after the end. */
+  /** Throws `backpressure` if the peer does not read. Has no effect after the connection has ended. */
   notify(method: string, params?: JsonObject | Json[]): void {
     if (this.#failure !== undefined) return;
     const refusal = this.#refuse();
     if (refusal !== undefined) throw refusal;
-    this.#tell({ jsonrpc: "2.0", method, params });
+    this.#sendOneWay({ jsonrpc: "2.0", method, params });
   }
 
   #refuse(): BackplaneError | undefined {
@@ -142,25 +142,25 @@ export class RpcPeer {
     return isRpcReply(message, (id) => this.#pending.has(id));
   }
 
-  /** Sends what asks for no reply. */
-  #tell(message: object): void {
+  /** Sends a message that expects no reply. */
+  #sendOneWay(message: object): void {
     this.#connection.send(message);
     this.#oneWay.sent(this.#nextId);
   }
 
-  /** Who waits for an answer that cannot be taken need not wait for the deadline. */
+  /** An answer that cannot be parsed fails its call immediately instead of at the deadline. */
   #refuseBody({ message, details }: BackplaneError): void {
     const id = details?.rpc_id;
     const pending = typeof id === "number" ? this.#take(id, "replied") : undefined;
-    if (pending === undefined) this.#tell(failure(null, RPC_CODES.parse_error, "Parse error"));
+    if (pending === undefined) this.#sendOneWay(failure(null, RPC_CODES.parse_error, "Parse error"));
     else pending.reject(malformed(pending.method, message));
   }
 
   #receiveBatch(batch: Json[]): void {
     if (batch.length === 0 || batch.length > MAX_BATCH) {
       const message =
-        batch.length === 0 ? "Invalid Request" : `A batch must not hold more than ${MAX_BATCH} messages`;
-      this.#tell(failure(null, RPC_CODES.invalid_request, message));
+        batch.length === 0 ? "Invalid Request" : `A batch must not contain more than ${MAX_BATCH} messages`;
+      this.#sendOneWay(failure(null, RPC_CODES.invalid_request, message));
       return;
     }
     const answers: Promise<object | undefined>[] = [];
@@ -174,7 +174,7 @@ export class RpcPeer {
     });
   }
 
-  /** Never rejects. Undefined for a notification, which gets no answer even when it fails. */
+  /** Never rejects. Resolves to undefined for a notification, which is not answered even if it fails. */
   async #answerOne(message: Json): Promise<object | undefined> {
     if (!isObject(message)) return failure(null, RPC_CODES.invalid_request, "Invalid Request");
     if (checkRpcRequest(message) !== undefined) {
@@ -204,11 +204,11 @@ export class RpcPeer {
   #reply(answer: object | undefined): void {
     if (answer === undefined) return;
     try {
-      this.#tell(answer);
+      this.#sendOneWay(answer);
     } catch (error) {
-      // The result is too large or not JSON. A batch has no single id to blame.
+      // The result is too large or cannot be serialized. A batch has no single id for the error.
       const id = "id" in answer ? (answer.id as RpcId) : null;
-      this.#tell(describeFailure(id, toBackplaneError(error)));
+      this.#sendOneWay(describeFailure(id, toBackplaneError(error)));
     }
   }
 
@@ -235,7 +235,7 @@ export class RpcPeer {
     }
   }
 
-  /** All ids of ours are numbers, so this reply is no request's. */
+  /** All sent ids are numbers, so a reply with any other id matches no request. */
   #receiveWrongId(message: JsonObject): void {
     const meant = idFromText(message.id);
     const pending = meant === undefined ? undefined : this.#take(meant, "replied");
@@ -248,8 +248,8 @@ export class RpcPeer {
     } else if (this.#pending.size === 0 || this.#oneWay.excuses(message)) {
       this.#options.onViolation?.("reply_without_request");
     } else {
-      const words = `A reply names no request: its id is ${shownId(message.id)}, and ours are numbers.`;
-      this.#fail(new BackplaneError("malformed_response", words));
+      const problem = `A reply matches no request: its id is ${shownId(message.id)}, but sent ids are numbers.`;
+      this.#fail(new BackplaneError("malformed_response", problem));
     }
   }
 
@@ -287,7 +287,7 @@ function failure(id: RpcId, code: number, message: string, data?: Json): object 
   return { jsonrpc: "2.0", id, error: data === undefined ? { code, message } : { code, message, data } };
 }
 
-/** An error that is not meant for the other side says nothing but that it happened. */
+/** The message of an unexpected error is not sent to the peer. */
 function describeFailure(id: RpcId, error: unknown): object {
   const rpc = error as { rpcCode?: unknown; data?: Json; message?: string } | null | undefined;
   if (typeof rpc?.rpcCode === "number") return failure(id, rpc.rpcCode, rpc.message ?? "", rpc.data);

@@ -1,9 +1,8 @@
-/** A provider behind a pipe: newline-delimited JSON-RPC 2.0, its parameters looked at before any code of the author's. */
-import type { JsonObject } from "@backplane/contract";
+/** Serves a provider over newline-delimited JSON-RPC 2.0 and checks parameters before the author's code runs. */
+import { isObject, type JsonObject } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { RPC_CODES } from "./check-rpc.ts";
-import { isObject } from "./check-vai.ts";
 import type { InstrumentPlugin } from "./instrument-plugin.ts";
 import { RpcError, RpcPeer } from "./rpc-peer.ts";
 
@@ -11,30 +10,30 @@ export interface ServedInstruments {
   transport: Transport;
   plugin: InstrumentPlugin;
   limits?: Partial<FrameLimits>;
-  /** After `shutdown` was answered, or when the host has closed the pipe. */
-  ended: () => void;
+  /** Called after `shutdown` was answered, or when the host has closed the pipe. */
+  onEnd: () => void;
 }
 
 type Handler = (params: JsonObject) => unknown;
 
-export function serveInstruments({ ended, limits, plugin, transport }: ServedInstruments): RpcPeer {
-  const handlers = createHandlers(plugin, ended);
+export function serveInstruments({ onEnd, limits, plugin, transport }: ServedInstruments): RpcPeer {
+  const handlers = createHandlers(plugin, onEnd);
   return new RpcPeer({
     transport,
     ...(limits === undefined ? {} : { limits }),
     async handle(method, params = {}) {
       const handler = handlers.get(method);
       if (handler === undefined) {
-        throw new RpcError(RPC_CODES.method_not_found, `there is no method ${method.slice(0, 80)}`);
+        throw new RpcError(RPC_CODES.method_not_found, `unknown method ${method.slice(0, 80)}`);
       }
       if (!isObject(params)) throw new RpcError(RPC_CODES.invalid_params, "the parameters must be an object");
       return await handler(params as JsonObject);
     },
-    onFailure: ended,
+    onFailure: onEnd,
   });
 }
 
-function createHandlers(plugin: InstrumentPlugin, ended: () => void): Map<string, Handler> {
+function createHandlers(plugin: InstrumentPlugin, onEnd: () => void): Map<string, Handler> {
   return new Map<string, Handler>([
     [
       "initialize",
@@ -75,8 +74,8 @@ function createHandlers(plugin: InstrumentPlugin, ended: () => void): Map<string
       "shutdown",
       async () => {
         const done = await plugin.shutdown();
-        // After the answer has gone out.
-        setImmediate(ended);
+        // The answer must be sent first.
+        setImmediate(onEnd);
         return done;
       },
     ],

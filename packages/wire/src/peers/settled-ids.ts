@@ -1,17 +1,17 @@
 /**
- * Remembers how recent requests ended, to tell a second reply from a stranger's. Holds between one and two
- * generations of ids, so memory is bounded and no id costs more than a map entry.
+ * How recent requests ended, to distinguish a second reply from a reply with an unknown id. Holds one to two
+ * generations of ids, so memory is bounded.
  */
 export type Ending = "replied" | "abandoned";
 
-const GENERATION = 4_096;
+const GENERATION_SIZE = 4_096;
 
 export class SettledIds {
   #recent = new Map<string, Ending>();
   #older = new Map<string, Ending>();
 
   add(id: string, ending: Ending): void {
-    if (this.#recent.size >= GENERATION) {
+    if (this.#recent.size >= GENERATION_SIZE) {
       this.#older = this.#recent;
       this.#recent = new Map();
     }

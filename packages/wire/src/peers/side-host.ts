@@ -1,7 +1,7 @@
 /**
- * The host's side of `rterm.plugin.v1`: one process, one call. Two questions, each answered by exactly one
- * line; an answer is believed a turn after it came, so that a second line in the same breath is seen.
- * Whatever comes after the response is noted in `extraOutput`; whoever waits for the process looks at it.
+ * The host side of `rterm.plugin.v1`: one process per call, with a handshake and one request, each answered by exactly
+ * one line. An answer is accepted one turn of the event loop after it arrived, so that a second line sent with it is
+ * detected. Output after the response sets `extraOutput`, which the caller checks after the process has exited.
  */
 import {
   BackplaneError,
@@ -23,7 +23,7 @@ export interface SideHostOptions {
 }
 
 interface Question {
-  /** What a line that breaks the rules is called while this question is open. */
+  /** The error code for an invalid line while the question is open. */
   code: "handshake_failed" | "malformed_response";
   accept(line: JsonObject): BackplaneError | undefined;
   resolve(line: JsonObject): void;
@@ -51,7 +51,7 @@ export class SideHost {
     });
   }
 
-  /** True: something was printed after the response, so the call must not count as a success. */
+  /** True if the plugin printed more after the response, so that the call must not count as a success. */
   get extraOutput(): boolean {
     return this.#extraOutput;
   }
@@ -60,13 +60,13 @@ export class SideHost {
     const line = await this.#ask(
       { type: "handshake", protocol_version: SIDE_PROTOCOL },
       "handshake_failed",
-      refuseHandshake,
+      handshakeError,
     );
     this.#answered = "handshake";
     return line.manifest as unknown as SideManifest;
   }
 
-  /** After the response our side is closed: a plugin that reads until the end of its input can end. */
+  /** Closes the plugin's stdin after the response, so that a plugin that reads to the end of its input can exit. */
   async execute(request: SideRequest): Promise<SideResponse> {
     if (this.#answered !== "handshake") {
       throw (
@@ -75,7 +75,7 @@ export class SideHost {
       );
     }
     const line = await this.#ask(request, "malformed_response", (answer) =>
-      refuseResponse(answer, request.request_id),
+      responseError(answer, request.request_id),
     );
     this.#answered = "request";
     this.#connection.closeWriting();
@@ -90,7 +90,9 @@ export class SideHost {
     return new Promise((resolve, reject) => {
       if (this.#failure !== undefined) return reject(this.#failure);
       if (this.#question !== undefined) {
-        return reject(new BackplaneError("internal", "This process is busy with another question."));
+        return reject(
+          new BackplaneError("internal", "The process has not answered the previous request yet."),
+        );
       }
       try {
         this.#connection.send(message);
@@ -103,7 +105,7 @@ export class SideHost {
 
   #receive(line: JsonObject): void {
     const question = this.#question;
-    if (question === undefined) this.#unasked();
+    if (question === undefined) this.#unexpectedLine();
     else if (question.line !== undefined) {
       this.#fail(new BackplaneError(question.code, "The plugin printed more than one line as its answer."));
     } else {
@@ -113,21 +115,23 @@ export class SideHost {
         return;
       }
       question.line = line;
-      setImmediate(() => this.#believe(question, line));
+      setImmediate(() => this.#accept(question, line));
     }
   }
 
-  #believe(question: Question, line: JsonObject): void {
+  #accept(question: Question, line: JsonObject): void {
     if (this.#question !== question) return;
     this.#question = undefined;
     question.resolve(line);
   }
 
-  #unasked(): void {
+  #unexpectedLine(): void {
     if (this.#answered === "request") this.#noteExtra();
     else {
-      // Before the request was sent nothing was run, so the next step can still refuse.
-      this.#fail(new BackplaneError("handshake_failed", "The plugin printed a line that nobody asked for."));
+      // The request has not been sent yet, so nothing has run and the call can still fail.
+      this.#fail(
+        new BackplaneError("handshake_failed", "The plugin printed an unexpected line before the request."),
+      );
     }
   }
 
@@ -149,8 +153,8 @@ export class SideHost {
 
   #close(cause: Error | null): void {
     const question = this.#question;
-    // A line that is complete counts even when the process ended right after it.
-    if (question?.line !== undefined) this.#believe(question, question.line);
+    // A complete line counts even if the process exited right after it.
+    if (question?.line !== undefined) this.#accept(question, question.line);
     this.#fail(
       new BackplaneError(
         "crashed",
@@ -168,7 +172,7 @@ export class SideHost {
   }
 }
 
-function refuseHandshake(line: JsonObject): BackplaneError | undefined {
+function handshakeError(line: JsonObject): BackplaneError | undefined {
   const problem = checkSideHandshake(line);
   if (problem !== undefined) {
     return new BackplaneError("handshake_failed", `The plugin's handshake is not valid: ${problem}.`);
@@ -177,12 +181,12 @@ function refuseHandshake(line: JsonObject): BackplaneError | undefined {
   if (got === SIDE_PROTOCOL) return undefined;
   return new BackplaneError(
     "protocol_version_mismatch",
-    `The plugin speaks ${JSON.stringify(got.slice(0, 64))}, this host speaks ${SIDE_PROTOCOL}.`,
+    `The plugin uses protocol ${JSON.stringify(got.slice(0, 64))}, this host uses ${SIDE_PROTOCOL}.`,
     { details: { expected: SIDE_PROTOCOL, got: got.slice(0, 64) } },
   );
 }
 
-function refuseResponse(line: JsonObject, request_id: string): BackplaneError | undefined {
+function responseError(line: JsonObject, request_id: string): BackplaneError | undefined {
   const problem = checkSideResponse(line) ?? checkSideOutcome(line, request_id);
   if (problem === undefined) return undefined;
   return new BackplaneError("malformed_response", `The plugin's response is not valid: ${problem}.`);
@@ -191,7 +195,7 @@ function refuseResponse(line: JsonObject, request_id: string): BackplaneError | 
 function describe(error: BackplaneError): string {
   const stray = error.details?.stray_output;
   return typeof stray === "string" && stray !== ""
-    ? `The plugin printed a line that is no answer: ${JSON.stringify(stray)}.`
+    ? `The plugin printed a line that is not an answer: ${JSON.stringify(stray)}.`
     : `The plugin's output cannot be read: ${error.message}`;
 }
 

@@ -1,4 +1,4 @@
-/** Why a plugin's first frame is refused, or never came: vai.hello, vai.hello.identity, vai.hello.version. */
+/** Errors of the handshake: vai.hello, vai.hello.identity, vai.hello.version. */
 import { BackplaneError, type JsonObject, type VaiPluginHello } from "@backplane/contract";
 import { checkPluginHello, VAI_PROTOCOL } from "./check-vai.ts";
 
@@ -12,7 +12,7 @@ export function refuseHello(frame: JsonObject, expected: PluginIdentity): Backpl
     const got = frame.protocol.slice(0, 64);
     return new BackplaneError(
       "protocol_version_mismatch",
-      `The plugin speaks ${JSON.stringify(got)}, this host speaks ${VAI_PROTOCOL}.`,
+      `The plugin uses protocol ${JSON.stringify(got)}, this host uses ${VAI_PROTOCOL}.`,
       { details: { expected: VAI_PROTOCOL, got } },
     );
   }
@@ -28,7 +28,7 @@ function refuseIdentity(said: PluginIdentity, expected: PluginIdentity): Backpla
   const got = { package_id: said.package_id.slice(0, 128), version: said.version.slice(0, 64) };
   return new BackplaneError(
     "handshake_failed",
-    `The plugin says it is ${got.package_id} ${got.version}, but ${expected.package_id} ${expected.version} is installed.`,
+    `The plugin identifies itself as ${got.package_id} ${got.version}, but ${expected.package_id} ${expected.version} is installed.`,
     {
       details: { reason: "identity", expected, got },
       fix: "Make the plugin report the package_id and version of its manifest.",
@@ -36,13 +36,13 @@ function refuseIdentity(said: PluginIdentity, expected: PluginIdentity): Backpla
   );
 }
 
-/** Whatever cannot be decoded before the hello is a failed handshake; `details` keep what was printed. */
+/** Output before the hello that cannot be decoded is a failed handshake; `details` contain the output. */
 export function asHandshakeFailure(error: BackplaneError): BackplaneError {
   const stray = error.details?.stray_output;
   const message =
     typeof stray === "string" && stray !== ""
-      ? `The plugin's first output is no frame: ${JSON.stringify(stray)}.`
-      : `The plugin's first output is no valid frame: ${error.message}`;
+      ? `The plugin's first output is not a frame: ${JSON.stringify(stray)}.`
+      : `The plugin's first output is not a valid frame: ${error.message}`;
   return new BackplaneError("handshake_failed", message, {
     ...(error.details === undefined ? {} : { details: error.details }),
     fix: "Print logs to stderr; stdout carries only frames.",
@@ -50,9 +50,9 @@ export function asHandshakeFailure(error: BackplaneError): BackplaneError {
   });
 }
 
-/** `stray_output` is what it printed instead of frames. */
+/** `stray_output` is the output that the plugin printed instead of a frame. */
 export function noHello(waited_ms: number, stray_output: string): BackplaneError {
-  return new BackplaneError("handshake_failed", `The plugin did not say hello within ${waited_ms} ms.`, {
+  return new BackplaneError("handshake_failed", `The plugin did not send a hello within ${waited_ms} ms.`, {
     details: { waited_ms, ...(stray_output === "" ? {} : { stray_output }) },
   });
 }

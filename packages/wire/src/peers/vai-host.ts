@@ -1,7 +1,7 @@
 /**
- * The host's side of `vai.rpc.v1`. States: new → greeting → ready → over; `over` is final and keeps the
- * error that every later request is answered with. Invariants: no request leaves before a valid hello; a
- * request settles exactly once; a frame that fits no pending request changes nothing but a counter.
+ * The host side of `vai.rpc.v1`. States: new → greeting → ready → over; `over` is final and keeps the error for all
+ * later requests. Invariants: no request is sent before a valid hello; a request settles exactly once; a frame that
+ * matches no pending request is only counted.
  */
 import {
   BackplaneError,
@@ -16,34 +16,34 @@ import {
 } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
-import { type After, afterTimeout } from "./after.ts";
 import { checkEvent, checkResponse, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
-import { Strangers, type VaiViolation } from "./strangers.ts";
+import { type StartTimer, startTimeout } from "./start-timer.ts";
+import { UnmatchedFrames, type VaiViolation } from "./unmatched-frames.ts";
 import { asHandshakeFailure, closedOutput, noHello, refuseHello } from "./vai-handshake.ts";
 
 export interface VaiHostOptions {
   transport: Transport;
-  /** What the installed artifact says; the plugin's hello must say the same. */
+  /** The identity in the installed manifest; the plugin's hello must match it. */
   identity: { package_id: string; version: string };
   host: { name: string; version: string };
   hello_ms?: number;
-  /** Counts `hello_ms`; by default on the clock of this process. */
-  after?: After;
+  /** Timer for `hello_ms`; defaults to setTimeout. */
+  after?: StartTimer;
   limits?: Partial<FrameLimits>;
-  /** Beyond it request() rejects with `backpressure`. */
+  /** Above this limit request() rejects with `backpressure`. */
   max_queued_bytes?: number;
   onViolation(violation: VaiViolation): void;
   /**
-   * At most once, for whatever ends the connection: a failed hello, a bad frame, a closed stream, a second
-   * hello. hello() and all pending requests have been rejected with the same error. Kill the process.
+   * Called at most once, when the connection ends: failed hello, invalid frame, closed stream, second hello. hello()
+   * and all pending requests have been rejected with the same error by then. The caller should kill the process.
    */
   onFailure(error: BackplaneError): void;
 }
 
 type PluginEvent = JsonObject & { type: string };
 
-/** Who is told of one request: events in order, then exactly one of the other two. */
+/** Receives the outcome of one request: events in order, then exactly one of the other two calls. */
 export interface VaiReplySink {
   event(event: PluginEvent): void;
   answered(response: VaiResponse): void;
@@ -67,7 +67,7 @@ export class VaiHost {
   readonly #connection: Connection<JsonObject>;
   readonly #maxQueued: number;
   readonly #pending = new IdTable<Pending>();
-  readonly #strangers: Strangers;
+  readonly #unmatched: UnmatchedFrames;
   #state: "new" | "greeting" | "ready" | "over" = "new";
   #greeting: Greeting | undefined;
   #early: JsonObject | undefined;
@@ -76,7 +76,7 @@ export class VaiHost {
 
   constructor(options: VaiHostOptions) {
     this.#options = options;
-    this.#strangers = new Strangers((violation) => options.onViolation(violation));
+    this.#unmatched = new UnmatchedFrames((violation) => options.onViolation(violation));
     this.#maxQueued = options.max_queued_bytes ?? MAX_QUEUED_BYTES;
     this.#connection = new Connection<JsonObject>({
       transport: options.transport,
@@ -100,7 +100,7 @@ export class VaiHost {
     this.#state = "greeting";
     const wait_ms = this.#options.hello_ms ?? VAI_TIMEOUTS.hello_ms;
     return new Promise((resolve, reject) => {
-      const stop = (this.#options.after ?? afterTimeout)(wait_ms, () =>
+      const stop = (this.#options.after ?? startTimeout)(wait_ms, () =>
         this.#fail(noHello(wait_ms, this.#connection.strayOutput())),
       );
       this.#greeting = { resolve, reject, stop };
@@ -115,8 +115,8 @@ export class VaiHost {
   }
 
   /**
-   * onEvent is called in order, before the promise settles. Resolves with a response that obeys vai.response
-   * (ok or ok:false); rejects with `malformed_response`, `backpressure`, `frame_too_large`, or what ended
+   * onEvent is called in order, before the promise settles. Resolves to a response that is valid under vai.response
+   * (ok or ok:false). Rejects with `malformed_response`, `backpressure`, `frame_too_large`, or the error that ended
    * the connection.
    */
   request(
@@ -130,7 +130,7 @@ export class VaiHost {
     });
   }
 
-  /** The same without a promise, for who makes many calls. True: the request is in flight. */
+  /** As `request`, without a promise per call (bench row wire.warm-call). Returns true if the request is in flight. */
   send(id: string, op: Op, body: Record<string, unknown>, sink: VaiReplySink): boolean {
     const refusal = this.#refuse(id);
     if (refusal !== undefined) {
@@ -147,7 +147,7 @@ export class VaiHost {
     return true;
   }
 
-  /** Sends the frame; the request stays pending, so that a reply inside the grace is seen. */
+  /** Sends a cancel frame. The request stays pending, so that a reply within the grace period is accepted. */
   cancel(id: string, reason: string): void {
     const pending = this.#pending.get(id);
     if (pending === undefined || pending.cancelSent) return;
@@ -155,12 +155,12 @@ export class VaiHost {
     this.#connection.send({ protocol: VAI_PROTOCOL, type: "cancel", request_id: id, reason });
   }
 
-  /** Gives up on a request: it rejects with `error`, and a later reply counts as late_reply. */
+  /** Rejects the request with `error`; a later reply is counted as late_reply. */
   abandon(id: string, error: BackplaneError): void {
     this.#take(id, "abandoned")?.sink.broke(error);
   }
 
-  /** Sends the frame and closes our side; replies to what is in flight are still taken. */
+  /** Sends a shutdown frame and closes the plugin's input; replies to requests in flight are still accepted. */
   shutdown(): void {
     if (this.#state === "over" || this.#shuttingDown) return;
     this.#shuttingDown = true;
@@ -171,10 +171,11 @@ export class VaiHost {
   #refuse(id: string): BackplaneError | undefined {
     if (this.#failure !== undefined) return this.#failure;
     if (this.#state !== "ready") {
-      return new BackplaneError("handshake_failed", "No request is sent before a valid hello.");
+      return new BackplaneError("handshake_failed", "A request cannot be sent before a valid hello.");
     }
     if (this.#shuttingDown) return new BackplaneError("crashed", "The plugin is being shut down.");
-    if (this.#pending.has(id)) return new BackplaneError("internal", `Request id ${id} is in use.`);
+    if (this.#pending.has(id))
+      return new BackplaneError("internal", `The request id ${id} is already in use.`);
     if (this.#connection.queuedBytes <= this.#maxQueued) return undefined;
     return new BackplaneError("backpressure", undefined, {
       details: { queued_bytes: this.#connection.queuedBytes, limit: this.#maxQueued },
@@ -194,9 +195,12 @@ export class VaiHost {
   #receiveHello(frame: JsonObject): void {
     const greeting = this.#greeting;
     if (greeting === undefined) {
-      // A plugin may greet as soon as it runs; its frame waits for our own hello.
+      // A plugin may send its hello as soon as it runs; the frame is kept until the host's hello is sent.
       if (this.#early === undefined) this.#early = frame;
-      else this.#fail(new BackplaneError("handshake_failed", "The plugin spoke before the host's hello."));
+      else
+        this.#fail(
+          new BackplaneError("handshake_failed", "The plugin sent a frame before the host's hello."),
+        );
       return;
     }
     const problem = refuseHello(frame, this.#options.identity);
@@ -211,14 +215,14 @@ export class VaiHost {
 
   #receiveResponse(frame: JsonObject): void {
     if (!isNonEmpty(frame.id) && this.#pending.size > 0) {
-      // One of the requests in flight will get no other reply, and nobody can tell which.
+      // The reply belongs to one of the requests in flight, but it cannot be determined to which.
       const problem = frame.id === undefined ? "it has no id" : "its id is not a text";
       this.#fail(malformed(problem));
       return;
     }
     const pending = isNonEmpty(frame.id) ? this.#take(frame.id, "replied") : undefined;
     if (pending === undefined) {
-      this.#strangers.came(frame.id, "second_reply");
+      this.#unmatched.count(frame.id, "second_reply");
       return;
     }
     let problem = checkResponse(frame);
@@ -233,7 +237,7 @@ export class VaiHost {
   #receiveEvent(frame: JsonObject): void {
     const id = frame.request_id;
     const pending = isNonEmpty(id) ? this.#pending.get(id) : undefined;
-    if (pending === undefined) this.#strangers.came(id, "event_after_reply");
+    if (pending === undefined) this.#unmatched.count(id, "event_after_reply");
     else if (checkEvent(frame) !== undefined) {
       this.#options.onViolation({ kind: "unexpected_frame", request_id: id as string });
     } else {
@@ -247,12 +251,12 @@ export class VaiHost {
 
   #take(id: string, ending: "replied" | "abandoned"): Pending | undefined {
     const pending = this.#pending.delete(id);
-    if (pending !== undefined) this.#strangers.settled(id, ending);
+    if (pending !== undefined) this.#unmatched.requestEnded(id, ending);
     return pending;
   }
 
   #decodeError(error: BackplaneError): BackplaneError {
-    // A process that dies while it writes leaves half a frame: it crashed, it did not lie.
+    // A process that crashes while writing leaves half a frame; report the crash, not an invalid frame.
     if (error.details?.truncated === true) return this.#closedError(error);
     return this.#state === "ready" ? error : asHandshakeFailure(error);
   }
@@ -279,5 +283,5 @@ export class VaiHost {
 }
 
 function malformed(problem: string): BackplaneError {
-  return new BackplaneError("malformed_response", `The plugin's response breaks the protocol: ${problem}.`);
+  return new BackplaneError("malformed_response", `The plugin's response violates the protocol: ${problem}.`);
 }

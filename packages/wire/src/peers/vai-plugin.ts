@@ -1,6 +1,6 @@
 /**
- * The plugin's side of `vai.rpc.v1`, for the SDK and for tests. It answers the host's hello, runs requests
- * side by side, and answers each exactly once. The end of the input is a shutdown: the host is gone.
+ * The plugin side of `vai.rpc.v1`, for the SDK and for tests. It answers the host's hello, runs requests concurrently,
+ * and answers each exactly once. The end of the input means that the host is gone and is handled like a shutdown.
  */
 import {
   BackplaneError,
@@ -22,9 +22,9 @@ export interface VaiCall {
   id: string;
   op: Op;
   body: VaiRequest["body"];
-  /** Aborted on cancel and when the host goes away; its reason is the cancel's. */
+  /** Aborted on cancel, with the reason of the cancel, and when the host is gone. */
   signal: AbortSignal;
-  /** Ignored after the reply. */
+  /** Has no effect after the reply. */
   emit(event: PluginEvent): void;
 }
 
@@ -37,17 +37,17 @@ export interface VaiPluginOptions {
   transport: Transport;
   identity: { package_id: string; version: string };
   limits?: Partial<FrameLimits>;
-  /** A throw becomes status `failed` with its message, or `cancelled` when the call was cancelled. */
+  /** A thrown error becomes status `failed` with its message, or `cancelled` if the call was cancelled. */
   handle(call: VaiCall): VaiReply | Promise<VaiReply>;
-  /** Once: the host asks to stop, or is gone. */
+  /** Called once, when the host requests a shutdown or is gone. */
   onShutdown(): void;
-  /** The host cannot be understood; nothing more is answered. */
+  /** Called when the host violates the protocol; no further requests are answered. */
   onFailure(error: Error): void;
 }
 
 export class VaiPlugin {
   readonly #options: VaiPluginOptions;
-  /** Calls whose answer is still to come; one that was answered at once never gets here. */
+  /** Unanswered calls. A call that is answered synchronously is never added. */
   readonly #calls = new IdTable<RunningCall>();
   #connection: Connection<JsonObject> | undefined;
   #greeted = false;
@@ -83,13 +83,18 @@ export class VaiPlugin {
     else if (frame.type === "request") this.#run(frame);
     else if (frame.type === "cancel") this.#cancel(frame);
     else if (frame.type === "shutdown") this.#shutDown();
-    else this.#fail(new BackplaneError("frame_invalid", "The host sent a frame that a plugin never gets."));
+    else this.#fail(new BackplaneError("frame_invalid", "The host sent a frame of an unknown type."));
   }
 
   #greet(frame: JsonObject): void {
     const problem = checkHostHello(frame);
     if (frame.protocol !== VAI_PROTOCOL) {
-      this.#fail(new BackplaneError("protocol_version_mismatch", `The host does not speak ${VAI_PROTOCOL}.`));
+      this.#fail(
+        new BackplaneError(
+          "protocol_version_mismatch",
+          `The host does not use the protocol ${VAI_PROTOCOL}.`,
+        ),
+      );
     } else if (problem !== undefined) {
       this.#fail(new BackplaneError("handshake_failed", `The host's hello is not valid: ${problem}.`));
     } else {
@@ -102,7 +107,7 @@ export class VaiPlugin {
     const id = frame.id;
     const problem = checkRequest(frame);
     if (!isNonEmpty(id) || this.#calls.has(id)) {
-      this.#fail(new BackplaneError("frame_invalid", "The host sent a request without an id of its own."));
+      this.#fail(new BackplaneError("frame_invalid", "The host sent a request without a new id."));
     } else if (problem !== undefined) {
       const error = { code: "protocol.invalid_frame", message: problem };
       this.#send({ protocol: VAI_PROTOCOL, type: "response", id, ok: false, error });
@@ -145,7 +150,7 @@ export class VaiPlugin {
     try {
       this.#send({ protocol: VAI_PROTOCOL, type: "response", id, ok: true, body });
     } catch (error) {
-      // Too large, or not JSON: the call fails with the reason instead of the whole process.
+      // The reply is too large or cannot be serialized: only this call fails, not the process.
       this.#send({ protocol: VAI_PROTOCOL, type: "response", id, ok: true, body: failed(error, false) });
     }
   }
@@ -173,12 +178,12 @@ export class VaiPlugin {
 
   #send(frame: object): void {
     this.#connection?.send(frame);
-    // The process may end as soon as its last call is answered.
+    // The process may exit as soon as its last call is answered.
     if (this.#over) this.#connection?.flush();
   }
 }
 
-/** The signal is made when first asked for: most calls never look at it. */
+/** The AbortSignal is created on first access, because most calls never use it (bench row wire.warm-call). */
 class RunningCall implements VaiCall {
   readonly id: string;
   readonly op: Op;

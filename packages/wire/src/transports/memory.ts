@@ -1,6 +1,6 @@
 /**
- * Two ends of a pipe inside one process, for tests and inline plugins. Like a real pipe it delivers later,
- * never during write(), keeps order, and holds bytes while the reader is paused.
+ * The two ends of a pipe inside one process, for tests and inline plugins. Like a real pipe it delivers asynchronously,
+ * never during write(), keeps order, and buffers bytes while the reader is paused.
  */
 import type { Transport } from "./transport.ts";
 
@@ -16,7 +16,7 @@ export function memoryTransportPair(): [Transport, Transport] {
 
 class MemoryEnd implements Transport {
   #other: MemoryEnd | undefined;
-  /** What the other end wrote and we did not deliver yet. */
+  /** Written by the other end and not delivered yet. */
   readonly #inbox: Uint8Array[] = [];
   #inboxBytes = 0;
   #onData: ((chunk: Uint8Array) => void) | undefined;

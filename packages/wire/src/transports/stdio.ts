@@ -1,9 +1,9 @@
 /**
- * A transport over a pair of streams: a child's stdout and stdin, or our own stdin and stdout. Every stream
- * has an error listener for its whole life, so a pipe that breaks (EPIPE, ECONNRESET) never ends the process.
+ * A transport over a pair of streams: the stdout and stdin of a child, or stdin and stdout of this process. Each stream
+ * always has an error listener, so that a broken pipe (EPIPE, ECONNRESET) never crashes the process.
  *
- * The reading side alone decides when the other side is gone: a process may close its input and still answer.
- * Only when we write again into a broken pipe is the transport reported as closed with that error.
+ * Only the reading side decides when the peer is gone, because a process may close its input and still answer. A broken
+ * writing side is reported as closed, with its error, on the next write.
  */
 import type { Readable, Writable } from "node:stream";
 import type { Transport } from "./transport.ts";
@@ -17,7 +17,7 @@ class StdioTransport implements Transport {
   readonly #writable: Writable;
   #onDrain: (() => void) | undefined;
   #onClose: ((error: Error | null) => void) | undefined;
-  /** Set once the reading side is over, or a write found the pipe broken. */
+  /** Set when the reading side has ended, or when a write found the pipe broken. */
   #closed: { error: Error | null } | undefined;
   #told = false;
   #broken: Error | undefined;
@@ -30,7 +30,7 @@ class StdioTransport implements Transport {
     readable.on("close", () => this.#over(null));
     writable.on("error", (error) => {
       this.#broken ??= error;
-      // Who waits for a drain must learn of it; the next write reports the end.
+      // A caller that waits for onDrain must be woken; its next write reports the end.
       this.#onDrain?.();
     });
     writable.on("drain", () => this.#onDrain?.());

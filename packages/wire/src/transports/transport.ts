@@ -1,19 +1,19 @@
 /**
- * A byte pipe to one other side. Implementations never throw and never emit an unhandled error: whatever
- * breaks arrives once at onClose, after all bytes that came before it.
+ * A byte pipe to a peer. Implementations never throw and never emit an unhandled error: a failure is reported once by
+ * onClose, after all bytes that arrived before it.
  */
 export interface Transport {
-  /** False: the other side reads slower than we write; wait for onDrain. */
+  /** Returns false if the peer reads too slowly; the caller should wait for onDrain. */
   write(data: string | Uint8Array): boolean;
-  /** Bytes accepted by write() and not yet taken by the other side. */
+  /** Bytes accepted by write() and not yet taken by the peer. */
   readonly queuedBytes: number;
   onData(listener: (chunk: Uint8Array) => void): void;
   onDrain(listener: () => void): void;
-  /** Once: the other side is gone (null) or the stream broke. */
+  /** Called once, when the peer is gone (null) or the stream failed. */
   onClose(listener: (error: Error | null) => void): void;
-  /** Stop delivering data; what arrives meanwhile stays with the other side. */
+  /** Stops delivering data; the peer keeps further bytes. */
   pause(): void;
   resume(): void;
-  /** Ends our writing side; what is queued still goes out. */
+  /** Closes the writing side after queued bytes were written. */
   close(): void;
 }

@@ -144,12 +144,12 @@ public final class InstrumentHost {
       case "healthCheck" -> healthCheck(Refusal.text(params, "instrument"));
       case "cancel" -> cancel(Refusal.text(params, "invocationId"));
       case "shutdown" -> shutdown();
-      default -> throw new Refusal(Refusal.METHOD_NOT_FOUND, "there is no method " + method);
+      default -> throw new Refusal(Refusal.METHOD_NOT_FOUND, "unknown method " + method);
     };
   }
 
   private synchronized Object initialize(Map<String, Object> params) {
-    if (began) throw new Refusal(Refusal.INVALID_REQUEST, "initialize was called before");
+    if (began) throw new Refusal(Refusal.INVALID_REQUEST, "initialize was already called");
     began = true;
     HostContext context = new HostContext(params);
     try {
@@ -212,7 +212,7 @@ public final class InstrumentHost {
     try {
       InstrumentHealth health = instrument.healthCheck();
       if (health != null) return health.toJson();
-      return InstrumentHealth.unhealthy("its healthCheck answered no health").toJson();
+      return InstrumentHealth.unhealthy("healthCheck returned no health status").toJson();
     } catch (Throwable e) {
       return InstrumentHealth.unhealthy(words(e)).toJson();
     }
@@ -245,7 +245,7 @@ public final class InstrumentHost {
     live();
     if (instruments == null) list();
     Instrument found = instruments.get(name);
-    if (found == null) throw new Refusal(Refusal.INVALID_PARAMS, "there is no instrument " + name);
+    if (found == null) throw new Refusal(Refusal.INVALID_PARAMS, "unknown instrument " + name);
     return found;
   }
 

@@ -17,5 +17,5 @@ serveInstruments({
     context: (params) => externalContext(params, (line) => void process.stderr.write(line)),
   }),
   ...(frame_bytes === undefined ? {} : { limits: { frame_bytes: Number(frame_bytes) } }),
-  ended: () => process.exit(0),
+  onEnd: () => process.exit(0),
 });

@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { Strangers, type VaiViolation } from "../src/peers/strangers.ts";
+import { UnmatchedFrames, type VaiViolation } from "../src/peers/unmatched-frames.ts";
 
-test("a frame that fits no request is counted for what it is", () => {
+test("classifies frames that match no pending request", () => {
   const counted: VaiViolation[] = [];
-  const strangers = new Strangers((violation) => counted.push(violation));
-  strangers.settled("replied", "replied");
-  strangers.settled("given-up", "abandoned");
+  const unmatched = new UnmatchedFrames((violation) => counted.push(violation));
+  unmatched.requestEnded("replied", "replied");
+  unmatched.requestEnded("given-up", "abandoned");
   for (const as of ["second_reply", "event_after_reply"] as const)
-    for (const id of ["replied", "given-up", "never", "", 7, undefined]) strangers.came(id, as);
+    for (const id of ["replied", "given-up", "never", "", 7, undefined]) unmatched.count(id, as);
   const unexpected = { kind: "unexpected_frame" };
   expect(counted).toEqual([
     { kind: "second_reply", request_id: "replied" },

@@ -1,0 +1,38 @@
+/**
+ * Classifies frames that match no pending request: a second reply, a reply after the request was abandoned, an event
+ * after the reply, an unknown id. Such frames are counted and otherwise ignored.
+ */
+import { isNonEmpty } from "./check-vai.ts";
+import { type Ending, SettledIds } from "./settled-ids.ts";
+
+export interface VaiViolation {
+  kind: "second_reply" | "unknown_id" | "late_reply" | "unexpected_frame" | "event_after_reply";
+  request_id?: string;
+}
+
+export class UnmatchedFrames {
+  readonly #settled = new SettledIds();
+  readonly #onViolation: (violation: VaiViolation) => void;
+
+  constructor(onViolation: (violation: VaiViolation) => void) {
+    this.#onViolation = onViolation;
+  }
+
+  /** Records that the request ended; later frames with its id are unmatched. */
+  requestEnded(id: string, ending: Ending): void {
+    this.#settled.add(id, ending);
+  }
+
+  count(id: unknown, as: "second_reply" | "event_after_reply"): void {
+    if (!isNonEmpty(id)) {
+      this.#onViolation({ kind: "unexpected_frame" });
+      return;
+    }
+    const ending = this.#settled.get(id);
+    if (ending === undefined) this.#onViolation({ kind: "unknown_id" });
+    else {
+      const late = ending === "abandoned" && as === "second_reply";
+      this.#onViolation({ kind: late ? "late_reply" : as, request_id: id });
+    }
+  }
+}
