@@ -1,7 +1,7 @@
 /**
- * How the parts of one kernel tell each other that something changed. A part announces a change without knowing who
- * listens, so parts can be built in the order of their dependencies. Listeners are independent: one that fails is
- * logged and keeps neither the others nor the announcer from going on.
+ * Change notifications between the modules of a kernel. A module emits a change without knowing its listeners, so that
+ * modules can be built in the order of their dependencies. Listeners are independent: an error of one is logged and
+ * affects neither the others nor the emitter.
  */
 
 import type { Binding, ConfigUpdated, Definitions } from "@backplane/contract";
@@ -15,21 +15,21 @@ import type { SessionKey } from "../store/session-store.ts";
 export interface ChangeEvents {
   /** One operation created, changed or removed these bindings. */
   "bindings.changed": { caller: Caller; bindings: readonly Binding[] };
-  /** The tools that a binding of this org offers are not the ones it offered before. */
+  /** A binding of this org offers different tools than before. */
   "definitions.changed": { org_id: string };
-  /** The answer of a binding that was asked for its tools is stored, an error included. */
+  /** The result of listing a binding's tools was stored; the result may be an error. */
   "definitions.written": { bound: BoundPackage; definitions: Definitions };
   "policy.changed": { org_id: string };
   /** Kernel plugins registered or removed tools. */
   "plugin_tools.changed": Record<string, never>;
-  /** The catalog of an org is read anew from here on; null means every org. */
+  /** The catalog of an org has to be read again; null means all orgs. */
   "catalog.changed": { org_id: string | null };
   "config.updated": ConfigUpdated & { org_id: string };
   "call.added": Record<string, never>;
   /** A call of a turn has ended and its outcome is on the tape. The turn itself may be gone. */
   "call.ended": { key: SessionKey; row: InvocationRow };
   "turn.started": Record<string, never>;
-  /** A write was refused because another gateway holds the turn now. */
+  /** A write was rejected because another gateway has taken over the turn. */
   "turn.taken_over": { hold: RunHold };
 }
 
@@ -74,7 +74,7 @@ export class Changes {
   ): undefined | Promise<void> {
     try {
       const done = listener(event);
-      // A call is added on every invocation: a synchronous listener must not cost it a promise.
+      // call.added is emitted for every invocation, so a synchronous listener must not cost a promise.
       return done instanceof Promise ? done.catch((error: unknown) => this.#failed(kind, error)) : undefined;
     } catch (error) {
       this.#failed(kind, error);
