@@ -193,7 +193,7 @@ verifies(
   },
 );
 
-test("a private address that the operator did not open is not dialled", async () => {
+test("does not connect to a private address that the operator did not allow", async () => {
   let reached = 0;
   const server = createServer((_request, response) => {
     reached++;
@@ -203,6 +203,6 @@ test("a private address that the operator did not open is not dialled", async ()
   const done = await gateway.cli("plugin", "install", "--mcp", `http://${placeOf(server)}/mcp`, "near");
   server.close();
   expect(done.code, done.stderr).toBe(0);
-  expect(done.stderr).toContain("is not dialled");
+  expect(done.stderr).toContain("does not connect to");
   expect(reached).toBe(0);
 });

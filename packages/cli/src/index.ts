@@ -1,4 +1,8 @@
-/** The `backplane` command as a function. The program itself is main.ts. */
-export { EXIT, type ExitCode, exitCodeOf } from "./exit-codes.ts";
-export { type Io, processIo, type Signal } from "./io.ts";
-export { run } from "./run.ts";
+/**
+ * The `backplane` command as a function; the executable is main.ts. Each folder imports only from those before it:
+ * terminal, command-line, context, bindings, install and chat, commands (with a subfolder for each command that needs
+ * several files), program.
+ */
+export { EXIT, type ExitCode, exitCodeOf } from "./command-line/exit-codes.ts";
+export { run } from "./program/run.ts";
+export { type Io, processIo, type Signal } from "./terminal/io.ts";

@@ -1,6 +1,6 @@
 /** The executable: `node packages/cli/dist/main.js …`. An older Node starts the one that Backplane came with. */
 import { createRequire } from "node:module";
-import { startLean } from "./start-lean.ts";
+import { startLean } from "./program/small-heap.ts";
 
 interface Launcher {
   isNewEnough(version: string): boolean;

@@ -2,11 +2,11 @@
 import type { Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
 import { APPROVAL_STATUSES } from "@backplane/contract";
 import { type Command, Option } from "commander";
-import type { Act } from "../act.ts";
-import type { Context } from "../context.ts";
-import { fields, table } from "../output.ts";
-import { type PageOptions, pageFlags, showPage } from "../page.ts";
-import { exactJson } from "../plain-text.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { type PageOptions, pageFlags, showPage, showRows } from "../context/page.ts";
+import { fields } from "../terminal/output.ts";
+import { exactJson } from "../terminal/plain-text.ts";
 
 export function addApprovalCommands(program: Command, act: Act): void {
   const approve = program.command("approve").description("Answer calls that wait for a person.");
@@ -96,24 +96,15 @@ async function answer(
 
 async function grants(context: Context): Promise<undefined> {
   const items = await context.client().approvals.grants();
-  const { out } = context;
-  out.data({ items }, () =>
-    items.length === 0
-      ? ""
-      : table(
-          out,
-          ["ID", "TOOL", "SESSION", "FOR", "BY", "SINCE"],
-          items.map((item) => [
-            item.id,
-            item.tool,
-            item.session_id,
-            item.granted_to,
-            item.granted_by,
-            item.granted_at,
-          ]),
-        ),
-  );
-  if (items.length === 0 && !out.json) out.note("There are none.");
+  const rows = items.map((item) => [
+    item.id,
+    item.tool,
+    item.session_id,
+    item.granted_to,
+    item.granted_by,
+    item.granted_at,
+  ]);
+  showRows(context, { items }, ["ID", "TOOL", "SESSION", "FOR", "BY", "SINCE"], rows);
   return undefined;
 }
 

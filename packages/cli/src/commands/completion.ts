@@ -1,7 +1,7 @@
 /** `completion`: command names for the shell, read from the command tree. */
 import type { Command } from "commander";
 import { Argument } from "commander";
-import type { Io } from "../io.ts";
+import type { Io } from "../terminal/io.ts";
 
 export function addCompletionCommand(program: Command, io: Io): void {
   program

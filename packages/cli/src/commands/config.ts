@@ -4,12 +4,12 @@
  */
 import { BackplaneError, configPrefixOf, isSecretConfigKey, type Json } from "@backplane/contract";
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
-import { assertConfirmable, confirm } from "../ask.ts";
-import type { Context } from "../context.ts";
-import { table } from "../output.ts";
-import { plainText } from "../plain-text.ts";
-import { parseValue, readSecretValue } from "../read-value.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { showRows } from "../context/page.ts";
+import { plainText } from "../terminal/plain-text.ts";
+import { assertConfirmable, confirm } from "../terminal/prompts.ts";
+import { parseValue, readSecretValue } from "../terminal/read-input.ts";
 
 export function addConfigCommands(program: Command, act: Act): void {
   const config = program.command("config").description("The live configuration: read at every use.");
@@ -88,19 +88,10 @@ async function unset(context: Context, _options: object, key: string): Promise<u
 }
 
 async function list(context: Context, _options: object, prefix = ""): Promise<undefined> {
-  const { out } = context;
   const all = Object.entries(await context.client().config.list());
   const rows = all.filter(([key]) => key.startsWith(prefix));
-  out.data(Object.fromEntries(rows), () =>
-    rows.length === 0
-      ? ""
-      : table(
-          out,
-          ["KEY", "VALUE"],
-          rows.map(([key, value]) => [key, textOf(value)]),
-        ),
-  );
-  if (rows.length === 0 && !out.json) out.note("There are none.");
+  const cells = rows.map(([key, value]) => [key, textOf(value)]);
+  showRows(context, Object.fromEntries(rows), ["KEY", "VALUE"], cells);
   return undefined;
 }
 

@@ -1,11 +1,11 @@
 /** `key`: credentials for programs. The token is printed once, at creation. */
 import { BackplaneError, KEY_SCOPES, type KeyScope, ROLES, type Role } from "@backplane/contract";
 import { type Command, Option } from "commander";
-import type { Act } from "../act.ts";
-import { confirm } from "../ask.ts";
-import type { Context } from "../context.ts";
-import { type PageOptions, pageFlags, showPage } from "../page.ts";
-import { listOf } from "../parse-flags.ts";
+import { listOf } from "../command-line/parse-flags.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { type PageOptions, pageFlags, showPage } from "../context/page.ts";
+import { confirm } from "../terminal/prompts.ts";
 
 interface CreateOptions {
   scope: string[];

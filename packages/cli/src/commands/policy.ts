@@ -5,6 +5,7 @@ import {
   type CallContext,
   codeOf,
   higherRisk,
+  isObject,
   type Json,
   type JsonObject,
   type Policy,
@@ -17,14 +18,13 @@ import {
   tolerates,
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
-import type { Act } from "../act.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
-import { fields, type Output, table } from "../output.ts";
-import { plainLine } from "../plain-text.ts";
-import { readJson, readStdin } from "../read-input.ts";
-import { parseValue } from "../read-value.ts";
-import { ifAllowed } from "../say-tools.ts";
+import { ifAllowed } from "../bindings/report-tools.ts";
+import { EXIT } from "../command-line/exit-codes.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { fields, type Output, table } from "../terminal/output.ts";
+import { plainLine } from "../terminal/plain-text.ts";
+import { parseValue, readJson, readStdin } from "../terminal/read-input.ts";
 
 interface LevelOptions {
   level: PolicyLevel;
@@ -181,7 +181,7 @@ function withField(before: JsonObject, path: string, value: Json): JsonObject {
 function placed(at: Json | undefined, path: readonly string[], value: Json): Json {
   const [name, ...below] = path;
   if (name === undefined) return value;
-  const there: JsonObject = typeof at === "object" && at !== null && !Array.isArray(at) ? { ...at } : {};
+  const there: JsonObject = isObject(at) ? { ...at } : {};
   const next = placed(there[name], below, value);
   if (next === null) delete there[name];
   else there[name] = next;

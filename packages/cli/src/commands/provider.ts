@@ -2,12 +2,13 @@
 import { BlockList, isIP } from "node:net";
 import { BackplaneError, isSecretConfigKey, type JsonObject } from "@backplane/contract";
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
-import { assertConfirmable, confirm } from "../ask.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
-import { table } from "../output.ts";
-import { parseValue, readSecretValue } from "../read-value.ts";
+import { EXIT } from "../command-line/exit-codes.ts";
+import { collect } from "../command-line/parse-flags.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { table } from "../terminal/output.ts";
+import { assertConfirmable, confirm } from "../terminal/prompts.ts";
+import { parseValue, readSecretValue } from "../terminal/read-input.ts";
 
 const PRIVATE = privateAddresses();
 
@@ -213,8 +214,4 @@ function privateAddresses(): BlockList {
   list.addSubnet("fc00::", 7, "ipv6");
   list.addSubnet("fe80::", 10, "ipv6");
   return list;
-}
-
-function collect(text: string, before: string[] = []): string[] {
-  return [...before, text];
 }

@@ -1,13 +1,13 @@
 /** `audit` and `events`: what was changed by whom, and what happens now. */
 import { SEMANTIC_EVENTS, type SemanticEventType } from "@backplane/contract";
 import { type Command, Option } from "commander";
-import type { Act } from "../act.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
-import { type PageOptions, pageFlags, showPage } from "../page.ts";
-import { wholeNumber } from "../parse-flags.ts";
-import { plainLine } from "../plain-text.ts";
-import { untilSignal } from "../until-signal.ts";
+import { EXIT } from "../command-line/exit-codes.ts";
+import { wholeNumber } from "../command-line/parse-flags.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { type PageOptions, pageFlags, showPage } from "../context/page.ts";
+import { untilSignal } from "../terminal/io.ts";
+import { plainLine } from "../terminal/plain-text.ts";
 
 export function addRecordCommands(program: Command, act: Act): void {
   const audit = program.command("audit").description("Who changed what.");

@@ -1,13 +1,13 @@
 /** `secret`: values go in through stdin or a hidden prompt, never as an argument, and never come out again. */
-import { BackplaneError, type Secret } from "@backplane/contract";
+import type { Secret } from "@backplane/contract";
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
-import { canAsk, confirm, readHidden } from "../ask.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
-import { fields } from "../output.ts";
-import { type PageOptions, pageFlags, showPage } from "../page.ts";
-import { readStdin } from "../read-input.ts";
+import { EXIT } from "../command-line/exit-codes.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { type PageOptions, pageFlags, showPage } from "../context/page.ts";
+import { fields } from "../terminal/output.ts";
+import { confirm } from "../terminal/prompts.ts";
+import { readSecretValue } from "../terminal/read-input.ts";
 
 export function addSecretCommands(program: Command, act: Act): void {
   const secret = program.command("secret").description("Values that bindings use and nobody can read back.");
@@ -35,14 +35,10 @@ export function addSecretCommands(program: Command, act: Act): void {
 }
 
 async function set(context: Context, _options: object, name: string): Promise<undefined> {
-  const { io, flags, out } = context;
+  const { out } = context;
   // Finding no credential after a person typed the value would waste it.
   const client = context.client();
-  const typed = canAsk(io, flags);
-  if (io.stdin.isTTY === true && !typed) throw noValue("stdin is a terminal and --no-input forbids to ask.");
-  const text = typed ? await readHidden(io, `Value of ${name}: `) : (await readStdin(io)).toString("utf8");
-  const value = text.replace(/\r?\n$/, "");
-  if (value === "") throw noValue("No value came in on stdin.");
+  const value = await readSecretValue(context, name, `backplane secret set ${name} < file`);
   const stored = await client.secrets.put(name, value);
   out.data(stored, () => describe(stored));
   out.note(`Use it in a binding: backplane binding set ID --secret SLOT=${stored.name}`);
@@ -92,8 +88,4 @@ async function rotateKey(context: Context, options: { resealOnly?: boolean }): P
 function describe(secret: Secret): string {
   const { name, ref, last4, version, used_by, created_at, updated_at } = secret;
   return fields({ name, ref, last4, version, used_by, created_at, updated_at });
-}
-
-function noValue(why: string): BackplaneError {
-  return new BackplaneError("cli.usage", why, { fix: "Pipe the value in: backplane secret set NAME < file" });
 }

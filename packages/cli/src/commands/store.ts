@@ -1,10 +1,10 @@
 /** `store`: check, back up, repair and restore the files of the store in the home. */
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
-import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
-import { plainLine } from "../plain-text.ts";
+import { EXIT } from "../command-line/exit-codes.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { plainLine } from "../terminal/plain-text.ts";
 
 export function addStoreCommands(program: Command, act: Act): void {
   const store = program.command("store").description("The files that everything is kept in.");

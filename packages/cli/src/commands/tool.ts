@@ -1,10 +1,10 @@
 /** `tool`: the catalog. Who has a name, what it costs, and why something is not offered. */
 import type { CatalogEntry } from "@backplane/contract";
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
-import type { Context } from "../context.ts";
-import { fields, table } from "../output.ts";
-import { plainLine, plainText } from "../plain-text.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { fields, table } from "../terminal/output.ts";
+import { plainLine, plainText } from "../terminal/plain-text.ts";
 
 export function addToolCommands(program: Command, act: Act): void {
   const tool = program.command("tool").description("The catalog: every tool that models are offered.");

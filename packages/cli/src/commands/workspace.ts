@@ -1,13 +1,13 @@
 /** `workspace`: folders of the gateway's machine whose tool files are tools, once the operator has looked at them. */
 import { resolve } from "node:path";
-import { BackplaneError, type WorkspaceFolder, type WorkspaceReview } from "@backplane/contract";
+import { BackplaneError, type WorkspaceReview } from "@backplane/contract";
 import type { Command } from "commander";
-import type { Act } from "../act.ts";
-import { assertConfirmable, confirm } from "../ask.ts";
-import type { Context } from "../context.ts";
-import { table } from "../output.ts";
-import { plainLine, plainText } from "../plain-text.ts";
-import { sayTools } from "../say-tools.ts";
+import { sayErrors, sayTools } from "../bindings/report-tools.ts";
+import type { Act } from "../context/action.ts";
+import type { Context } from "../context/context.ts";
+import { showRows } from "../context/page.ts";
+import { plainLine, plainText } from "../terminal/plain-text.ts";
+import { assertConfirmable, confirm } from "../terminal/prompts.ts";
 
 const EXAMPLES = `
 Examples:
@@ -60,27 +60,18 @@ async function trust(context: Context, options: { watch?: boolean }, dir: string
 }
 
 async function list(context: Context): Promise<undefined> {
-  const { out } = context;
   const items = await context.client().workspaces.list();
   const heads = ["PATH", "KIND", "STATE", "WATCH", "CHANGES", "ERRORS", "LOADED"];
-  out.data({ items }, () =>
-    items.length === 0
-      ? ""
-      : table(
-          out,
-          heads,
-          items.map((each) => [
-            each.path,
-            each.kind,
-            each.state,
-            each.watch ? "yes" : "no",
-            each.changes.map(({ path }) => path).join(",") || "-",
-            Object.keys(each.errors).join(",") || "-",
-            each.loaded_at,
-          ]),
-        ),
-  );
-  if (items.length === 0 && !out.json) out.note("There are none.");
+  const rows = items.map((each) => [
+    each.path,
+    each.kind,
+    each.state,
+    each.watch ? "yes" : "no",
+    each.changes.map(({ path }) => path).join(",") || "-",
+    Object.keys(each.errors).join(",") || "-",
+    each.loaded_at,
+  ]);
+  showRows(context, { items }, heads, rows);
   for (const each of items) sayErrors(context, each);
   return undefined;
 }
@@ -119,8 +110,4 @@ async function untrust(context: Context, _options: object, dir: string): Promise
   for (const { id } of found) await client.workspaces.untrust(id);
   out.data({ untrusted: path }, () => `${path} is not trusted any more`);
   return undefined;
-}
-
-export function sayErrors({ out }: Context, { errors }: Pick<WorkspaceFolder, "errors">): void {
-  for (const why of Object.values(errors)) out.note(plainLine(`Does not load: ${why}`));
 }

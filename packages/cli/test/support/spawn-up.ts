@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run } from "../../src/index.ts";
 import { captureIo } from "./capture-io.ts";
-import { said } from "./said.ts";
 import { printed } from "./printed.ts";
+import { said } from "./said.ts";
 
 export const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 

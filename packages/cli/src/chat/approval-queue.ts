@@ -1,0 +1,85 @@
+/** The questions of a conversation, asked one at a time. One that is answered elsewhere is taken back. */
+import { type Approval, type ApprovalAnswer, codeOf, toBackplaneError } from "@backplane/contract";
+import { errorLines, toFailure } from "../command-line/error-report.ts";
+import type { Context } from "../context/context.ts";
+import type { LineEditor } from "../terminal/line-editor.ts";
+import { keysText, questionText, readAnswer } from "./approval-prompt.ts";
+
+export class ApprovalQueue {
+  readonly #context: Context;
+  readonly #editor: Pick<LineEditor, "ask" | "unask">;
+  readonly #before: () => void;
+  #waiting: { approval: Approval; session_id: string }[] = [];
+  #open: Approval | null = null;
+
+  /** `before` ends whatever line is being written. */
+  constructor(context: Context, editor: Pick<LineEditor, "ask" | "unask">, before: () => void) {
+    this.#context = context;
+    this.#editor = editor;
+    this.#before = before;
+  }
+
+  add(approval: Approval, session_id: string): void {
+    this.#waiting.push({ approval, session_id });
+    if (this.#open === null) this.#next();
+  }
+
+  /** Whether the open question is still one. */
+  async look(): Promise<void> {
+    const open = this.#open;
+    if (open === null) return;
+    const read = this.#context.client().approvals.get(open.id);
+    const now = await read.catch(() => null);
+    if (now === null || now.status === "pending" || this.#open !== open) return;
+    this.#editor.unask();
+    this.#say(`${now.status}${now.answered_by === null ? "" : ` by ${now.answered_by}`}`);
+    this.#next();
+  }
+
+  clear(): void {
+    this.#waiting = [];
+    if (this.#open !== null) this.#editor.unask();
+    this.#open = null;
+  }
+
+  #next(): void {
+    const next = this.#waiting.shift();
+    this.#open = next?.approval ?? null;
+    if (next === undefined) return;
+    this.#before();
+    this.#say(questionText(this.#context.out, next.approval, next.session_id));
+    this.#ask(next.approval);
+  }
+
+  #ask(approval: Approval): void {
+    this.#editor.ask(keysText(approval), (line) => {
+      const answer = readAnswer(approval, line);
+      if (answer === null) {
+        this.#say("  Answer y, s or n.");
+        return this.#ask(approval);
+      }
+      if (answer.response !== "reject" || answer.feedback !== undefined)
+        return void this.#send(approval, answer);
+      this.#editor.ask("  why? (Enter: no reason) ", (why) => {
+        const feedback = why.trim().slice(0, 2_000);
+        void this.#send(approval, feedback === "" ? answer : { ...answer, feedback });
+      });
+    });
+  }
+
+  async #send(approval: Approval, answer: ApprovalAnswer): Promise<void> {
+    // Closed first: the call may go on, and be told of, before the answer's own answer is here.
+    this.#open = null;
+    try {
+      await this.#context.client().approvals.answer(approval.id, answer);
+    } catch (error) {
+      if (codeOf(error) === "approval.closed") this.#say("It was answered or has expired meanwhile.");
+      else this.#say(errorLines(toFailure(toBackplaneError(error))));
+    }
+    if (this.#open === null) this.#next();
+  }
+
+  #say(text: string): void {
+    this.#context.io.stderr.write(`${text}\n`);
+  }
+}

@@ -1,0 +1,109 @@
+/**
+ * Messages of a script, one after the other. The answers go to stdout, what happens meanwhile to stderr. Nobody sits
+ * here: a question is printed with the command that answers it, and waited for.
+ */
+import type { Approval, Run, Session } from "@backplane/contract";
+import { errorLines } from "../command-line/error-report.ts";
+import { EXIT } from "../command-line/exit-codes.ts";
+import type { Where } from "../command-line/workspace-flag.ts";
+import type { Context } from "../context/context.ts";
+import { plainLine, plainText } from "../terminal/plain-text.ts";
+import { momentText } from "./chat-event-text.ts";
+import type { Moment } from "./chat-events.ts";
+import { Conversation } from "./conversation.ts";
+
+export async function sayInTurn(
+  context: Context,
+  session: Session,
+  where: Where,
+  messages: readonly string[],
+  timeout_s: number | undefined,
+): Promise<number> {
+  const { out, io } = context;
+  const names = new Map<string, string>();
+  const timers: NodeJS.Timeout[] = [];
+  let gave_up: string | null = null;
+  let interrupted = false;
+  const conversation = new Conversation(
+    context,
+    { session_id: session.id, ...where },
+    {
+      heard: (moment) => note(context, moment, names),
+      asked(approval) {
+        for (const line of questionLines(approval)) out.note(line);
+        if (timeout_s === undefined) return;
+        timers.push(setTimeout(() => void giveUp(approval).catch(() => {}), timeout_s * 1_000));
+      },
+      decided: () => {},
+    },
+  );
+  const giveUp = async ({ id }: Approval) => {
+    const now = await context
+      .client()
+      .approvals.get(id)
+      .catch(() => null);
+    if (now?.status !== "pending" || gave_up !== null) return;
+    gave_up = id;
+    await conversation.interrupt();
+  };
+  const silence = io.onSignal(() => {
+    if (interrupted) return io.exit(EXIT.interrupted);
+    interrupted = true;
+    conversation.interrupt().catch(() => io.exit(EXIT.interrupted));
+  });
+  const runs: Run[] = [];
+  let exit: number = EXIT.ok;
+  try {
+    await conversation.open(session.last_entry_id);
+    for (const message of messages) {
+      const run = await conversation.say(message);
+      runs.push(run);
+      const content = run.output?.content ?? "";
+      if (!out.json && content !== "") io.stdout.write(`${plainText(content).replace(/\n?$/, "\n")}`);
+      exit = interrupted ? EXIT.interrupted : await exitOf(context, conversation, run, gave_up);
+      if (exit !== EXIT.ok) break;
+    }
+  } finally {
+    for (const timer of timers) clearTimeout(timer);
+    silence();
+    await conversation.close();
+  }
+  if (out.json) out.data({ session_id: session.id, runs, exit_code: exit }, () => "");
+  else out.note(`Session: ${session.id}`);
+  return exit;
+}
+
+async function exitOf(
+  context: Context,
+  conversation: Conversation,
+  run: Run,
+  gave_up: string | null,
+): Promise<number> {
+  const { stderr } = context.io;
+  if (gave_up !== null) {
+    const message = `Nobody answered ${gave_up} in time; the turn was interrupted.`;
+    stderr.write(`${errorLines({ code: "approval.expired", message })}\n`);
+    return EXIT.denied;
+  }
+  const refused = await conversation.hasRejection();
+  if (run.status !== "completed" && run.error !== null) {
+    stderr.write(`${errorLines({ ...run.error, message: `${run.error.message} (${run.id})` })}\n`);
+    return refused ? EXIT.denied : EXIT.failed;
+  }
+  return refused ? EXIT.denied : EXIT.ok;
+}
+
+/** The answer itself is printed once, at its end, so that stdout holds nothing else. */
+function note({ out }: Context, moment: Moment, names: Map<string, string>): void {
+  if (moment.kind === "said" || moment.kind === "answered" || moment.kind === "trouble") return;
+  const text = momentText(out, moment, names);
+  if (text !== null) out.note(text);
+}
+
+function questionLines({ id, tool, risk, brief }: Approval): string[] {
+  return [
+    plainLine(`${tool} waits for a person (${risk} risk): ${brief}`),
+    `See it: backplane approve show ${id}`,
+    `Answer: backplane approve allow ${id}, or: backplane approve deny ${id}`,
+  ];
+}

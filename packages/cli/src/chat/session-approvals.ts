@@ -1,0 +1,28 @@
+/** The questions that wait in a session and in its sub-agents, which are other sessions below it. */
+import { AGENT_SEPARATOR, type Approval, codeOf } from "@backplane/contract";
+import type { Context } from "../context/context.ts";
+
+const PAGE = 200;
+
+/** None where this credential may not see them: then another one has to answer. */
+export async function pendingApprovals(context: Context, session_id: string): Promise<Approval[]> {
+  return await sessionApprovals(context, session_id, { status: "pending" });
+}
+
+/** Of the newest ones; an old session may have had more. */
+export async function sessionApprovals(
+  context: Context,
+  session_id: string,
+  filter: { status?: "pending" } = {},
+): Promise<Approval[]> {
+  try {
+    const { items } = await context.client().approvals.list({ ...filter, limit: PAGE });
+    const below = `${session_id}${AGENT_SEPARATOR}`;
+    return items
+      .filter((item) => item.session_id === session_id || item.session_id?.startsWith(below))
+      .sort((a, b) => (a.requested_at < b.requested_at ? -1 : 1));
+  } catch (error) {
+    if (codeOf(error) === "auth.scope") return [];
+    throw error;
+  }
+}

@@ -1,0 +1,110 @@
+/** A failure as a person reads it: exactly three lines, `error[code] what` / why / `fix: command`. */
+import { type BackplaneError, ERROR_CODES, isErrorCode } from "@backplane/contract";
+import { plainLine } from "../terminal/plain-text.ts";
+
+/** The fields a report needs: a thrown BackplaneError, or the error that an invocation's record carries. */
+export interface Failure {
+  code: string;
+  message: string;
+  fix?: string | undefined;
+  retryable?: boolean | undefined;
+  details?: Record<string, unknown> | undefined;
+  request_id?: string | undefined;
+}
+
+export function errorLines(failure: Failure): string {
+  const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
+  const what = spec?.what ?? "The gateway reports a failure that this version does not know.";
+  return [`error[${failure.code}] ${what}`, why(failure, what), `fix: ${fixOf(failure)}`]
+    .map(plainLine)
+    .join("\n");
+}
+
+export function errorDocument(failure: Failure, exitCode: number): { error: Record<string, unknown> } {
+  const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
+  return {
+    error: {
+      code: failure.code,
+      message: failure.message,
+      retryable: failure.retryable ?? spec?.retryable ?? false,
+      fix: fixOf(failure),
+      details: failure.details,
+      request_id: failure.request_id,
+      exit_code: exitCode,
+    },
+  };
+}
+
+/** The client puts the request's id among the details; here it has a place of its own. */
+export function toFailure(error: BackplaneError): Failure {
+  const { code, message, fix, retryable } = error;
+  const { request_id, ...details } = error.details ?? {};
+  return {
+    code,
+    message,
+    fix,
+    retryable,
+    details: Object.keys(details).length === 0 ? undefined : details,
+    request_id: typeof request_id === "string" ? request_id : undefined,
+  };
+}
+
+/** The command that mends it, with the ids filled in where the gateway named them. */
+function fixOf({ code, fix, details }: Failure): string {
+  const slot: unknown = Array.isArray(details?.unbound) ? details.unbound[0] : undefined;
+  if (typeof slot === "string" && typeof details?.binding_id === "string") {
+    return `backplane binding set ${details.binding_id} --secret ${slot}=NAME`;
+  }
+  const command = COMMANDS[code]?.(details ?? {});
+  if (command !== undefined) return command;
+  const remedy = isErrorCode(code) ? ERROR_CODES[code].remedy : undefined;
+  return fix ?? remedy ?? "Update Backplane, or look the code up in docs/errors.md.";
+}
+
+/** Where the gateway names what stands in the way, a person should not have to ask again with --json. */
+const COMMANDS: Record<string, (details: Record<string, unknown>) => string | undefined> = {
+  "package.bound": ({ bindings }) => forEach(bindings, "backplane binding remove"),
+  "session.not_found": () => "backplane session list",
+  // Headers are for those who speak HTTP.
+  "request.precondition": () =>
+    "Somebody changed it at the same moment: look at it, and run the command again.",
+  "secret.in_use": ({ used_by }) => forEach(used_by, "backplane binding set --unset-secret SLOT"),
+  "binding.conflict": ({ binding_id }) =>
+    typeof binding_id === "string" ? `backplane binding set ${binding_id} with the same flags` : undefined,
+};
+
+function forEach(ids: unknown, command: string): string | undefined {
+  if (!Array.isArray(ids) || ids.length === 0) return undefined;
+  const more = ids.length > 1 ? ` (and ${ids.slice(1, 4).join(", ")}${ids.length > 4 ? ", …" : ""})` : "";
+  return `${command} ${ids[0]}${more}`;
+}
+
+/** The middle line is never empty and never repeats the first. */
+function why(failure: Failure, what: string): string {
+  const issues = issueText(failure.details);
+  const told = failure.message === what || failure.message === "" || repeats(failure);
+  const parts = told ? [] : [failure.message];
+  if (issues !== "" && (told || !failure.message.includes(issues))) parts.push(issues);
+  if (failure.request_id !== undefined) parts.push(`(request ${failure.request_id})`);
+  return parts.length > 0 ? parts.join(" ") : "No further detail was given.";
+}
+
+/** The gateway's message for a list of issues is its first one. */
+function repeats({ message, details }: Failure): boolean {
+  const first: unknown = Array.isArray(details?.issues) ? details.issues[0]?.message : undefined;
+  return typeof first === "string" && message.endsWith(`: ${first}`);
+}
+
+function oneIssue({ path = "", message = "", line }: { path?: string; message?: string; line?: number }) {
+  const at = typeof line === "number" ? `line ${line}: ` : path === "" ? "(top): " : "";
+  // Some say the place themselves.
+  return `${at}${path === "" || message.startsWith(path) ? "" : `${path}: `}${message}`;
+}
+
+function issueText(details: Record<string, unknown> | undefined): string {
+  const issues = details?.issues;
+  if (!Array.isArray(issues)) return "";
+  const shown = issues.slice(0, 5).map(oneIssue);
+  if (issues.length > shown.length) shown.push(`and ${issues.length - shown.length} more`);
+  return shown.join("; ");
+}

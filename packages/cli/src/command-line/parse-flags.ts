@@ -1,0 +1,65 @@
+/** Flag values checked as they are parsed: a wrong one is a usage error that names the flag. */
+import { homedir } from "node:os";
+import { basename, join, resolve } from "node:path";
+import type { Mount } from "@backplane/contract";
+import { InvalidArgumentError } from "commander";
+
+export function wholeNumber(flag: string, min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`${flag} takes a whole number from ${min} to ${max}.`);
+  };
+}
+
+export function percentage(flag: string): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (text.trim() !== "" && value >= 0 && value <= 100) return value;
+    throw new InvalidArgumentError(`${flag} takes a number from 0 to 100.`);
+  };
+}
+
+/** A flag that may be repeated and takes a comma list too. */
+export function listOf(text: string, before: string[] = []): string[] {
+  return [
+    ...before,
+    ...text
+      .split(",")
+      .map((part) => part.trim())
+      .filter((part) => part !== ""),
+  ];
+}
+
+/** A flag that may be repeated; each value is taken as it is. */
+export function collect(text: string, before: string[] = []): string[] {
+  return [...before, text];
+}
+
+/** `slot=NAME`, collected. */
+export function slotPair(text: string, before: Record<string, string> = {}): Record<string, string> {
+  const match = /^([a-z][a-z0-9_]*)=(.+)$/.exec(text);
+  if (match === null) throw new InvalidArgumentError("--secret takes slot=NAME, as in jira_token=jira_dev.");
+  return { ...before, [match[1]!]: match[2]! };
+}
+
+/** `folder`, `folder:target`, each with `:rw` at its end; collected. The folder is one of the gateway's machine. */
+export function mountOf(text: string, before: Mount[] | false = []): Mount[] {
+  const writable = text.endsWith(":rw");
+  const [folder = "", target, ...more] = text.replace(/:r[wo]$/, "").split(":");
+  if (folder === "" || more.length > 0) {
+    throw new InvalidArgumentError("--mount takes FOLDER[:TARGET][:rw], as in ~/notes:/data:rw.");
+  }
+  const source = resolve(folder.replace(/^~(?=\/|$)/, homedir()));
+  return [...(before || []), { source, target: target ?? join("/data", basename(source)), writable }];
+}
+
+/** `1000`, or `1000:20`: tokens for one request, requests within an hour. */
+export function samplingOf(text: string): { max_tokens: number; per_hour: number } {
+  const found = /^(\d+)(?::(\d+))?$/.exec(text);
+  if (found === null)
+    throw new InvalidArgumentError("--sampling takes TOKENS or TOKENS:PER_HOUR, as in 1000:20.");
+  return { max_tokens: Number(found[1]), per_hour: Number(found[2] ?? SAMPLING_PER_HOUR) };
+}
+
+const SAMPLING_PER_HOUR = 60;

@@ -1,0 +1,282 @@
+/** `binding`: an export made usable, and changed while it is in use. */
+import {
+  BackplaneError,
+  type Binding,
+  EXPORT_KINDS,
+  type ExportKind,
+  type ValidationReport,
+} from "@backplane/contract";
+import { type Command, Option } from "commander";
+import { type BindingOptions, bindingFlags, bindingParts, mergeParts } from "../../bindings/binding-flags.ts";
+import { findBinding } from "../../bindings/find-binding.ts";
+import { findPackage } from "../../bindings/find-package.ts";
+import { sayChanged, sayMoved, sayNarrowed } from "../../bindings/report-changes.ts";
+import { EXIT } from "../../command-line/exit-codes.ts";
+import { listOf } from "../../command-line/parse-flags.ts";
+import type { Act } from "../../context/action.ts";
+import type { Context } from "../../context/context.ts";
+import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
+import { fields } from "../../terminal/output.ts";
+import { plainLine } from "../../terminal/plain-text.ts";
+import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
+import { addBindingLoginCommands } from "./login.ts";
+import { addBindingToolCommands } from "./tools.ts";
+
+const EXAMPLES = `
+Examples:
+  backplane binding create acme/devkit@0.1.0 jira_search --secret jira_token=jira_dev
+  backplane binding set jira_search --class worker --timeout 5000
+  backplane binding set bind_... --no-mount
+
+BINDING is a binding id, or the package or export that it binds where that is one binding.
+`;
+
+export function addBindingCommands(program: Command, act: Act): void {
+  const binding = program
+    .command("binding")
+    .description("Exports made usable in a project or an organisation.")
+    .addHelpText("after", EXAMPLES);
+  bindingFlags(binding.command("create <package> <export>"))
+    .description("Make an export of PACKAGE[@VERSION] usable.")
+    .option("--org-wide", "for the whole organisation instead of one project")
+    .addHelpText("after", EXAMPLES)
+    .action(act(create));
+  pageFlags(binding.command("list").description("List bindings."))
+    .addOption(new Option("--kind <kind>", "only this kind").choices(EXPORT_KINDS))
+    .option("--package <id>", "only this package")
+    .action(act(list));
+  binding.command("show <binding>").description("Show a binding.").action(act(show));
+  bindingFlags(binding.command("set <binding>"))
+    .description("Change what the flags name and keep the rest; the next call uses it.")
+    .option("--to <version>", "move to another installed version of the package")
+    .option("--grant-requested", "give it all that its version asks for; undoes what an upgrade held back")
+    .option("--no-mount", "show it no folder any more")
+    .option("--unset-secret <slot>", "take a slot's secret away; may be repeated", listOf)
+    .action(act(set));
+  binding
+    .command("enable <binding>")
+    .description("Let it be called.")
+    .action(act((context, _options: object, id: string) => setStatus(context, id, "active")));
+  binding
+    .command("disable <binding>")
+    .description("Refuse calls, keep the settings.")
+    .action(act((context, _options: object, id: string) => setStatus(context, id, "disabled")));
+  binding
+    .command("rollback <binding>")
+    .description("Go back to the version before the last upgrade, with the settings that it had.")
+    .action(act(rollback));
+  addBindingToolCommands(binding, act);
+  addBindingLoginCommands(binding, act);
+  binding
+    .command("validate <binding>")
+    .description("Check it without calling anything.")
+    .action(act(validate));
+  binding.command("remove <binding>").description("Remove a binding.").action(act(remove));
+}
+
+async function create(
+  context: Context,
+  options: BindingOptions & { orgWide?: boolean },
+  name: string,
+  exportId: string,
+): Promise<undefined> {
+  const parts = await bindingParts(context, options);
+  const found = await findPackage(context, name);
+  const made = await context.client().bindings.create({
+    package_id: found.package_id,
+    package_version: found.version,
+    export_id: exportId,
+    ...(options.orgWide === true ? { org_wide: true } : {}),
+    ...parts,
+  });
+  showBinding(context, made);
+  await sayNarrowed(context, made);
+  return undefined;
+}
+
+async function list(
+  context: Context,
+  options: PageOptions & { kind?: ExportKind; package?: string },
+): Promise<undefined> {
+  const { package: package_id, ...rest } = options;
+  const page = await context
+    .client()
+    .bindings.list({ ...rest, ...(package_id === undefined ? {} : { package_id }) });
+  showPage(context, page, ["ID", "EXPORT", "KIND", "PACKAGE", "STATUS", "CLASS", "SHARE"], (item) => [
+    item.binding_id,
+    item.export_id,
+    item.kind,
+    `${item.package_id}@${item.package_version}`,
+    item.status,
+    item.policy.class,
+    `${item.rollout.traffic_percent}%`,
+  ]);
+  return undefined;
+}
+
+async function show(context: Context, _options: object, name: string): Promise<undefined> {
+  showBinding(context, await findBinding(context, name));
+  return undefined;
+}
+
+/** Reads, then patches what was read: a change by someone else in between is request.precondition, not lost. */
+async function set(
+  context: Context,
+  options: BindingOptions & { to?: string; unsetSecret?: string[]; grantRequested?: boolean },
+  name: string,
+): Promise<undefined> {
+  const { to, unsetSecret: unset = [], grantRequested, ...flags } = options;
+  if (Object.keys(options).length === 0) throw nothingNamed(name);
+  const parts = await bindingParts(context, flags);
+  const present = await findBinding(context, name);
+  assertBoundSlots(present, unset);
+  const secrets = { ...present.secrets };
+  for (const slot of unset) delete secrets[slot];
+  const moves = to !== undefined && to !== present.package_version;
+  // A merged policy is sent whole, and trust in the old version is not part of it.
+  const policy = moves ? withoutTrust(present) : present.policy;
+  const named = grantRequested === true ? { ...parts, policy: { ...parts.policy } } : parts;
+  const merged = mergeParts({ secrets, policy }, named);
+  if (grantRequested === true) delete merged.policy?.permissions;
+  const patch = {
+    ...(unset.length === 0 ? {} : { secrets }),
+    ...merged,
+    ...(to === undefined ? {} : { package_version: to }),
+  };
+  const { binding_id: id, generation } = present;
+  const changed = await context.client().bindings.patch(id, patch, { generation });
+  showBinding(context, changed);
+  if (moves) sayMoved(context, changed);
+  await sayChanged(context, present, changed);
+  return undefined;
+}
+
+function withoutTrust({ policy, class_lowered_by }: Binding): Binding["policy"] {
+  const { host_target, class: chosen, ...kept } = policy;
+  return {
+    ...kept,
+    ...(host_target === false ? { host_target } : {}),
+    ...(chosen === undefined || class_lowered_by !== null ? {} : { class: chosen }),
+  };
+}
+
+async function rollback(context: Context, _options: object, name: string): Promise<undefined> {
+  const present = await findBinding(context, name);
+  const { binding_id, generation } = present;
+  const back = await context.client().bindings.rollback(binding_id, { generation });
+  showBinding(context, back);
+  sayMoved(context, back);
+  await sayChanged(context, present, back);
+  return undefined;
+}
+
+/** A patch of nothing would still end the processes of the generation before. */
+function nothingNamed(name: string): BackplaneError {
+  return new BackplaneError("cli.usage", "No flag says what to change.", {
+    fix: `backplane binding show ${name}, then: backplane binding set --help`,
+  });
+}
+
+function assertBoundSlots({ binding_id, secrets }: Binding, slots: readonly string[]): void {
+  const unknown = slots.find((slot) => secrets[slot] === undefined);
+  if (unknown === undefined) return;
+  const bound = Object.keys(secrets).join(", ") || "none";
+  throw new BackplaneError("cli.usage", `The slot ${unknown} has no secret; those with one: ${bound}.`, {
+    fix: `backplane binding show ${binding_id}`,
+  });
+}
+
+async function setStatus(context: Context, name: string, status: "active" | "disabled"): Promise<undefined> {
+  const present = await findBinding(context, name);
+  const { binding_id, generation } = present;
+  const changed = await context.client().bindings.patch(binding_id, { status }, { generation });
+  showBinding(context, changed);
+  await sayChanged(context, present, changed);
+  return undefined;
+}
+
+async function validate(context: Context, _options: object, name: string): Promise<number> {
+  const { binding_id: id } = await findBinding(context, name);
+  const report = await context.client().bindings.validate(id);
+  context.out.data(report, () => {
+    const issues = report.issues.map(
+      (issue) => `  ${plainLine(`${issue.path || "(top)"}: ${issue.message}`)}`,
+    );
+    const slots = report.unbound_slots.map((slot) => `  secret slot without a secret: ${slot}`);
+    const head = `${report.valid ? "valid" : "not valid"}, ${report.status}`;
+    return [head, ...issues, ...slots, fields(grantedOf(report))].join("\n");
+  });
+  if (report.unbound_slots.length > 0 && !context.out.json) {
+    context.out.note(`fix: backplane binding set ${id} --secret ${report.unbound_slots[0]}=NAME`);
+  }
+  return report.valid ? EXIT.ok : EXIT.failed;
+}
+
+/** What is asked for beside what is given, where these differ. */
+function grantedOf({ requested, grant }: ValidationReport): Record<string, string> {
+  const pairs: [string, unknown, unknown][] = [
+    ["network", requested.network, grant.network],
+    ["domains", requested.allowed_domains ?? "any", grant.allowed_domains],
+    ["filesystem", requested.filesystem, grant.filesystem],
+    ["api scopes", requested.gateway_api_scopes, grant.gateway_api_scopes],
+    ["secrets", requested.secret_slots, grant.secret_slots],
+  ];
+  const words = (value: unknown) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
+  const rows = pairs.map(([name, asked, given]) => {
+    const [wanted, gets] = [words(asked), words(given)];
+    return [name, wanted === gets ? gets : `${gets} (asked: ${wanted})`] as const;
+  });
+  return { class: grant.class, ...Object.fromEntries(rows) };
+}
+
+async function remove(context: Context, _options: object, name: string): Promise<undefined> {
+  assertConfirmable(context.io, context.flags);
+  const { binding_id: id, export_id, package_id } = await findBinding(context, name);
+  await confirm(
+    context.io,
+    context.flags,
+    `Remove the binding ${id} (${export_id} of ${package_id})? What it binds can no longer be called through it.`,
+  );
+  await context.client().bindings.remove(id);
+  context.out.data({ removed: id }, () => `Removed ${id}`);
+  return undefined;
+}
+
+function showBinding(context: Context, binding: Binding): void {
+  const { out } = context;
+  const {
+    binding_id,
+    export_id,
+    kind,
+    status,
+    config,
+    secrets,
+    policy,
+    generation,
+    class_lowered_by,
+    updated_at,
+  } = binding;
+  out.data(binding, () =>
+    fields({
+      binding: binding_id,
+      export: `${export_id} (${kind})`,
+      package: `${binding.package_id}@${binding.package_version}`,
+      scope:
+        binding.scope.project_id === null
+          ? `${binding.scope.org_id} (whole organisation)`
+          : `${binding.scope.org_id}/${binding.scope.project_id}`,
+      status,
+      unbound_slots: binding.unbound_slots.length === 0 ? undefined : binding.unbound_slots,
+      share: `${binding.rollout.traffic_percent}%`,
+      config,
+      secrets,
+      policy,
+      class_lowered_by: class_lowered_by ?? undefined,
+      generation,
+      updated_at,
+    }),
+  );
+  const slot = binding.unbound_slots[0];
+  if (slot !== undefined)
+    out.note(`Not active: give it a secret with: backplane binding set ${binding_id} --secret ${slot}=NAME`);
+}

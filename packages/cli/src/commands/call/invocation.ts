@@ -1,0 +1,125 @@
+/** `invocation`: the records of calls, and the calls that still run. */
+import { createWriteStream } from "node:fs";
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { ReadableStream } from "node:stream/web";
+import { INVOCATION_STATUSES, type InvocationStatus } from "@backplane/contract";
+import { type Command, Option } from "commander";
+import { wholeNumber } from "../../command-line/parse-flags.ts";
+import type { Act } from "../../context/action.ts";
+import type { Context } from "../../context/context.ts";
+import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
+import { untilSignal } from "../../terminal/io.ts";
+import { classText, describeInvocation, eventLine } from "./invocation-text.ts";
+
+interface ListOptions extends PageOptions {
+  status?: InvocationStatus;
+  export?: string;
+  session?: string;
+  binding?: string;
+}
+
+export function addInvocationCommands(program: Command, act: Act): void {
+  const invocation = program.command("invocation").description("Calls: what ran, what runs.");
+  pageFlags(invocation.command("list").description("List calls."))
+    .addOption(new Option("--status <status>", "only these").choices(INVOCATION_STATUSES))
+    .option("--export <id>", "only of this export")
+    .option("--session <id>", "only of this session")
+    .option("--binding <id>", "only of this binding")
+    .action(act(async (context, options: ListOptions) => listInvocations(context, options)));
+  invocation
+    .command("show <id>")
+    .description("Show a call: arguments, result, grant, stderr.")
+    .action(act(show));
+  invocation
+    .command("artifact <id> <sha256>")
+    .description("Fetch a file that a call's result refers to.")
+    .requiredOption("-o, --output <file>", "where to put it; - for the standard output")
+    .action(act(artifact));
+  invocation.command("cancel <id>").description("Cancel a call.").action(act(cancel));
+  invocation
+    .command("events <id>")
+    .description("Print a call's events, then those to come, until it ends. With --json one document a line.")
+    .option(
+      "--after <seq>",
+      "only those after this number",
+      wholeNumber("--after", 0, Number.MAX_SAFE_INTEGER),
+    )
+    .action(act(events));
+}
+
+export async function listInvocations(context: Context, options: ListOptions): Promise<undefined> {
+  const { limit, after, status, session, binding } = options;
+  const page = await context.client().invocations.list({
+    ...(limit === undefined ? {} : { limit }),
+    ...(after === undefined ? {} : { after }),
+    ...(status === undefined ? {} : { status }),
+    ...(options.export === undefined ? {} : { export_id: options.export }),
+    ...(session === undefined ? {} : { session_id: session }),
+    ...(binding === undefined ? {} : { binding_id: binding }),
+  });
+  showPage(context, page, ["ID", "EXPORT", "STATUS", "ERROR", "CLASS", "CREATED", "MS"], (item) => [
+    item.id,
+    item.export_id,
+    item.status,
+    // The call went well, and the tool says that what it was asked for did not.
+    item.error?.code ?? (item.tool_result?.is_error === true ? "is_error" : null),
+    classText(item),
+    item.created_at,
+    item.started_at === null || item.ended_at === null
+      ? null
+      : Date.parse(item.ended_at) - Date.parse(item.started_at),
+  ]);
+  return undefined;
+}
+
+async function show(context: Context, _options: object, id: string): Promise<undefined> {
+  const found = await context.client().invocations.get(id);
+  context.out.data(found, () => describeInvocation(found));
+  return undefined;
+}
+
+interface ArtifactOptions {
+  output: string;
+}
+
+async function artifact(
+  context: Context,
+  { output }: ArtifactOptions,
+  id: string,
+  sha256: string,
+): Promise<undefined> {
+  const response = await context.client().invocations.artifact(id, sha256);
+  const body = Readable.fromWeb(response.body as ReadableStream<Uint8Array>);
+  if (output === "-") {
+    await pipeline(body, context.io.stdout, { end: false });
+    return undefined;
+  }
+  const file = resolve(context.io.cwd, output);
+  await pipeline(body, createWriteStream(file, { mode: 0o600 }));
+  const { size } = await stat(file);
+  context.out.data({ file, bytes: size, sha256 }, () => `${file} (${size} bytes)`);
+  return undefined;
+}
+
+async function cancel(context: Context, _options: object, id: string): Promise<undefined> {
+  const record = await context.client().invocations.cancel(id);
+  context.out.data(record, () => `Cancelling ${id} (now ${record.status})`);
+  return undefined;
+}
+
+async function events(context: Context, options: { after?: number }, id: string): Promise<undefined> {
+  const after = options.after ?? 0;
+  await untilSignal(context.io, async (signal) => {
+    for await (const item of context.client().invocations.watch(id, { after, signal })) {
+      if ("settled" in item) {
+        context.out.line(item, () => `settled: ${item.settled.status}`);
+        return;
+      }
+      context.out.line(item, () => `${item.seq} ${item.at} ${eventLine(item)}`);
+    }
+  });
+  return undefined;
+}

@@ -1,0 +1,128 @@
+/**
+ * `invoke`: one call, followed to its end. The row exists before we wait, so Ctrl-C can cancel it and an approval
+ * can be named. Exit code: 0 succeeded, 1 failed, 3 denied, 124 timeout, 130 interrupted.
+ */
+import { BackplaneError, type Invocation, type InvokeBody } from "@backplane/contract";
+import type { Command } from "commander";
+import { errorLines, type Failure } from "../../command-line/error-report.ts";
+import { EXIT } from "../../command-line/exit-codes.ts";
+import { wholeNumber } from "../../command-line/parse-flags.ts";
+import type { Act } from "../../context/action.ts";
+import type { Context } from "../../context/context.ts";
+import { type PageOptions, pageFlags } from "../../context/page.ts";
+import { readJson } from "../../terminal/read-input.ts";
+import { type Followed, followInvocation } from "./follow-invocation.ts";
+import { listInvocations } from "./invocation.ts";
+import { invocationExit, refusedLines, resultText } from "./invocation-text.ts";
+
+interface InvokeOptions extends PageOptions {
+  input?: string;
+  package?: string;
+  binding?: string;
+  session?: string;
+  timeout?: number;
+  wait: boolean;
+  follow?: boolean;
+  list?: boolean;
+}
+
+const EXAMPLES = `
+Examples:
+  backplane invoke jira_search --input '{"query":"open bugs"}'
+  backplane invoke jira_search --input @query.json --json
+  echo '{"text":"hi"}' | backplane invoke notify --input - --timeout 5000
+  backplane invoke --list
+`;
+
+export function addInvokeCommand(program: Command, act: Act): void {
+  const invoke = program
+    .command("invoke [export]")
+    .description("Run an export and print its result.")
+    .option("--input <json>", "the input: JSON, @file, or - for stdin")
+    .option("--package <id>", "the package, where several offer the export")
+    .option("--binding <id>", "call this binding")
+    .option("--session <id>", "on behalf of this session")
+    .option(
+      "--timeout <ms>",
+      "longest run, and longest wait for an approval",
+      wholeNumber("--timeout", 1, 86_400_000),
+    )
+    .option("--no-wait", "print the invocation and leave it running")
+    .option("--follow", "show the plugin's events even where stderr is no terminal")
+    .option("--list", "list recent invocations instead")
+    .addHelpText("after", EXAMPLES);
+  pageFlags(invoke).action(act(run));
+}
+
+async function run(context: Context, options: InvokeOptions, exportId: string | undefined): Promise<number> {
+  if (options.list === true) {
+    await listInvocations(context, { ...options, ...(exportId === undefined ? {} : { export: exportId }) });
+    return EXIT.ok;
+  }
+  const body = await bodyOf(context, options, exportId);
+  const client = context.client();
+  const { out } = context;
+  if (!options.wait) {
+    const started = await client.invocations.invoke(body);
+    out.data(started, () => started.id);
+    const waits = started.status === "waiting_approval" && started.approval_id !== null;
+    if (waits) out.note(`Waits for a person: backplane approve allow ${started.approval_id} (or deny)`);
+    out.note(`${waits ? "Then see" : "Started. See"} it with: backplane invocation show ${started.id}`);
+    return EXIT.ok;
+  }
+  const followed = await followInvocation(context, () => client.invocations.invoke(body), {
+    events: options.follow === true || (context.io.stderr.isTTY === true && !out.quiet),
+    ...(options.timeout === undefined ? {} : { approval_wait_ms: options.timeout }),
+  });
+  out.data(followed.invocation, () => resultText(followed.invocation));
+  return report(context, followed);
+}
+
+/** The record is the data, whatever became of the call; what went wrong is said in three lines on stderr. */
+function report(context: Context, { invocation, gave_up }: Followed): number {
+  // A plugin seldom says why it reached nothing; the record does.
+  const refused = refusedLines(invocation);
+  if (refused.length > 0) context.out.note(["Refused connections:", ...refused].join("\n  "));
+  const failure = failureOf(invocation, gave_up);
+  if (failure === null) return EXIT.ok;
+  context.io.stderr.write(`${errorLines(failure)}\n`);
+  if (gave_up === "interrupted") return EXIT.interrupted;
+  return gave_up === "approval_wait" ? EXIT.timeout : invocationExit(invocation);
+}
+
+function failureOf(invocation: Invocation, gave_up: Followed["gave_up"]): Failure | null {
+  if (invocationExit(invocation) === EXIT.ok) return null;
+  if (gave_up === "approval_wait") {
+    return {
+      code: "timeout",
+      message: `Nobody answered ${invocation.approval_id} in time; ${invocation.id} was cancelled and nothing ran.`,
+      fix: "Invoke again with a longer --timeout, or with --no-wait, and answer with `backplane approve allow`.",
+    };
+  }
+  const { code, message, details } = invocation.error ?? {
+    code: "plugin_failed",
+    message: "The plugin marked its result as an error.",
+  };
+  const fix = typeof details?.fix === "string" ? { fix: details.fix } : {};
+  return { code, message: `${message} (${invocation.id})`, details, ...fix };
+}
+
+async function bodyOf(
+  context: Context,
+  options: InvokeOptions,
+  exportId: string | undefined,
+): Promise<InvokeBody> {
+  if (exportId === undefined && options.binding === undefined) {
+    throw new BackplaneError("cli.usage", "Name the export to run, or a binding.", {
+      fix: "backplane invoke EXPORT --input '{}'",
+    });
+  }
+  return {
+    ...(exportId === undefined ? {} : { export_id: exportId }),
+    ...(options.binding === undefined ? {} : { binding_id: options.binding }),
+    ...(options.package === undefined ? {} : { package_id: options.package }),
+    ...(options.session === undefined ? {} : { session_id: options.session }),
+    ...(options.timeout === undefined ? {} : { timeout_ms: options.timeout }),
+    input: options.input === undefined ? {} : await readJson(context.io, "--input", options.input),
+  };
+}

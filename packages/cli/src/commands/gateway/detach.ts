@@ -1,0 +1,92 @@
+/**
+ * Starts `up` again as a process of its own and waits for its one line: readiness, or the error it died of. The
+ * line travels over a pipe of its own, because it holds a sign-in link and stdout goes to a log file.
+ */
+import { spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import { BackplaneError, type ErrorCode, isErrorCode } from "@backplane/contract";
+import type { Context } from "../../context/context.ts";
+
+const READY_FD = 3;
+
+export interface UpOptions {
+  port?: number;
+  host?: string;
+  detach?: boolean;
+  open?: boolean;
+  insecureListen?: boolean;
+  strategy?: string;
+  logLevel?: string;
+  readyFd?: number;
+}
+
+/** What a script needs to know of a gateway that has just become ready. */
+export interface Ready {
+  url: string;
+  login_url: string;
+  token_file: string;
+  home: string;
+  pid: number;
+  version: string;
+}
+
+export async function detach(context: Context, options: UpOptions): Promise<Ready> {
+  const { io, home } = context;
+  const logFile = join(home, "gateway.log");
+  const log = openSync(logFile, "a", 0o600);
+  const child = spawn(io.entry.node, [...io.entry.args, ...upArguments(home, options)], {
+    cwd: io.cwd,
+    env: io.env,
+    detached: true,
+    stdio: ["ignore", log, log, "pipe"],
+  });
+  closeSync(log);
+  const failed = new Promise<never>((_resolve, reject) => child.once("error", reject));
+  const line = await Promise.race([firstLine(child.stdio[READY_FD] as Readable), failed]);
+  child.unref();
+  if (line === "") {
+    throw new BackplaneError("internal", "The gateway ended before it was ready.", {
+      fix: `Read ${logFile}.`,
+    });
+  }
+  return readiness(JSON.parse(line) as Ready | { error: Reported });
+}
+
+interface Reported {
+  code: string;
+  message: string;
+  fix?: string;
+  details?: Record<string, unknown>;
+}
+
+function readiness(document: Ready | { error: Reported }): Ready {
+  if (!("error" in document)) return document;
+  const { code, message, fix, details } = document.error;
+  const known: ErrorCode = isErrorCode(code) ? code : "internal";
+  throw new BackplaneError(known, message, {
+    ...(fix === undefined ? {} : { fix }),
+    ...(details === undefined ? {} : { details }),
+  });
+}
+
+function upArguments(home: string, options: UpOptions): string[] {
+  const args = ["up", "--home", home, "--ready-fd", String(READY_FD)];
+  if (options.port !== undefined) args.push("--port", String(options.port));
+  if (options.host !== undefined) args.push("--host", options.host);
+  if (options.insecureListen === true) args.push("--insecure-listen");
+  if (options.strategy !== undefined) args.push("--strategy", options.strategy);
+  if (options.logLevel !== undefined) args.push("--log-level", options.logLevel);
+  return args;
+}
+
+/** Empty when the other side closed without a line. */
+async function firstLine(stream: Readable): Promise<string> {
+  let text = "";
+  for await (const chunk of stream) {
+    text += String(chunk);
+    if (text.includes("\n")) break;
+  }
+  return text.split("\n", 1)[0] ?? "";
+}

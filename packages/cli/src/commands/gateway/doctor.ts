@@ -1,0 +1,318 @@
+/** `doctor`: what this machine, the gateway and its plugins give, with a fix for each thing that is missing. */
+import { setTimeout as pause } from "node:timers/promises";
+import type { GatewayStatus } from "@backplane/client";
+import {
+  type Binding,
+  type CatalogEntry,
+  codeOf,
+  type Definitions,
+  toBackplaneError,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import type { Command } from "commander";
+import { EXIT } from "../../command-line/exit-codes.ts";
+import { wholeNumber } from "../../command-line/parse-flags.ts";
+import type { Act } from "../../context/action.ts";
+import type { Context } from "../../context/context.ts";
+import { listAll } from "../../context/page.ts";
+import { type Colour, type Output, table } from "../../terminal/output.ts";
+import { plainLine } from "../../terminal/plain-text.ts";
+
+interface Check {
+  name: string;
+  status: "ok" | "degraded" | "failed";
+  message: string;
+  fix?: string;
+}
+
+const COLOURS: Record<Check["status"], Colour> = { ok: "green", degraded: "yellow", failed: "red" };
+const INSTRUMENT_STATUS = {
+  Healthy: "ok",
+  Degraded: "degraded",
+  Unhealthy: "failed",
+  Unknown: "ok",
+} as const;
+
+const CHECK_S = 10;
+const PLUGIN_S = 3;
+const NAMES_MS = 5_000;
+
+export function addDoctorCommand(program: Command, act: Act): void {
+  program
+    .command("doctor")
+    .description(
+      "Check this machine and the gateway. Exit code 0 when all is ok or degraded, 1 when something failed.",
+    )
+    .option(
+      "--timeout <seconds>",
+      "give up on a check after this long (default 10, on a plugin's own check 3)",
+      wholeNumber("--timeout", 1, 600),
+    )
+    .option("--probe", "start instrument plugins that do not run, to ask them for their health")
+    .addHelpText("after", "\nExamples:\n  backplane doctor\n  backplane doctor --json --timeout 5\n")
+    .action(act(doctor));
+}
+
+async function doctor(context: Context, options: { timeout?: number; probe?: boolean }): Promise<number> {
+  const { timeout = CHECK_S } = options;
+  const plugin_s = options.timeout ?? PLUGIN_S;
+  const parts = await Promise.all([
+    bounded("system", timeout, () => checkMachine(context)),
+    // It keeps its own time: what it has found until then counts.
+    checkInstalled(context, timeout),
+    bounded("credential", timeout, () => checkCredential(context)),
+    // The gateway keeps the time of each plugin; this one is for a gateway that does not answer.
+    bounded("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
+    bounded("audit", timeout, () => ifAsked("audit", () => checkAudit(context))),
+    bounded("bindings", timeout, () => ifAsked("bindings", () => checkBindings(context))),
+    bounded("words", plugin_s + CHECK_S, () => ifAsked("words", () => checkWords(context))),
+    bounded("instruments", plugin_s + CHECK_S, () =>
+      ifAsked("instruments", () => checkInstruments(context, plugin_s, options.probe === true)),
+    ),
+  ]);
+  const checks = parts.flat();
+  const status = worst(checks);
+  context.out.data({ status, checks }, () => render(context.out, checks));
+  return status === "failed" ? EXIT.failed : EXIT.ok;
+}
+
+async function checkMachine(context: Context): Promise<Check[]> {
+  const { checkSystem, loadConfig } = await import("@backplane/gateway");
+  try {
+    return await checkSystem(loadConfig({ home: context.home, env: context.io.env, flags: {} }));
+  } catch (error) {
+    return [asFailed("config", error)];
+  }
+}
+
+async function checkInstalled(context: Context, seconds: number): Promise<Check[]> {
+  const { checkContent, loadConfig } = await import("@backplane/gateway");
+  try {
+    const config = loadConfig({ home: context.home, env: context.io.env, flags: {} });
+    // A gateway that does not answer must not keep the files from being compared.
+    const names = await Promise.race([
+      installedNames(context),
+      pause(NAMES_MS, new Map<string, string>(), { ref: false }),
+    ]);
+    return await checkContent(config, {
+      seconds,
+      nameOf: (digest) => names.get(digest) ?? null,
+      progress: (text) => context.out.note(text),
+    });
+  } catch (error) {
+    return [asFailed("content store", error)];
+  }
+}
+
+/** Empty where no gateway can be asked: a digest names a package too. */
+async function installedNames(context: Context): Promise<Map<string, string>> {
+  try {
+    const { packages } = context.client();
+    const all = await listAll((page) => packages.list(page));
+    return new Map(all.map(({ digest, package_id, version }) => [digest, `${package_id}@${version}`]));
+  } catch {
+    // The `credential` row says why the gateway cannot be asked.
+    return new Map();
+  }
+}
+
+/** Says only what it can: without a running gateway a credential cannot be tried, which is no failure. */
+async function checkCredential(context: Context): Promise<Check[]> {
+  try {
+    const { sandbox } = await context.client().status();
+    return [{ name: "credential", status: "ok", message: `accepted by ${context.url()}` }, boundary(sandbox)];
+  } catch (error) {
+    if (codeOf(error) === "daemon.unreachable") {
+      return [
+        {
+          name: "credential",
+          status: "degraded",
+          message: "not tried, no gateway answers",
+          fix: "backplane up",
+        },
+      ];
+    }
+    if (codeOf(error) === "auth.missing" && context.flags.url === undefined) {
+      return [
+        { name: "credential", status: "degraded", message: "this home has none yet", fix: "backplane up" },
+      ];
+    }
+    return [asFailed("credential", error)];
+  }
+}
+
+/** In the gateway's own words: it may have been started otherwise than this command, or on another machine. */
+function boundary({ enabled, available, reason }: GatewayStatus["sandbox"]): Check {
+  if (available) return { name: "boundary", status: "ok", message: `of the gateway that runs: ${reason}` };
+  return {
+    name: "boundary",
+    status: "degraded",
+    message: `the gateway that runs has none, ${enabled ? "plugins that are processes" : "isolated exports"} are refused: ${reason}`,
+    fix: "follow the row sandbox on the gateway's machine, then backplane down && backplane up",
+  };
+}
+
+async function checkAudit(context: Context): Promise<Check[]> {
+  const { status, entries, broken } = await context.client().audit.verify();
+  if (broken === null || status === "ok")
+    return [
+      { name: "audit", status: "ok", message: `whole, ${entries} entries match their hashes and the anchor` },
+    ];
+  return [
+    { name: "audit", status: "failed", message: `the log was changed: ${broken.reason}`, fix: broken.fix },
+  ];
+}
+
+/** One row for each (plug.health). Where no gateway can be asked, the credential's row has said so. */
+async function checkPlugins(context: Context, seconds: number): Promise<Check[]> {
+  try {
+    const reports = await context.client().plugins.health({ timeout_ms: seconds * 1_000 });
+    return reports.map(({ name, status, summary }) => ({
+      name: `plugin ${name}`,
+      status,
+      message: summary,
+      ...(status === "ok" ? {} : { fix: `backplane plugin info ${name}` }),
+    }));
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === "daemon.unreachable" || code?.startsWith("auth.")) return [];
+    if (code === "route.not_found")
+      return [{ name: "plugins", status: "degraded", message: "not asked, the gateway's web plugin is off" }];
+    return [asFailed("plugins", error)];
+  }
+}
+
+/** One row for all that is well, one more for each that is not. */
+async function checkBindings(context: Context): Promise<Check[]> {
+  const bindings = await described(context);
+  const checks = await Promise.all(bindings.map((binding) => checkBinding(context, binding)));
+  const wrong = checks.filter((check) => check !== null);
+  const well = checks.length - wrong.length;
+  if (checks.length === 0) return [];
+  const message = `${well} of ${checks.length} that describe their tools answer, and all their tools load`;
+  return [{ name: "bindings", status: "ok", message }, ...wrong];
+}
+
+/** A plugin that is not there has its row among the bindings. Without `probe` nothing is started to be looked at. */
+async function checkInstruments(context: Context, seconds: number, probe: boolean): Promise<Check[]> {
+  const reports = await context.client().instruments.health(seconds * 1_000, { probe });
+  return reports.flatMap(({ instrument, status, message, binding_id, seen_at }) =>
+    instrument === null
+      ? []
+      : [
+          {
+            name: `instrument ${instrument}`,
+            status: INSTRUMENT_STATUS[status],
+            message:
+              status === "Unknown"
+                ? `does not run now, last seen ${seen_at ?? "never"}; backplane doctor --probe starts and asks it`
+                : (message ?? status),
+            fix: `backplane binding tools ${binding_id}`,
+          },
+        ],
+  );
+}
+
+/** Hidden characters in authors' words, which are shown to nobody else: one row for each package that uses them. */
+async function checkWords(context: Context): Promise<Check[]> {
+  const found = new Map<string, CatalogEntry[]>();
+  for (const entry of await context.client().catalog.list({ all: true }))
+    if (entry.taken_out.length > 0)
+      found.set(entry.package_id, [...(found.get(entry.package_id) ?? []), entry]);
+  return [...found].map(([package_id, [first, ...more]]) => ({
+    name: `words ${package_id}`,
+    status: "degraded",
+    message: `hidden characters are kept from models in ${first!.name}: ${first!.taken_out[0]}${more.length === 0 ? "" : `, and in ${more.length} more tools`}`,
+    fix: `backplane tool show ${first!.name}`,
+  }));
+}
+
+async function described(context: Context): Promise<Binding[]> {
+  const { bindings } = context.client();
+  const all = await listAll((page) => bindings.list({ kind: "tool", ...page }));
+  return all.filter(({ export_id, status }) => export_id === WHOLE_PACKAGE && status === "active");
+}
+
+async function checkBinding(context: Context, { binding_id, package_id }: Binding): Promise<Check | null> {
+  let found: Definitions;
+  try {
+    found = await context.client().bindings.definitions(binding_id);
+  } catch (error) {
+    // Skills have no tools, and one that was just made is asked in a moment.
+    if (codeOf(error) === "request.invalid" || codeOf(error) === "export.not_found") return null;
+    throw error;
+  }
+  const { error, exports, quarantined } = found;
+  const broken = exports.filter(({ tool }) => tool.load_error !== undefined).map(({ id }) => id);
+  const problems = [
+    ...(error === null ? [] : [`${error.code}: ${error.message}`]),
+    ...(broken.length === 0 ? [] : [`does not load: ${broken.join(", ")}`]),
+    ...(quarantined.length === 0
+      ? []
+      : [`changed, kept back: ${quarantined.map((one) => one.export.id).join(", ")}`]),
+  ];
+  if (problems.length === 0) return null;
+  return {
+    name: `binding ${package_id}`,
+    status: "degraded",
+    message: problems.join("; "),
+    fix: error?.fix ?? `backplane binding tools ${binding_id}`,
+  };
+}
+
+/** Where no gateway can be asked, or not by this credential, its row has said so. */
+async function ifAsked(name: string, work: () => Promise<Check[]>): Promise<Check[]> {
+  try {
+    return await work();
+  } catch (error) {
+    const code = codeOf(error);
+    return code === "daemon.unreachable" || code?.startsWith("auth.") ? [] : [asFailed(name, error)];
+  }
+}
+
+async function bounded(name: string, seconds: number, work: () => Promise<Check[]>): Promise<Check[]> {
+  const late = Promise.withResolvers<Check[]>();
+  const timer = setTimeout(() => {
+    late.resolve([
+      {
+        name,
+        status: "failed",
+        message: `gave no answer within ${seconds} s`,
+        fix: "backplane doctor --timeout 60",
+      },
+    ]);
+  }, seconds * 1_000);
+  try {
+    return await Promise.race([work(), late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function asFailed(name: string, thrown: unknown): Check {
+  const error = toBackplaneError(thrown);
+  return { name, status: "failed", message: `${error.message} (${error.code})`, fix: error.fix };
+}
+
+function worst(checks: Check[]): Check["status"] {
+  const has = (status: Check["status"]) => checks.some((check) => check.status === status);
+  return has("failed") ? "failed" : has("degraded") ? "degraded" : "ok";
+}
+
+/** Each fix stands right under its check. */
+function render(out: Output, checks: Check[]): string {
+  const lines = table(
+    out,
+    ["CHECK", "STATUS", "FOUND"],
+    checks.map((check) => [check.name, check.status, check.message]),
+  ).split("\n");
+  const [head = "", ...rows] = lines;
+  const shown = rows.flatMap((row, i) => {
+    const check = checks[i]!;
+    const painted = row.replace(check.status, out.paint(COLOURS[check.status], check.status));
+    return check.fix === undefined || check.status === "ok"
+      ? [painted]
+      : [painted, `  fix: ${plainLine(check.fix)}`];
+  });
+  return [head, ...shown].join("\n");
+}

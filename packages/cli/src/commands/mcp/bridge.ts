@@ -1,0 +1,262 @@
+/**
+ * MCP over stdio for a gateway that runs: every line of the client becomes a POST to `/mcp`, everything that comes back
+ * a line. It knows no method but those that open, tell of or end a connection, so what the gateway learns works here.
+ */
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
+import { readSse } from "@backplane/client";
+import { isObject, type Json, type JsonObject } from "@backplane/contract";
+
+export interface McpBridge {
+  /** The endpoint of the gateway. */
+  url: string;
+  headers: Record<string, string>;
+  input: Readable;
+  write: (line: string) => void;
+  stop: AbortSignal;
+}
+
+type Id = string | number;
+
+/** What is under way when the client closes its end may still be answered for this long. */
+const LINGER_MS = 2_000;
+const RECONNECT_MS = 1_000;
+const VERSION_META = "io.modelcontextprotocol/protocolVersion";
+const INITIALIZED: JsonObject = { jsonrpc: "2.0", method: "notifications/initialized" };
+
+/** Resolves when the client has closed its end, or at `stop`. */
+export async function bridgeMcp(bridge: McpBridge): Promise<void> {
+  const gone = new AbortController();
+  const all = AbortSignal.any([bridge.stop, gone.signal]);
+  /** Requests of the stateless revision that are not answered yet. */
+  const open = new Map<Id, AbortController>();
+  const running = new Set<Promise<void>>();
+  let session: string | null = null;
+  let version: string | null = null;
+  let hello: JsonObject | null = null;
+  let listening = false;
+
+  const lines = createInterface({ input: bridge.input, crlfDelay: Number.POSITIVE_INFINITY, signal: all });
+  try {
+    for await (const line of lines) {
+      if (line.trim() === "") continue;
+      const message = parse(line);
+      if (message === undefined) {
+        say({ jsonrpc: "2.0", id: null, error: { code: -32700, message: "the line is not JSON" } });
+        continue;
+      }
+      const method = isObject(message) ? message.method : undefined;
+      const work = forward(message, line).finally(() => running.delete(work));
+      // A subscription ends with the connection alone.
+      if (method !== "subscriptions/listen") running.add(work);
+      // Nothing overtakes the handshake.
+      if (method === "initialize") await work;
+    }
+  } catch (error) {
+    if (!all.aborted) throw error;
+  }
+  const answered = new AbortController();
+  void Promise.all(running).then(() => answered.abort());
+  await pause(LINGER_MS, AbortSignal.any([bridge.stop, answered.signal]));
+  if (session !== null) {
+    const patience = AbortSignal.timeout(LINGER_MS);
+    await send("DELETE", sessionHeaders(), undefined, patience).catch(() => undefined);
+  }
+  gone.abort();
+  await Promise.all(running);
+
+  async function forward(message: Json, line: string): Promise<void> {
+    const { id, method } = isObject(message) ? message : {};
+    const stop = new AbortController();
+    const request = isId(id) && typeof method === "string" ? id : null;
+    const refuse = (said: string) => {
+      if (request !== null) say({ jsonrpc: "2.0", id: request, error: { code: -32000, message: said } });
+    };
+    try {
+      if (cancelsStateless(message)) return;
+      const stateless = statelessHeaders(message);
+      if (request !== null && stateless !== null) open.set(request, stop);
+      let refusal: string | null = null;
+      if (stateless !== null) refusal = await exchange(stateless, line, stop.signal);
+      else if (method === "initialize") refusal = await initialize(message as JsonObject, line, stop.signal);
+      else refusal = await inSession(message, line, stop.signal);
+      if (refusal !== null) refuse(refusal);
+    } catch {
+      if (!all.aborted && !stop.signal.aborted) refuse(`no gateway answers at ${bridge.url}`);
+    } finally {
+      if (request !== null) open.delete(request);
+    }
+  }
+
+  async function initialize(message: JsonObject, line: string, stop: AbortSignal): Promise<string | null> {
+    hello = message;
+    const response = await send("POST", {}, line, stop);
+    session = response.headers.get("mcp-session-id");
+    return await relay(response, (text) => {
+      version = versionIn(text) ?? version;
+      bridge.write(text);
+    });
+  }
+
+  async function inSession(message: Json, line: string, stop: AbortSignal): Promise<string | null> {
+    const used = session;
+    let response = await send("POST", sessionHeaders(), line, stop);
+    if (response.status === 404 && used !== null && hello !== null) {
+      await response.body?.cancel();
+      await renew(used, hello);
+      response = await send("POST", sessionHeaders(), line, stop);
+    }
+    const refusal = await relay(response, bridge.write);
+    if (isObject(message) && message.method === INITIALIZED.method) void listen();
+    return refusal;
+  }
+
+  /** A gateway that was started again knows no session of before: the same handshake opens another. */
+  async function renew(lost: string, first: JsonObject): Promise<void> {
+    if (session !== lost) return;
+    const response = await send("POST", {}, JSON.stringify(first), all);
+    await response.text();
+    session = response.headers.get("mcp-session-id");
+    await (await send("POST", sessionHeaders(), JSON.stringify(INITIALIZED), all)).text();
+  }
+
+  /** What the gateway tells by itself. */
+  async function listen(): Promise<void> {
+    if (listening) return;
+    listening = true;
+    while (!all.aborted) {
+      try {
+        const response = await send(
+          "GET",
+          { ...sessionHeaders(), accept: "text/event-stream" },
+          undefined,
+          all,
+        );
+        if (response.status === 405) return;
+        if (response.ok) await relay(response, bridge.write);
+        else await response.body?.cancel();
+      } catch {
+        // It may be starting again.
+      }
+      await pause(RECONNECT_MS, all);
+    }
+  }
+
+  /** Without sessions a request is cancelled by going away. */
+  function cancelsStateless(message: Json): boolean {
+    if (!isObject(message) || message.method !== "notifications/cancelled") return false;
+    const id = isObject(message.params) ? message.params.requestId : undefined;
+    const stop = isId(id) ? open.get(id) : undefined;
+    stop?.abort();
+    return stop !== undefined;
+  }
+
+  async function exchange(headers: Record<string, string>, line: string, stop: AbortSignal) {
+    return await relay(await send("POST", headers, line, stop), bridge.write);
+  }
+
+  function send(
+    method: string,
+    headers: Record<string, string>,
+    body: string | undefined,
+    stop: AbortSignal,
+  ) {
+    return fetch(bridge.url, {
+      method,
+      headers: {
+        ...bridge.headers,
+        accept: "application/json, text/event-stream",
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...headers,
+      },
+      signal: method === "DELETE" ? stop : AbortSignal.any([all, stop]),
+      ...(body === undefined ? {} : { body }),
+    });
+  }
+
+  function sessionHeaders(): Record<string, string> {
+    return {
+      ...(session === null ? {} : { "mcp-session-id": session }),
+      ...(version === null ? {} : { "mcp-protocol-version": version }),
+    };
+  }
+
+  function say(message: JsonObject): void {
+    bridge.write(JSON.stringify(message));
+  }
+}
+
+/** Answers what the gateway said no with, in words, where that was not a message itself. */
+async function relay(response: Response, write: (line: string) => void): Promise<string | null> {
+  const type = response.headers.get("content-type") ?? "";
+  if (type.startsWith("text/event-stream") && response.body !== null) {
+    for await (const { data } of readSse(response.body)) write(data);
+    return null;
+  }
+  const text = await response.text();
+  if (text === "") return null;
+  const given = parse(text);
+  const message = Array.isArray(given) || (isObject(given) && given.jsonrpc === "2.0");
+  if (!message) return refusalIn(given) ?? `what answers is no gateway (status ${response.status})`;
+  // Over HTTP an error of the endpoint itself needs no id; on a pipe nobody could tell whose it is, and would wait.
+  if (isObject(given) && given.id === null && !response.ok) return refusalIn(given);
+  write(JSON.stringify(given));
+  return null;
+}
+
+function refusalIn(given: Json | undefined): string | null {
+  const error = isObject(given) ? given.error : undefined;
+  return isObject(error) && typeof error.message === "string" ? error.message : null;
+}
+
+/** The headers that a request of the stateless revision needs; null: it is none. */
+function statelessHeaders(message: Json): Record<string, string> | null {
+  if (!isObject(message) || typeof message.method !== "string" || !isObject(message.params)) return null;
+  const { _meta, name, uri } = message.params;
+  const version = isObject(_meta) ? _meta[VERSION_META] : undefined;
+  if (typeof version !== "string" || message.method === "initialize") return null;
+  const named = typeof name === "string" ? name : uri;
+  return {
+    "mcp-protocol-version": headerText(version),
+    "mcp-method": headerText(message.method),
+    ...(typeof named === "string" ? { "mcp-name": headerText(named) } : {}),
+  };
+}
+
+/** A header carries visible ASCII; everything else goes as base64. */
+function headerText(value: string): string {
+  const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith("=?base64?");
+  return plain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;
+}
+
+function versionIn(text: string): string | null {
+  const answer = parse(text);
+  const result = isObject(answer) ? answer.result : undefined;
+  const version = isObject(result) ? result.protocolVersion : undefined;
+  return typeof version === "string" ? version : null;
+}
+
+function parse(text: string): Json | undefined {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return undefined;
+  }
+}
+
+function isId(value: unknown): value is Id {
+  return typeof value === "string" || typeof value === "number";
+}
+
+function pause(ms: number, stop: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      stop.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    stop.addEventListener("abort", done);
+    if (stop.aborted) done();
+  });
+}

@@ -1,0 +1,101 @@
+/** Kernel plugins: parts of the gateway's agent, in a process of their own until an admin trusts them. */
+import { BackplaneError, type PluginRow } from "@backplane/contract";
+import { EXIT } from "../../command-line/exit-codes.ts";
+import type { Context } from "../../context/context.ts";
+import { fields } from "../../terminal/output.ts";
+import { plainLine } from "../../terminal/plain-text.ts";
+import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
+
+/** Package ids have a slash, kernel plugins never do. */
+export function isKernelName(name: string): boolean {
+  return !name.includes("/") && !name.startsWith("pkg_");
+}
+
+export async function findKernelPlugin(context: Context, name: string): Promise<PluginRow> {
+  const found = (await context.client().plugins.list()).find((row) => row.name === name);
+  if (found !== undefined) return found;
+  throw new BackplaneError("plugin.not_found", `There is no kernel plugin ${name}.`, {
+    fix: "backplane plugin list; a package is named publisher/name.",
+  });
+}
+
+/** Shows what would come before anything comes. */
+export async function installKernelPlugin(
+  context: Context,
+  source: string,
+  options: { editable?: boolean },
+): Promise<number> {
+  const { io, flags, out } = context;
+  assertConfirmable(io, flags);
+  const { plugins } = context.client();
+  const entries = await plugins.inspect(source);
+  for (const entry of entries) {
+    out.note(plainLine(`${entry.name} ${entry.version} (${entry.category}) from ${entry.source}`));
+  }
+  const what = entries.length === 1 ? "this kernel plugin" : `these ${entries.length} kernel plugins`;
+  await confirm(io, flags, `Install ${what}?`);
+  const { plugins: rows } = await plugins.install(source, { editable: options.editable === true });
+  out.data({ plugins: rows }, () =>
+    rows.map((row) => `Installed ${row.name} ${row.version} (${row.category}, ${row.status})`).join("\n"),
+  );
+  for (const row of rows) {
+    if (row.error !== null) out.note(plainLine(`${row.name} did not load: ${row.error.split("\n", 1)[0]}`));
+  }
+  return rows.some((row) => row.status === "failed") ? EXIT.failed : EXIT.ok;
+}
+
+/** Most routes that commands use for plugins, providers and settings are this plugin's. */
+const WEB = "web";
+
+export async function setEnabled(context: Context, name: string, enabled: boolean): Promise<undefined> {
+  if (name === WEB && !enabled) {
+    assertConfirmable(context.io, context.flags);
+    await confirm(
+      context.io,
+      context.flags,
+      "Without web, commands about plugins, providers and settings stop working. Disable it?",
+    );
+  }
+  const row = await context.client().plugins.setEnabled(name, enabled);
+  context.out.data(row, () => `${enabled ? "Enabled" : "Disabled"} ${name} (now ${row.status})`);
+  return undefined;
+}
+
+/** Trusted code can do all that the gateway can, so it is never trusted by the way. */
+export async function setTrusted(context: Context, name: string, trusted: boolean): Promise<undefined> {
+  const { io, flags, out } = context;
+  if (trusted) {
+    assertConfirmable(io, flags);
+    await confirm(io, flags, `Run ${name} inside the gateway, with all that the gateway may do?`);
+  }
+  const row = await context.client().plugins.setTrusted(name, trusted);
+  out.data(row, () =>
+    trusted ? `${name} is trusted and runs inside the gateway` : `${name} runs in a process of its own again`,
+  );
+  return undefined;
+}
+
+export async function reloadKernelPlugin(context: Context, name: string): Promise<number> {
+  const row = await context.client().plugins.reload(name);
+  context.out.data(row, () => `Reloaded ${name} ${row.version} (${row.status})`);
+  if (row.error !== null) context.out.note(plainLine(row.error.split("\n", 1)[0]!));
+  return row.status === "failed" ? EXIT.failed : EXIT.ok;
+}
+
+export function describeKernelPlugin(row: PluginRow): string {
+  const { config_schema, current_config } = row;
+  const properties = (config_schema?.properties ?? {}) as Record<string, unknown>;
+  return fields({
+    plugin: `${row.name} ${row.version}`,
+    kind: "kernel plugin",
+    category: row.category,
+    status: row.status,
+    enabled: row.enabled ? "yes" : "no",
+    mode: `${row.mode}${row.trusted ? " (trusted)" : ""}`,
+    origin: row.origin,
+    source: row.source,
+    settings: Object.keys(properties),
+    config: Object.keys(current_config).length === 0 ? undefined : current_config,
+    error: row.error?.split("\n", 1)[0],
+  });
+}

@@ -1,0 +1,42 @@
+/** `plugin pack`: a folder as the archive that others install. */
+import { type FileHandle, open, rm } from "node:fs/promises";
+import { basename, resolve } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import type { Context } from "../../context/context.ts";
+import { statOf, unreadable } from "../../install/plugin-source.ts";
+
+export async function packPlugin(
+  context: Context,
+  options: { out?: string },
+  folder: string,
+): Promise<undefined> {
+  const { cwd } = context.io;
+  const path = resolve(cwd, folder);
+  if (!statOf(path, folder).isDirectory()) throw unreadable(folder, "is not a folder");
+  const file = resolve(cwd, options.out ?? `${basename(path)}.tgz`);
+  const { packFolder } = await import("@backplane/supply");
+  const target = await createNew(file);
+  try {
+    const packed = await packFolder(path, target.createWriteStream());
+    context.out.data(
+      { file, digest: packed.digest, size_bytes: packed.size_bytes, files: packed.files },
+      () => `Packed ${packed.files.length} files into ${file} (${packed.digest})`,
+    );
+  } catch (error) {
+    await rm(file, { force: true });
+    throw error;
+  }
+  context.out.note(`Next: backplane plugin install ${file} --bind`);
+  return undefined;
+}
+
+/** An archive that exists is never overwritten: someone may have published its digest. */
+async function createNew(file: string): Promise<FileHandle> {
+  try {
+    return await open(file, "wx");
+  } catch (error) {
+    const exists = (error as NodeJS.ErrnoException).code === "EEXIST";
+    const why = exists ? "exists already" : "cannot be written";
+    throw new BackplaneError("cli.usage", `${file} ${why}.`, { fix: "Name another file with -o FILE." });
+  }
+}

@@ -1,0 +1,108 @@
+/** A package in words: what it holds, and for one that describes itself what its bindings said that it offers. */
+import {
+  type Binding,
+  codeOf,
+  type Definitions,
+  isDescribed,
+  type Package,
+  type Protocol,
+} from "@backplane/contract";
+import type { Context } from "../../context/context.ts";
+import { type Cell, fields, type Output, table } from "../../terminal/output.ts";
+
+export interface BoundTools {
+  binding: Binding;
+  /** Null: it was never asked, or this credential may not see it. */
+  definitions: Definitions | null;
+}
+
+const KINDS: Partial<Record<Protocol, string>> = {
+  "module.tools": "tool files",
+  "module.instrument": "instruments",
+  "hefty.jsonrpc": "instruments",
+  "mcp.stdio": "MCP server",
+  "mcp.http": "MCP server",
+};
+
+/** In one cell. */
+export function whatIsIn({ manifest: { runtime, exports, skills = [] } }: Package): string {
+  const names = [...exports.map(({ id }) => id), ...skills.map(({ name }) => `skill ${name}`)];
+  return [KINDS[runtime.protocol], names.join(",")].filter(Boolean).join(": ");
+}
+
+/** Its bindings with their tools; none for a package that lists its exports itself. */
+export async function boundTools(context: Context, found: Package): Promise<BoundTools[]> {
+  if (!isDescribed(found.manifest.runtime.protocol)) return [];
+  const { bindings } = context.client();
+  const { items } = await bindings.list({ package_id: found.package_id });
+  const own = items.filter(({ package_version }) => package_version === found.version);
+  return await Promise.all(
+    own.map(async (binding) => ({ binding, definitions: await definitionsOf(context, binding) })),
+  );
+}
+
+async function definitionsOf(context: Context, { binding_id }: Binding): Promise<Definitions | null> {
+  try {
+    return await context.client().bindings.definitions(binding_id);
+  } catch (error) {
+    if (codeOf(error) === "export.not_found") return null;
+    throw error;
+  }
+}
+
+export function describePackage(out: Output, found: Package, bound: readonly BoundTools[]): string {
+  const { id, digest, size_bytes, origin, installed_at, installed_by, manifest } = found;
+  const { runtime, skills = [] } = manifest;
+  const about = fields({
+    package: `${found.package_id}@${found.version}`,
+    id,
+    name: manifest.name,
+    description: manifest.description,
+    license: manifest.license,
+    source: manifest.source,
+    protocol: runtime.protocol,
+    ...(runtime.protocol === "skills" ? {} : { entrypoint: runtime.entrypoint.join(" ") }),
+    digest,
+    size_bytes,
+    origin,
+    installed: `${installed_at} by ${installed_by}`,
+  });
+  const parts = [about];
+  if (isDescribed(runtime.protocol)) parts.push(toolsOf(out, bound));
+  else if (manifest.exports.length > 0) parts.push(exportsOf(out, found));
+  if (skills.length > 0) {
+    const rows = skills.map(({ name, description }) => [name, description]);
+    parts.push(table(out, ["SKILL", "DESCRIPTION"], rows));
+  }
+  return parts.join("\n\n");
+}
+
+function toolsOf(out: Output, bound: readonly BoundTools[]): string {
+  if (bound.length === 0) return "It is not bound, so nobody has asked what it offers.";
+  const rows = bound.flatMap(({ binding: { binding_id, status }, definitions }): Cell[][] => {
+    if (definitions === null) return [[binding_id, status, null, null]];
+    const { exports, quarantined, error } = definitions;
+    const tools = [
+      ...exports.map(({ id, tool }) => [id, tool.load_error === undefined ? "offered" : "broken"]),
+      ...quarantined.map((one) => [one.export.id, "changed"]),
+    ];
+    if (tools.length === 0) return [[binding_id, status, null, error?.code ?? "offers none"]];
+    return tools.map(([id, state]) => [binding_id, status, id, state]);
+  });
+  return table(out, ["BINDING", "STATUS", "TOOL", "STATE"], rows);
+}
+
+function exportsOf(out: Output, { manifest }: Package): string {
+  return table(
+    out,
+    ["EXPORT", "KIND", "NETWORK", "FILES", "SECRETS", "DESCRIPTION"],
+    manifest.exports.map((each) => [
+      each.id,
+      each.kind,
+      each.permissions.network,
+      each.permissions.filesystem,
+      each.permissions.secret_slots.join(",") || "-",
+      each.description,
+    ]),
+  );
+}

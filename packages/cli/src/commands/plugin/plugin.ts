@@ -1,0 +1,298 @@
+/** `plugin`: what was added to the gateway, packages and kernel plugins alike. A package's id has a slash. */
+import { BackplaneError, codeOf, type Package, type PluginRow } from "@backplane/contract";
+import type { McpServerEntry, McpServers } from "@backplane/supply";
+import type { Command } from "commander";
+import { bindingFlags } from "../../bindings/binding-flags.ts";
+import { findPackage } from "../../bindings/find-package.ts";
+import { sayMoved } from "../../bindings/report-changes.ts";
+import { sayErrors, sayTools } from "../../bindings/report-tools.ts";
+import type { Act } from "../../context/action.ts";
+import type { Context } from "../../context/context.ts";
+import { type PageOptions, pageFlags, showRows } from "../../context/page.ts";
+import { installAgentPlugin } from "../../install/install-agent-plugin.ts";
+import {
+  assertNoArgs,
+  installMcpServers,
+  npmEntry,
+  readMcpFile,
+  remoteEntry,
+} from "../../install/install-mcp.ts";
+import { assertBound, installPackage, type PackageOptions } from "../../install/install-package.ts";
+import { boundByItself, readPluginSource } from "../../install/plugin-source.ts";
+import type { Cell } from "../../terminal/output.ts";
+import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
+import {
+  describeKernelPlugin,
+  findKernelPlugin,
+  installKernelPlugin,
+  isKernelName,
+  reloadKernelPlugin,
+  setEnabled,
+  setTrusted,
+} from "./kernel-plugin.ts";
+import { packPlugin } from "./pack-plugin.ts";
+import { boundTools, describePackage, whatIsIn } from "./package-text.ts";
+
+const EXAMPLES = `
+Examples:
+  backplane plugin install ./my-plugin --bind --class worker
+  backplane plugin install acme-devkit-0.1.0.tgz
+  backplane plugin install npm:acme-memory@1.2.0
+  backplane plugin install npm:@modelcontextprotocol/server-filesystem --mount ~/notes:/data -- /data
+  backplane plugin install --mcp https://mcp.example.com/mcp example
+  backplane plugin install ./mcp.json
+  backplane plugin install ./my-kernel-plugin --editable
+  backplane plugin install ./my-tool-files --editable
+  backplane plugin pack ./my-plugin -o acme-devkit-0.1.0.tgz
+`;
+
+export function addPluginCommands(program: Command, act: Act): void {
+  const plugin = program
+    .command("plugin")
+    .description("Install plugins and look at them.")
+    .addHelpText("after", EXAMPLES);
+  // Required, but what is missing with --mcp is a name, which our own words say.
+  bindingFlags(plugin.command("install [source] [args...]"))
+    .usage("[options] <source> [args...]")
+    .description(
+      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), or a kernel plugin (a folder, npm:NAME).",
+    )
+    .option("--mcp <url>", "SOURCE is the name of an MCP server at this address")
+    .option("--bind", "make all exports of a package usable at once, with the flags above")
+    .option("--no-bind", "only install what would be bound by itself: tool files, MCP servers, instruments")
+    .option("--org-wide", "bind for the whole organisation instead of one project")
+    .option("--strict", "of several servers or skills install none if one cannot be used")
+    .option(
+      "--editable",
+      "link a folder instead of copying it: a kernel plugin, or tool files, loaded when saved",
+    )
+    .addHelpText("after", EXAMPLES)
+    .action(act(install));
+  pageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(act(list));
+  plugin
+    .command("info <name>")
+    .description("Show a package (ID, or publisher/name[@version]) or a kernel plugin.")
+    .action(act(info));
+  plugin
+    .command("remove <name>")
+    .description("Remove a package that no binding uses, or a kernel plugin.")
+    .action(act(remove));
+  plugin
+    .command("enable <name>")
+    .description("Switch a kernel plugin on, at once.")
+    .action(act((context, _options, name: string) => setEnabled(context, name, true)));
+  plugin
+    .command("disable <name>")
+    .description("Switch a kernel plugin off, at once.")
+    .action(act((context, _options, name: string) => setEnabled(context, name, false)));
+  plugin
+    .command("reload <name>")
+    .description("Load a kernel plugin anew.")
+    .action(act((context, _options, name: string) => reloadKernelPlugin(context, name)));
+  plugin
+    .command("trust <name>")
+    .description("Let a kernel plugin run inside the gateway.")
+    .option("--revoke", "back into a process of its own")
+    .action(
+      act((context, options: { revoke?: boolean }, name: string) =>
+        setTrusted(context, name, options.revoke !== true),
+      ),
+    );
+  plugin
+    .command("upgrade <package>")
+    .description("Move all bindings of PACKAGE[@VERSION] to that installed version, with their settings.")
+    .option("--org-wide", "those of the whole organisation instead of one project")
+    .action(act(upgrade));
+  plugin
+    .command("pack <folder>")
+    .description("Pack a folder into an archive.")
+    .option("-o, --out <file>", "where to write it (default: FOLDER.tgz here)")
+    .action(act(packPlugin));
+}
+
+async function install(
+  context: Context,
+  options: PackageOptions & { editable?: boolean; mcp?: string; strict?: boolean },
+  text: string | undefined,
+  args: string[],
+): Promise<number | undefined> {
+  if (text === undefined) throw noSource(options.mcp);
+  if (options.mcp !== undefined) {
+    assertServerFlags(options, text);
+    assertNoArgs(args, text);
+    return await installMcpServers(context, options, only(remoteEntry(text, options.mcp)));
+  }
+  const found = readPluginSource(context.io.cwd, text);
+  if (found.kind === "mcp") {
+    assertServerFlags(options, text);
+    assertNoArgs(args, text);
+    return await installMcpServers(context, options, await readMcpFile(found.path));
+  }
+  if (found.kind === "agent-plugin") {
+    assertServerFlags(options, text);
+    assertNoArgs(args, text);
+    return await installAgentPlugin(context, options, found.path);
+  }
+  if (found.kind === "kernel" && !found.local && options.editable === true) {
+    throw wrongFlag("--editable", "local folders", text);
+  }
+  if (found.kind === "kernel" && !found.local && !(await isKernelPlugin(context, found.source, args))) {
+    assertServerFlags(options, text);
+    return await installMcpServers(context, options, only(npmEntry(found.source, args)));
+  }
+  assertNoArgs(args, text);
+  if (options.bind === false || found.kind !== "package" || !boundByItself(found)) assertBound(options, text);
+  if (found.kind === "package") {
+    if (options.editable === true) {
+      if (!found.folder) throw wrongFlag("--editable", "local folders", text);
+      return await linkFolder(context, found.path);
+    }
+    return await installPackage(context, options, found);
+  }
+  if (options.bind === true) throw wrongFlag("--bind", "packages", text);
+  return await installKernelPlugin(context, found.source, options);
+}
+
+async function upgrade(context: Context, options: { orgWide?: boolean }, name: string): Promise<undefined> {
+  const { package_id, version: package_version } = await findPackage(context, name);
+  const wide = options.orgWide === true ? { org_wide: true } : {};
+  const bindings = await context.client().bindings.upgrade({ package_id, package_version, ...wide });
+  context.out.data({ bindings }, () =>
+    bindings
+      .map((one) => `${one.binding_id} ${one.export_id} ${one.package_version} (${one.status})`)
+      .join("\n"),
+  );
+  for (const binding of bindings) sayMoved(context, binding);
+  return undefined;
+}
+
+function noSource(url: string | undefined): BackplaneError {
+  if (url === undefined)
+    return new BackplaneError("cli.usage", "Name what to install.", {
+      fix: "backplane plugin install --help",
+    });
+  return new BackplaneError("cli.usage", "Name the server; its tools are called mcp_NAME_….", {
+    fix: `backplane plugin install --mcp ${url} NAME`,
+  });
+}
+
+/** Of servers nothing is linked; and what is not bound takes no flag of a binding but its slots. */
+function assertServerFlags(options: PackageOptions & { editable?: boolean }, text: string): void {
+  if (options.editable === true)
+    throw wrongFlag("--editable", "folders of tool files and kernel plugins", text);
+  const { secret: _slots, ...rest } = options;
+  if (options.bind === false) assertBound(rest, text);
+}
+
+function only(server: McpServerEntry): McpServers {
+  return { servers: [server], left_out: [] };
+}
+
+/** What of the registry is which: a kernel plugin says so in its package.json, and takes no arguments. */
+async function isKernelPlugin(context: Context, source: string, args: readonly string[]): Promise<boolean> {
+  if (args.length > 0) return false;
+  try {
+    await context.client().plugins.inspect(source);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "plugin.invalid") return false;
+    throw error;
+  }
+}
+
+/** A folder of the gateway's own machine: the gateway follows it from now on. */
+async function linkFolder(context: Context, path: string): Promise<undefined> {
+  const folder = await context.client().workspaces.trust({ path, kind: "plugin", watch: true });
+  const { out } = context;
+  out.data(folder, () => `Linked ${folder.path} as ${folder.package_id}@${folder.package_version}`);
+  sayErrors(context, folder);
+  await sayTools(context, { ...folder, unbound_slots: [] }, { broken: false });
+  return undefined;
+}
+
+async function list(context: Context, options: PageOptions): Promise<undefined> {
+  const page = await context.client().packages.list(options);
+  // They are few and have no pages, so they stand before the first one.
+  const plugins = options.after === undefined ? await kernelPlugins(context) : [];
+  const rows = [...plugins.map(kernelCells), ...page.items.map(packageCells)];
+  const heads = ["NAME", "VERSION", "KIND", "STATUS", "WHAT", "ORIGIN", "ID"];
+  showRows(context, { items: page.items, next: page.next, plugins }, heads, rows, page.next);
+  return undefined;
+}
+
+/** A key that may see packages only still sees those; so does everybody where the web plugin is off. */
+async function kernelPlugins(context: Context): Promise<PluginRow[]> {
+  try {
+    return await context.client().plugins.list();
+  } catch (error) {
+    const why = UNSEEN[codeOf(error) ?? ""];
+    if (why === undefined) throw error;
+    context.out.note(`Kernel plugins are left out: ${why}.`);
+    return [];
+  }
+}
+
+const UNSEEN: Record<string, string> = {
+  "auth.scope": "this credential lacks plugins:read",
+  "route.not_found": "the gateway's web plugin is off",
+};
+
+const kernelCells = (row: PluginRow): Cell[] => [
+  row.name,
+  row.version,
+  "kernel plugin",
+  row.status,
+  `${row.category}, ${row.mode}`,
+  row.origin,
+  null,
+];
+
+const packageCells = (item: Package): Cell[] => [
+  item.package_id,
+  item.version,
+  "package",
+  "installed",
+  whatIsIn(item),
+  item.origin,
+  item.id,
+];
+
+async function info(context: Context, _options: object, name: string): Promise<undefined> {
+  const { out } = context;
+  if (isKernelName(name)) {
+    const row = await findKernelPlugin(context, name);
+    out.data(row, () => describeKernelPlugin(row));
+    return undefined;
+  }
+  const found = await findPackage(context, name);
+  const bound = await boundTools(context, found);
+  const bindings = bound.map(({ binding, definitions }) => ({ ...binding, definitions }));
+  out.data({ ...found, ...(bound.length === 0 ? {} : { bindings }) }, () =>
+    describePackage(out, found, bound),
+  );
+  return undefined;
+}
+
+async function remove(context: Context, _options: object, name: string): Promise<undefined> {
+  const { io, flags, out } = context;
+  assertConfirmable(io, flags);
+  if (isKernelName(name)) {
+    await confirm(io, flags, `Remove the kernel plugin ${name}?`);
+    await context.client().plugins.remove(name);
+    out.data({ removed: name }, () => `Removed ${name}`);
+    return undefined;
+  }
+  const found = await findPackage(context, name);
+  const label = `${found.package_id}@${found.version}`;
+  await confirm(io, flags, `Remove ${label}?`);
+  await context.client().packages.remove(found.id);
+  const { id, package_id, version } = found;
+  out.data({ removed: id, package_id, version }, () => `Removed ${label}`);
+  return undefined;
+}
+
+function wrongFlag(flag: string, what: string, source: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${flag} is for ${what}, and ${source} is none.`, {
+    fix: `backplane plugin install ${source}`,
+  });
+}

@@ -1,0 +1,197 @@
+/** `run`: single turns, for scripts that keep the session's id themselves. */
+import { BackplaneError, RISK_CONTEXTS, type RiskContext, type Run } from "@backplane/contract";
+import { type Command, Option } from "commander";
+import { AnswerText } from "../../chat/answer-text.ts";
+import { momentText } from "../../chat/chat-event-text.ts";
+import type { Moment } from "../../chat/chat-events.ts";
+import { Conversation } from "../../chat/conversation.ts";
+import { errorLines } from "../../command-line/error-report.ts";
+import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
+import { inWorkspace, type Where, whereOf } from "../../command-line/workspace-flag.ts";
+import type { Act } from "../../context/action.ts";
+import type { Context } from "../../context/context.ts";
+import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
+import { fields } from "../../terminal/output.ts";
+import { plainText } from "../../terminal/plain-text.ts";
+import { readStdin } from "../../terminal/read-input.ts";
+
+const INPUT_LENGTH = 60;
+
+interface StartOptions extends Where {
+  session: string;
+  input: string;
+  strategy?: string;
+  context?: RiskContext;
+  wait?: boolean;
+  stream?: boolean;
+}
+
+export function addRunCommands(program: Command, act: Act): void {
+  const run = program.command("run").description("Single turns of an agent.");
+  inWorkspace(run.command("start"))
+    .description("Start a turn; prints the run, or with --wait or --stream what comes of it.")
+    .requiredOption("--session <id>", "the session; it is made when it is not there")
+    .requiredOption("--input <text>", "what to say; - reads stdin")
+    .option("--strategy <id>", "another strategy than the session's")
+    .addOption(
+      new Option("--context <context>", "whose tolerance of risk counts; default background").choices(
+        RISK_CONTEXTS,
+      ),
+    )
+    .option("--wait", "wait for the end and print the answer")
+    .option("--stream", "print the answer as it comes")
+    .addHelpText("after", "\nExample:\n  backplane run start --session nightly --input 'Report' --wait\n")
+    .action(act(start));
+  pageFlags(inWorkspace(run.command("list")))
+    .description("List runs, newest first.")
+    .option("--session <id>", "of this session")
+    .action(act(list));
+  run.command("show <id>").description("Show a run.").action(act(show));
+  run.command("cancel <id>").description("End a run; answers when it has ended.").action(act(cancel));
+}
+
+async function start(context: Context, options: StartOptions): Promise<number> {
+  const { runs, sessions } = context.client();
+  const { session: session_id, strategy, context: whose } = options;
+  const text = options.input === "-" ? (await readStdin(context.io)).toString("utf8") : options.input;
+  if (text.trim() === "") throw new BackplaneError("cli.usage", "--input is empty.", { fix: "--input TEXT" });
+  const body = {
+    session_id,
+    ...whereOf(options),
+    input: { text },
+    ...(strategy === undefined ? {} : { strategy }),
+    ...(whose === undefined ? {} : { context: whose }),
+  };
+  if (options.wait !== true && options.stream !== true) {
+    const run = await runs.start(body);
+    context.out.data(run, () => run.id);
+    context.out.note(`Started. See it with: backplane run show ${run.id}`);
+    return EXIT.ok;
+  }
+  const last = await sessions
+    .get(session_id, whereOf(options))
+    .catch(() => sessions.create({ session_id, ...whereOf(options) }));
+  return await follow(context, options, last.last_entry_id, () => runs.start(body));
+}
+
+async function follow(
+  context: Context,
+  options: StartOptions,
+  since_entry: number,
+  begin: () => Promise<Run>,
+): Promise<number> {
+  const { out, io } = context;
+  const text = new AnswerText((piece) => io.stdout.write(plainText(piece)));
+  const names = new Map<string, string>();
+  const streams = options.stream === true && !out.json;
+  const ref = { session_id: options.session, ...whereOf(options) };
+  const conversation = new Conversation(context, ref, {
+    heard: (moment) => hear(context, streams ? text : null, moment, names),
+    asked: ({ id }) => out.note(`Waits for a person: backplane approve show ${id}`),
+    decided: () => {},
+  });
+  let interrupts = 0;
+  const silence = io.onSignal(() => {
+    if (++interrupts > 1) return io.exit(EXIT.interrupted);
+    conversation.interrupt().catch(() => io.exit(EXIT.interrupted));
+  });
+  try {
+    await conversation.open(since_entry);
+    const run = await conversation.follow((await begin()).id);
+    text.endLine();
+    if (!streams) out.data(run, () => plainText(run.output?.content ?? ""));
+    return await exitOf(context, conversation, run, interrupts > 0);
+  } finally {
+    silence();
+    await conversation.close();
+  }
+}
+
+function hear(
+  { out }: Context,
+  text: AnswerText | null,
+  moment: Moment,
+  names: Map<string, string>,
+): undefined {
+  if (text?.take(moment) === true) return;
+  if (moment.kind === "said" || moment.kind === "answered" || moment.kind === "trouble") return;
+  const shown = momentText(out, moment, names);
+  if (shown !== null) out.note(shown);
+}
+
+async function exitOf(
+  context: Context,
+  conversation: Conversation,
+  run: Run,
+  interrupted: boolean,
+): Promise<number> {
+  if (interrupted) return EXIT.interrupted;
+  const refused = await conversation.hasRejection();
+  if (run.error !== null) {
+    const { code, message } = run.error;
+    context.io.stderr.write(`${errorLines({ code, message: `${message} (${run.id})` })}\n`);
+    return refused ? EXIT.denied : exitCodeOf(code);
+  }
+  return refused ? EXIT.denied : EXIT.ok;
+}
+
+async function list(
+  context: Context,
+  options: PageOptions & Where & { session?: string },
+): Promise<undefined> {
+  const { session, limit, after } = options;
+  const page = await context.client().runs.list({
+    ...whereOf(options),
+    ...(session === undefined ? {} : { session_id: session }),
+    ...(limit === undefined ? {} : { limit }),
+    ...(after === undefined ? {} : { after }),
+  });
+  showPage(context, page, ["ID", "SESSION", "STATUS", "BEGUN BY", "STARTED", "INPUT"], (run: Run) => [
+    run.id,
+    run.session_id,
+    run.error === null ? run.status : `${run.status} (${run.error.code})`,
+    run.requested_by,
+    run.started_at,
+    shortened(run.input.text),
+  ]);
+  return undefined;
+}
+
+function shortened(text: string): string {
+  const line = plainText(text).split("\n", 1)[0]!;
+  return line.length <= INPUT_LENGTH ? line : `${line.slice(0, INPUT_LENGTH - 1)}…`;
+}
+
+async function show(context: Context, _options: object, id: string): Promise<undefined> {
+  const run = await context.client().runs.get(id);
+  context.out.data(run, () => describe(run));
+  return undefined;
+}
+
+async function cancel(context: Context, _options: object, id: string): Promise<undefined> {
+  const run = await context.client().runs.cancel(id);
+  context.out.data(run, () => `Cancelled ${id}`);
+  return undefined;
+}
+
+function describe(run: Run): string {
+  const { id, session_id, chain_id, status, trigger, strategy, iterations, usage, error, parent_run_id } =
+    run;
+  const facts = fields({
+    id,
+    session: session_id,
+    chain: chain_id,
+    status,
+    begun_by: `${run.requested_by} (${trigger})`,
+    parent: parent_run_id ?? undefined,
+    strategy,
+    model_calls: iterations,
+    resumed: run.resumed === undefined ? undefined : `${run.resumed} time after a crash`,
+    tokens: `${usage.input} in, ${usage.output} out`,
+    started: run.started_at,
+    ended: run.ended_at,
+    error: error === null ? undefined : `${error.code}: ${error.message}`,
+  });
+  const answer = run.output === null ? "" : `\nanswer:\n${plainText(run.output.content)}`;
+  return `${facts}\ninput:\n${plainText(run.input.text)}${answer}`;
+}

@@ -1,0 +1,140 @@
+/** `session show` and `session replay`: what a tape says, for a person or, entry by entry, for a program. */
+import type { Approval, Entry, Session } from "@backplane/contract";
+import type { Command } from "commander";
+import { momentText } from "../../chat/chat-event-text.ts";
+import { readEntry, readEvent } from "../../chat/chat-events.ts";
+import { sessionApprovals } from "../../chat/session-approvals.ts";
+import { wholeNumber } from "../../command-line/parse-flags.ts";
+import { inWorkspace, type Where, whereOf } from "../../command-line/workspace-flag.ts";
+import type { Act } from "../../context/action.ts";
+import type { Context } from "../../context/context.ts";
+import { untilSignal } from "../../terminal/io.ts";
+import { fields } from "../../terminal/output.ts";
+import { plainLine } from "../../terminal/plain-text.ts";
+
+const PAGE = 500;
+const CHILDREN_PAGE = 200;
+
+export function addTapeCommands(session: Command, act: Act): void {
+  const since = (command: Command) =>
+    command.option(
+      "--since <entry>",
+      "only what comes after this entry",
+      wholeNumber("--since", 0, Number.MAX_SAFE_INTEGER),
+      0,
+    );
+  since(inWorkspace(session.command("show <id>")))
+    .description("Show a conversation; with --json its session and entries.")
+    .option("--entries", "every entry of the tape, one a line")
+    .action(act(show));
+  since(inWorkspace(session.command("replay <id>")))
+    .description("Print a tape entry by entry; with --json one document a line.")
+    .option("--follow", "then what happens, until Ctrl-C")
+    .action(act(replay));
+}
+
+type Since = Where & { since: number };
+
+async function show(context: Context, options: Since & { entries?: boolean }, id: string) {
+  const { out } = context;
+  const client = context.client();
+  const session = await client.sessions.get(id, whereOf(options));
+  const entries: Entry[] = [];
+  for await (const entry of entriesOf(context, options, id)) entries.push(entry);
+  if (out.json) {
+    out.data({ session, entries }, () => "");
+    return undefined;
+  }
+  if (options.entries === true) {
+    for (const entry of entries) out.line(entry, () => entryLine(entry));
+    return undefined;
+  }
+  const approvals = await sessionApprovals(context, id);
+  const { items } = await client.sessions.list({ ...whereOf(options), limit: CHILDREN_PAGE });
+  const children = items.filter((item) => item.parent_session_id === id).map((item) => item.id);
+  const lines = [headOf(session, children), ...transcript(context, entries, approvals)];
+  out.data(null, () => lines.join("\n"));
+  return undefined;
+}
+
+async function replay(context: Context, options: Since & { follow?: boolean }, id: string) {
+  const { out } = context;
+  if (options.follow !== true) {
+    await context.client().sessions.get(id, whereOf(options));
+    for await (const entry of entriesOf(context, options, id)) out.line(entry, () => entryLine(entry));
+    return undefined;
+  }
+  const names = new Map<string, string>();
+  await untilSignal(context.io, async (signal) => {
+    const ref = { session_id: id, ...whereOf(options) };
+    const how = { since_entry: options.since, signal };
+    for await (const update of context.client().watchSession(ref, how)) {
+      const moment = readEvent(update.event);
+      const text = moment === null ? null : momentText(out, moment, names);
+      if (out.json || text !== null) out.line(update, () => text ?? "");
+    }
+  });
+  return undefined;
+}
+
+async function* entriesOf(context: Context, options: Since, id: string): AsyncGenerator<Entry> {
+  let after = options.since;
+  for (;;) {
+    const query = { ...whereOf(options), after, limit: PAGE };
+    const { items, next } = await context.client().sessions.entries(id, query);
+    yield* items;
+    if (next === null) return;
+    after = items.at(-1)!.id;
+  }
+}
+
+function headOf(session: Session, children: readonly string[]): string {
+  const { id, workspace, parent_session_id, head_chain_id, last_entry_id, created_at } = session;
+  return fields({
+    session: id,
+    workspace: workspace === "default" ? undefined : workspace,
+    forked_from: parent_session_id ?? undefined,
+    children: children.length === 0 ? undefined : children,
+    chain: head_chain_id,
+    entries: last_entry_id,
+    created: created_at,
+  });
+}
+
+/** Questions are on no tape; they stand where they were asked. A compaction repeats recent entries: shown once. */
+function transcript(context: Context, entries: readonly Entry[], approvals: readonly Approval[]): string[] {
+  const { out } = context;
+  const names = new Map<string, string>();
+  const seen = new Set<unknown>();
+  const first = entries[0]?.date ?? "";
+  const asked = approvals.filter((approval) => approval.requested_at >= first);
+  const lines: string[] = [];
+  const askedBefore = (date: string) => {
+    while (asked[0] !== undefined && asked[0].requested_at < date)
+      lines.push(approvalLine(context, asked.shift()!));
+  };
+  for (const entry of entries) {
+    const { event_id } = entry.meta;
+    if (event_id !== undefined && seen.has(event_id)) continue;
+    seen.add(event_id);
+    const moment = readEntry(entry);
+    const text = moment === null ? null : momentText(out, moment, names);
+    if (text === null) continue;
+    askedBefore(entry.date);
+    lines.push(text);
+  }
+  askedBefore("9999");
+  return lines;
+}
+
+function approvalLine({ out }: Context, approval: Approval): string {
+  const { id, tool, status, risk, answered_by, feedback } = approval;
+  const who = answered_by === null ? "" : ` by ${answered_by}`;
+  const why = feedback === null ? "" : `: ${feedback}`;
+  const how = status === "pending" ? `waits for an answer: backplane approve show ${id}` : status;
+  return `  ${out.paint("yellow", "?")} ${plainLine(`${tool} (${risk} risk) ${how}${who}${why}`)}`;
+}
+
+function entryLine({ id, date, kind, payload }: Entry): string {
+  return plainLine(`${id} ${date} ${kind} ${JSON.stringify(payload)}`);
+}

@@ -1,0 +1,55 @@
+/** What every command is handed: its flags resolved once, its output, and a client made on first use. */
+import { type Client, createClient } from "@backplane/client";
+import type { Io } from "../terminal/io.ts";
+import { createOutput, type Output } from "../terminal/output.ts";
+import { locateHome, locateToken, locateUrl } from "./locate-gateway.ts";
+
+export interface GlobalFlags {
+  json?: boolean;
+  quiet?: boolean;
+  /** False with --no-input. */
+  input?: boolean;
+  yes?: boolean;
+  url?: string;
+  token?: string;
+  home?: string;
+  org?: string;
+  project?: string;
+}
+
+export interface Context {
+  io: Io;
+  flags: GlobalFlags;
+  out: Output;
+  home: string;
+  url(): string;
+  token(): string;
+  client(): Client;
+}
+
+export function createContext(io: Io, flags: GlobalFlags): Context {
+  const home = locateHome(flags, io.env, io.cwd);
+  const url = () => locateUrl(flags, io.env, home);
+  const token = () => locateToken(flags, io.env, home);
+  let client: Client | undefined;
+  return {
+    io,
+    flags,
+    out: createOutput(io, flags),
+    home,
+    url,
+    token,
+    client() {
+      client ??= createClient({ url: url(), token: token(), headers: scopeHeaders(flags) });
+      return client;
+    },
+  };
+}
+
+/** The admin token acts in the default scope unless these headers name another. */
+export function scopeHeaders(flags: GlobalFlags): Record<string, string> {
+  return {
+    ...(flags.org === undefined ? {} : { "Backplane-Org": flags.org }),
+    ...(flags.project === undefined ? {} : { "Backplane-Project": flags.project }),
+  };
+}

@@ -1,0 +1,57 @@
+/** Lists: one page at a time, the same two flags and the same JSON ({items,next}) for every noun. */
+import type { Command } from "commander";
+import { wholeNumber } from "../command-line/parse-flags.ts";
+import { type Cell, table } from "../terminal/output.ts";
+import type { Context } from "./context.ts";
+
+export interface PageOptions {
+  limit?: number;
+  after?: string;
+}
+
+export function pageFlags(command: Command): Command {
+  return command
+    .option("--limit <number>", "how many at most", wholeNumber("--limit", 1, 500))
+    .option("--after <cursor>", "the page after this cursor");
+}
+
+/** The largest page that the API returns. */
+const PAGE_LIMIT = 500;
+
+/** Every item of a list, fetched page by page. */
+export async function listAll<T>(
+  fetchPage: (page: {
+    limit: number;
+    after?: string;
+  }) => Promise<{ items: readonly T[]; next: string | null }>,
+): Promise<T[]> {
+  const all: T[] = [];
+  for (let after: string | null = null; ; ) {
+    const { items, next } = await fetchPage({ limit: PAGE_LIMIT, ...(after === null ? {} : { after }) });
+    all.push(...items);
+    if (next === null) return all;
+    after = next;
+  }
+}
+
+export function showPage<T>(
+  context: Context,
+  page: { items: readonly T[]; next: string | null },
+  heads: string[],
+  row: (item: T) => Cell[],
+): void {
+  showRows(context, page, heads, page.items.map(row), page.next);
+}
+
+/** `value` is what --json prints, `rows` what a person reads. */
+export function showRows(
+  { out }: Context,
+  value: unknown,
+  heads: string[],
+  rows: Cell[][],
+  next: string | null = null,
+): void {
+  out.data(value, () => (rows.length === 0 ? "" : table(out, heads, rows)));
+  if (rows.length === 0 && !out.json) out.note("There are none.");
+  if (next !== null && !out.json) out.note(`There is more: add --after ${next}`);
+}

@@ -1,0 +1,77 @@
+/** The command tree. Every action gets a Context; what an action returns is the exit code. */
+import { Command } from "commander";
+import { version } from "../command-line/version.ts";
+import { addApprovalCommands } from "../commands/approval.ts";
+import { addBindingCommands } from "../commands/binding/binding.ts";
+import { addInvocationCommands } from "../commands/call/invocation.ts";
+import { addInvokeCommand } from "../commands/call/invoke.ts";
+import { addCompletionCommand } from "../commands/completion.ts";
+import { addConfigCommands } from "../commands/config.ts";
+import { addDaemonCommands } from "../commands/gateway/daemon.ts";
+import { addDoctorCommand } from "../commands/gateway/doctor.ts";
+import { addUpCommand } from "../commands/gateway/up.ts";
+import { addKeyCommands } from "../commands/key.ts";
+import { addMcpCommand } from "../commands/mcp/mcp.ts";
+import { addPluginCommands } from "../commands/plugin/plugin.ts";
+import { addPolicyCommands } from "../commands/policy.ts";
+import { addProviderCommands } from "../commands/provider.ts";
+import { addRecordCommands } from "../commands/record.ts";
+import { addSecretCommands } from "../commands/secret.ts";
+import { addRunCommands } from "../commands/session/run.ts";
+import { addSessionCommands } from "../commands/session/session.ts";
+import { addStoreCommands } from "../commands/store.ts";
+import { addToolCommands } from "../commands/tool.ts";
+import { addWorkspaceCommands } from "../commands/workspace.ts";
+import { createAct } from "../context/action.ts";
+import type { Io } from "../terminal/io.ts";
+import { OVERVIEW } from "./overview.ts";
+
+export function buildProgram(io: Io, json: boolean, settle: (exit: number) => void): Command {
+  const act = createAct(io, settle);
+  const program = new Command("backplane")
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      // A group named without its command shows its help; complaints are printed by run() as three lines.
+      writeErr: (text) => void (json || io.stdout.write(text)),
+      outputError: () => {},
+      getOutHasColors: () => false,
+      getErrHasColors: () => false,
+    })
+    .description("The plugin gateway for AI agents.")
+    .version(version(), "--version", "print the version")
+    .helpOption("-h, --help", "show help")
+    .helpCommand(false)
+    .option("--json", "one JSON document on stdout, nothing else")
+    .option("--quiet", "no progress and no hints on stderr")
+    .option("--no-input", "never ask; fail with exit code 2 instead")
+    .option("--yes", "answer yes to questions before something is removed")
+    .option("--url <url>", "address of the gateway (BACKPLANE_URL)")
+    .option("--token <token>", "credential (BACKPLANE_TOKEN, else the home's admin.token)")
+    .option("--home <dir>", "home of the gateway (BACKPLANE_HOME)")
+    .option("--org <id>", "act in this organisation")
+    .option("--project <id>", "act in this project");
+  program.helpInformation = () => OVERVIEW;
+  addUpCommand(program, act);
+  addDaemonCommands(program, act);
+  addDoctorCommand(program, act);
+  addPluginCommands(program, act);
+  addBindingCommands(program, act);
+  addWorkspaceCommands(program, act);
+  addSecretCommands(program, act);
+  addSessionCommands(program, act);
+  addRunCommands(program, act);
+  addProviderCommands(program, act);
+  addInvokeCommand(program, act);
+  addInvocationCommands(program, act);
+  addApprovalCommands(program, act);
+  addToolCommands(program, act);
+  addPolicyCommands(program, act);
+  addMcpCommand(program, act);
+  addConfigCommands(program, act);
+  addKeyCommands(program, act);
+  addRecordCommands(program, act);
+  addStoreCommands(program, act);
+  addCompletionCommand(program, io);
+  return program;
+}

@@ -1,0 +1,88 @@
+/** Values that arrive as an argument, a file or stdin. What cannot be read is a usage error, before any call. */
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
+import type { Io } from "./io.ts";
+import { canAsk, type PromptFlags, readHidden } from "./prompts.ts";
+
+const SLOW_STDIN_MS = 1_000;
+
+/** JSON written out, `@file`, or `-` for stdin. */
+export async function readJson(io: Io, flag: string, text: string): Promise<Json> {
+  const source = text === "-" ? "stdin" : text.startsWith("@") ? text.slice(1) : flag;
+  const json = await readText(io, flag, text);
+  try {
+    return JSON.parse(json) as Json;
+  } catch (cause) {
+    throw new BackplaneError("cli.usage", `${source} is not JSON: ${(cause as Error).message}.`, {
+      fix: `Quote it for the shell, as in ${flag} '{"query":"open"}', or name a file: ${flag} @file.json`,
+    });
+  }
+}
+
+export async function readJsonObject(io: Io, flag: string, text: string): Promise<JsonObject> {
+  const value = await readJson(io, flag, text);
+  if (isObject(value)) return value;
+  throw new BackplaneError("cli.usage", `${flag} must be a JSON object.`, {
+    fix: `${flag} '{"key":"value"}'`,
+  });
+}
+
+async function readText(io: Io, flag: string, text: string): Promise<string> {
+  if (text === "-") return (await readStdin(io)).toString("utf8");
+  if (!text.startsWith("@")) return text;
+  try {
+    return await readFile(resolve(io.cwd, text.slice(1)), "utf8");
+  } catch (cause) {
+    const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
+    throw new BackplaneError(
+      "cli.usage",
+      `${flag} names ${text.slice(1)}, which cannot be read (${reason}).`,
+      {
+        fix: "Check the path; it is relative to the current folder.",
+      },
+    );
+  }
+}
+
+/** All of stdin. An open pipe that stays silent looks like a hang, so after a second it is said what is read. */
+export async function readStdin(io: Io): Promise<Buffer> {
+  const slow = setTimeout(() => io.stderr.write("reading stdin until it ends ...\n"), SLOW_STDIN_MS);
+  try {
+    const chunks: Buffer[] = [];
+    for await (const chunk of io.stdin) chunks.push(Buffer.from(chunk as Uint8Array | string));
+    return Buffer.concat(chunks);
+  } finally {
+    clearTimeout(slow);
+  }
+}
+
+/** JSON when it is JSON, text otherwise. */
+export function parseValue(text: string): Json {
+  try {
+    const value = JSON.parse(text) as Json;
+    // A version (1.10) or a long id is text, not the number that it would be turned into.
+    return typeof value === "number" && String(value) !== text.trim() ? text : value;
+  } catch {
+    return text;
+  }
+}
+
+/** `fix` is how to give it where nobody can be asked. */
+export async function readSecretValue(
+  { io, flags }: { io: Io; flags: PromptFlags },
+  name: string,
+  fix: string,
+): Promise<string> {
+  const typed = canAsk(io, flags);
+  if (io.stdin.isTTY === true && !typed)
+    throw noValue("stdin is a terminal and --no-input forbids to ask.", fix);
+  const text = typed ? await readHidden(io, `Value of ${name}: `) : (await readStdin(io)).toString("utf8");
+  const value = text.replace(/\r?\n$/, "");
+  if (value === "") throw noValue("No value came in on stdin.", fix);
+  return value;
+}
+
+function noValue(why: string, fix: string): BackplaneError {
+  return new BackplaneError("cli.usage", why, { fix: `Pipe the value in: ${fix}` });
+}

@@ -1,0 +1,78 @@
+import type { Approval, Risk } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { keysText, questionText, readAnswer } from "../../src/chat/approval-prompt.ts";
+import { createOutput } from "../../src/terminal/output.ts";
+import { captureIo } from "../support/capture-io.ts";
+
+function approval(risk: Risk): Approval {
+  return {
+    id: "appr_1",
+    invocation_id: "inv_1",
+    org_id: "org_local",
+    project_id: null,
+    session_id: "s1",
+    tool: "rm",
+    package_id: "acme/files",
+    package_version: "1.0.0",
+    input: { path: "/tmp/x", note: "\u001b[2Jgone" },
+    digest: "sha256:1",
+    replaces: null,
+    changed: [],
+    brief: "remove a file",
+    reason: "",
+    risk,
+    status: "pending",
+    response: null,
+    feedback: null,
+    answered_by: null,
+    durable: false,
+    requested_at: "2026-01-01T00:00:00.000Z",
+    expires_at: "2026-01-01T00:05:00.000Z",
+    resolved_at: null,
+  };
+}
+
+describe("what the keys mean", () => {
+  const digest = "sha256:1";
+  test.each([
+    ["y", { response: "approve", digest }],
+    [" YES ", { response: "approve", digest }],
+    ["s", { response: "approve_for_session", digest }],
+    ["n", { response: "reject", digest }],
+    ["no", { response: "reject", digest }],
+    ["n too risky", { response: "reject", digest, feedback: "too risky" }],
+    ["no, not today", { response: "reject", digest, feedback: "not today" }],
+    ["yes do it", null],
+    ["note this", null],
+    ["always", null],
+  ])("%j", (line, answer) => {
+    expect(readAnswer(approval("low"), line)).toEqual(answer);
+  });
+
+  test.each(["high", "critical", "unknown"] as const)("Enter alone rejects what is of %s risk", (risk) => {
+    expect(readAnswer(approval(risk), "")).toEqual({ response: "reject", digest });
+    expect(keysText(approval(risk))).toContain("Enter: n");
+  });
+
+  test.each(["low", "medium"] as const)("Enter alone decides nothing of %s risk", (risk) => {
+    expect(readAnswer(approval(risk), "")).toBeNull();
+    expect(keysText(approval(risk))).not.toContain("Enter");
+  });
+});
+
+test("the question shows whose tool it is, the risk and the very arguments, and obeys none of them", () => {
+  const text = questionText(createOutput(captureIo(), {}), approval("high"), "s1");
+  expect(text).toContain("rm of acme/files@1.0.0 wants to run (high risk)");
+  expect(text).toContain('"path": "/tmp/x"');
+  expect(text).not.toContain("\u001b");
+  expect(text).not.toContain("for s1");
+  expect(questionText(createOutput(captureIo(), {}), approval("high"), "other")).toContain("for s1");
+});
+
+test("what nobody can see in the arguments is written out, so that a yes is to all of it", () => {
+  const input = { path: "a\u202eb\u{e0069}\u200b\u009b31m" };
+  const text = questionText(createOutput(captureIo(), {}), { ...approval("low"), input }, "s1");
+  const shown = text.slice(text.indexOf("{"));
+  expect(shown).toContain("a\\u202eb\\udb40\\udc69\\u200b\\u009b31m");
+  expect(JSON.parse(shown)).toEqual(input);
+});

@@ -1,0 +1,89 @@
+/** The chat in a real pseudo-terminal: what a person types, and what the terminal shows. */
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { MAIN } from "../support/spawn-up.ts";
+
+const PYTHON = "/usr/bin/python3";
+
+/** Waits for a text, then types; prints all that the terminal showed, and the exit code. */
+const DRIVER = `
+import json, os, pty, select, sys, time
+argv, steps = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(argv[0], argv)
+out, mark, end = b"", 0, time.time() + 45
+def read():
+    global out
+    if not select.select([fd], [], [], max(0, end - time.time()))[0]:
+        sys.exit("nothing more came after: " + out.decode(errors="replace"))
+    try:
+        data = os.read(fd, 65536)
+    except OSError:
+        data = b""
+    out += data
+    return data != b""
+for wait, keys in steps:
+    while wait.encode() not in out[mark:] and read():
+        pass
+    mark = len(out)
+    os.write(fd, keys.encode())
+while read():
+    pass
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print(json.dumps({"code": code, "screen": out.decode(errors="replace")}))
+`;
+
+import { printed } from "../support/printed.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(() => gateway.close());
+
+interface Shown {
+  code: number;
+  screen: string;
+}
+
+async function terminal(id: string, steps: [string, string][]): Promise<Shown> {
+  const argv = [process.execPath, "--conditions=backplane-source", MAIN, "session", "chat", id];
+  const child = spawn(PYTHON, ["-c", DRIVER, JSON.stringify(argv), JSON.stringify(steps)], {
+    env: { PATH: process.env.PATH, BACKPLANE_HOME: gateway.home, TERM: "xterm" },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const { closed, out, err } = printed(child);
+  await closed;
+  if (out() === "") throw new Error(err());
+  return JSON.parse(out()) as Shown;
+}
+
+describe.runIf(existsSync(PYTHON))("in a pseudo-terminal", () => {
+  test("talks, asks before a tool runs, and Ctrl-D leaves with 0", async () => {
+    const { code, screen } = await terminal("pty1", [
+      ["> ", "hello\r"],
+      ["echo: hello", ""],
+      ["> ", '/tool agent {"goal":"/say kid"}\r'],
+      ["(Enter: n): ", "y\r"],
+      ["done in 1 step", ""],
+      ["> ", "\u0004"],
+    ]);
+    expect(code).toBe(0);
+    expect(screen).toContain('"goal": "/say kid"');
+    expect(screen.match(/echo: hello/g)).toHaveLength(1);
+  }, 60_000);
+
+  test("Ctrl-C ends the turn; a second one right after leaves with 130", async () => {
+    const { code, screen } = await terminal("pty2", [
+      ["> ", "/slow 400\\\r"],
+      ["… ", "/say a b c d e f g h i j k l m n o p\r"],
+      ["\na", "\u0003"],
+      ["interrupted", "\u0003"],
+    ]);
+    expect(code).toBe(130);
+    expect(screen).toContain("── interrupted ──");
+  }, 60_000);
+});

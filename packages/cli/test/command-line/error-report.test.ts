@@ -1,0 +1,108 @@
+import { BackplaneError, ERROR_CODES } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { errorDocument, errorLines, toFailure } from "../../src/command-line/error-report.ts";
+
+describe("three lines", () => {
+  test("what, why, fix", () => {
+    expect(errorLines({ code: "secret.not_found", message: "jira_dev is not stored in org_local." })).toBe(
+      [
+        "error[secret.not_found] There is no such secret.",
+        "jira_dev is not stored in org_local.",
+        "fix: Store it with `backplane secret set NAME`.",
+      ].join("\n"),
+    );
+  });
+
+  test("every code gives exactly three non-empty lines, also without a message of its own", () => {
+    for (const code of Object.keys(ERROR_CODES) as (keyof typeof ERROR_CODES)[]) {
+      const lines = errorLines(toFailure(new BackplaneError(code))).split("\n");
+      expect(lines, code).toHaveLength(3);
+      expect(lines[0], code).toMatch(/^error\[[a-z_.]+\] ./);
+      expect(lines[1], code).not.toBe("");
+      expect(lines[2], code).toMatch(/^fix: ./);
+    }
+  });
+
+  test("a message of many lines, with escape sequences, stays one plain line", () => {
+    const lines = errorLines({
+      code: "launch_failed",
+      message: "no \u001b[31minterpreter\u001b[0m\r\npython3\n",
+    });
+    expect(lines.split("\n")).toHaveLength(3);
+    expect(lines.split("\n")[1]).toBe("no interpreter · python3 ·");
+    expect(lines).not.toContain("\u001b");
+  });
+
+  test("issues and the request id are part of the why", () => {
+    const details = {
+      issues: [
+        { path: "input.query", message: "must be a string" },
+        { path: "", message: "too big" },
+      ],
+    };
+    const why = errorLines({ code: "input.invalid", message: "", details, request_id: "req_1" }).split(
+      "\n",
+    )[1];
+    expect(why).toBe("input.query: must be a string; (top): too big (request req_1)");
+  });
+
+  test("an unbound slot names the command that binds it", () => {
+    const details = { binding_id: "bind_1", unbound: ["jira_token"] };
+    const failure = toFailure(new BackplaneError("export.not_found", "It waits.", { details }));
+    expect(errorLines(failure).split("\n")[2]).toBe(
+      "fix: backplane binding set bind_1 --secret jira_token=NAME",
+    );
+  });
+
+  test("the message of a list of issues is not said twice", () => {
+    const details = { issues: [{ path: "", message: "must have name" }] };
+    const failure = { code: "input.invalid", message: "the input: must have name", details };
+    expect(errorLines(failure).split("\n")[1]).toBe("(top): must have name");
+  });
+
+  test.each([
+    ["package.bound", { bindings: ["bind_1"] }, "backplane binding remove bind_1"],
+    ["package.bound", { bindings: ["bind_1", "bind_2"] }, "backplane binding remove bind_1 (and bind_2)"],
+    ["secret.in_use", { used_by: ["bind_3"] }, "backplane binding set --unset-secret SLOT bind_3"],
+    ["binding.conflict", { binding_id: "bind_4" }, "backplane binding set bind_4 with the same flags"],
+    ["package.bound", { bindings: [] }, ERROR_CODES["package.bound"].remedy],
+  ] as const)("%s names what stands in the way: %j", (code, details, fix) => {
+    const failure = toFailure(new BackplaneError(code, undefined, { details: { ...details } }));
+    expect(errorLines(failure).split("\n")[2]).toBe(`fix: ${fix}`);
+  });
+
+  test("an issue with a line says it, and a place that the words name already stands once", () => {
+    const issues = [
+      { path: "", line: 2, message: "this is not valid TOML" },
+      { path: "exports[0].id", line: 9, message: "exports[0].id is 5; write a name" },
+      { path: "/name", message: "must be string" },
+    ];
+    const error = new BackplaneError("package.invalid", "a.toml:2: this is not valid TOML", {
+      details: { issues },
+    });
+    expect(errorLines(toFailure(error)).split("\n")[1]).toBe(
+      "line 2: this is not valid TOML; line 9: exports[0].id is 5; write a name; /name: must be string",
+    );
+  });
+
+  test("a code of a newer gateway is shown as it is", () => {
+    const [first, why] = errorLines({ code: "moon.full", message: "The moon is full." }).split("\n");
+    expect(first).toContain("error[moon.full]");
+    expect(why).toBe("The moon is full.");
+  });
+
+  test("the JSON form carries code, message, fix and exit code", () => {
+    const error = new BackplaneError("daemon.unreachable", "refused", { details: { url: "http://x" } });
+    expect(errorDocument(toFailure(error), 5)).toEqual({
+      error: {
+        code: "daemon.unreachable",
+        message: "refused",
+        retryable: true,
+        fix: ERROR_CODES["daemon.unreachable"].remedy,
+        details: { url: "http://x" },
+        request_id: undefined,
+        exit_code: 5,
+      },
+    });
+  });
+});

@@ -1,0 +1,64 @@
+import { describe, expect, test } from "vitest";
+import { splitPackage } from "../../src/bindings/find-package.ts";
+import { listOf, mountOf, percentage, slotPair, wholeNumber } from "../../src/command-line/parse-flags.ts";
+import { expiry } from "../../src/commands/key.ts";
+
+describe("flags", () => {
+  test("a mount names a folder, where it appears, and whether it may be written", () => {
+    const first = mountOf("/srv/notes");
+    expect(first).toEqual([{ source: "/srv/notes", target: "/data/notes", writable: false }]);
+    expect(mountOf("/srv/notes:/n:rw", first)[1]).toEqual({
+      source: "/srv/notes",
+      target: "/n",
+      writable: true,
+    });
+    expect(mountOf("/srv/notes:rw")[0]).toEqual({
+      source: "/srv/notes",
+      target: "/data/notes",
+      writable: true,
+    });
+    for (const bad of ["", ":/n", "/a:/b:/c"]) expect(() => mountOf(bad)).toThrow("--mount takes");
+  });
+
+  test.each(["", "-1", "1.5", "0x10", "70000", "1e3", " 1"])("a port is not %j", (text) => {
+    expect(() => wholeNumber("--port", 0, 65_535)(text)).toThrow(
+      "--port takes a whole number from 0 to 65535.",
+    );
+  });
+
+  test("a port is a number in range", () => {
+    expect(wholeNumber("--port", 0, 65_535)("0")).toBe(0);
+    expect(wholeNumber("--port", 0, 65_535)("65535")).toBe(65_535);
+  });
+
+  test("a share is between 0 and 100", () => {
+    expect(percentage("--percent")("2.5")).toBe(2.5);
+    for (const text of ["", "-1", "101", "x"])
+      expect(() => percentage("--percent")(text)).toThrow("0 to 100");
+  });
+
+  test("lists take commas and repetition", () => {
+    expect(listOf("c", listOf("a, b,"))).toEqual(["a", "b", "c"]);
+  });
+
+  test("a secret pairs a slot and a name", () => {
+    expect(slotPair("jira_token=jira=dev", { a: "b" })).toEqual({ a: "b", jira_token: "jira=dev" });
+    for (const text of ["jira", "=x", "slot=", "Slot=x"]) expect(() => slotPair(text)).toThrow("slot=NAME");
+  });
+
+  test("a package with or without version", () => {
+    expect(splitPackage("acme/devkit@0.1.0")).toEqual({ package_id: "acme/devkit", version: "0.1.0" });
+    expect(splitPackage("acme/devkit")).toEqual({ package_id: "acme/devkit", version: undefined });
+    expect(() => splitPackage("@1")).toThrow("no package");
+    expect(() => splitPackage("acme/devkit@")).toThrow("no package");
+  });
+
+  test("an expiry is a span or a time to come", () => {
+    const now = Date.parse("2030-01-01T00:00:00Z");
+    expect(expiry("90d", now)).toBe("2030-04-01T00:00:00.000Z");
+    expect(expiry("12h", now)).toBe("2030-01-01T12:00:00.000Z");
+    expect(expiry("2030-02-01T00:00:00+01:00", now)).toBe("2030-01-31T23:00:00.000Z");
+    for (const text of ["soon", "2029-12-31T00:00:00Z", "5", "2031"])
+      expect(() => expiry(text, now)).toThrow("no time to come");
+  });
+});

@@ -1,0 +1,332 @@
+/** Secrets, bindings and packages against a real gateway. */
+import { once } from "node:events";
+import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import type { Binding } from "@backplane/contract";
+import { loadConfig, startGateway } from "@backplane/gateway";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { EXIT } from "../../../src/index.ts";
+import { installKit, PLUGIN, startTestGateway, type TestGateway } from "../../support/gateway.ts";
+import { said } from "../../support/said.ts";
+
+let gateway: TestGateway;
+let bindings: Record<string, Binding>;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  bindings = await installKit(gateway);
+});
+afterAll(() => gateway.close());
+
+describe("secrets", () => {
+  const VALUE = "s3cr3t-value-of-the-test";
+
+  test("an unbound slot is denied with exit 3; bound, the plugin gets the value", async () => {
+    expect(bindings.secretive).toMatchObject({ status: "inactive", unbound_slots: ["token"] });
+    const refused = await gateway.backplane(["invoke", "secretive"]);
+    expect(refused.exit).toBe(EXIT.denied);
+    expect(refused.err).toContain(
+      `fix: backplane binding set ${bindings.secretive!.binding_id} --secret token=NAME`,
+    );
+
+    const stored = await gateway.backplane(["secret", "set", "kit_token"], { stdin: `${VALUE}\n` });
+    expect(stored.exit).toBe(EXIT.ok);
+    expect(stored.out + stored.err).not.toContain(VALUE);
+    const id = bindings.secretive!.binding_id;
+    const set = await gateway.json<Binding>(["binding", "set", id, "--secret", "token=kit_token"]);
+    expect(set).toMatchObject({ status: "active", policy: { class: "worker" } });
+    const ran = await gateway.backplane(["invoke", "secretive"]);
+    expect(ran.out).toBe(`${VALUE.length} characters\n`);
+  });
+
+  test("typed at a terminal it is not echoed", async () => {
+    const { io, ended } = gateway.begin(["secret", "set", "typed"], { tty: true });
+    await said(io.err, /Value of typed/);
+    io.stdin.write(`${VALUE}\r`);
+    const { exit, out, err } = await ended;
+    expect(exit).toBe(EXIT.ok);
+    expect(out + err).not.toContain(VALUE);
+  });
+
+  test("list and show never hold a value; a secret in use stays; an unused one goes with --yes", async () => {
+    const listed = await gateway.backplane(["secret", "list", "--json"]);
+    const shown = await gateway.backplane(["secret", "show", "kit_token"]);
+    expect(listed.out).toContain("kit_token");
+    expect(listed.out + shown.out).not.toContain(VALUE);
+    expect((await gateway.backplane(["secret", "remove", "kit_token", "--yes"])).err).toContain(
+      "error[secret.in_use]",
+    );
+    expect((await gateway.backplane(["secret", "remove", "typed", "--yes"])).exit).toBe(EXIT.ok);
+    expect((await gateway.backplane(["secret", "show", "typed"])).err).toContain("error[secret.not_found]");
+  });
+});
+
+describe("bindings and packages", () => {
+  test("set keeps what it does not name, and applies to the next call", async () => {
+    const id = bindings.echo!.binding_id;
+    const set = await gateway.json<Binding>([
+      "binding",
+      "set",
+      id,
+      "--config",
+      '{"prefix":"> "}',
+      "--timeout",
+      "9000",
+      "--domains",
+      "a.example.com, b.example.com",
+      "--capabilities",
+      "net.http",
+    ]);
+    expect(set.policy).toEqual({
+      class: "worker",
+      timeout_ms: 9000,
+      allowed_domains: ["a.example.com", "b.example.com"],
+      capabilities: ["net.http"],
+    });
+    expect((await gateway.backplane(["invoke", "echo", "--input", '{"text":"x"}'])).out).toBe("> x\n");
+    const wrong = await gateway.backplane(["binding", "set", id, "--config", '{"prefix":1}']);
+    expect(wrong.exit).toBe(EXIT.failed);
+    expect(wrong.err).toContain("prefix");
+  });
+
+  test("set without a flag is refused, and no process is replaced for it", async () => {
+    const id = bindings.echo!.binding_id;
+    const before = await gateway.json<Binding>(["binding", "show", id]);
+    const { exit, err } = await gateway.backplane(["binding", "set", id]);
+    expect(exit).toBe(EXIT.usage);
+    expect(err).toContain("No flag says what to change.");
+    expect(await gateway.json<Binding>(["binding", "show", id])).toEqual(before);
+  });
+
+  test("folders and secrets are taken back by flag", async () => {
+    const id = bindings.secretive!.binding_id;
+    const folder = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+    try {
+      const set = (...flags: string[]) => gateway.json<Binding>(["binding", "set", id, ...flags]);
+      expect((await set("--mount", `${folder}:/data`)).policy.mounts).toHaveLength(1);
+      expect((await set("--no-mount")).policy).toMatchObject({ class: "worker", mounts: [] });
+      await gateway.backplane(["secret", "set", "kept"], { stdin: "a value of a secret\n" });
+      expect((await set("--secret", "token=kept")).status).toBe("active");
+      const inUse = await gateway.backplane(["secret", "remove", "kept", "--yes"]);
+      expect(inUse.err).toContain(`fix: backplane binding set --unset-secret SLOT ${id}`);
+      const wrong = await gateway.backplane(["binding", "set", id, "--unset-secret", "tokn"]);
+      expect(wrong.exit).toBe(EXIT.usage);
+      expect(wrong.err).toContain("The slot tokn has no secret; those with one: token.");
+      expect(await set("--unset-secret", "token")).toMatchObject({ secrets: {}, status: "inactive" });
+      expect((await gateway.backplane(["secret", "remove", "kept", "--yes"])).exit).toBe(EXIT.ok);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  test("a binding is found by what it binds; a name of several is refused with their ids", async () => {
+    const found = await gateway.json<Binding>(["binding", "show", "echo"]);
+    expect(found.binding_id).toBe(bindings.echo!.binding_id);
+    const several = await gateway.backplane(["binding", "remove", "cli-kit", "--yes"]);
+    expect(several.err).toContain("error[binding.not_found]");
+    expect(several.err).toContain(`${bindings.echo!.binding_id} (echo)`);
+    const nameless = await gateway.backplane(["binding", "set", "echo", "--secret", "token=kit_tokn"]);
+    expect(nameless.err).toContain("There is no secret kit_tokn.");
+    const server = await gateway.backplane(["plugin", "install", "--mcp", "https://a.example/mcp"]);
+    expect([server.exit, server.err]).toEqual([
+      EXIT.usage,
+      expect.stringContaining("fix: backplane plugin install --mcp https://a.example/mcp NAME"),
+    ]);
+    const none = await gateway.backplane(["binding", "set", "ecko", "--timeout", "9000"]);
+    expect(none.err).toContain("Nothing is bound as ecko.");
+  });
+
+  test("names that a package does not ask to reach are kept, and said to be out of reach", async () => {
+    const set = (...flags: string[]) =>
+      gateway.backplane(["binding", "set", bindings.echo!.binding_id, ...flags]);
+    expect((await set("--domains", "api.example.com")).err).toContain(
+      "api.example.com stays out of reach: acme/cli-kit does not ask for the network.",
+    );
+    expect((await set("--domains", "")).err).toBe("");
+  });
+
+  test("set does not overwrite what someone else changed in between", async () => {
+    const id = bindings.slow!.binding_id;
+    // Stands between the command and the gateway, and lets another change slip in right before the PATCH.
+    const between = createServer((request, response) => {
+      void (async () => {
+        if (request.method === "PATCH") await gateway.json(["binding", "set", id, "--timeout", "7000"]);
+        const body = request.method === "GET" ? undefined : await text(request);
+        const headers: Record<string, string> = { ...(request.headers as Record<string, string>) };
+        headers.host = new URL(gateway.url).host;
+        for (const name of ["connection", "content-length", "transfer-encoding"]) delete headers[name];
+        const answer = await fetch(gateway.url + request.url, {
+          method: request.method ?? "GET",
+          headers,
+          ...(body && { body }),
+        });
+        response.writeHead(answer.status, { "content-type": "application/json" }).end(await answer.text());
+      })();
+    });
+    between.listen(0, "127.0.0.1");
+    await once(between, "listening");
+    const url = `http://127.0.0.1:${(between.address() as AddressInfo).port}`;
+    try {
+      const { exit, err } = await gateway.backplane([
+        "binding",
+        "set",
+        id,
+        "--timeout",
+        "9000",
+        "--url",
+        url,
+      ]);
+      expect(exit).toBe(EXIT.failed);
+      expect(err).toContain("error[request.precondition]");
+      expect(err).toContain("fix: Somebody changed it at the same moment");
+      expect((await gateway.json<Binding>(["binding", "show", id])).policy.timeout_ms).toBe(7_000);
+    } finally {
+      between.close();
+    }
+  });
+
+  test("an installation that is interrupted says that the gateway goes on with it", async () => {
+    const slow = createServer(() => {});
+    slow.listen(0, "127.0.0.1");
+    await once(slow, "listening");
+    const url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}`;
+    const { io, ended } = gateway.begin(["plugin", "install", "npm:acme-server", "--url", url, "--", "x"]);
+    await once(slow, "request");
+    io.signal("SIGINT");
+    expect(io.exits).toEqual([EXIT.interrupted]);
+    expect(io.err()).toContain("The gateway goes on installing acme-server and binds nothing");
+    slow.closeAllConnections();
+    slow.close();
+    await ended;
+  });
+
+  test("disable, enable, validate, show, list", async () => {
+    const id = bindings.echo!.binding_id;
+    expect((await gateway.json<Binding>(["binding", "disable", id])).status).toBe("disabled");
+    expect((await gateway.backplane(["invoke", "echo", "--input", '{"text":"x"}'])).exit).not.toBe(EXIT.ok);
+    expect((await gateway.json<Binding>(["binding", "enable", id])).status).toBe("active");
+    const { exit, out } = await gateway.backplane(["binding", "validate", id]);
+    expect(exit).toBe(EXIT.ok);
+    expect(out).toMatch(/^valid, active\nclass: +\w+\nnetwork: +none\n/);
+    expect((await gateway.backplane(["binding", "show", id])).out).toContain("acme/cli-kit@0.1.0");
+    const { items } = await gateway.json<{ items: Binding[] }>(["binding", "list", "--kind", "tool"]);
+    expect(items).toHaveLength(5);
+  });
+
+  test("installing again changes nothing; a package in use is not removed", async () => {
+    const again = await installKit(gateway);
+    const ids = (bound: Record<string, Binding>) =>
+      Object.values(bound)
+        .map((binding) => binding.binding_id)
+        .sort();
+    expect(ids(again)).toEqual(ids(bindings));
+    expect((await gateway.backplane(["plugin", "info", "acme/cli-kit"])).out).toContain("secretive");
+    const removed = await gateway.backplane(["plugin", "remove", "acme/cli-kit@0.1.0", "--yes"]);
+    expect(removed.err).toContain("error[package.bound]");
+  });
+
+  test("pack, install the archive elsewhere, bind by name, remove binding and package", async () => {
+    const cwd = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+    try {
+      const packed = await gateway.json<{ file: string; digest: string }>(
+        ["plugin", "pack", PLUGIN, "-o", "kit.tgz"],
+        { cwd },
+      );
+      expect(statSync(packed.file).size).toBeGreaterThan(0);
+      expect((await gateway.backplane(["plugin", "pack", PLUGIN, "-o", "kit.tgz"], { cwd })).exit).toBe(
+        EXIT.usage,
+      );
+      const other = ["--org", "org_other", "--project", "proj_other"];
+      const ran = await gateway.backplane(["plugin", "install", "kit.tgz", ...other], { cwd });
+      expect(ran.out).toContain(packed.digest);
+      // The printed command is the one that works.
+      const fourth = ["--org", "org_fourth"];
+      const hint = await gateway.backplane(["plugin", "install", "kit.tgz", ...fourth], { cwd });
+      const next = /^Next: backplane (.+)$/m.exec(hint.err)?.[1] ?? "";
+      expect(next).toBe("binding create acme/cli-kit@0.1.0 echo");
+      await gateway.json([...next.split(" "), ...fourth]);
+      const call = ["invoke", "echo", "--input", '{"text":"x"}', ...fourth];
+      expect((await gateway.backplane(call)).exit).toBe(EXIT.ok);
+      // Of another version it is to move what is bound, not to bind it twice.
+      cpSync(PLUGIN, join(cwd, "next"), { recursive: true });
+      const file = join(cwd, "next/vai-plugin.toml");
+      writeFileSync(file, readFileSync(file, "utf8").replace(/^version = .*$/m, 'version = "0.2.0"'));
+      const newer = await gateway.backplane(["plugin", "install", "next", ...fourth], { cwd });
+      expect(newer.err).toMatch(
+        /echo is bound in 0\.1\.0\. Next: backplane binding set bind_\w+ --to 0\.2\.0\n/,
+      );
+      const made = await gateway.json<Binding>([
+        "binding",
+        "create",
+        "acme/cli-kit",
+        "echo",
+        "--class",
+        "worker",
+        "--approval",
+        "never",
+        "--percent",
+        "50",
+        ...other,
+      ]);
+      expect(made).toMatchObject({
+        rollout: { traffic_percent: 50 },
+        scope: { org_id: "org_other", project_id: "proj_other" },
+      });
+      expect((await gateway.backplane(["binding", "remove", made.binding_id, ...other])).exit).toBe(
+        EXIT.usage,
+      );
+      expect((await gateway.backplane(["binding", "remove", made.binding_id, "--yes", ...other])).exit).toBe(
+        EXIT.ok,
+      );
+      expect((await gateway.backplane(["plugin", "remove", "acme/cli-kit", "--yes", ...other])).exit).toBe(
+        EXIT.ok,
+      );
+      expect(await gateway.json(["plugin", "list", ...other])).toMatchObject({ items: [], next: null });
+    } finally {
+      rmSync(cwd, { recursive: true, force: true });
+    }
+  });
+
+  test("without a sandbox the printed command is still the one that works, and isolated is refused", async () => {
+    const home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+    const env = { BACKPLANE_HOME: home, BACKPLANE_SANDBOX: "0" };
+    const flags = { port: 0, log_level: "silent" };
+    const unconfined = await startGateway(loadConfig({ home, env, flags }));
+    try {
+      const hint = await gateway.backplane(["plugin", "install", PLUGIN], { env });
+      expect(hint.err).toContain("refuses what must run isolated: echo");
+      const next = /^Next, if you trust the plugin: backplane (.+)$/m.exec(hint.err)?.[1] ?? "";
+      expect(next).toBe("binding create acme/cli-kit@0.1.0 echo --class worker");
+      await gateway.json(next.split(" "), { env });
+      const call = ["invoke", "echo", "--input", '{"text":"x"}'];
+      expect((await gateway.backplane(call, { env })).exit).toBe(EXIT.ok);
+
+      const third = ["--org", "org_third"];
+      const bound = await gateway.backplane(["plugin", "install", PLUGIN, "--bind", ...third], { env });
+      const lower = /backplane binding set (bind_\w+) --class worker/.exec(bound.err)?.[1] ?? "";
+      const isolated = ["invoke", "--binding", lower, "--input", '{"text":"x"}', ...third];
+      const refused = await gateway.backplane(isolated, { env });
+      expect({ exit: refused.exit, err: refused.err }).toEqual({
+        exit: EXIT.denied,
+        err: expect.stringContaining("error[sandbox.unavailable]"),
+      });
+    } finally {
+      await unconfined.stop("test over");
+      rmSync(home, { recursive: true, force: true });
+    }
+  });
+
+  test("a folder that is no plugin fails with its own reason, not with a broken connection", async () => {
+    const cwd = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+    try {
+      const { exit, err } = await gateway.backplane(["plugin", "install", "."], { cwd });
+      expect(exit).toBe(EXIT.failed);
+      expect(err).toMatch(/^error\[package\./);
+    } finally {
+      rmSync(cwd, { recursive: true, force: true });
+    }
+  });
+});

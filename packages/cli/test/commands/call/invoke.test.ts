@@ -1,0 +1,173 @@
+/** Calls against a real gateway and a real plugin: what is printed, and which exit code it means. */
+import type { Approval, Invocation } from "@backplane/contract";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { EXIT } from "../../../src/index.ts";
+import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
+import { said } from "../../support/said.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  await installKit(gateway);
+});
+afterAll(() => gateway.close());
+
+const record = (out: string) => JSON.parse(out) as Invocation;
+
+describe("invoke", () => {
+  test("prints the content as text and nothing else", async () => {
+    const ran = await gateway.backplane(["invoke", "echo", "--input", '{"text":"hello"}']);
+    expect(ran).toEqual({ exit: EXIT.ok, out: "hello\n", err: "" });
+  });
+
+  test("input from stdin; --json gives the whole record; --follow shows events on stderr", async () => {
+    const ran = await gateway.backplane(["invoke", "echo", "--input", "-", "--json", "--follow"], {
+      stdin: '{"text":"hi"}',
+    });
+    expect(ran.exit).toBe(EXIT.ok);
+    expect(record(ran.out)).toMatchObject({ status: "succeeded", input: { text: "hi" }, export_id: "echo" });
+    expect(ran.err).toContain("progress: working");
+  });
+
+  test("what a plugin says cannot paint the terminal; JSON keeps it exact", async () => {
+    const input = JSON.stringify({ text: "\u001b[31mred\u001b]0;owned\u0007" });
+    const ran = await gateway.backplane(["invoke", "echo", "--input", input], { tty: true });
+    expect(ran.out).toBe("red\n");
+    const json = await gateway.json<Invocation>(["invoke", "echo", "--input", input]);
+    expect(json.tool_result?.content).toEqual([{ type: "text", text: "\u001b[31mred\u001b]0;owned\u0007" }]);
+  });
+
+  test("a failed call exits 1, with its content, three lines, and the record in JSON", async () => {
+    const ran = await gateway.backplane(["invoke", "broken"]);
+    expect(ran.exit).toBe(EXIT.failed);
+    expect(ran.err.split("\n")).toHaveLength(4);
+    expect(ran.err).toMatch(/^error\[plugin_failed\]/);
+    const json = await gateway.backplane(["invoke", "broken", "--json"]);
+    expect(json.exit).toBe(EXIT.failed);
+    expect(record(json.out)).toMatchObject({ status: "failed", error: { code: "plugin_failed" } });
+  });
+
+  test("a result that is an error exits 1, and is seen as one in the list of calls that went well", async () => {
+    const ran = await gateway.backplane(["invoke", "echo", "--input", '{"text":"as an error"}']);
+    expect([ran.exit, ran.out]).toEqual([EXIT.failed, "not found\n"]);
+    const listed = await gateway.backplane(["invocation", "list", "--limit", "1"]);
+    expect(listed.out).toMatch(/echo +succeeded +is_error /);
+  });
+
+  test("input that does not fit its schema exits 1 and names the place", async () => {
+    const { exit, err } = await gateway.backplane(["invoke", "echo", "--input", "{}"]);
+    expect(exit).toBe(EXIT.failed);
+    expect(err).toContain("error[input.invalid]");
+    expect(err).toContain("text");
+  });
+
+  test("a deadline exits 124", async () => {
+    const { exit, err } = await gateway.backplane(["invoke", "slow", "--timeout", "100"]);
+    expect(exit).toBe(EXIT.timeout);
+    expect(err).toMatch(/^error\[timeout\]/);
+  });
+
+  test("an export that nobody bound exits 1 and says how to bind it", async () => {
+    const { exit, err } = await gateway.backplane(["invoke", "nothing"]);
+    expect(exit).toBe(EXIT.failed);
+    expect(err).toContain("backplane binding create");
+  });
+
+  test("Ctrl-C cancels the call, which is recorded, and exits 130", async () => {
+    const { io, ended } = gateway.begin(["invoke", "slow", "--follow", "--json"]);
+    await said(io.err, /progress: waiting/);
+    io.signal("SIGINT");
+    const { exit, out } = await ended;
+    expect(exit).toBe(EXIT.interrupted);
+    expect(record(out).status).toBe("cancelled");
+    expect(await gateway.json<Invocation>(["invocation", "show", record(out).id])).toMatchObject({
+      status: "cancelled",
+    });
+  });
+
+  test("--no-wait leaves it running; invocation list, show, events and cancel find it", async () => {
+    const started = await gateway.json<Invocation>(["invoke", "slow", "--no-wait"]);
+    const events = gateway.begin(["invocation", "events", started.id, "--json"]);
+    await said(events.io.out, /waiting/);
+    const running = await gateway.json<{ items: Invocation[] }>([
+      "invocation",
+      "list",
+      "--status",
+      "running",
+    ]);
+    expect(running.items.map((item) => item.id)).toContain(started.id);
+    expect((await gateway.backplane(["invocation", "cancel", started.id])).exit).toBe(EXIT.ok);
+    const followed = await events.ended;
+    expect(followed.exit).toBe(EXIT.ok);
+    const lines = followed.out
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { settled?: Invocation });
+    expect(lines.at(-1)?.settled?.status).toBe("cancelled");
+    const again = await gateway.backplane(["invocation", "cancel", started.id]);
+    expect(again.err).toContain("error[invocation.settled]");
+    const shown = await gateway.backplane(["invocation", "show", started.id]);
+    expect(shown.out).toContain("cancelled");
+    expect((await gateway.backplane(["invoke", "--list"])).out).toContain(started.id);
+  });
+});
+
+describe("approvals", () => {
+  async function waiting(argv: string[] = []) {
+    const call = gateway.begin(["invoke", "guarded", "--json", ...argv]);
+    const id = await said(call.io.err, /backplane approve allow (\S+)/);
+    return { ...call, id };
+  }
+
+  test("one that is left alone says that a person is waited for", async () => {
+    const { err } = await gateway.backplane(["invoke", "guarded", "--no-wait"]);
+    const id = /Waits for a person: backplane approve allow (appr_\w+)/.exec(err)?.[1] ?? "";
+    expect((await gateway.backplane(["approve", "deny", id])).exit).toBe(EXIT.ok);
+  });
+
+  test("the call says how to answer, waits, and runs when allowed", async () => {
+    const { id, ended } = await waiting();
+    const pending = await gateway.json<{ items: Approval[] }>(["approve", "list"]);
+    expect(pending.items.map((item) => item.id)).toContain(id);
+    expect((await gateway.backplane(["approve", "show", id])).out).toContain("arguments:");
+    const allowed = await gateway.backplane(["approve", "allow", id]);
+    expect(allowed.out).toContain("Allowed guarded");
+    expect(allowed.err).toMatch(/See what comes of it: backplane invocation show inv_\w+\n/);
+    const { exit, out } = await ended;
+    expect({ exit, status: record(out).status }).toEqual({ exit: EXIT.ok, status: "succeeded" });
+  });
+
+  test("denied exits 3 and carries the feedback", async () => {
+    const { id, ended } = await waiting();
+    await gateway.json(["approve", "deny", id, "--feedback", "not on a Friday"]);
+    const { exit, out, err } = await ended;
+    expect({ exit, code: record(out).error?.code }).toEqual({ exit: EXIT.denied, code: "approval.rejected" });
+    expect(err).toContain("not on a Friday");
+    const late = await gateway.backplane(["approve", "allow", id]);
+    expect(late.err).toContain("error[approval.closed]");
+  });
+
+  test("nobody answers within --timeout: the call is cancelled, exit 124", async () => {
+    const { id, ended } = await waiting(["--timeout", "150"]);
+    const { exit, out, err } = await ended;
+    expect({ exit, status: record(out).status }).toEqual({ exit: EXIT.timeout, status: "cancelled" });
+    expect(err).toContain(id);
+    expect(err).toContain("error[timeout]");
+  });
+
+  test("an answer for the session is a grant that can be revoked", async () => {
+    const first = await waiting(["--session", "sess_cli"]);
+    await gateway.json(["approve", "allow", first.id, "--for-session"]);
+    expect((await first.ended).exit).toBe(EXIT.ok);
+    expect((await gateway.backplane(["invoke", "guarded", "--session", "sess_cli"])).exit).toBe(EXIT.ok);
+    const { items } = await gateway.json<{ items: { id: string; session_id: string }[] }>([
+      "approve",
+      "grants",
+    ]);
+    expect(items).toMatchObject([{ session_id: "sess_cli" }]);
+    await gateway.json(["approve", "revoke", items[0]!.id]);
+    const second = await waiting(["--session", "sess_cli"]);
+    await gateway.json(["approve", "deny", second.id]);
+    expect((await second.ended).exit).toBe(EXIT.denied);
+  });
+});

@@ -1,0 +1,147 @@
+/** `up` and `down` as real processes: readiness, signals, the background. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { isAlive } from "../../../src/context/locate-gateway.ts";
+import { EXIT, run } from "../../../src/index.ts";
+import { captureIo } from "../../support/capture-io.ts";
+import { printed } from "../../support/printed.ts";
+import { said } from "../../support/said.ts";
+
+const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
+
+let home: string;
+let started: ChildProcess[];
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+  started = [];
+});
+afterEach(() => {
+  for (const child of started) if (child.exitCode === null) child.kill("SIGKILL");
+  rmSync(home, { recursive: true, force: true });
+});
+
+function up(...flags: string[]) {
+  const child = spawn(
+    process.execPath,
+    ["--conditions=backplane-source", MAIN, "up", "--port", "0", ...flags],
+    {
+      env: { HOME: home, PATH: process.env.PATH, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error" },
+      stdio: ["ignore", "pipe", "pipe"],
+    },
+  );
+  started.push(child);
+  return { child, ...printed(child) };
+}
+
+async function backplane(...argv: string[]) {
+  const io = captureIo({
+    env: { HOME: home, PATH: process.env.PATH ?? "", BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error" },
+  });
+  return { exit: await run(argv, io), out: io.out(), err: io.err() };
+}
+
+describe("up", () => {
+  test("one ready line, the link and the token file; SIGTERM ends it in order", async () => {
+    const gateway = up();
+    const url = await said(gateway.out, /ready at (http:\/\/127\.0\.0\.1:\d+)\n/);
+    await said(gateway.err, /admin\.token\n/);
+    expect((await fetch(`${url}/healthz`)).status).toBe(200);
+    expect(gateway.err()).toContain(`${url}/login?code=`);
+    expect(gateway.out().trim().split("\n")).toHaveLength(1);
+    expect(gateway.out() + gateway.err()).not.toContain("\u001b");
+    expect((await backplane("status")).exit).toBe(EXIT.ok);
+    gateway.child.kill("SIGTERM");
+    expect(await gateway.closed).toBe(0);
+    expect(existsSync(join(home, "gateway.json"))).toBe(false);
+    expect((await backplane("status")).exit).toBe(EXIT.unreachable);
+  });
+
+  test("--json is exactly one JSON line; SIGINT ends it in order; a second home owner is refused", async () => {
+    const gateway = up("--json");
+    const line = await said(gateway.out, /^(.*)\n/);
+    const ready = JSON.parse(line) as Record<string, unknown>;
+    expect(Object.keys(ready).sort()).toEqual(["home", "login_url", "pid", "token_file", "url", "version"]);
+    expect(ready).toMatchObject({ home, pid: gateway.child.pid, token_file: join(home, "admin.token") });
+
+    const second = up();
+    expect(await second.closed).toBe(EXIT.failed);
+    expect(second.err()).toMatch(/error\[home\.locked\].*\n.*\nfix: /);
+
+    gateway.child.kill("SIGINT");
+    expect(await gateway.closed).toBe(0);
+    expect(gateway.out()).toBe(`${line}\n`);
+  });
+
+  test("a second Ctrl-C ends at once with 130", async () => {
+    const io = captureIo({ env: { HOME: home, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "silent" } });
+    const ended = run(["up", "--port", "0"], io);
+    await said(io.out, /ready at/);
+    io.signal("SIGINT");
+    expect(io.exits).toEqual([]);
+    io.signal("SIGINT");
+    expect(io.exits).toEqual([EXIT.interrupted]);
+    expect(await ended).toBe(EXIT.ok);
+  });
+
+  test("a home that cannot be made says so", async () => {
+    writeFileSync(join(home, "file"), "");
+    const io = captureIo();
+    expect(await run(["up", "--port", "0", "--home", join(home, "file", "x")], io)).toBe(EXIT.failed);
+    expect(io.err()).toMatch(/^error\[config\.invalid\].*\n.*ENOTDIR.*\nfix: .*--home/);
+  });
+
+  test("an unsafe address is refused with exit 2", async () => {
+    const gateway = up("--host", "0.0.0.0");
+    expect(await gateway.closed).toBe(EXIT.usage);
+    expect(gateway.err()).toContain("--insecure-listen");
+  });
+});
+
+describe("up --detach, down", () => {
+  test("comes back when ready, lives on, and down ends it", async () => {
+    const ran = await backplane("up", "--detach", "--port", "0", "--json");
+    expect(ran.exit).toBe(EXIT.ok);
+    const ready = JSON.parse(ran.out) as { url: string; pid: number; login_url: string };
+    try {
+      expect((await fetch(`${ready.url}/healthz`)).status).toBe(200);
+      expect(readFileSync(join(home, "gateway.log"), "utf8")).not.toContain(ready.login_url);
+      expect(statSync(join(home, "gateway.log")).mode & 0o077).toBe(0);
+
+      const again = await backplane("up", "--detach", "--port", "0");
+      expect(again.exit).toBe(EXIT.failed);
+      expect(again.err).toContain("error[home.locked]");
+      expect(again.err).toContain(`It is ready at ${ready.url}, as process ${ready.pid}`);
+
+      const down = await backplane("down", "--json");
+      expect(JSON.parse(down.out)).toMatchObject({ stopped: true, pid: ready.pid });
+      expect(isAlive(ready.pid)).toBe(false);
+      expect((await backplane("down")).exit).toBe(EXIT.unreachable);
+    } finally {
+      try {
+        process.kill(ready.pid, "SIGKILL");
+      } catch {
+        // Gone, as it should be.
+      }
+    }
+  });
+});
+
+describe("doctor without a gateway", () => {
+  test("says that none runs, with exit 0", async () => {
+    const { exit, out } = await backplane("doctor", "--json");
+    expect(exit).toBe(EXIT.ok);
+    const { status, checks } = JSON.parse(out) as {
+      status: string;
+      checks: { name: string; status: string; fix?: string }[];
+    };
+    expect(status).toBe("degraded");
+    expect(checks.find((check) => check.name === "gateway")).toMatchObject({
+      status: "degraded",
+      fix: "backplane up",
+    });
+  });
+});

@@ -1,0 +1,123 @@
+/** What plugins say of themselves and what their installed files are, in doctor's table and exit code. */
+import { chmodSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { verifies } from "../../../../../test/support/verifies.ts";
+import { EXIT } from "../../../src/index.ts";
+import { PLUGIN, startTestGateway, type TestGateway } from "../../support/gateway.ts";
+import { kernelPluginFolder } from "../../support/kernel-plugin.ts";
+
+interface Report {
+  status: string;
+  checks: { name: string; status: string; message: string; fix?: string }[];
+}
+
+let gateway: TestGateway;
+beforeEach(async () => {
+  gateway = await startTestGateway();
+});
+afterEach(() => gateway.close());
+
+async function doctor(...argv: string[]) {
+  const { exit, out } = await gateway.backplane(["doctor", "--json", ...argv]);
+  const report = JSON.parse(out) as Report;
+  const plugin = (name: string) => report.checks.find((check) => check.name === `plugin ${name}`);
+  return { exit, report, plugin };
+}
+
+async function install(name: string, body: string): Promise<void> {
+  const folder = kernelPluginFolder(name, body);
+  await gateway.json(["plugin", "install", folder.dir, "--yes"]);
+  folder.remove();
+}
+
+test("which boundary is in force is said for this machine and for the gateway that runs", async () => {
+  const rows = async (env: Record<string, string>) => {
+    const { out } = await gateway.backplane(["doctor", "--json"], { env });
+    const { checks } = JSON.parse(out) as Report;
+    return ["sandbox", "boundary"].map((name) => checks.find((check) => check.name === name));
+  };
+  const [machine, running] = await rows({});
+  expect(machine?.message).toMatch(
+    /^isolated and worker exports run confined: bubblewrap .*system-call filter/,
+  );
+  expect(running).toMatchObject({
+    status: "ok",
+    message: expect.stringMatching(/^of the gateway that runs: /),
+  });
+  const [off, still] = await rows({ BACKPLANE_SANDBOX: "0" });
+  expect(off).toMatchObject({
+    status: "degraded",
+    message: expect.stringMatching(/^turned off: isolated exports are refused/),
+    fix: expect.stringContaining("unset BACKPLANE_SANDBOX"),
+  });
+  expect(still).toMatchObject({ status: "ok" });
+});
+
+verifies(
+  "plug.health",
+  "one row for each plugin: exit 0 while the worst is degraded, 1 once one has failed; --timeout is each plugin's own",
+  async () => {
+    await install("silent", "onLoad() {}");
+    await install("hanging", "healthCheck() { return new Promise(() => {}); }");
+    const degraded = await doctor("--timeout", "1");
+    expect(degraded.exit).toBe(EXIT.ok);
+    expect(degraded.report.status).toBe("degraded");
+    expect(degraded.plugin("silent")).toMatchObject({ status: "ok", message: "no checks registered" });
+    expect(degraded.plugin("hanging")).toMatchObject({ status: "degraded" });
+    expect(degraded.plugin("llm-echo")).toMatchObject({ status: "ok" });
+
+    await gateway.json(["plugin", "remove", "hanging", "--yes"]);
+    await install("raising", 'healthCheck() { throw new Error("the disk is gone"); }');
+    const failed = await doctor();
+    expect(failed.exit).toBe(EXIT.failed);
+    expect(failed.report.status).toBe("failed");
+    expect(failed.plugin("raising")).toMatchObject({
+      status: "failed",
+      message: expect.stringContaining("the disk is gone"),
+      fix: "backplane plugin info raising",
+    });
+    const { out } = await gateway.backplane(["doctor"]);
+    expect(out).toMatch(/plugin raising +failed +.*\n {2}fix: backplane plugin info raising/);
+  },
+);
+
+verifies(
+  "integrity.exec",
+  "a damaged content store is named with its package, file, both digests and the command that repairs it",
+  async () => {
+    const rows = async (...argv: string[]) => {
+      const { exit, report } = await doctor(...argv);
+      return { exit, found: report.checks.filter(({ name }) => name === "content store") };
+    };
+    await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
+    const intact = await rows();
+    expect(intact.found).toEqual([
+      { name: "content store", status: "ok", message: "installed packages compared with their digests: 1" },
+    ]);
+
+    const store = join(gateway.home, "blobs/sha256");
+    const [hex] = readdirSync(store) as [string];
+    const file = join(store, hex, "tree/vai-plugin.toml");
+    const text = readFileSync(file, "utf8");
+    chmodSync(file, 0o644);
+    writeFileSync(file, text.replace("a", "b"));
+    const { exit, found } = await rows();
+    expect(exit).toBe(EXIT.failed);
+    expect(found).toHaveLength(1);
+    expect(found[0]).toMatchObject({ status: "failed" });
+    expect(found[0]!.message).toMatch(
+      new RegExp(
+        `^acme/cli-kit@0.1.0 \\(sha256:${hex}\\) is damaged and will not be started: "vai-plugin.toml" was changed: expected 0644 sha256:[0-9a-f]{64}, found 0644 sha256:[0-9a-f]{64}$`,
+      ),
+    );
+    expect(found[0]!.fix).toMatch(/^backplane plugin install SOURCE --no-bind/);
+
+    // By what it says itself.
+    await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
+    expect((await rows()).found).toMatchObject([{ status: "ok" }]);
+
+    rmSync(join(store, hex, "listing"), { force: true });
+    expect((await rows()).found[0]!.message).toContain('"listing" is missing');
+  },
+);

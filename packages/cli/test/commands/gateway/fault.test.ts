@@ -1,0 +1,49 @@
+/** A fault that nobody caught, inside a real gateway process: a trusted plugin runs there and throws from a timer. */
+import { expect } from "vitest";
+import { verifies } from "../../../../../test/support/verifies.ts";
+import { EXIT } from "../../../src/index.ts";
+import { kernelPluginFolder } from "../../support/kernel-plugin.ts";
+import { said } from "../../support/said.ts";
+import { spawnUp } from "../../support/spawn-up.ts";
+
+const BOMB = `
+  subscriptions: () => ["user.message.received"],
+  onEvent() {
+    setInterval(() => {}, 1000);
+    setTimeout(() => { throw new Error("out of nowhere"); }, 1);
+  }`;
+
+verifies(
+  "plug.kernel-error",
+  "an uncaught error of the gateway is told as kernel.error, and the process ends with exit code 1 within 5 s",
+  async () => {
+    const folder = kernelPluginFolder("bomb", BOMB);
+    const gateway = await spawnUp();
+    try {
+      await gateway.json("plugin", "install", folder.dir, "--yes");
+      await gateway.json("plugin", "trust", "bomb", "--yes");
+      // Begun by a run that no plugin hears of, since it is disabled.
+      await gateway.json("plugin", "disable", "bomb");
+      await gateway.json("run", "start", "--session", "s1", "--input", "hi", "--wait");
+      await gateway.json("plugin", "enable", "bomb");
+      const watch = gateway.begin("session", "replay", "s1", "--follow", "--json");
+      await said(watch.io.out, /session\.replay\.done/);
+      const at = performance.now();
+      await gateway.json("run", "start", "--session", "s1", "--input", "go");
+      expect(await gateway.closed).toBe(EXIT.failed);
+      expect(performance.now() - at).toBeLessThan(10_000);
+      const told = watch.io
+        .out()
+        .split("\n")
+        .find((line) => line.includes('"kernel.error"') && line.includes('"source":"kernel"'));
+      expect(told).toBeDefined();
+      expect(gateway.err()).toMatch(/^error\[internal\][\s\S]*out of nowhere/m);
+      watch.io.signal("SIGINT");
+      await watch.ended;
+    } finally {
+      await gateway.dispose();
+      folder.remove();
+    }
+  },
+  60_000,
+);

@@ -1,0 +1,203 @@
+/** `backplane mcp`: a client's lines on stdin, the gateway's answers as lines on stdout, in both revisions. */
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { PassThrough } from "node:stream";
+import type { JsonObject } from "@backplane/contract";
+import { loadConfig, startGateway } from "@backplane/gateway";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { bridgeMcp } from "../../../src/commands/mcp/bridge.ts";
+import { EXIT } from "../../../src/index.ts";
+import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
+
+let gateway: TestGateway;
+let guarded = "";
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  guarded = (await installKit(gateway)).guarded!.binding_id;
+});
+afterAll(() => gateway.close());
+
+// biome-ignore lint/suspicious/noExplicitAny: messages are looked at field by field
+type Message = any;
+
+interface Conversation {
+  send(message: JsonObject | string): void;
+  /** The first message, of those that came or will, for which this holds. */
+  find(matches: (message: Message) => boolean): Promise<Message>;
+  answer(id: number | string): Promise<Message>;
+  /** Closes stdin and waits for the exit code. */
+  close(): Promise<number>;
+}
+
+function converse(env: Record<string, string> = {}, flags: string[] = []): Conversation {
+  const { io, ended } = gateway.begin(["mcp", ...flags], { stdin: null, env });
+  const heard: Message[] = [];
+  const write = io.stdout.write.bind(io.stdout);
+  const waiters = new Set<() => void>();
+  io.stdout.write = ((chunk: string) => {
+    for (const line of chunk.split("\n")) if (line !== "") heard.push(JSON.parse(line));
+    for (const look of waiters) look();
+    return write(chunk);
+  }) as typeof io.stdout.write;
+  const find: Conversation["find"] = (matches) =>
+    new Promise((resolve) => {
+      const look = () => {
+        const found = heard.find(matches);
+        if (found === undefined) return;
+        waiters.delete(look);
+        resolve(found);
+      };
+      waiters.add(look);
+      look();
+    });
+  return {
+    send: (message) => io.stdin.write(`${typeof message === "string" ? message : JSON.stringify(message)}\n`),
+    find,
+    answer: (id) => find((message) => message.id === id),
+    async close() {
+      io.stdin.end();
+      return (await ended).exit;
+    },
+  };
+}
+
+const request = (id: number | string, method: string, params: JsonObject = {}) => ({
+  jsonrpc: "2.0",
+  id,
+  method,
+  params,
+});
+const hello = request(0, "initialize", {
+  protocolVersion: "2025-11-25",
+  capabilities: {},
+  clientInfo: { name: "test", version: "1" },
+});
+const initialized = { jsonrpc: "2.0", method: "notifications/initialized" };
+
+test("a client that negotiates: handshake, list, call, change of the list, end", async () => {
+  const client = converse();
+  client.send(hello);
+  expect((await client.answer(0)).result).toMatchObject({
+    protocolVersion: "2025-11-25",
+    serverInfo: { name: "backplane" },
+  });
+  client.send(initialized);
+  client.send("no json");
+  expect((await client.find((message) => message.error?.code === -32700)).id).toBe(null);
+  client.send(request(1, "tools/list"));
+  const names = (await client.answer(1)).result.tools.map(({ name }: { name: string }) => name);
+  expect(names).toEqual(expect.arrayContaining(["echo", "guarded", "slow"]));
+  client.send(request(2, "tools/call", { name: "echo", arguments: { text: "over stdio" } }));
+  expect((await client.answer(2)).result).toMatchObject({ isError: false });
+  expect(JSON.stringify((await client.answer(2)).result.content)).toContain("over stdio");
+  client.send(request(3, "nothing/here"));
+  expect((await client.answer(3)).error.code).toBe(-32601);
+
+  const changed = client.find((message) => message.method === "notifications/tools/list_changed");
+  // The stream is opened beside the conversation: change until it is heard.
+  let told = false;
+  void changed.then(() => {
+    told = true;
+  });
+  for (let on = false; !told; on = !on) {
+    await gateway.backplane(["binding", on ? "enable" : "disable", guarded]);
+    await new Promise(setImmediate);
+  }
+  await gateway.backplane(["binding", "enable", guarded]);
+  expect((await changed).params).toBe(undefined);
+  expect(await client.close()).toBe(EXIT.ok);
+});
+
+test("a stateless client: each request brings its envelope, and a cancel takes the call away", async () => {
+  const client = converse();
+  const _meta = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
+  client.send(request("d", "server/discover", { _meta }));
+  expect((await client.answer("d")).result.supportedVersions).toContain("2026-07-28");
+  client.send(request("c", "tools/call", { name: "echo", arguments: { text: "hi" }, _meta }));
+  expect((await client.answer("c")).result).toMatchObject({ resultType: "complete", isError: false });
+  client.send(request("ö", "resources/read", { uri: "file:///ü", _meta }));
+  expect((await client.answer("ö")).error).toMatchObject({ code: -32602, data: { uri: "file:///ü" } });
+
+  const level = { "io.modelcontextprotocol/logLevel": "notice" };
+  client.send(request("w", "tools/call", { name: "guarded", arguments: {}, _meta: { ..._meta, ...level } }));
+  const waits = await client.find((message) => message.params?.data?.approval_id !== undefined);
+  client.send({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "w", _meta } });
+  const id = waits.params.data.invocation_id as string;
+  const record = async (): Promise<string> => {
+    const { status } = await gateway.json<{ status: string }>(["invocation", "show", id]);
+    return status === "waiting_approval" ? await record() : status;
+  };
+  expect(await record()).toBe("cancelled");
+  expect(await client.close()).toBe(EXIT.ok);
+});
+
+test("what stands in the pipe when stdin ends is still answered", async () => {
+  const lines = [hello, initialized, request(7, "tools/call", { name: "echo", arguments: { text: "last" } })];
+  const stdin = `${lines.map((line) => JSON.stringify(line)).join("\n")}\n`;
+  const { exit, out } = await gateway.backplane(["mcp"], { stdin });
+  expect(exit).toBe(EXIT.ok);
+  const answers = out
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as Message);
+  expect(answers.find(({ id }) => id === 7).result.isError).toBe(false);
+});
+
+test("a credential that is not good is told to the client, in its own words", async () => {
+  const client = converse({ BACKPLANE_TOKEN: "bpk_wrong", BACKPLANE_URL: gateway.url });
+  client.send(hello);
+  expect((await client.answer(0)).error.code).toBe(-32000);
+  expect(await client.close()).toBe(EXIT.ok);
+});
+
+test("a gateway that was started again is joined again, by the handshake of before", async () => {
+  const home = mkdtempSync(join(tmpdir(), "backplane-mcp-"));
+  const open = (port: number) =>
+    startGateway(loadConfig({ home, env: {}, flags: { port, log_level: "silent" } }));
+  let running = await open(0);
+  const { url } = running;
+  const { readFileSync } = await import("node:fs");
+  const token = readFileSync(join(home, "admin.token"), "utf8").trim();
+  const input = new PassThrough();
+  const output = new PassThrough();
+  const lines = createInterface({ input: output });
+  const next = async () => JSON.parse((await once(lines, "line"))[0] as string) as Message;
+  const stop = new AbortController();
+  const bridged = bridgeMcp({
+    url: `${url}/mcp`,
+    headers: { authorization: `Bearer ${token}` },
+    input,
+    write: (line) => void output.write(`${line}\n`),
+    stop: stop.signal,
+  });
+  const ask = async (message: JsonObject): Promise<Message> => {
+    const answer = next();
+    input.write(`${JSON.stringify(message)}\n`);
+    return await answer;
+  };
+  expect((await ask(hello)).result.protocolVersion).toBe("2025-11-25");
+  input.write(`${JSON.stringify(initialized)}\n`);
+  expect((await ask(request(1, "ping"))).result).toEqual({});
+  await running.stop("restart");
+  expect((await ask(request(2, "ping"))).error.message).toContain("no gateway answers");
+  running = await open(Number(new URL(url).port));
+  expect((await ask(request(3, "ping"))).result).toEqual({});
+  input.end();
+  await bridged;
+  await running.stop("test over");
+  rmSync(home, { recursive: true, force: true });
+});
+
+test("a server that is not bound is told to the request that asked, which would wait for ever otherwise", async () => {
+  const client = converse({}, ["--server", "nope"]);
+  client.send({ jsonrpc: "2.0", id: 7, method: "tools/list" });
+  const { error } = await client.answer(7);
+  expect(error.message).toContain("no MCP server nope is bound here; run backplane binding list");
+  expect(await client.close()).toBe(EXIT.ok);
+});

@@ -1,0 +1,104 @@
+/** Kernel plugins under the same noun as packages, against a real gateway. */
+import type { PluginRow } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EXIT } from "../../../src/index.ts";
+import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
+import { type KernelPluginFolder, kernelPluginFolder } from "../../support/kernel-plugin.ts";
+import { said } from "../../support/said.ts";
+
+let gateway: TestGateway;
+let greeter: KernelPluginFolder;
+let broken: KernelPluginFolder;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  greeter = kernelPluginFolder("greeter", 'toolName: "greet", jsonSchema: {type: "object"}, onEvent() {}');
+  broken = kernelPluginFolder("broken", 'onLoad() { throw new Error("no such device"); }');
+});
+afterAll(async () => {
+  await gateway.close();
+  greeter.remove();
+  broken.remove();
+});
+
+const info = (name: string) => gateway.json<PluginRow>(["plugin", "info", name]);
+
+test("plugin install takes a kernel plugin's folder, after showing what it is; plugin list shows both kinds", async () => {
+  const silent = await gateway.backplane(["plugin", "install", greeter.dir]);
+  expect(silent.exit).toBe(EXIT.usage);
+  const asked = gateway.begin(["plugin", "install", greeter.dir], { tty: true });
+  await said(
+    asked.io.err,
+    /greeter 1\.0\.0 \(tool\) from .*greeter\nInstall this kernel plugin\? \[y\/N\] $/,
+  );
+  asked.io.stdin.write("n\r");
+  expect((await asked.ended).exit).toBe(EXIT.usage);
+  const before = await gateway.json<{ plugins: PluginRow[] }>(["plugin", "list"]);
+  expect(before.plugins.map(({ name }) => name)).not.toContain("greeter");
+
+  const installed = await gateway.json<{ plugins: PluginRow[] }>(["plugin", "install", greeter.dir, "--yes"]);
+  expect(installed.plugins).toMatchObject([{ name: "greeter", status: "loaded", mode: "hosted" }]);
+  await installKit(gateway);
+  const listed = await gateway.json<{ items: unknown[]; plugins: PluginRow[] }>(["plugin", "list"]);
+  expect(listed.items).toHaveLength(1);
+  expect(listed.plugins.map(({ name }) => name)).toContain("greeter");
+  const { out } = await gateway.backplane(["plugin", "list"]);
+  expect(out).toMatch(/^NAME +VERSION +KIND +STATUS/);
+  expect(out).toMatch(/\ngreeter +1\.0\.0 +kernel plugin +loaded +tool, hosted +local/);
+  expect(out).toMatch(/\n\S+\/\S+ +\S+ +package +installed/);
+});
+
+test("disable, enable, reload, trust and remove apply at once", async () => {
+  expect(await gateway.json(["plugin", "disable", "greeter"])).toMatchObject({ status: "disabled" });
+  expect((await info("greeter")).enabled).toBe(false);
+  expect(await gateway.json(["plugin", "enable", "greeter"])).toMatchObject({ status: "loaded" });
+  expect(await gateway.json(["plugin", "reload", "greeter"])).toMatchObject({ status: "loaded" });
+  expect((await gateway.backplane(["plugin", "trust", "greeter"])).exit).toBe(EXIT.usage);
+  await gateway.json(["plugin", "trust", "greeter", "--yes"]);
+  expect(await info("greeter")).toMatchObject({ mode: "inline", trusted: true });
+  await gateway.json(["plugin", "trust", "greeter", "--revoke"]);
+  expect(await info("greeter")).toMatchObject({ mode: "hosted", trusted: false });
+  expect((await gateway.backplane(["plugin", "info", "greeter"])).out).toMatch(/category: +tool\n/);
+  expect(await gateway.json(["plugin", "remove", "greeter", "--yes"])).toEqual({ removed: "greeter" });
+  expect((await gateway.backplane(["plugin", "info", "greeter"])).err).toContain("error[plugin.not_found]");
+  const bundled = await gateway.backplane(["plugin", "remove", "web", "--yes"]);
+  expect(bundled.err).toContain("backplane plugin disable");
+});
+
+test("--editable links the folder; one that does not load says why and exits 1", async () => {
+  const argv = ["plugin", "install", broken.dir, "--editable", "--yes"];
+  const { exit, err, out } = await gateway.backplane(argv);
+  expect(exit).toBe(EXIT.failed);
+  expect(out).toContain("failed");
+  expect(err).toContain("no such device");
+  await gateway.json(["plugin", "remove", "broken", "--yes"]);
+});
+
+test("flags of the other kind are refused", async () => {
+  const bind = await gateway.backplane(["plugin", "install", greeter.dir, "--bind"]);
+  expect(bind).toMatchObject({ exit: EXIT.usage, err: expect.stringContaining("--bind is for packages") });
+  const npm = await gateway.backplane(["plugin", "install", "npm:acme-memory", "--editable"]);
+  expect(npm).toMatchObject({ exit: EXIT.usage, err: expect.stringContaining("local folders") });
+  const url = await gateway.backplane(["plugin", "install", "npm:https://example.com/x.tgz", "--yes"]);
+  expect(url.err).toContain("error[plugin.source_invalid]");
+});
+
+test("a key that may see packages only sees those", async () => {
+  const made = await gateway.json<{ token: string }>(["key", "create", "r", "--scope", "packages:read"]);
+  const { exit, out, err } = await gateway.backplane(["plugin", "list"], {
+    env: { BACKPLANE_TOKEN: made.token },
+  });
+  expect(exit).toBe(EXIT.ok);
+  expect(out).toContain("package");
+  expect(out).not.toContain("kernel plugin");
+  expect(err).toContain("plugins:read");
+});
+
+/** Last: nothing else can be asked of this gateway afterwards. */
+test("the web plugin is not switched off by the way, since it carries the switch", async () => {
+  const silent = await gateway.backplane(["plugin", "disable", "web"]);
+  expect(silent.exit).toBe(EXIT.usage);
+  expect((await info("web")).status).toBe("loaded");
+  await gateway.json(["plugin", "disable", "web", "--yes"]);
+  expect((await gateway.backplane(["plugin", "list"])).exit).toBe(EXIT.ok);
+  expect((await gateway.backplane(["doctor"])).out).toMatch(/plugins +degraded +not asked/);
+});

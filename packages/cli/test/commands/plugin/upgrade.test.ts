@@ -1,0 +1,83 @@
+/** The next version of a package, installed and bound over the last one, by command. */
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Binding } from "@backplane/contract";
+import { afterAll, beforeAll, expect } from "vitest";
+import { verifies } from "../../../../../test/support/verifies.ts";
+import { EXIT } from "../../../src/command-line/exit-codes.ts";
+import { installKit, PLUGIN, startTestGateway, type TestGateway } from "../../support/gateway.ts";
+
+let gateway: TestGateway;
+let root: string;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  root = mkdtempSync(join(tmpdir(), "backplane-upgrade-"));
+});
+afterAll(async () => {
+  await gateway.close();
+  rmSync(root, { recursive: true, force: true });
+});
+
+function nextVersion(version: string): string {
+  const folder = join(root, version);
+  cpSync(PLUGIN, folder, { recursive: true });
+  const file = join(folder, "vai-plugin.toml");
+  writeFileSync(file, readFileSync(file, "utf8").replace(/^version = .*$/m, `version = "${version}"`));
+  return folder;
+}
+
+verifies(
+  "upgrade.moves",
+  "`plugin install --bind` moves every binding with its rule, and `binding rollback` goes back",
+  async () => {
+    const kit = await installKit(gateway);
+    const { binding_id } = kit.echo!;
+    await gateway.json(["binding", "set", binding_id, "--approval", "always", "--timeout", "4000"]);
+    const before = await gateway.json<Binding>(["binding", "show", binding_id]);
+
+    const installed = await gateway.backplane(["plugin", "install", nextVersion("0.2.0"), "--bind"]);
+    expect(installed.err).toContain(`${binding_id} moved from 0.1.0 to 0.2.0`);
+    expect(installed.err).toContain(
+      `if you trust this version too: backplane binding set ${binding_id} --class worker`,
+    );
+    const list = await gateway.json<{ items: Binding[] }>(["binding", "list", "--package", "acme/cli-kit"]);
+    expect(list.items.map((one) => one.binding_id).sort()).toEqual(
+      Object.values(kit)
+        .map((one) => one.binding_id)
+        .sort(),
+    );
+    expect(new Set(list.items.map((one) => one.package_version))).toEqual(new Set(["0.2.0"]));
+    const moved = list.items.find((one) => one.binding_id === binding_id)!;
+    expect(moved.generation).toBe(before.generation + 1);
+    expect(moved.policy).toEqual({ approval: "always", timeout_ms: 4_000 });
+
+    // A change of version with another flag does not bring the dropped class along either.
+    await gateway.json(["binding", "set", binding_id, "--class", "worker"]);
+    await gateway.json(["plugin", "install", nextVersion("0.3.0")]);
+    const set = await gateway.json<Binding>([
+      "binding",
+      "set",
+      binding_id,
+      "--to",
+      "0.3.0",
+      "--timeout",
+      "5000",
+    ]);
+    expect(set.policy).toEqual({ approval: "always", timeout_ms: 5_000 });
+
+    const back = await gateway.json<Binding>(["binding", "rollback", binding_id]);
+    expect(back).toMatchObject({
+      package_version: "0.2.0",
+      policy: { approval: "always", timeout_ms: 4_000, class: "worker" },
+    });
+    const upgraded = await gateway.backplane(["plugin", "upgrade", "acme/cli-kit@0.3.0"]);
+    expect(upgraded).toMatchObject({
+      exit: EXIT.ok,
+      err: expect.stringContaining("moved from 0.2.0 to 0.3.0"),
+    });
+    const unknown = await gateway.backplane(["binding", "rollback", "bind_none"]);
+    expect(unknown.exit).not.toBe(EXIT.ok);
+  },
+  120_000,
+);

@@ -1,0 +1,292 @@
+/** `session chat` against a real gateway with the offline model: for scripts, and at a terminal. */
+import type { Approval, Run } from "@backplane/contract";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { EXIT } from "../../../src/index.ts";
+import { cutProxy } from "../../support/cut-proxy.ts";
+import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
+import { said } from "../../support/said.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(() => gateway.close());
+
+const CHILD = '/tool agent {"goal":"/say child done"}\n/then\n/say all done';
+const CTRL_C = "\u0003";
+const CTRL_D = "\u0004";
+
+describe("for scripts", () => {
+  test("the answers go to stdout one after the other, everything else to stderr", async () => {
+    const ran = await gateway.backplane(["session", "chat", "s1", "-m", "one", "-m", "two"]);
+    expect(ran).toEqual({ exit: EXIT.ok, out: "echo: one\necho: two\n", err: "Session: s1\n" });
+  });
+
+  test("without -m all of stdin is one message, and a session is begun", async () => {
+    const ran = await gateway.backplane(["session", "chat"], { stdin: "two\nlines\n" });
+    expect(ran.out).toBe("echo: two\nlines\n");
+    const id = /Session: (\S+)/.exec(ran.err)?.[1];
+    expect((await gateway.backplane(["session", "show", id!])).out).toContain("you: two\n  lines");
+    const empty = await gateway.backplane(["session", "chat"]);
+    expect(empty.exit).toBe(EXIT.usage);
+    const again = await gateway.backplane(["session", "chat", id!, "--new", "-m", "x"]);
+    expect(again.err).toContain("error[session.conflict]");
+  });
+
+  test("--continue goes on where somebody last talked, in this workspace", async () => {
+    const say = (text: string, ...more: string[]) =>
+      gateway.backplane(["session", "chat", ...more, "-m", text]);
+    const nobody = await say("x", "--continue", "--workspace", "desert");
+    expect(nobody.err).toContain("error[session.not_found]");
+    await say("one", "older");
+    await say("two", "newer");
+    await say("three", "older");
+    expect(await say("four", "--continue")).toMatchObject({ out: "echo: four\n", err: "Session: older\n" });
+    await say("five", "newer", "--workspace", "elsewhere");
+    expect((await say("six", "-c", "--workspace", "elsewhere")).err).toBe("Session: newer\n");
+    expect((await say("x", "older", "--continue")).exit).toBe(EXIT.usage);
+  });
+
+  test("--json is one document with the runs", async () => {
+    const done = await gateway.json<{ session_id: string; runs: Run[] }>([
+      "session",
+      "chat",
+      "s2",
+      "-m",
+      "hi",
+    ]);
+    expect(done).toMatchObject({
+      session_id: "s2",
+      runs: [{ status: "completed", output: { content: "echo: hi" } }],
+      exit_code: EXIT.ok,
+    });
+  });
+
+  test("a turn that fails exits 1 with three lines, and what comes after it is not said", async () => {
+    const ran = await gateway.backplane([
+      "session",
+      "chat",
+      "s3",
+      "-m",
+      "/error other",
+      "-m",
+      "more",
+      "--quiet",
+    ]);
+    expect({ exit: ran.exit, out: ran.out }).toEqual({ exit: EXIT.failed, out: "" });
+    expect(ran.err).toMatch(/^error\[llm\.failed\].*\n.*run_.*\nfix: .*\n$/);
+  });
+
+  async function asking(...argv: string[]) {
+    const call = gateway.begin(["session", "chat", ...argv, "-m", CHILD]);
+    return { ...call, id: await said(call.io.err, /backplane approve allow (\S+),/) };
+  }
+
+  test("a question is printed with the commands that answer it, and waited for", async () => {
+    const { id, ended, io } = await asking("s4");
+    expect(io.err()).toContain("agent waits for a person (unknown risk): spawn agent: /say child done");
+    await gateway.json(["approve", "allow", id]);
+    const { exit, out, err } = await ended;
+    expect({ exit, out }).toEqual({ exit: EXIT.ok, out: "all done\n" });
+    expect(err).toContain("✓ agent: done in 1 step");
+  });
+
+  test("questions of a sub-agent are printed too", async () => {
+    const deep = JSON.stringify({ goal: '/tool agent {"goal":"/say deep"}\n/then\n/say middle' });
+    const call = gateway.begin(["session", "chat", "s8", "-m", `/tool agent ${deep}\n/then\n/say top`]);
+    const first = await said(call.io.err, /backplane approve allow (\S+),/);
+    await gateway.json(["approve", "allow", first]);
+    const second = await said(
+      () => call.io.err().replaceAll(first, ""),
+      /backplane approve allow (appr_\S+),/,
+    );
+    const asked = await gateway.json<Approval>(["approve", "show", second]);
+    expect(asked.session_id).toMatch(/^s8::agent::/);
+    await gateway.json(["approve", "allow", second]);
+    expect(await call.ended).toMatchObject({ exit: EXIT.ok, out: "top\n" });
+  });
+
+  test("refused exits 3", async () => {
+    const { id, ended } = await asking("s5");
+    await gateway.json(["approve", "deny", id, "--feedback", "not today"]);
+    const { exit, out, err } = await ended;
+    expect({ exit, out }).toEqual({ exit: EXIT.denied, out: "all done\n" });
+    expect(err).toContain("⊘ agent: rejected: not today");
+  });
+
+  test("nobody answers within --timeout: the turn is interrupted, exit 3", async () => {
+    const { id, ended } = await asking("s6", "--timeout", "0");
+    const { exit, err } = await ended;
+    expect(exit).toBe(EXIT.denied);
+    expect(err).toContain("error[approval.expired]");
+    expect((await gateway.json<Approval>(["approve", "show", id])).status).toBe("cancelled");
+  });
+
+  test("Ctrl-C interrupts the turn and exits 130", async () => {
+    const { io, ended } = await asking("s7");
+    io.signal("SIGINT");
+    expect((await ended).exit).toBe(EXIT.interrupted);
+  });
+});
+
+describe("at a terminal", () => {
+  async function chat(id: string, url?: string) {
+    const env = { NO_COLOR: "1", ...(url === undefined ? {} : { BACKPLANE_URL: url }) };
+    const { io, ended } = gateway.begin(["session", "chat", id], { tty: true, env });
+    await said(io.err, /> /);
+    let seen = io.err().length;
+    return {
+      io,
+      ended,
+      type: (text: string) => void io.stdin.write(text),
+      /** Waits for what comes after all that was waited for. */
+      until: async (pattern: RegExp) => {
+        await said(() => io.err().slice(seen), pattern);
+        seen = io.err().length;
+      },
+    };
+  }
+
+  test("text streams, tools show as they begin and end, and a question is asked with its arguments", async () => {
+    const { io, ended, type, until } = await chat("t1");
+    type("hello\r");
+    await said(io.out, /echo: hello\n/);
+    await until(/> /);
+    type(CHILD.replaceAll("\n", "\\\r"));
+    type("\r");
+    await until(
+      /→ sub-agent: \/say child done\n[\s\S]*\(unknown risk\)[\s\S]*"goal": "\/say child done"[\s\S]*\[y\] once/,
+    );
+    type("maybe\r");
+    await until(/\[y\] once/);
+    type("y\r");
+    await until(/✓ agent: done in 1 step/);
+    await said(io.out, /all done\n/);
+    type(CTRL_D);
+    expect((await ended).exit).toBe(EXIT.ok);
+    expect(io.out()).toBe("echo: hello\nall done\n");
+    // The line editor has put the terminal back as it was.
+    expect(io.raw.at(-1)).toBe(false);
+  });
+
+  test("Enter alone rejects what is of unknown risk, with a reason if one is given", async () => {
+    const { io, ended, type, until } = await chat("t2");
+    type('/tool agent {"goal":"x"}\r');
+    await until(/Enter: n/);
+    type("\r");
+    await until(/why\?/);
+    type("too early\r");
+    await until(/⊘ agent: rejected: too early[\s\S]*> /);
+    type("/quit\r");
+    expect((await ended).exit).toBe(EXIT.ok);
+    expect(io.out()).toContain("too early");
+  });
+
+  test("[s] holds for the session", async () => {
+    const { io, ended, type, until } = await chat("t3");
+    const call = '/tool agent {"goal":"/say kid"}\r';
+    type(call);
+    await until(/\[s\] this session/);
+    type("sure\r");
+    await until(/Answer y, s or n\./);
+    type("s\r");
+    await until(/✓ agent[\s\S]*> /);
+    type(call);
+    await until(/✓ agent[\s\S]*> /);
+    type(CTRL_D);
+    await ended;
+    expect(io.err().match(/wants to run/g)).toHaveLength(1);
+  });
+
+  test("a question that is answered elsewhere is taken back", async () => {
+    const { io, ended, type, until } = await chat("t4");
+    type('/tool agent {"goal":"/say kid"}\r');
+    await until(/\[y\] once/);
+    const { items } = await gateway.json<{ items: Approval[] }>(["approve", "list"]);
+    await gateway.json(["approve", "allow", items.find((item) => item.session_id === "t4")!.id]);
+    await until(/approved by admin[\s\S]*> /);
+    type("next\r");
+    await said(io.out, /echo: next/);
+    type(CTRL_D);
+    expect((await ended).exit).toBe(EXIT.ok);
+  });
+
+  test("Ctrl-C ends the turn and the chat goes on; twice within 2 s leaves with 130", async () => {
+    const { io, ended, type, until } = await chat("t5");
+    type("/slow 200\\\r/say a b c d e f g h i j k l m n o p\r");
+    await said(io.out, /a/);
+    type(CTRL_C);
+    await until(/interrupted[\s\S]*> /);
+    expect(io.out()).not.toContain("p");
+    type(CTRL_C);
+    expect((await ended).exit).toBe(EXIT.interrupted);
+  });
+
+  test("local commands: /help, /model, /fork, /reset; any other line is for the agent", async () => {
+    const { io, ended, type, until } = await chat("t6");
+    type("/help\r");
+    await until(/\/compact +summarise[\s\S]*> /);
+    type("/model\r");
+    await until(/\* +llm-echo[\s\S]*> /);
+    type("/model absent\r");
+    await until(/error\[provider\.not_found\][\s\S]*> /);
+    type("/fork t6-child\r");
+    await until(/goes on as t6-child[\s\S]*> /);
+    type("/say in the child\r");
+    await said(io.out, /in the child\n/);
+    await until(/> /);
+    type("/undo\r");
+    await until(/error\[request\.invalid\][\s\S]*> /);
+    type("/reset\r");
+    await until(/archived[\s\S]*> /);
+    type(CTRL_D);
+    expect((await ended).exit).toBe(EXIT.ok);
+    expect((await gateway.backplane(["session", "show", "t6"])).out).not.toContain("in the child");
+    expect((await gateway.backplane(["session", "show", "t6-child"])).out).toContain("in the child");
+  });
+
+  test("a failed turn is told in three lines and the chat goes on", async () => {
+    const { io, ended, type, until } = await chat("t7");
+    type("/error other\r");
+    await until(/error\[llm\.failed\].*\n.*\nfix: [\s\S]*> /);
+    type("still here\r");
+    await said(io.out, /echo: still here/);
+    type(CTRL_D);
+    expect((await ended).exit).toBe(EXIT.ok);
+  });
+
+  test("a stream that is cut, again and again, loses and doubles nothing", async () => {
+    const proxy = await cutProxy(gateway.url);
+    try {
+      const { io, ended, type, until } = await chat("t8", proxy.url);
+      const words = Array.from({ length: 40 }, (_, n) => `word${n}`).join(" ");
+      type(`/slow 60\\\r/say ${words}\r`);
+      for (const at of ["word2", "word8", "word20"]) {
+        await said(io.out, new RegExp(`${at} `));
+        proxy.cut();
+      }
+      await until(/> /);
+      expect(io.out()).toBe(`${words}\n`);
+      expect(proxy.cuts()).toBeGreaterThan(2);
+      type(CTRL_D);
+      expect((await ended).exit).toBe(EXIT.ok);
+    } finally {
+      await proxy.close();
+    }
+  }, 60_000);
+
+  test("a gateway that stays away is found again with the next message", async () => {
+    const proxy = await cutProxy(gateway.url);
+    const { io, ended, type, until } = await chat("t9", proxy.url);
+    await proxy.close();
+    type("lost\r");
+    await until(/error\[daemon\.unreachable\][\s\S]*> /);
+    const again = await cutProxy(gateway.url, Number(new URL(proxy.url).port));
+    type("found\r");
+    await said(io.out, /echo: found\n/);
+    type(CTRL_D);
+    expect((await ended).exit).toBe(EXIT.ok);
+    expect(io.out()).toBe("echo: found\n");
+    await again.close();
+  }, 60_000);
+});

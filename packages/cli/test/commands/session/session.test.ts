@@ -1,0 +1,172 @@
+/** Conversations through the command, against a real gateway with the offline model. */
+import type { Chain, Entry, Run, Session } from "@backplane/contract";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { EXIT } from "../../../src/index.ts";
+import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
+import { said } from "../../support/said.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(() => gateway.close());
+
+const say = (id: string, ...lines: string[]) =>
+  gateway.backplane(["session", "chat", id, ...lines.flatMap((line) => ["-m", line]), "--quiet"]);
+
+interface Shown {
+  session: Session;
+  entries: Entry[];
+}
+
+describe("show", () => {
+  test("session show reads as a conversation; with --json it is the session and its entries", async () => {
+    await say("talk", "hello", '/tool absent {"a":1}\n/then\n/say sorry\u001b[31m');
+    const { out, exit } = await gateway.backplane(["session", "show", "talk"]);
+    expect(exit).toBe(EXIT.ok);
+    expect(out).toMatch(/session: +talk\n/);
+    const lines = out.slice(out.indexOf("──"));
+    expect(lines).toBe(
+      [
+        "── the conversation begins ──",
+        "you: hello",
+        "assistant: echo: hello",
+        'you: /tool absent {"a":1}',
+        "  /then",
+        "  /say sorry",
+        '  → absent {"a":1}',
+        "  ⊘ absent: not_found: there is no tool absent",
+        "assistant: sorry",
+        "",
+      ].join("\n"),
+    );
+    const { session, entries } = await gateway.json<Shown>(["session", "show", "talk"]);
+    expect(session.id).toBe("talk");
+    const messages = entries.filter(({ kind }) => kind === "message").map(({ payload }) => payload.role);
+    expect(messages).toEqual(["user", "assistant", "user", "assistant"]);
+    // Entries that nobody waits for may still follow the answer.
+    const late = await gateway.json<Shown>(["session", "show", "talk", "--since", String(entries[2]!.id)]);
+    expect(late.entries.slice(0, entries.length - 3)).toEqual(entries.slice(3));
+    const raw = await gateway.backplane(["session", "show", "talk", "--entries"]);
+    const raw_lines = raw.out.trimEnd().split("\n");
+    expect(raw_lines.length).toBeGreaterThanOrEqual(entries.length);
+    expect(raw_lines[0]).toMatch(/^1 \S+ anchor \{/);
+  });
+
+  test("what is not there is an error with its code", async () => {
+    for (const name of ["show", "replay", "reset", "compact", "undo", "interrupt", "fork"]) {
+      const { exit, err } = await gateway.backplane(["session", name, "nowhere", "--yes"]);
+      expect({ name, exit, code: err.slice(0, 24) }).toEqual({
+        name,
+        exit: EXIT.failed,
+        code: "error[session.not_found]",
+      });
+    }
+  });
+});
+
+test("list shows the newest sessions of a workspace", async () => {
+  await gateway.backplane(["session", "chat", "else", "-m", "x", "--workspace", "other"]);
+  const page = await gateway.json<{ items: Session[] }>(["session", "list", "--workspace", "other"]);
+  expect(page.items.map((item) => item.id)).toEqual(["else"]);
+  const one = await gateway.json<{ items: Session[]; next: string }>(["session", "list", "--limit", "1"]);
+  expect(one.items).toHaveLength(1);
+  expect((await gateway.backplane(["session", "list"])).out).toMatch(/^ID +TITLE +WORKSPACE +ENTRIES/);
+  expect((await gateway.backplane(["session", "show", "else"])).exit).toBe(EXIT.failed);
+});
+
+test("set notes things of a session, a title among them, and takes them back", async () => {
+  await gateway.backplane(["session", "chat", "noted", "-m", "x"]);
+  const set = (...pairs: string[]) => gateway.backplane(["session", "set", "noted", ...pairs]);
+  expect((await set("title=Order 4711", "priority=2", "strategy=react")).exit).toBe(EXIT.ok);
+  expect((await gateway.backplane(["session", "list"])).out).toMatch(/noted +Order 4711 /);
+  expect((await set("priority=")).exit).toBe(EXIT.ok);
+  const { items } = await gateway.json<{ items: Session[] }>(["session", "list"]);
+  expect(items.find(({ id }) => id === "noted")?.metadata).toEqual({
+    title: "Order 4711",
+    strategy: "react",
+  });
+  expect((await set("nonsense")).exit).toBe(EXIT.usage);
+});
+
+describe("replay", () => {
+  test("prints the tape as it was, entry by entry", async () => {
+    await say("tape", "one");
+    const { entries } = await gateway.json<Shown>(["session", "show", "tape"]);
+    const { out } = await gateway.backplane(["session", "replay", "tape", "--json", "--since", "1"]);
+    const lines = out
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as Entry);
+    expect(lines.slice(0, entries.length - 1)).toEqual(entries.slice(1));
+  });
+
+  test("--follow goes on with what happens, each entry once, until Ctrl-C", async () => {
+    const { io, ended } = gateway.begin(["session", "replay", "tape", "--follow", "--json"]);
+    await said(io.out, /session\.replay\.done/);
+    await say("tape", "two");
+    await said(io.out, /assistant\.message\.done/);
+    io.signal("SIGINT");
+    expect((await ended).exit).toBe(EXIT.interrupted);
+    const ids = io
+      .out()
+      .trimEnd()
+      .split("\n")
+      // The last line says how it ended.
+      .slice(0, -1)
+      .map((line) => (JSON.parse(line) as { entry_id: number | null }).entry_id)
+      .filter((id) => id !== null);
+    expect(ids).toEqual(ids.map((_, index) => index + 1));
+    const text = gateway.begin(["session", "replay", "tape", "--follow"]);
+    await said(text.io.out, /you: two\n(.*\n)*assistant: echo: two/);
+    text.io.signal("SIGINT");
+    expect((await text.ended).exit).toBe(EXIT.interrupted);
+  });
+});
+
+test("fork takes the past over, up to an entry if asked, and writes its own", async () => {
+  await say("parent", "first", "second");
+  const { entries } = await gateway.json<Shown>(["session", "show", "parent"]);
+  const answer = entries.find((entry) => entry.payload.role === "assistant")!;
+  const argv = ["session", "fork", "parent", "--at", String(answer.id), "--id", "child"];
+  const child = await gateway.json<Session>(argv);
+  expect(child).toMatchObject({ id: "child", parent_session_id: "parent" });
+  await say("child", "third");
+  const { out } = await gateway.backplane(["session", "show", "child"]);
+  expect(out).toMatch(/you: first\n.*first\nyou: third\n/);
+  expect(out).not.toContain("second");
+  expect((await gateway.backplane(["session", "show", "parent"])).out).toMatch(/children: +child\n/);
+  const plain = await gateway.backplane(["session", "fork", "parent"]);
+  expect(plain.err).toContain(`backplane session chat ${plain.out.trim()}`);
+});
+
+test("compact leaves a marker, undo takes it back, reset begins anew and asks first", async () => {
+  await say("long", ...Array.from({ length: 6 }, (_, n) => `${n} ${"words ".repeat(400)}`), "the last");
+  await gateway.json(["provider", "set", "llm-echo", "context_window=10000"]);
+  const made = await gateway.json<{ chain: Chain }>(["session", "compact", "long"]);
+  const { out } = await gateway.backplane(["session", "show", "long"]);
+  expect(out).toMatch(/── compacted \(\d+ → \d+ tokens\) ──/);
+  // What the compaction carried over is not told twice.
+  expect(out.match(/you: the last/g)).toHaveLength(1);
+  await gateway.json(["provider", "set", "llm-echo", "context_window="]);
+  const back = await gateway.json<Chain>(["session", "undo", "long"]);
+  expect(back.id).toBe(made.chain.parent_chain_id);
+  const again = await gateway.backplane(["session", "undo", "long"]);
+  expect(again.err).toContain("nothing can be undone");
+  expect((await gateway.backplane(["session", "reset", "long"])).exit).toBe(EXIT.usage);
+  const fresh = await gateway.json<Session>(["session", "reset", "long", "--yes"]);
+  expect(fresh.head_chain_id).not.toBe(back.id);
+});
+
+test("interrupt ends a turn that runs, and says when none does", async () => {
+  const text = "/slow 500\n/say a b c d e f g h";
+  const run = await gateway.json<Run>(["run", "start", "--session", "slow", "--input", text]);
+  expect(await gateway.json(["session", "interrupt", "slow"])).toEqual({ interrupted: true });
+  const ended = async (): Promise<Run> => {
+    const now = await gateway.json<Run>(["run", "show", run.id]);
+    return now.status === "running" ? await ended() : now;
+  };
+  expect((await ended()).status).toBe("cancelled");
+  const none = await gateway.backplane(["session", "interrupt", "slow"]);
+  expect(none.out).toBe("No turn of slow was running\n");
+});

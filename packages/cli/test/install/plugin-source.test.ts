@@ -1,0 +1,55 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { readPluginSource } from "../../src/install/plugin-source.ts";
+
+let cwd: string;
+const KERNEL = JSON.stringify({ name: "k", "yaya.plugins.v1": { k: { category: "tool" } } });
+
+beforeAll(() => {
+  cwd = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+  for (const name of ["package", "kernel", "both", "neither", "taken"]) mkdirSync(join(cwd, name));
+  writeFileSync(join(cwd, "package/vai-plugin.toml"), "");
+  writeFileSync(join(cwd, "kernel/package.json"), KERNEL);
+  writeFileSync(join(cwd, "both/vai-plugin.toml"), "");
+  writeFileSync(join(cwd, "both/package.json"), KERNEL);
+  writeFileSync(join(cwd, "neither/package.json"), '{"name":"x"}');
+  writeFileSync(join(cwd, "some.tgz"), "");
+  writeFileSync(join(cwd, "mcp.json"), "{}");
+});
+afterAll(() => rmSync(cwd, { recursive: true, force: true }));
+
+test.each([
+  ["package", { kind: "package", folder: true }],
+  ["./package", { kind: "package", folder: true }],
+  ["both", { kind: "package", folder: true }],
+  ["neither", { kind: "package", folder: true }],
+  ["some.tgz", { kind: "package", folder: false }],
+  ["mcp.json", { kind: "mcp" }],
+  ["kernel", { kind: "kernel", local: true }],
+  ["npm:acme-memory@1.2.0", { kind: "kernel", local: false, source: "acme-memory@1.2.0" }],
+  ["npm:@acme/memory@next", { kind: "kernel", local: false, source: "@acme/memory@next" }],
+  ["npm:kernel", { kind: "kernel", local: false, source: "kernel" }],
+])("%s", (text, expected) => {
+  expect(readPluginSource(cwd, text)).toMatchObject(expected);
+});
+
+test.each(["./absent", "/absent", "absent/folder", "absent.tgz", "absent.json", "Absent Name", "../absent"])(
+  "%s looks like a path, and never becomes a download",
+  (text) => {
+    expect(() => readPluginSource(cwd, text)).toThrow("does not exist or cannot be read");
+  },
+);
+
+test.each(["absent", "acme-memory@1.2.0", "@acme/memory"])(
+  "%s is no folder here, and a download only with npm: before it",
+  (text) => {
+    expect(() => readPluginSource(cwd, text)).toThrow(
+      expect.objectContaining({
+        code: "cli.usage",
+        fix: expect.stringContaining(`backplane plugin install npm:${text}`),
+      }),
+    );
+  },
+);

@@ -1,0 +1,326 @@
+/** Packages that describe themselves, as the person who installs them sees them: tool files, a server, an instrument. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import type { Binding } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EXIT } from "../../src/index.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+const root = mkdtempSync(join(tmpdir(), "backplane-described-"));
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(async () => {
+  await gateway.close();
+  rmSync(root, { recursive: true, force: true });
+});
+
+function folder(name: string, files: Record<string, string>): string {
+  for (const [file, text] of Object.entries(files)) {
+    const path = join(root, name, file);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, text);
+  }
+  return join(root, name);
+}
+
+/** The manifest of an instrument plugin whose provider is provider.mjs. */
+function instrument(id: string, isolationMode: "InProcess" | "External"): string {
+  const about = { id, name: id, version: "1.0.0", author: "Acme", description: "An instrument." };
+  return JSON.stringify({ ...about, providerClass: "./provider.mjs#Provider", isolationMode });
+}
+
+const bindingIn = (text: string) => /bind_[0-9a-z]+/.exec(text)![0];
+
+const TOOL = (risk: string) =>
+  `export default { description: "A tool.", defaultRiskLevel: "${risk}", execute: () => ({ content: "ok", isError: false }) };`;
+
+test("a tool file that does not load is named with its error wherever tools are listed", async () => {
+  const tools = folder("files", {
+    "tools/reads.ts": TOOL("low"),
+    "tools/writes.ts": TOOL("medium"),
+    "tools/torn.ts": "throw new Error('torn at import');",
+  });
+  const { out, err } = await gateway.backplane(["plugin", "install", tools]);
+  expect(err).toContain("Tools: reads, torn, writes\n");
+  expect(err).toMatch(/torn: it cannot run: .*torn at import/);
+  expect(err).toContain("writes will ask a person before a model's call runs.");
+  const listed = await gateway.backplane(["tool", "list", "--all"]);
+  expect(listed.out).toMatch(/torn .*offered +it cannot run: .*torn at import/);
+  expect((await gateway.backplane(["tool", "show", "torn"])).out).toMatch(/reason: +it cannot run: .*torn/);
+  const bound = await gateway.backplane(["binding", "tools", bindingIn(out)]);
+  expect(bound.out).toMatch(/reads +offered +A tool\.\ntorn +broken +.*torn at import\nwrites +offered/);
+  const info = await gateway.backplane(["plugin", "info", "local/files"]);
+  expect(info.out).toMatch(/BINDING +STATUS +TOOL +STATE\nbind_\w+ +active +reads +offered\n.*torn +broken/);
+  expect((await gateway.backplane(["plugin", "list"])).out).toMatch(/local\/files .*tool files/);
+});
+
+test("a change after which nothing starts is said at once, with what to do; and so is what a secret lets in", async () => {
+  const permissions = { secret_slots: ["token"] };
+  const tools = folder("gone", {
+    "package.json": JSON.stringify({ name: "gone", backplane: { permissions } }),
+    "tools/looks.ts": TOOL("low"),
+  });
+  expect((await gateway.backplane(["plugin", "install", tools])).err).toContain("--secret token=NAME");
+  await gateway.backplane(["secret", "set", "look"], { stdin: "a value of a secret\n" });
+  const bound = await gateway.backplane(["binding", "set", "local/gone", "--secret", "token=look"]);
+  expect(bound.err).toContain("Tools: looks\n");
+  const away = await gateway.backplane(["binding", "set", "gone", "--mount", `${root}/nowhere:/data`]);
+  expect(away.exit).toBe(EXIT.ok);
+  expect(away.err).toContain(
+    `The binding mounts "${root}/nowhere": the folder does not exist on the gateway's machine.`,
+  );
+  expect(away.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
+  // The record keeps the way out, too.
+  const called = await gateway.backplane(["invoke", "looks"]);
+  expect(called.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
+  const invocation = /inv_[0-9a-z]+/.exec(called.err)![0];
+  const shown = await gateway.backplane(["invocation", "show", invocation]);
+  expect(shown.out).toMatch(/\nfix: +Correct the mounts of the binding/);
+  expect((await gateway.backplane(["binding", "set", "gone", "--no-mount"])).err).toBe("");
+});
+
+test("a flag that nothing would come of is refused for servers, too", async () => {
+  const server = { mcpServers: { own: { command: "node", args: ["-e", "1"] } } };
+  const file = join(folder("flags", { "mcp.json": JSON.stringify(server) }), "mcp.json");
+  const linked = await gateway.backplane(["plugin", "install", file, "--editable"]);
+  expect([linked.exit, linked.err]).toEqual([EXIT.usage, expect.stringContaining("--editable")]);
+  const unbound = await gateway.backplane(["plugin", "install", file, "--no-bind", "--domains", "a.example"]);
+  expect([unbound.exit, unbound.err]).toEqual([EXIT.usage, expect.stringContaining("--domains belongs to")]);
+  expect((await gateway.backplane(["plugin", "list"])).out).not.toContain("mcp/own");
+});
+
+test("a tool that lost its name says at once who has it and what to do; one on the host is not called isolated", async () => {
+  const host = TOOL("low").replace("description", 'executionTarget: "host", description');
+  await gateway.backplane(["plugin", "install", folder("first", { "tools/twice.ts": host })]);
+  const { err } = await gateway.backplane(["plugin", "install", folder("next", { "tools/twice.ts": host })]);
+  expect(err).toMatch(/twice is not offered: .*local\/first .*\nfix: backplane binding disable bind_/);
+  await gateway.backplane(["binding", "set", "local/first", "--host-target"]);
+  const { id } = await gateway.json<{ id: string }>(["invoke", "twice"]);
+  expect((await gateway.backplane(["invocation", "show", id])).out).toMatch(/\nclass: +host\n/);
+  await gateway.backplane(["policy", "set", "allowed_tool_categories", '["none-has-it"]']);
+  expect((await gateway.backplane(["tool", "list"])).err).toContain("why not: backplane tool list --all");
+  await gateway.backplane(["policy", "set", "allowed_tool_categories", "null"]);
+});
+
+test("hidden characters in an author's words are shown to the operator alone, who is told of them", async () => {
+  const sly = TOOL("low").replace("A tool.", "A \u202etool.\u{e0068}\u{e0069}");
+  await gateway.backplane(["plugin", "install", folder("sly", { "tools/slyly.ts": sly })]);
+  const shown = (await gateway.backplane(["tool", "show", "slyly"])).out;
+  expect(shown).toContain("\nA \ufffdtool.\ufffd\n");
+  expect(shown).toContain(
+    'not shown: /description: 3 hidden characters (U+202E, U+E0068, U+E0069), which spell "hi"',
+  );
+  const { checks } = JSON.parse((await gateway.backplane(["doctor", "--json"])).out) as {
+    checks: { name: string }[];
+  };
+  expect(checks.find(({ name }) => name === "words local/sly")).toMatchObject({
+    status: "degraded",
+    message: expect.stringContaining("kept from models in slyly: /description: 3 hidden characters"),
+    fix: "backplane tool show slyly",
+  });
+});
+
+test("what is kept back is listed with the command that lets it in, which does", async () => {
+  const { out } = await gateway.backplane([
+    "plugin",
+    "install",
+    folder("idle", { "tools/idles.ts": TOOL("low") }),
+  ]);
+  const id = bindingIn(out);
+  await gateway.backplane(["binding", "disable", id]);
+  expect((await gateway.backplane(["tool", "list"])).out).not.toContain("idles");
+  const { out: all } = await gateway.backplane(["tool", "list", "--all"]);
+  const fix = /\nidles .*inactive +its binding is disabled\n {2}fix: backplane (.+)\n/.exec(all)![1]!;
+  expect((await gateway.backplane(["tool", "show", "idles"])).out).toContain(`fix:      backplane ${fix}`);
+  await gateway.backplane(fix.split(" "));
+  expect((await gateway.backplane(["tool", "list"])).out).toContain("idles");
+});
+
+test("installed again in another version, the binding moves on and trust stays behind", async () => {
+  const bound = async () =>
+    (await gateway.json<{ items: Binding[] }>(["binding", "list"])).items.filter(
+      ({ package_id }) => package_id === "local/moving",
+    );
+  const first = folder("moving", { "tools/early.ts": TOOL("low"), "tools/kept.ts": TOOL("low") });
+  await gateway.backplane(["plugin", "install", first, "--config", '{"a":1}']);
+  const [before] = await bound();
+  await gateway.backplane(["binding", "set", before!.binding_id, "--host-target", "--timeout", "5000"]);
+  rmSync(join(first, "tools/early.ts"));
+  const { err } = await gateway.backplane(["plugin", "install", first]);
+  expect(err).toContain(`${before!.binding_id} moved from ${before!.package_version} to `);
+  expect(err).toContain(`trust this version too: backplane binding set ${before!.binding_id} --host-target`);
+  const after = await bound();
+  expect(after).toHaveLength(1);
+  expect(after[0]).toMatchObject({ config: { a: 1 }, policy: { timeout_ms: 5_000 } });
+  expect(after[0]!.policy.host_target).toBeUndefined();
+  expect((await gateway.backplane(["tool", "show", "early"])).err).toContain("tool.not_found");
+  expect((await gateway.backplane(["tool", "show", "kept"])).exit).toBe(EXIT.ok);
+});
+
+test("explain says which command lets a call run, as far as one can", async () => {
+  const explain = async (tool: string) => (await gateway.backplane(["policy", "explain", tool])).err;
+  expect(await explain("reads")).toBe("");
+  expect(await explain("writes")).toBe("To let it run unasked: backplane policy set risks.writes low\n");
+  await gateway.backplane(["policy", "set", "tolerance.conversation", "none"]);
+  expect(await explain("writes")).toContain(
+    "risks.writes low && backplane policy set tolerance.conversation low\n",
+  );
+  await gateway.backplane(["policy", "set", "tolerance", "null"]);
+});
+
+test("after a server is installed, the one command that lets its tools run unasked is there, and works", async () => {
+  const server = folder("desk", {
+    "vai-plugin.toml": [
+      'api_version = "vai.plugin.v1"\npackage_id = "acme/desk"\nversion = "1.0.0"\nname = "Desk"',
+      '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',
+    ].join("\n\n"),
+    "server.mjs": SERVER,
+  });
+  const { err } = await gateway.backplane(["plugin", "install", server]);
+  expect(err).toContain("All of them ask a person before a model's call runs.");
+  const [, field] = /one command: backplane policy set '([^']+)' low/.exec(err)!;
+  expect(field).toBe("risks.mcp_desk_*");
+  await gateway.backplane(["policy", "set", field!, "low"]);
+  for (const tool of ["mcp_desk_stamp", "mcp_desk_fold"])
+    expect((await gateway.backplane(["policy", "explain", tool])).out).toContain(`${tool} runs.`);
+  expect((await gateway.backplane(["policy", "set", field!, "null"])).out).toContain(`Took back ${field}`);
+});
+
+test("an instrument that may not run inside the gateway is refused with the commands for its own binding", async () => {
+  const plugin = folder("inside", {
+    "META-INF/hefty-plugin.json": instrument("inside", "InProcess"),
+    "provider.mjs": "export class Provider { instruments = []; initialize() {} }",
+  });
+  const { out, err } = await gateway.backplane(["plugin", "install", plugin]);
+  expect(err).toContain("It offers no tools yet (plugin.untrusted)");
+  expect(err).toContain(`backplane binding set ${bindingIn(out)} --class worker`);
+  const info = await gateway.backplane(["plugin", "info", "hefty/inside"]);
+  expect(info.out).toMatch(/bind_\w+ +active +- +plugin\.untrusted/);
+});
+
+test("the tool that reads skills is offered once there is one, and plugin info lists it", async () => {
+  const skillTool = async () => (await gateway.backplane(["tool", "show", "skill"])).out;
+  expect(await skillTool()).toMatch(/status: +hidden\nreason: +no package with skills is bound here\n/);
+  const schema = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
+  const kit = folder("letters", {
+    "plugin.json": JSON.stringify({ $schema: schema, name: "letters", version: "1.0.0" }),
+    "skills/write/SKILL.md": "---\nname: write\ndescription: Writes letters.\n---\nDear …\n",
+  });
+  await gateway.backplane(["plugin", "install", kit]);
+  expect(await skillTool()).toMatch(/status: +offered\n/);
+  const info = await gateway.backplane(["plugin", "info", "letters/skills"]);
+  expect(info.out).toMatch(/SKILL +DESCRIPTION\nwrite +Writes letters\.\n/);
+});
+
+test("a server that may not be dialled is told with the setting that allows it, also later", async () => {
+  const { out, err } = await gateway.backplane([
+    "plugin",
+    "install",
+    "--mcp",
+    "http://127.0.0.1:9/mcp",
+    "near",
+  ]);
+  const fix =
+    'fix: If you trust this destination, ask an operator to add "127.0.0.1:9" to egress.allow_private';
+  expect(err).toContain(fix);
+  expect((await gateway.backplane(["binding", "tools", bindingIn(out)])).err).toContain(fix);
+});
+
+test("doctor asks every instrument for its health, and names bindings that do not answer or hold broken tools", async () => {
+  const plugin = folder("ill", {
+    "META-INF/hefty-plugin.json": instrument("ill", "External"),
+    "provider.mjs": `
+      const one = (name, healthCheck, invoke = () => ({})) => ({ name, riskLevel: "ReadOnly", invoke, healthCheck,
+        metadata: { name, category: "Application", description: name } });
+      export class Provider {
+        initialize() {
+          this.instruments = [
+            one("well"),
+            one("slow", () => ({ status: "Degraded", message: "the disk is slow" })),
+            one("dead", () => { throw new Error("no disk"); }),
+            one("stuck", () => new Promise(() => {})),
+            one("quits", undefined, () => process.exit(0)),
+          ];
+        }
+      }`,
+  });
+  expect((await gateway.backplane(["plugin", "install", plugin])).err).toContain(
+    "Tools: well, slow, dead, stuck, quits",
+  );
+  const { exit, out } = await gateway.backplane(["doctor", "--timeout", "1"]);
+  expect(exit).toBe(EXIT.failed);
+  expect(out).toMatch(/instrument well +ok +Healthy\n/);
+  expect(out).toMatch(/instrument slow +degraded +the disk is slow\n +fix: backplane binding tools bind_/);
+  expect(out).toMatch(/instrument dead +failed +no disk/);
+  expect(out).toMatch(/instrument stuck +failed +/);
+  expect(out).toMatch(/binding local\/files +degraded +does not load: torn\n/);
+  expect(out).toMatch(/binding hefty\/inside +degraded +plugin\.untrusted/);
+
+  // Once it is gone it is not started to be looked at; --probe does that.
+  expect((await gateway.backplane(["invoke", "quits"])).err).toContain("error[crashed]");
+  const asleep = (await gateway.backplane(["doctor"])).out;
+  for (const name of ["well", "dead", "stuck"])
+    expect(asleep).toMatch(
+      new RegExp(
+        `instrument ${name} +ok +does not run now, last seen 20\\d\\d-.*; backplane doctor --probe `,
+      ),
+    );
+  expect((await gateway.backplane(["doctor"])).out).toContain("does not run now");
+  const probed = (await gateway.backplane(["doctor", "--probe", "--timeout", "5"])).out;
+  expect(probed).toMatch(/instrument well +ok +Healthy\n/);
+  expect(probed).toMatch(/instrument dead +failed +no disk/);
+  expect((await gateway.backplane(["doctor"])).out).toMatch(/instrument well +ok +Healthy\n/);
+});
+
+test("a trusted folder says what it offers, and nothing in it can paint the terminal", async () => {
+  const path = folder("shop", {
+    "tools/sells.ts": TOOL("low"),
+    "tools/sells.js": TOOL("low"),
+    "tools/torn_off.ts": 'throw new Error("\\u001b[2Jgone");',
+  });
+  const shown = await gateway.backplane(["workspace", "show", path], { tty: true });
+  const trusted = await gateway.backplane(["workspace", "trust", path, "--yes"]);
+  expect(trusted.err).toMatch(/shop: to be trusted:\n +added +tools\//);
+  expect(trusted.err).toContain("Tools: sells, torn_off\n");
+  expect(trusted.err).toContain("tools/sells.ts is left out: tools/sells.js has the name sells already.");
+  expect(trusted.err.match(/gone/g)).toHaveLength(1);
+  expect(shown.out + trusted.out + trusted.err).not.toContain("\u001b[");
+  await gateway.backplane(["workspace", "untrust", path, "--yes"]);
+});
+
+test("a workspace folder that does not exist is told as such before anybody is asked", async () => {
+  const { exit, err } = await gateway.backplane(["workspace", "trust", join(root, "nowhere")]);
+  expect([exit, err]).toEqual([EXIT.failed, expect.stringContaining("workspace.not_found")]);
+});
+
+test("a folder that is nothing yet is refused with what it probably lacks", async () => {
+  const refused = async (path: string) => {
+    const { exit, err } = await gateway.backplane(["plugin", "install", path]);
+    expect(exit).toBe(EXIT.failed);
+    return err;
+  };
+  expect(await refused(join(root, "files", "tools"))).toContain("name the folder that contains it");
+  const schema = '"$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"';
+  expect(await refused(folder("kit", { "plugin.json": '{"name":"kit"}' }))).toContain(schema);
+  const old = folder("old-kit", { "plugin.json": '{"$schema":"https://agent-plugins.org/1","name":"kit"}' });
+  expect(await refused(old)).toContain(schema);
+});
+
+const SERVER = `
+import { createInterface } from "node:readline";
+const tool = (name) => ({ name, description: name, inputSchema: { type: "object" } });
+const answers = {
+  initialize: { protocolVersion: "2025-11-25", capabilities: { tools: {} }, serverInfo: { name: "desk", version: "1" } },
+  "tools/list": { tools: [tool("stamp"), tool("fold")] },
+};
+createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method } = JSON.parse(line);
+  if (id === undefined) return;
+  const result = answers[method];
+  const reply = result === undefined ? { error: { code: -32601, message: "unknown" } } : { result };
+  process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, ...reply }) + "\\n");
+});
+`;

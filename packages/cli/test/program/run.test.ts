@@ -1,0 +1,165 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Command } from "commander";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { EXIT, run } from "../../src/index.ts";
+import { OVERVIEW } from "../../src/program/overview.ts";
+import { buildProgram } from "../../src/program/program.ts";
+import { type CaptureOptions, captureIo } from "../support/capture-io.ts";
+
+let home: string;
+beforeAll(() => {
+  home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+});
+afterAll(() => rmSync(home, { recursive: true, force: true }));
+
+async function backplane(argv: string[], options: CaptureOptions = {}) {
+  const io = captureIo({ ...options, env: { BACKPLANE_HOME: home, ...options.env } });
+  return { exit: await run(argv, io), out: io.out(), err: io.err() };
+}
+
+describe("help", () => {
+  test("the command alone prints the overview", async () => {
+    expect(await backplane([])).toEqual({ exit: EXIT.ok, out: OVERVIEW, err: "" });
+    expect(await backplane(["--help"])).toEqual({ exit: EXIT.ok, out: OVERVIEW, err: "" });
+  });
+
+  test("the overview names every command and every global flag", () => {
+    const program = buildProgram(captureIo(), false, () => {});
+    for (const command of program.commands) {
+      expect(OVERVIEW).toMatch(new RegExp(`^  ${command.name()} {2,}`, "m"));
+      const line = OVERVIEW.split("\n").find((text) => text.startsWith(`  ${command.name()} `)) ?? "";
+      for (const sub of command.commands) expect(line, command.name()).toContain(sub.name());
+    }
+    for (const option of program.options) expect(OVERVIEW).toContain(option.long);
+  });
+
+  test("every command has a description and help that exits 0", async () => {
+    const program = buildProgram(captureIo(), false, () => {});
+    const paths = (command: Command, path: string[]): string[][] =>
+      command.commands.flatMap((sub) => [[...path, sub.name()], ...paths(sub, [...path, sub.name()])]);
+    for (const path of paths(program, [])) {
+      const { exit, out, err } = await backplane([...path, "--help"]);
+      expect({ exit, err }, path.join(" ")).toEqual({ exit: EXIT.ok, err: "" });
+      expect(out, path.join(" ")).toMatch(/^Usage: backplane .+\n\n[A-Z]/);
+    }
+  });
+
+  test("a group alone shows its commands", async () => {
+    const { exit, out } = await backplane(["plugin"]);
+    expect(exit).toBe(EXIT.ok);
+    expect(out).toContain("install [options] [source]");
+  });
+
+  test("the version", async () => {
+    expect((await backplane(["--version"])).out).toMatch(/^\d+\.\d+\.\d+\n$/);
+  });
+});
+
+describe("usage errors", () => {
+  test.each([
+    [["frobnicate"], "Unknown command 'frobnicate'"],
+    [["plugin", "instal"], "install"],
+    [["up", "--prot", "1"], "--port"],
+    [["up", "--port", "http"], "whole number"],
+    [["invoke"], "Name the export"],
+    [["invoke", "x", "--input", "{"], "not JSON"],
+    [["secret", "set"], "name"],
+    [["secret", "set", "a", "b"], "Too many arguments"],
+    [["key", "create", "ci"], "--scope"],
+    [["key", "create", "ci", "--scope", "everything"], "no scope"],
+    [["binding", "create", "acme/x", "t", "--class", "root"], "Allowed choices"],
+    [["binding", "set", "bind_1", "--secret", "x"], "slot=NAME"],
+    [["plugin", "install", "/nowhere"], "/nowhere"],
+    [["plugin", "install", "/tmp", "--class", "worker"], "--bind"],
+    [["completion", "tcsh"], "bash"],
+    [["status", "--url", "nonsense"], "no"],
+  ])("%j exits 2 with three lines", async (argv, hint) => {
+    const { exit, out, err } = await backplane([...argv, "--token", "bpa_none"]);
+    expect({ exit, out }).toEqual({ exit: EXIT.usage, out: "" });
+    const lines = err.split("\n");
+    expect(lines).toHaveLength(4);
+    expect(lines[0]).toBe("error[cli.usage] The command line is not valid.");
+    expect(lines[1]).toContain(hint);
+    expect(lines[2]).toMatch(/^fix: /);
+  });
+
+  test("the fix names the help of the nearest command", async () => {
+    expect((await backplane(["--home", "/x", "plugin", "frob"])).err).toContain(
+      "fix: backplane plugin --help\n",
+    );
+    expect((await backplane(["frob"])).err).toContain("fix: backplane --help\n");
+    expect((await backplane(["key", "create", "ci"])).err).toContain("fix: backplane key create --help\n");
+  });
+
+  test("with --json the error is one JSON line on stdout as well", async () => {
+    const { exit, out, err } = await backplane(["invoke", "--json"]);
+    expect(exit).toBe(EXIT.usage);
+    expect(out.split("\n")).toHaveLength(2);
+    expect(JSON.parse(out)).toMatchObject({ error: { code: "cli.usage", exit_code: 2 } });
+    expect(err).toMatch(/^error\[cli\.usage\]/);
+  });
+});
+
+test.each([["plugin"], ["binding"], []])(
+  "a group without its command: help, or a document: %s",
+  async (...group) => {
+    const person = await backplane(group);
+    expect([person.exit, person.err]).toEqual([EXIT.ok, ""]);
+    expect(person.out).toContain("backplane");
+    const program = await backplane([...group, "--json"]);
+    expect(program.exit).toBe(EXIT.usage);
+    expect(JSON.parse(program.out)).toMatchObject({ error: { code: "cli.usage", exit_code: 2 } });
+  },
+);
+
+describe("without a gateway", () => {
+  test("nobody listens: exit 5", async () => {
+    const { exit, err } = await backplane(["status", "--url", "http://127.0.0.1:1", "--token", "bpa_x"]);
+    expect(exit).toBe(EXIT.unreachable);
+    expect(err.split("\n")).toHaveLength(4);
+    expect(err).toContain("error[daemon.unreachable]");
+    expect(err).toContain("backplane up");
+  });
+
+  test("a home that never had one: exit 5, and the fix starts it", async () => {
+    const { exit, err } = await backplane(["plugin", "list"]);
+    expect(exit).toBe(EXIT.unreachable);
+    expect(err).toContain("backplane up");
+  });
+
+  test("no credential: exit 4", async () => {
+    const { exit, err } = await backplane(["plugin", "list", "--url", "http://127.0.0.1:1"]);
+    expect(exit).toBe(EXIT.auth);
+    expect(err).toContain("error[auth.missing]");
+  });
+
+  test("nothing to stop: exit 5", async () => {
+    expect((await backplane(["down"])).exit).toBe(EXIT.unreachable);
+  });
+});
+
+describe("nobody to ask", () => {
+  test.each([
+    [["plugin", "remove", "pkg_1"]],
+    [["binding", "remove", "bind_1"]],
+    [["secret", "remove", "jira"]],
+    [["key", "revoke", "key_1"]],
+    [["secret", "set", "jira"]],
+  ])("%j exits 2 at once on an empty stdin", async (argv) => {
+    const started = performance.now();
+    const { exit, err } = await backplane([...argv, "--token", "bpa_x", "--url", "http://127.0.0.1:1"]);
+    expect(exit).toBe(EXIT.usage);
+    expect(err.split("\n")).toHaveLength(4);
+    expect(performance.now() - started).toBeLessThan(2_000);
+  });
+});
+
+describe("completion", () => {
+  test.each(["bash", "zsh", "fish"])("%s gets every command", async (shell) => {
+    const { exit, out } = await backplane(["completion", shell]);
+    expect(exit).toBe(EXIT.ok);
+    for (const word of ["doctor", "install", "revoke", "tail"]) expect(out).toContain(word);
+  });
+});

@@ -1,0 +1,44 @@
+import { expect, test } from "vitest";
+import { type Starting, startLean } from "../../src/program/small-heap.ts";
+
+function started(given: Partial<Starting>): { args: readonly string[]; env: object } | null {
+  let seen: { args: readonly string[]; env: object } | null = null;
+  startLean({
+    argv: ["node", "/main.js", "up", "--json"],
+    execArgv: ["--conditions=x"],
+    execPath: "/node",
+    env: { HOME: "/h" },
+    execve: ((_file: string, args: readonly string[], env: object) => {
+      seen = { args, env };
+    }) as never,
+    ...given,
+  });
+  return seen;
+}
+
+test("up replaces its process once, with a bounded heap and the same command line", () => {
+  const again = started({})!;
+  expect(again.args).toEqual([
+    "/node",
+    "--conditions=x",
+    expect.stringMatching(/^--max-semi-space-size=\d+$/),
+    expect.stringMatching(/^--heap-growing-percent=\d+$/),
+    "--no-allocation-site-pretenuring",
+    "/main.js",
+    "up",
+    "--json",
+  ]);
+  expect(again.env).toEqual({ HOME: "/h", MALLOC_ARENA_MAX: "2" });
+  expect(started({ execArgv: [again.args[2]!] })).toBeNull();
+});
+
+test("what an operator chose, other commands, descriptors and other systems stay as they are", () => {
+  expect(started({ env: { NODE_OPTIONS: "--max-semi-space-size=32" } })).toBeNull();
+  expect(started({ env: { MALLOC_ARENA_MAX: "4" } })?.env).toEqual({ MALLOC_ARENA_MAX: "4" });
+  expect(started({ argv: ["node", "/main.js", "status"] })).toBeNull();
+  expect(started({ argv: ["node", "/main.js", "up", "--ready-fd", "3"] })).toBeNull();
+  const { execve: _none, ...windows } = { execve: null };
+  expect(() =>
+    startLean({ argv: ["node", "m", "up"], execArgv: [], execPath: "n", env: {}, ...windows }),
+  ).not.toThrow();
+});

@@ -1,0 +1,45 @@
+/** Plain client commands start fast: the server and its libraries are loaded only by what needs them. */
+import { spawnSync } from "node:child_process";
+import { tmpdir } from "node:os";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+
+const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const WATCH = `data:text/javascript,
+import { registerHooks } from "node:module";
+import { writeSync } from "node:fs";
+registerHooks({ load(url, context, next) { writeSync(2, "loads " + url + "\\n"); return next(url, context); } });`;
+
+function loadedBy(argv: string[]): string[] {
+  const { stderr } = spawnSync(
+    process.execPath,
+    ["--conditions=backplane-source", "--import", WATCH.replaceAll("\n", ""), MAIN, ...argv],
+    { encoding: "utf8", env: { HOME: tmpdir() } },
+  );
+  return stderr.split("\n").filter((line) => line.startsWith("loads file:"));
+}
+
+const HEAVY =
+  /node_modules\/(zod|fastify|pino|kysely|ajv)\/|packages\/(gateway|api|kernel|store|runner|supply)\//;
+
+describe("start-up", () => {
+  test("invoke loads commander, contract and client, and nothing of the server", () => {
+    const loaded = loadedBy([
+      "invoke",
+      "x",
+      "--input",
+      "{}",
+      "--url",
+      "http://127.0.0.1:1",
+      "--token",
+      "bpa_x",
+    ]);
+    expect(loaded.some((url) => url.includes("/packages/client/"))).toBe(true);
+    expect(loaded.filter((url) => HEAVY.test(url))).toEqual([]);
+  });
+
+  test("doctor does load the gateway, so the check above can fail", () => {
+    const loaded = loadedBy(["doctor", "--url", "http://127.0.0.1:1", "--token", "bpa_x"]);
+    expect(loaded.some((url) => HEAVY.test(url))).toBe(true);
+  });
+});

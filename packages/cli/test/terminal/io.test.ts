@@ -1,0 +1,47 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { describe, expect, test } from "vitest";
+import { said } from "../support/said.ts";
+
+/** Prints each signal that it hears, and ends at SIGTERM. */
+function listen(same_key_press_ms: number) {
+  const source = `
+    import { processIo } from ${JSON.stringify(new URL("../../src/terminal/io.ts", import.meta.url).href)};
+    const io = processIo(import.meta.url.startsWith("file:") ? import.meta.url : "file:///main.js", ${same_key_press_ms});
+    process.on("SIGINT", () => console.log("raw"));
+    io.onSignal((signal) => { console.log(signal); if (signal === "SIGTERM") process.exit(0); });
+    console.log("ready");
+    setInterval(() => {}, 1000);`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", source], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let out = "";
+  child.stdout.on("data", (chunk: Buffer) => {
+    out += chunk.toString();
+  });
+  return { child, out: () => out };
+}
+
+async function pressTwice(same_key_press_ms: number): Promise<string[]> {
+  const { child, out } = listen(same_key_press_ms);
+  await said(out, /ready\n/);
+  child.kill("SIGINT");
+  await said(out, /raw/);
+  child.kill("SIGINT");
+  await said(out, /raw[\s\S]*raw/);
+  child.kill("SIGTERM");
+  await once(child, "close");
+  return out()
+    .split("\n")
+    .filter((line) => line.startsWith("SIG"));
+}
+
+describe("signals", () => {
+  test("a Ctrl-C that arrives twice, passed on by npm or the launcher, is one", async () => {
+    expect(await pressTwice(600_000)).toEqual(["SIGINT", "SIGTERM"]);
+  });
+
+  test("a later one is a second", async () => {
+    expect(await pressTwice(0)).toEqual(["SIGINT", "SIGINT", "SIGTERM"]);
+  });
+});

@@ -1,0 +1,53 @@
+import { describe, expect, test } from "vitest";
+import { createOutput, fields, table } from "../../src/terminal/output.ts";
+import { captureIo } from "../support/capture-io.ts";
+
+describe("output", () => {
+  test("JSON is one line of data, notes go to stderr", () => {
+    const io = captureIo();
+    const out = createOutput(io, { json: true });
+    out.data({ a: "x\ny" }, () => "never");
+    out.note("hint");
+    expect(io.out()).toBe('{"a":"x\\ny"}\n');
+    expect(io.err()).toBe("hint\n");
+  });
+
+  test("quiet keeps the data and drops the notes", () => {
+    const io = captureIo();
+    const out = createOutput(io, { quiet: true });
+    out.data({}, () => "data");
+    out.note("hint");
+    expect(io.out()).toBe("data\n");
+    expect(io.err()).toBe("");
+  });
+
+  test("colour only on a terminal, without NO_COLOR", () => {
+    const painted = (io: ReturnType<typeof captureIo>, flags = {}) =>
+      createOutput(io, flags).paint("red", "x");
+    expect(painted(captureIo())).toBe("x");
+    expect(painted(captureIo({ tty: true }))).toBe("\u001b[31mx\u001b[0m");
+    expect(painted(captureIo({ tty: true, env: { NO_COLOR: "1" } }))).toBe("x");
+    expect(painted(captureIo({ tty: true, env: { TERM: "dumb" } }))).toBe("x");
+    expect(painted(captureIo({ tty: true }), { json: true })).toBe("x");
+  });
+
+  test("a table lines up and its cells cannot break it", () => {
+    const out = createOutput(captureIo(), {});
+    expect(
+      table(
+        out,
+        ["A", "B"],
+        [
+          ["long cell", 1],
+          [null, "x\n\u001b[2Jy"],
+        ],
+      ),
+    ).toBe(["A          B", "long cell  1", "-          x · y"].join("\n"));
+  });
+
+  test("fields leave out what is undefined and mark what is empty", () => {
+    expect(fields({ id: "x", gone: undefined, none: null, list: ["a", "b"], map: { k: 1 } })).toBe(
+      ["id:   x", "none: -", "list: a, b", 'map:  {"k":1}'].join("\n"),
+    );
+  });
+});
