@@ -29,7 +29,7 @@ verifies(
   async () => {
     const before = printOf(FOLDER);
     const installed = await gateway.cli("plugin", "install", FOLDER);
-    expect(installed.stderr).toContain("The server old is left out");
+    expect(installed.stderr).toContain("Skipped server old");
     // Two servers and a skill of it cannot be used.
     expect([installed.code, installed.stdout]).toEqual([
       8,

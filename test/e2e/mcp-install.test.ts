@@ -158,7 +158,7 @@ test("a bad server of an mcp.json leaves itself out and is named; --strict insta
       ({ package_id }) => package_id,
     );
   const strict = await gateway.cli("plugin", "install", file, "--strict");
-  expect([strict.code, strict.stderr]).toEqual([1, expect.stringContaining("The server own is left out")]);
+  expect([strict.code, strict.stderr]).toEqual([1, expect.stringContaining("Skipped server own")]);
   writeFileSync(file, JSON.stringify({ mcpServers: { good: mcpServers.good, gone: mcpServers.gone } }));
   expect((await gateway.cli("plugin", "install", file, "--strict")).code).toBe(1);
   expect(await packages()).not.toContain("mcp/good");
@@ -166,7 +166,7 @@ test("a bad server of an mcp.json leaves itself out and is named; --strict insta
   writeFileSync(file, JSON.stringify({ mcpServers }));
   const done = await gateway.cli("plugin", "install", file, "--json");
   expect(done.code, done.stderr).toBe(8);
-  expect(done.stderr).toContain("The server own is left out: own starts /opt/own/server");
+  expect(done.stderr).toContain("Skipped server own: own starts /opt/own/server");
   expect(done.stderr).toContain("fix: Put the program into its own package");
   expect(JSON.parse(done.stdout)).toMatchObject({
     servers: [{ package: { package_id: "mcp/good" } }],

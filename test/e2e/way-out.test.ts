@@ -202,15 +202,13 @@ def ask(input, call):
     const shown = await gateway.cli("invocation", "show", record.id);
     expect(shown.stdout).toContain("refused connections:\nevil.test:80 domain.not_allowed: The grant");
     expect(shown.stdout).toMatch(
-      new RegExp(
-        `If you trust it with them: backplane binding set ${bindings.ask} --domains \\S+,evil\\.test\n`,
-      ),
+      new RegExp(`To allow them: backplane binding set ${bindings.ask} --domains \\S+,evil\\.test\n`),
     );
     const seen = await gateway.cli("invoke", "ask", "--input", '{"urls":["http://evil.test/"]}');
     expect(seen.stderr).toContain("Refused connections:\n  evil.test:80 domain.not_allowed");
     // Its author asks for less, which no binding widens; whoever tries is told.
     const tried = await gateway.cli("binding", "set", "ask", "--domains", `localhost:${port},evil.test`);
-    expect(tried.stderr).toContain("evil.test stays out of reach: acme/ask itself asks for localhost:");
+    expect(tried.stderr).toContain("evil.test is not reachable: acme/ask itself requests only localhost:");
     const capped = await call("ask", { urls: Array.from({ length: 13 }, () => here) });
     expect(capped.egress?.refusals.map(({ reason }) => reason)).toContain("limit.connections");
   }

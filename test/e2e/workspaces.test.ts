@@ -54,7 +54,7 @@ verifies(
       ],
     });
     const again = await cli("workspace", "show", path);
-    expect(again.stdout).toContain("trusted, and changed since");
+    expect(again.stdout).toContain("trusted, changed since then");
     expect(again.stdout).toContain("edited");
     // Not what was reviewed: nothing is trusted.
     const stale = await gateway.http("POST", "/v1/workspaces", { path, digest: waiting!.digest });

@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 /**
- * The launcher. It runs under whatever Node is on the PATH (18 or later), so it is plain CommonJS: it finds the
- * Node that Backplane was installed with and hands the command line over to it. dist/main.js uses it too, when
- * somebody starts that file with an older Node.
+ * The launcher. It runs under the Node on the PATH (18 or later), so it is CommonJS. If that Node is too old, it starts
+ * the bundled Node with the same arguments. dist/main.js uses it for the same purpose.
  */
 "use strict";
 
@@ -34,13 +33,13 @@ function launch() {
 
 function startBundledNode() {
   const node = bundledNode();
-  // A bundled Node that is too old itself would start itself for ever.
+  // A bundled Node that is too old would start itself in a loop.
   if (node === undefined || node === process.execPath) {
     const why = `Node ${process.versions.node} is older than ${OLDEST.join(".")}, and no newer Node is installed beside Backplane.`;
     return fail("launch_failed", "The gateway's Node is missing", why, "npm ci", 1);
   }
   const child = spawn(node, [main, ...process.argv.slice(2)], { stdio: "inherit" });
-  // A terminal sends Ctrl-C to both processes; the program takes the two that follow at once for one.
+  // A terminal sends Ctrl-C to both processes; the program ignores the immediate repetition.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) =>
     fail("launch_failed", "The gateway's Node cannot be started", error.message, "npm ci", 1),
@@ -50,7 +49,7 @@ function startBundledNode() {
   });
 }
 
-/** Beside us, or in a node_modules further up: npm hoists. */
+/** Searches node_modules of this folder and its parents, since npm hoists packages. */
 function bundledNode() {
   const name = PACKAGES[`${process.platform}-${process.arch}`];
   if (name === undefined) return undefined;

@@ -31,10 +31,10 @@ function writeMain(source: string): void {
   writeFileSync(join(root, "packages/cli/dist/main.js"), source);
 }
 
-/** The built main.js, with a program of the test's own behind it. */
+/** The built main.js with a stub of @backplane/cli. */
 function useBuiltMain(): string {
   writeFileSync(join(root, "packages/cli/package.json"), '{"type":"module"}');
-  for (const name of ["main.js", "start-lean.js"])
+  for (const name of ["main.js", "program/small-heap.js"])
     cpSync(join(LAUNCHER, "../../dist", name), join(root, "packages/cli/dist", name));
   const cli = join(root, "node_modules/@backplane/cli");
   mkdirSync(cli, { recursive: true });
@@ -54,20 +54,20 @@ function bundleNode(): void {
 const ECHO = "console.log(JSON.stringify(process.argv.slice(2))); process.exitCode = 7;";
 
 describe("launcher", () => {
-  test("without a build it says how to make one", () => {
+  test("reports a missing build and how to build", () => {
     const { status, stderr } = spawnSync(process.execPath, [launcher, "up"], { encoding: "utf8" });
     expect(status).toBe(2);
     expect(stderr.split("\n")).toHaveLength(4);
     expect(stderr).toContain("fix: npm run build");
   });
 
-  test("a new Node runs the program itself", () => {
+  test("runs the program directly under a supported Node", () => {
     writeMain(ECHO);
     const { status, stdout } = spawnSync(process.execPath, [launcher, "a", "--b"], { encoding: "utf8" });
     expect({ status, stdout }).toEqual({ status: 7, stdout: '["a","--b"]\n' });
   });
 
-  test("an old Node hands over to the bundled one, arguments and exit code intact", () => {
+  test("starts the bundled Node under an old one and keeps arguments and exit code", () => {
     writeMain(ECHO);
     bundleNode();
     const argv = ["-r", pretend("20.19.0"), launcher, "a b", "--c=$x"];
@@ -75,7 +75,7 @@ describe("launcher", () => {
     expect({ status, stdout }).toEqual({ status: 7, stdout: '["a b","--c=$x"]\n' });
   });
 
-  test("an old Node without a bundled one says what to install", () => {
+  test("reports a missing bundled Node under an old one", () => {
     writeMain(ECHO);
     const argv = ["-r", pretend("18.0.0"), launcher];
     const { status, stderr } = spawnSync(process.execPath, argv, { encoding: "utf8" });
@@ -83,13 +83,13 @@ describe("launcher", () => {
     expect(stderr).toContain("fix: npm ci");
   });
 
-  test("24.15 is new enough, 24.14 is not", () => {
+  test("accepts Node 24.15 and rejects 24.14", () => {
     writeMain(ECHO);
     const exit = (version: string) => spawnSync(process.execPath, ["-r", pretend(version), launcher]).status;
     expect([exit("24.15.0"), exit("24.14.9")]).toEqual([7, 1]);
   });
 
-  test("dist/main.js under an old Node starts the bundled one too, and never itself again", () => {
+  test("dist/main.js starts the bundled Node under an old one, and never itself in a loop", () => {
     const program = useBuiltMain();
     const run = (version: string, ...args: string[]) => {
       const argv = ["-r", pretend(version), program, ...args];
@@ -105,7 +105,7 @@ describe("launcher", () => {
     expect(run("24.15.0", "a")).toEqual({ status: 7, stdout: '["a"]\n', stderr: "" });
   });
 
-  test("a signal to the launcher reaches the program", async () => {
+  test("forwards signals to the program", async () => {
     writeMain(
       "process.on('SIGTERM', () => { console.log('orderly'); process.exit(0); }); console.log('up'); setInterval(() => {}, 1000);",
     );

@@ -1,4 +1,4 @@
-/** The commands that the seed names, each with --json, against a gateway that was started with one of its flags. */
+/** The commands of requirement cli.seed, each with --json, against a gateway that was started with --strategy. */
 import { expect } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { EXIT } from "../src/index.ts";

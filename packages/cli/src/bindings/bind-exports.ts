@@ -1,4 +1,4 @@
-/** `plugin install --bind`: every export of a package bound at once. Doing it twice changes nothing. */
+/** `plugin install --bind`: binds every export of a package. The operation is idempotent. */
 import {
   BackplaneError,
   type Binding,
@@ -12,7 +12,7 @@ import {
 import type { Context } from "../context/context.ts";
 import { listAll } from "../context/page.ts";
 import { type BindingOptions, type BindingParts, bindingParts } from "./binding-flags.ts";
-import { sayMoved } from "./report-changes.ts";
+import { reportVersionChange } from "./report-changes.ts";
 
 export async function bindExports(
   context: Context,
@@ -34,7 +34,7 @@ export async function bindExports(
   return await bindAll(context, installed, wanted, options.orgWide === true);
 }
 
-/** A package that describes itself, bound as one. */
+/** Creates the single binding of a self-describing package. */
 export async function bindWhole(
   context: Context,
   installed: Package,
@@ -46,8 +46,8 @@ export async function bindWhole(
 }
 
 /**
- * What is bound in another version moves, all of it at once, with its settings; the rest is bound. A share is somebody's
- * rollout and makes a binding of its own.
+ * Bindings of another version are upgraded together and keep their settings; other exports get a new binding. With
+ * --percent each export gets a new binding, since a rollout needs both versions.
  */
 async function bindAll(
   context: Context,
@@ -58,8 +58,8 @@ async function bindAll(
   const { bindings } = context.client();
   const wide = org_wide ? { org_wide } : {};
   const shared = [...wanted.values()].some(({ rollout }) => rollout !== undefined);
-  const there = shared ? [] : await boundThere(context, package_id, org_wide);
-  const moves = there.some((one) => one.package_version !== package_version);
+  const existing = shared ? [] : await existingBindings(context, package_id, org_wide);
+  const moves = existing.some((one) => one.package_version !== package_version);
   const changes = Object.fromEntries(
     [...wanted].map(([id, { rollout: _share, ...parts }]) => [id, parts] as const),
   );
@@ -68,17 +68,17 @@ async function bindAll(
     : [];
   const done: Binding[] = [];
   for (const [export_id, parts] of wanted) {
-    const before = there.find(
+    const before = existing.find(
       (one) => one.export_id === export_id && one.package_version !== package_version,
     );
     const now = before && moved.find(({ binding_id }) => binding_id === before.binding_id);
-    if (now !== undefined) sayMoved(context, now);
+    if (now !== undefined) reportVersionChange(context, now);
     done.push(now ?? (await bindOne(context, { package_id, package_version, export_id, ...wide, ...parts })));
   }
   return done;
 }
 
-async function boundThere(context: Context, package_id: string, org_wide: boolean): Promise<Binding[]> {
+async function existingBindings(context: Context, package_id: string, org_wide: boolean): Promise<Binding[]> {
   const { bindings } = context.client();
   const all = await listAll((page) => bindings.list({ package_id, ...page }));
   return all.filter(({ scope }) => (scope.project_id === null) === org_wide);
@@ -96,13 +96,13 @@ async function bindOne(
     if (codeOf(error) !== "binding.conflict" || typeof known !== "string") throw error;
     const name = body.export_id === WHOLE_PACKAGE ? body.package_id : body.export_id;
     context.out.note(
-      `${name} is bound already; its settings stay as they are. To change them: backplane binding set ${known}`,
+      `${name} is already bound; its settings were not changed. To change them: backplane binding set ${known}`,
     );
     return client.bindings.get(known);
   }
 }
 
-/** One set of flags for several exports: each gets what it declares; configuration goes to all when none declares. */
+/** Each export gets the secrets and configuration that it declares. If none declares a configuration, all get it. */
 function partsFor(each: PluginExport, parts: BindingParts, someConfigured: boolean): BindingParts {
   const { config, secrets, ...rest } = parts;
   const slots = each.permissions.secret_slots;
@@ -114,7 +114,7 @@ function partsFor(each: PluginExport, parts: BindingParts, someConfigured: boole
   };
 }
 
-/** A secret that no export can take would be dropped silently, so it is refused before anything is bound. */
+/** Rejects a secret without a slot before anything is bound, because it would be dropped silently. */
 export function assertSlots(nothing: string, slots: readonly string[], { secrets = {} }: BindingParts): void {
   const unknown = Object.keys(secrets).find((slot) => !slots.includes(slot));
   if (unknown === undefined) return;

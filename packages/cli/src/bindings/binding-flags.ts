@@ -1,4 +1,4 @@
-/** The flags that shape a binding, the same for `binding create`, `binding set` and `plugin install --bind`. */
+/** The binding flags of `binding create`, `binding set` and `plugin install --bind`. */
 import {
   BackplaneError,
   type BindingPolicy,
@@ -29,41 +29,43 @@ export interface BindingOptions {
   domains?: string[];
   percent?: number;
   capabilities?: string[];
-  /** false: none any more. */
+  /** false with --no-mount. */
   mount?: Mount[] | false;
   hostTarget?: boolean;
-  /** false: none. */
+  /** false with --no-sampling. */
   sampling?: NonNullable<BindingPolicy["sampling"]> | boolean;
 }
 
 export function bindingFlags(command: Command): Command {
   return command
-    .option("--config <json>", "configuration: JSON, or @file")
-    .option("--secret <slot=NAME>", "give a slot a stored secret; may be repeated", slotPair)
+    .option("--config <json>", "configuration as JSON, or @file")
+    .option("--secret <slot=NAME>", "bind a secret slot to a stored secret; repeatable", slotPair)
     .addOption(
-      new Option("--class <class>", "how it runs; lowering needs the admin token").choices(EXECUTION_CLASSES),
+      new Option("--class <class>", "execution class; a lower one needs the admin token").choices(
+        EXECUTION_CLASSES,
+      ),
     )
-    .addOption(new Option("--approval <when>", "ask a person before each call").choices(["always", "never"]))
-    .option("--timeout <ms>", "longest run", wholeNumber("--timeout", 1, 86_400_000))
-    .option("--domains <names>", "names it may reach, separated by commas", listOf)
-    .option("--capabilities <names>", "what a side-process plugin may ask for, separated by commas", listOf)
+    .addOption(new Option("--approval <when>", "require approval of each call").choices(["always", "never"]))
+    .option("--timeout <ms>", "timeout of a call", wholeNumber("--timeout", 1, 86_400_000))
+    .option("--domains <names>", "domains that it may connect to, separated by commas", listOf)
+    .option("--capabilities <names>", "capabilities of a side-process plugin, separated by commas", listOf)
     .option(
       "--mount <folder[:target][:rw]>",
-      "show it a folder of the gateway's machine, at TARGET (default /data/NAME); may be repeated",
+      "mount a folder of the gateway's machine at TARGET (default: /data/NAME); repeatable",
       mountOf,
     )
     .option(
       "--host-target",
-      "let tools that ask for it run on the gateway's machine itself; admin token only",
+      "allow tools that request it to run on the gateway's machine, unsandboxed; admin token only",
     )
-    .option("--no-host-target", "take that back")
+    .option("--no-host-target", "revoke --host-target")
     .option(
       "--sampling <tokens[:per-hour]>",
-      "let an MCP server ask the org's model, at most so many tokens a request and so often (default 60)",
+      "let an MCP server use the organisation's model: tokens per request, requests per hour (default: 60)",
       samplingOf,
     )
-    .option("--no-sampling", "take that back")
-    .option("--percent <number>", "share of the calls that go to this version", percentage("--percent"));
+    .option("--no-sampling", "revoke --sampling")
+    .option("--percent <number>", "percentage of calls that this version gets", percentage("--percent"));
 }
 
 export interface BindingParts {
@@ -73,7 +75,7 @@ export interface BindingParts {
   policy?: BindingPolicy;
 }
 
-/** Only what a flag named. Secret names become references, and one that does not exist is found here. */
+/** Contains only what the flags set. Secret names are resolved to references; an unknown name throws. */
 export async function bindingParts(context: Context, options: BindingOptions): Promise<BindingParts> {
   const policy = policyOf(options);
   return {
@@ -86,7 +88,7 @@ export async function bindingParts(context: Context, options: BindingOptions): P
   };
 }
 
-/** secrets and policy are replaced whole by a patch, so what no flag names is kept from the present binding. */
+/** A patch replaces secrets and policy as a whole, so values without a flag are copied from the current binding. */
 export function mergeParts(
   present: { secrets: Record<string, string>; policy: BindingPolicy },
   parts: BindingParts,
@@ -111,7 +113,7 @@ function policyOf(options: BindingOptions): BindingPolicy {
   };
 }
 
-/** Left out of a patch it stays; taken back it is a field without a value, which a merge drops. */
+/** An absent field is kept; with --no-sampling the field is undefined, which the merge drops. */
 function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
   if (typeof sampling === "object") return { sampling };
   return sampling === false ? ({ sampling: undefined } as unknown as BindingPolicy) : {};
@@ -125,14 +127,14 @@ async function secretRefs(context: Context, names: Record<string, string>): Prom
   return refs;
 }
 
-/** The gateway names nothing that it does not find; here it is the caller's own word. */
+/** The gateway's error does not name the secret, so it is added here. */
 async function refOf(context: Context, name: string): Promise<string> {
   try {
     return (await context.client().secrets.get(name)).ref;
   } catch (error) {
     if (codeOf(error) !== "secret.not_found") throw error;
-    throw new BackplaneError("secret.not_found", `There is no secret ${name}.`, {
-      fix: `Store it: backplane secret set ${name}; or name one of: backplane secret list`,
+    throw new BackplaneError("secret.not_found", `Secret ${name} does not exist.`, {
+      fix: `Store it: backplane secret set ${name}. List existing ones: backplane secret list`,
     });
   }
 }

@@ -1,6 +1,6 @@
 /**
- * People name a binding by its id, its package (`acme/jira`, or `jira`) or its export; the API by its id alone. A name that
- * fits several is refused with their ids, since the next word may be `remove`.
+ * Finds a binding by its id, its package (`acme/jira` or `jira`) or its export; the API knows ids only. An ambiguous name
+ * is an error that lists the ids, since the command may be `remove`.
  */
 import { BackplaneError, type Binding, serverName } from "@backplane/contract";
 import type { Context } from "../context/context.ts";
@@ -9,17 +9,17 @@ import { listAll } from "../context/page.ts";
 export async function findBinding(context: Context, name: string): Promise<Binding> {
   const { bindings } = context.client();
   if (name.startsWith("bind_")) return await bindings.get(name);
-  const found = (await listAll((page) => bindings.list(page))).filter((item) => isCalled(item, name));
+  const found = (await listAll((page) => bindings.list(page))).filter((item) => matchesName(item, name));
   if (found.length === 1) return found[0]!;
   const ids = found.map(({ binding_id, export_id }) => `${binding_id} (${export_id})`).join(", ");
   throw new BackplaneError(
     "binding.not_found",
-    found.length === 0 ? `Nothing is bound as ${name}.` : `Several are bound as ${name}: ${ids}.`,
-    { fix: "Name its binding id; see: backplane binding list" },
+    found.length === 0 ? `No binding matches ${name}.` : `Several bindings match ${name}: ${ids}.`,
+    { fix: "Use a binding id from: backplane binding list" },
   );
 }
 
-function isCalled({ export_id, package_id, package_version }: Binding, name: string): boolean {
+function matchesName({ export_id, package_id, package_version }: Binding, name: string): boolean {
   const names = [export_id, package_id, `${package_id}@${package_version}`, serverName(package_id)];
   return names.includes(name);
 }

@@ -1,4 +1,4 @@
-/** People name a package by its id or `publisher/name[@version]`; the API by its id alone. */
+/** Finds a package by its id or by `publisher/name[@version]`; the API knows ids only. */
 import { BackplaneError, type Package } from "@backplane/contract";
 import type { Context } from "../context/context.ts";
 import { listAll } from "../context/page.ts";
@@ -6,24 +6,24 @@ import { listAll } from "../context/page.ts";
 export async function findPackage(context: Context, name: string): Promise<Package> {
   const client = context.client();
   if (name.startsWith("pkg_")) return client.packages.get(name);
-  const { package_id, version } = splitPackage(name);
+  const { package_id, version } = parsePackageName(name);
   const found = (await listAll((page) => client.packages.list(page))).filter(
     (item) => item.package_id === package_id && (version ?? item.version) === item.version,
   );
   if (found.length === 1) return found[0]!;
-  if (found.length === 0) throw new BackplaneError("package.not_found", `${name} is not installed here.`);
+  if (found.length === 0) throw new BackplaneError("package.not_found", `Package ${name} is not installed.`);
   const versions = found.map((item) => item.version).join(", ");
   throw new BackplaneError("cli.usage", `${package_id} is installed in several versions: ${versions}.`, {
-    // The newest stands first.
-    fix: `Name one, as in ${package_id}@${found[0]!.version}.`,
+    // The newest version is listed first.
+    fix: `Add a version, for example ${package_id}@${found[0]!.version}.`,
   });
 }
 
-/** `acme/devkit@0.1.0`; the version may be left out when one is installed. */
-export function splitPackage(text: string): { package_id: string; version: string | undefined } {
+/** Parses `acme/devkit@0.1.0`; the version is optional. */
+export function parsePackageName(text: string): { package_id: string; version: string | undefined } {
   const at = text.indexOf("@");
   if (at === 0 || at === text.length - 1) {
-    throw new BackplaneError("cli.usage", `${text} is no package.`, {
+    throw new BackplaneError("cli.usage", `${text} is not a package name.`, {
       fix: "Write acme/devkit or acme/devkit@0.1.0.",
     });
   }

@@ -1,21 +1,21 @@
 /**
- * What came of flags that a binding took. A binding names what may be granted; package, project, org and host narrow it, so
- * a flag can be kept and still give a call nothing. And a process that no longer starts should not wait for its first call.
+ * Reports the effect of a changed binding. Package, project, organisation and host policy can narrow what a binding
+ * grants, so an accepted flag may have no effect. A process that no longer starts is reported before its first call.
  */
 import { type Binding, type ValidationReport, WHOLE_PACKAGE } from "@backplane/contract";
 import type { Context } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
-import { ifAllowed, sayTools, sayTrouble } from "./report-tools.ts";
+import { ifAllowed, reportTools, reportUnavailable } from "./report-tools.ts";
 
-export async function sayChanged(context: Context, before: Binding, now: Binding): Promise<void> {
-  await sayNarrowed(context, now);
+export async function reportChanges(context: Context, before: Binding, now: Binding): Promise<void> {
+  await reportNarrowedGrant(context, now);
   if (now.export_id !== WHOLE_PACKAGE || now.status !== "active") return;
-  // Whoever has just let it run wants to see what it brings; otherwise only trouble is news.
-  if (before.status === "active") await sayTrouble(context, now);
-  else await sayTools(context, now);
+  // A binding that has just become active lists its tools; otherwise only errors are reported.
+  if (before.status === "active") await reportUnavailable(context, now);
+  else await reportTools(context, now);
 }
 
-export async function sayNarrowed(context: Context, binding: Binding): Promise<void> {
+export async function reportNarrowedGrant(context: Context, binding: Binding): Promise<void> {
   const { allowed_domains: domains = [], mounts = [] } = binding.policy;
   if (context.out.quiet || (domains.length === 0 && mounts.length === 0)) return;
   const report = await ifAllowed(context.client().bindings.validate(binding.binding_id));
@@ -24,7 +24,7 @@ export async function sayNarrowed(context: Context, binding: Binding): Promise<v
   const lines = [
     ...(domains.length === 0 ? [] : withoutNetwork(binding, requested, grant)),
     ...(mounts.length > 0 && grant.mounts.length === 0
-      ? ["Its mounts are not shown to it: the host's policy forbids them (backplane policy show)."]
+      ? ["Its mounts have no effect: the host policy forbids mounts. See: backplane policy show"]
       : []),
   ];
   for (const line of lines) context.out.note(plainLine(line));
@@ -39,38 +39,38 @@ function withoutNetwork(
   const names = wanted.join(", ");
   if (requested.network === "none")
     return [
-      `${names} stays out of reach: ${package_id} does not ask for the network. Its author asks with network = "egress" in its permissions.`,
+      `${names} is not reachable: ${package_id} does not request network access. Its author can request it with network = "egress" in the permissions.`,
     ];
   if (grant.network === "none")
-    return [
-      `${names} stays out of reach: the host's policy gives nobody the network (backplane policy show).`,
-    ];
+    return [`${names} is not reachable: the host policy denies network access. See: backplane policy show`];
   const missing = wanted.filter((name) => !grant.allowed_domains.includes(name));
   if (missing.length === 0) return [];
   const given = grant.allowed_domains.join(", ") || "nothing";
   const why =
     requested.allowed_domains === undefined
-      ? "a policy above the binding allows less"
-      : `${package_id} itself asks for ${requested.allowed_domains.join(", ")}`;
-  return [`${missing.join(", ")} stays out of reach: ${why}, so a call may reach ${given}.`];
+      ? "a higher-level policy allows less"
+      : `${package_id} itself requests only ${requested.allowed_domains.join(", ")}`;
+  return [`${missing.join(", ")} is not reachable: ${why}. Calls can reach: ${given}.`];
 }
 
-export function sayMoved({ out }: Context, binding: Binding): void {
+export function reportVersionChange({ out }: Context, binding: Binding): void {
   const { binding_id, package_version, previous } = binding;
   if (previous === undefined) return;
   const set = `backplane binding set ${binding_id}`;
   const lines = [
-    `${binding_id} moved from ${previous.package_version} to ${package_version}; its other settings stay. Back: backplane binding rollback ${binding_id}`,
+    `${binding_id} moved from ${previous.package_version} to ${package_version}; its settings are kept. To undo: backplane binding rollback ${binding_id}`,
   ];
   if (previous.trust_dropped.includes("host_target"))
-    lines.push(`It may no longer run on the host; if you trust this version too: ${set} --host-target`);
+    lines.push(
+      `Its permission to run on the host was revoked. If you trust this version: ${set} --host-target`,
+    );
   if (previous.trust_dropped.includes("class"))
     lines.push(
-      `Its class is the usual one again; if you trust this version too: ${set} --class ${previous.policy.class}`,
+      `Its execution class was reset to the default. If you trust this version: ${set} --class ${previous.policy.class}`,
     );
   if (previous.permissions_held.length > 0)
     lines.push(
-      `This version asks for more (${previous.permissions_held.join(", ")}) and does not get it; to give it: ${set} --grant-requested`,
+      `This version requests more permissions (${previous.permissions_held.join(", ")}), which were not granted. To grant them: ${set} --grant-requested`,
     );
   for (const line of lines) out.note(plainLine(line));
 }

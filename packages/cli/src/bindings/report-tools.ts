@@ -1,6 +1,6 @@
 /**
- * What a binding that describes itself turned out to offer, right after it was made: its tools, which of them cannot run
- * or lost their name, which will ask before each call, or why there are none. Each with the command that changes it.
+ * Lists the tools of a new self-describing binding: which are not offered, which need approval, or why there are none.
+ * Each line names the command that changes it.
  */
 import {
   type Binding,
@@ -13,10 +13,10 @@ import {
 import type { Context } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
-export async function sayTools(
+export async function reportTools(
   context: Context,
   { binding_id, unbound_slots }: Pick<Binding, "binding_id" | "unbound_slots">,
-  /** `broken: false` where what does not load was told already. */
+  /** `broken: false` if load errors were already reported. */
   { broken = true } = {},
 ): Promise<void> {
   const { out } = context;
@@ -25,7 +25,7 @@ export async function sayTools(
   const found = await ifAllowed(client.bindings.definitions(binding_id));
   if (found === null) return;
   if (found.error !== null) {
-    sayUnanswered(context, binding_id, found.error);
+    noteUnavailable(context, binding_id, found.error);
     return;
   }
   const ids = found.exports.map(({ id }) => id);
@@ -38,30 +38,35 @@ export async function sayTools(
     out.note(plainLine(status === "offered" ? `${name}: ${reason}` : `${name} is not offered: ${reason}`));
     if (fix !== null) out.note(plainLine(`fix: ${fix}`));
   }
-  await sayAsking(context, own);
+  await noteApprovals(context, own);
 }
 
-/** Only what is wrong: it does not answer. */
-export async function sayTrouble(context: Context, { binding_id }: Binding): Promise<void> {
+/** Reports only that the plugin does not answer. */
+export async function reportUnavailable(context: Context, { binding_id }: Binding): Promise<void> {
   if (context.out.quiet) return;
   const found = await ifAllowed(context.client().bindings.definitions(binding_id));
-  if (found !== null && found.error !== null) sayUnanswered(context, binding_id, found.error);
+  if (found !== null && found.error !== null) noteUnavailable(context, binding_id, found.error);
 }
 
-function sayUnanswered({ out }: Context, binding_id: string, error: NonNullable<Definitions["error"]>): void {
-  out.note(plainLine(`It offers no tools yet (${error.code}): ${error.message}`));
-  // Its message has the commands for this very binding.
+function noteUnavailable(
+  { out }: Context,
+  binding_id: string,
+  error: NonNullable<Definitions["error"]>,
+): void {
+  out.note(plainLine(`No tools are available yet (${error.code}): ${error.message}`));
+  // The message contains the commands for this binding.
   if (error.code === "plugin.untrusted") return;
   if (error.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
-  out.note(`It is asked again by itself; ask now: backplane binding tools ${binding_id} --refresh`);
+  out.note(
+    `The gateway retries automatically. To retry now: backplane binding tools ${binding_id} --refresh`,
+  );
 }
 
 /**
- * Somebody who has just installed a server should not learn by the first question that each call is one. Nobody said
- * anything about the risk of those marked unknown, so one word of the operator settles them; one whose server says that it
- * writes asks on.
+ * Tells the operator after an installation that calls will need approval. For tools of unknown risk one policy command
+ * changes that; a tool whose server declares that it writes still needs approval.
  */
-async function sayAsking(context: Context, own: readonly CatalogEntry[]): Promise<void> {
+async function noteApprovals(context: Context, own: readonly CatalogEntry[]): Promise<void> {
   const { out } = context;
   const policy = await ifAllowed(context.client().policy.get());
   if (policy === null) return;
@@ -72,22 +77,16 @@ async function sayAsking(context: Context, own: readonly CatalogEntry[]): Promis
   );
   if (asking.length === 0) return;
   const all = asking.length === own.length;
-  const which = all ? "All of them ask" : `${asking.map(({ name }) => name).join(", ")} will ask`;
+  const which = all ? "All of them need" : `${asking.map(({ name }) => name).join(", ")} will need`;
   out.note(
-    plainLine(
-      `${which} a person before a model's call runs. Why: backplane policy explain ${asking[0]!.name}`,
-    ),
+    plainLine(`${which} approval when a model calls them. Why: backplane policy explain ${asking[0]!.name}`),
   );
-  const unjudged = asking.filter(({ risk, requires_approval }) => risk === "unknown" && !requires_approval);
-  if (unjudged.length === 0) return;
-  out.note(
-    plainLine(
-      `If you trust them, in one command: backplane policy set 'risks.${patternOf(unjudged, own)}' low`,
-    ),
-  );
+  const unrated = asking.filter(({ risk, requires_approval }) => risk === "unknown" && !requires_approval);
+  if (unrated.length === 0) return;
+  out.note(plainLine(`If you trust them: backplane policy set 'risks.${patternOf(unrated, own)}' low`));
 }
 
-/** One pattern for what the tools of a server have in common, the name itself for a single one. */
+/** A pattern for all tools of a server, or the name of a single tool. */
 function patternOf(some: readonly CatalogEntry[], own: readonly CatalogEntry[]): string {
   const [first] = some;
   if (some.length === 1 && own.length > 1) return first!.name;
@@ -95,18 +94,18 @@ function patternOf(some: readonly CatalogEntry[], own: readonly CatalogEntry[]):
   return own.every(({ name }) => name.startsWith(prefix)) ? `${prefix}*` : first!.name;
 }
 
-/** A key that may install need not be one that may read everything else. */
-export async function ifAllowed<T>(asking: Promise<T>): Promise<T | null> {
+/** Null if the key lacks the scope to read this, since a key may be allowed only to install. */
+export async function ifAllowed<T>(request: Promise<T>): Promise<T | null> {
   try {
-    return await asking;
+    return await request;
   } catch (error) {
     const code = codeOf(error);
-    // Packages of skills have no tools, and say so.
+    // A package of skills has no tools and answers with one of these.
     if (code === "auth.scope" || code === "export.not_found" || code === "request.invalid") return null;
     throw error;
   }
 }
 
-export function sayErrors({ out }: Context, { errors }: Pick<WorkspaceFolder, "errors">): void {
-  for (const why of Object.values(errors)) out.note(plainLine(`Does not load: ${why}`));
+export function reportLoadErrors({ out }: Context, { errors }: Pick<WorkspaceFolder, "errors">): void {
+  for (const why of Object.values(errors)) out.note(plainLine(`Failed to load: ${why}`));
 }

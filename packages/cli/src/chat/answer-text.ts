@@ -1,35 +1,36 @@
 /**
- * The text of a turn as it streams, each character once. Pieces come straight from the bus, the complete text of a
- * model call from the tape and thus earlier, later or, after a lost connection, instead of them. So nothing is
- * appended blindly: what is known of a text is held against what was written of it, and only the rest is written.
+ * Prints the streamed text of a turn, each character once. Deltas come from the bus and the complete text of a model call
+ * from the tape, which may arrive before the deltas, after them or, after a lost connection, instead of them. So each text
+ * is compared with what was already written, and only the rest is printed.
  */
-import type { Moment } from "./chat-events.ts";
+import type { ChatEvent } from "./chat-events.ts";
 
-const LATE = 8;
+/** How many incomplete texts are remembered after a turn. */
+const MAX_INCOMPLETE = 8;
 
 export class AnswerText {
   readonly #write: (text: string) => void;
-  /** Of the model call that is being answered. */
+  /** Text of the current model call. */
   #written = "";
   #pieces = "";
   #iteration = 0;
-  /** The complete text of this call has come. */
+  /** Whether the complete text of this call has arrived. */
   #complete = false;
-  /** Texts of earlier calls whose completion has not come yet. */
-  #open: string[] = [];
+  /** Texts of earlier calls whose complete text has not arrived. */
+  #incomplete: string[] = [];
   #line_open = false;
 
   constructor(write: (text: string) => void) {
     this.#write = write;
   }
 
-  /** Whether the moment was of the text and is dealt with; a call is too, and has a line of its own. */
-  take(moment: Moment): boolean {
-    if (moment.kind === "piece") this.piece(moment.text, moment.iteration, moment.whole);
-    else if (moment.kind === "model") this.model(moment.text);
-    else if (moment.kind === "answered") this.answer(moment.text);
+  /** Returns whether the event was text. A tool call ends the current text, but the caller prints its line. */
+  handle(chatEvent: ChatEvent): boolean {
+    if (chatEvent.kind === "delta") this.piece(chatEvent.text, chatEvent.iteration, chatEvent.whole);
+    else if (chatEvent.kind === "model_text") this.model(chatEvent.text);
+    else if (chatEvent.kind === "answer") this.answer(chatEvent.text);
     else {
-      if (moment.kind === "called") this.step();
+      if (chatEvent.kind === "tool_call") this.step();
       return false;
     }
     return true;
@@ -41,34 +42,34 @@ export class AnswerText {
       this.#iteration = iteration;
     }
     this.#pieces = whole ? text : this.#pieces + text;
-    this.#converge(this.#pieces);
+    this.#writeRest(this.#pieces);
   }
 
-  /** A model call is complete. */
+  /** The complete text of a model call. */
   model(text: string): void {
-    const late = this.#open.indexOf(text);
+    const late = this.#incomplete.indexOf(text);
     if (late !== -1) {
-      this.#open.splice(late, 1);
+      this.#incomplete.splice(late, 1);
       return;
     }
     if (this.#complete) this.#close();
-    this.#converge(text);
+    this.#writeRest(text);
     this.#complete = true;
   }
 
-  /** What comes next is of the next model call. */
+  /** The next text belongs to the next model call. */
   step(): void {
     this.#close();
     this.#iteration = 0;
   }
 
-  /** The turn's own answer, mostly the last model call's text. */
+  /** The answer of the turn, usually the text of the last model call. */
   answer(text: string): void {
-    this.#converge(text);
+    this.#writeRest(text);
     this.reset();
   }
 
-  /** Whatever is written next begins a line. */
+  /** Ensures that the next output starts on a new line. */
   endLine(): void {
     if (this.#line_open) this.#write("\n");
     this.#line_open = false;
@@ -76,11 +77,11 @@ export class AnswerText {
 
   reset(): void {
     this.step();
-    // The tape may tell of a model call after it told of the turn's answer, yet not much later.
-    this.#open = this.#open.slice(-LATE);
+    // The tape may report a model call shortly after the answer of the turn.
+    this.#incomplete = this.#incomplete.slice(-MAX_INCOMPLETE);
   }
 
-  #converge(known: string): void {
+  #writeRest(known: string): void {
     if (this.#written.startsWith(known)) return;
     if (!known.startsWith(this.#written)) {
       this.endLine();
@@ -96,7 +97,7 @@ export class AnswerText {
   }
 
   #close(): void {
-    if (this.#written !== "" && !this.#complete) this.#open.push(this.#written);
+    if (this.#written !== "" && !this.#complete) this.#incomplete.push(this.#written);
     this.endLine();
     this.#written = "";
     this.#pieces = "";

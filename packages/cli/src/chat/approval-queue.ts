@@ -1,4 +1,4 @@
-/** The questions of a conversation, asked one at a time. One that is answered elsewhere is taken back. */
+/** Asks for the approvals of a conversation, one at a time. A question that was answered elsewhere is withdrawn. */
 import { type Approval, type ApprovalAnswer, codeOf, toBackplaneError } from "@backplane/contract";
 import { errorLines, toFailure } from "../command-line/error-report.ts";
 import type { Context } from "../context/context.ts";
@@ -7,13 +7,13 @@ import { keysText, questionText, readAnswer } from "./approval-prompt.ts";
 
 export class ApprovalQueue {
   readonly #context: Context;
-  readonly #editor: Pick<LineEditor, "ask" | "unask">;
+  readonly #editor: Pick<LineEditor, "ask" | "cancelQuestion">;
   readonly #before: () => void;
   #waiting: { approval: Approval; session_id: string }[] = [];
   #open: Approval | null = null;
 
-  /** `before` ends whatever line is being written. */
-  constructor(context: Context, editor: Pick<LineEditor, "ask" | "unask">, before: () => void) {
+  /** `before` ends the line that is being written. */
+  constructor(context: Context, editor: Pick<LineEditor, "ask" | "cancelQuestion">, before: () => void) {
     this.#context = context;
     this.#editor = editor;
     this.#before = before;
@@ -24,21 +24,21 @@ export class ApprovalQueue {
     if (this.#open === null) this.#next();
   }
 
-  /** Whether the open question is still one. */
-  async look(): Promise<void> {
+  /** Withdraws the open question if it was answered elsewhere. */
+  async refresh(): Promise<void> {
     const open = this.#open;
     if (open === null) return;
     const read = this.#context.client().approvals.get(open.id);
     const now = await read.catch(() => null);
     if (now === null || now.status === "pending" || this.#open !== open) return;
-    this.#editor.unask();
+    this.#editor.cancelQuestion();
     this.#say(`${now.status}${now.answered_by === null ? "" : ` by ${now.answered_by}`}`);
     this.#next();
   }
 
   clear(): void {
     this.#waiting = [];
-    if (this.#open !== null) this.#editor.unask();
+    if (this.#open !== null) this.#editor.cancelQuestion();
     this.#open = null;
   }
 
@@ -60,7 +60,7 @@ export class ApprovalQueue {
       }
       if (answer.response !== "reject" || answer.feedback !== undefined)
         return void this.#send(approval, answer);
-      this.#editor.ask("  why? (Enter: no reason) ", (why) => {
+      this.#editor.ask("  Reason? (Enter: none) ", (why) => {
         const feedback = why.trim().slice(0, 2_000);
         void this.#send(approval, feedback === "" ? answer : { ...answer, feedback });
       });
@@ -68,12 +68,12 @@ export class ApprovalQueue {
   }
 
   async #send(approval: Approval, answer: ApprovalAnswer): Promise<void> {
-    // Closed first: the call may go on, and be told of, before the answer's own answer is here.
+    // Cleared first: the call may continue, and its events arrive, before this request returns.
     this.#open = null;
     try {
       await this.#context.client().approvals.answer(approval.id, answer);
     } catch (error) {
-      if (codeOf(error) === "approval.closed") this.#say("It was answered or has expired meanwhile.");
+      if (codeOf(error) === "approval.closed") this.#say("It has already been answered or has expired.");
       else this.#say(errorLines(toFailure(toBackplaneError(error))));
     }
     if (this.#open === null) this.#next();

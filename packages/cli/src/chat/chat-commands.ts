@@ -1,15 +1,15 @@
-/** The local commands of a chat. A line that is none of them goes to the agent, whatever it begins with. */
+/** Local commands of a chat. Any other line, even one that starts with a slash, goes to the agent. */
 import type { Session } from "@backplane/contract";
 import type { Context } from "../context/context.ts";
 import { table } from "../terminal/output.ts";
 
 const COMMANDS = {
   help: "/help            this list",
-  model: "/model [ID]      the provider instances, or use another from now on",
-  fork: "/fork [ID]       go on in a child of this session",
-  compact: "/compact         summarise the past",
-  undo: "/undo            take the last compaction back",
-  reset: "/reset           archive the tape and begin a new one",
+  model: "/model [ID]      list provider instances, or switch to ID",
+  fork: "/fork [ID]       continue in a fork of this session",
+  compact: "/compact         summarise the conversation so far",
+  undo: "/undo            undo the last compaction",
+  reset: "/reset           archive the tape and start a new one",
   quit: "/quit            leave",
 } as const;
 
@@ -20,7 +20,7 @@ export interface ChatCommand {
 
 export interface ChatReply {
   text: string;
-  /** The conversation goes on here. */
+  /** The session in which the chat continues. */
   session?: Session;
 }
 
@@ -39,17 +39,17 @@ export async function runChatCommand(
     case "fork": {
       const child = argument === undefined ? {} : { child_id: argument };
       const session = await sessions.branch(session_id, child, where);
-      return { text: `This goes on as ${session.id}.`, session };
+      return { text: `Continuing in session ${session.id}.`, session };
     }
     case "reset":
       await sessions.reset(session_id, where);
-      return { text: "The tape is archived; a new one begins." };
+      return { text: "The tape was archived and a new one started." };
     case "compact":
       await compactions.create({ session_id, ...where });
-      return { text: "Compacted. /undo takes it back." };
+      return { text: "Compacted. Use /undo to revert it." };
     case "undo":
       await compactions.undo((await sessions.get(session_id, where)).head_chain_id);
-      return { text: "The compaction is taken back." };
+      return { text: "The compaction was undone." };
     case "model": {
       if (argument !== undefined) await providers.setActive(argument);
       const rows = await providers.list();
@@ -58,7 +58,9 @@ export async function runChatCommand(
     }
     case "help":
     case "quit":
-      return { text: `${Object.values(COMMANDS).join("\n")}\nA line that ends in \\ goes on in the next.` };
+      return {
+        text: `${Object.values(COMMANDS).join("\n")}\nEnd a line with \\ to continue on the next line.`,
+      };
   }
 }
 

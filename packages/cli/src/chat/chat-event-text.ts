@@ -1,53 +1,55 @@
-/** One moment of a conversation as lines on a terminal. Text of models, tools and people is made plain. */
+/** Formats a chat event for the terminal. Text of models, tools and users is sanitized. */
 import { isObject } from "@backplane/contract";
 import type { Output } from "../terminal/output.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
-import type { Moment } from "./chat-events.ts";
+import type { ChatEvent } from "./chat-events.ts";
 
 const ARGUMENTS_LENGTH = 160;
 
-/** Null: nothing to show. `names` remembers which call is whose, since a result names only the call. */
-export function momentText(out: Output, moment: Moment, names: Map<string, string>): string | null {
-  switch (moment.kind) {
-    case "said":
-      return `${out.paint("bold", "you:")} ${indented(moment.text)}${attached(moment.attachments)}`;
-    case "answered":
-      return moment.text === "" ? null : `${out.paint("bold", "assistant:")} ${indented(moment.text)}`;
-    case "model":
-      // Without calls it is the answer, which has a line of its own.
-      return moment.calls === 0 || moment.text === ""
+/** Null if there is nothing to show. `names` maps call ids to tool names, since a result contains only the call id. */
+export function chatEventText(out: Output, chatEvent: ChatEvent, names: Map<string, string>): string | null {
+  switch (chatEvent.kind) {
+    case "user_message":
+      return `${out.paint("bold", "you:")} ${indented(chatEvent.text)}${attached(chatEvent.attachments)}`;
+    case "answer":
+      return chatEvent.text === "" ? null : `${out.paint("bold", "assistant:")} ${indented(chatEvent.text)}`;
+    case "model_text":
+      // Without tool calls this text is the answer, which has its own event.
+      return chatEvent.calls === 0 || chatEvent.text === ""
         ? null
-        : `${out.paint("bold", "assistant:")} ${indented(moment.text)}`;
-    case "called":
-      names.set(moment.id, moment.name);
-      return `  ${out.paint("dim", "→")} ${callLine(moment.name, moment.args)}`;
-    case "result": {
-      const mark = moment.ok ? out.paint("green", "✓") : out.paint("red", "✗");
-      return `  ${mark} ${briefLine(nameOf(names, moment.id), moment.brief)}`;
+        : `${out.paint("bold", "assistant:")} ${indented(chatEvent.text)}`;
+    case "tool_call":
+      names.set(chatEvent.id, chatEvent.name);
+      return `  ${out.paint("dim", "→")} ${callLine(chatEvent.name, chatEvent.args)}`;
+    case "tool_result": {
+      const mark = chatEvent.ok ? out.paint("green", "✓") : out.paint("red", "✗");
+      return `  ${mark} ${briefLine(nameOf(names, chatEvent.id), chatEvent.brief)}`;
     }
-    case "refused":
-      return `  ${out.paint("yellow", "⊘")} ${plainLine(`${nameOf(names, moment.id)}: ${moment.why}: ${moment.brief}`)}`;
-    case "began":
-      return out.paint("dim", "── the conversation begins ──");
-    case "compacted": {
+    case "tool_error":
+      return `  ${out.paint("yellow", "⊘")} ${plainLine(`${nameOf(names, chatEvent.id)}: ${chatEvent.why}: ${chatEvent.brief}`)}`;
+    case "session_start":
+      return out.paint("dim", "── start of the conversation ──");
+    case "compaction": {
       const sizes =
-        moment.before === null || moment.after === null ? "" : ` (${moment.before} → ${moment.after} tokens)`;
+        chatEvent.before === null || chatEvent.after === null
+          ? ""
+          : ` (${chatEvent.before} → ${chatEvent.after} tokens)`;
       const mark = out.paint("dim", `── compacted${sizes} ──`);
-      return moment.summary === "" ? mark : `${mark}\n  ${indented(moment.summary)}`;
+      return chatEvent.summary === "" ? mark : `${mark}\n  ${indented(chatEvent.summary)}`;
     }
-    case "interrupted":
+    case "interrupt":
       return out.paint("yellow", "── interrupted ──");
-    case "trouble":
-      return out.paint("red", plainLine(`the turn failed: ${moment.message}`));
-    case "piece":
-    case "asked":
-    case "unasked":
+    case "error":
+      return out.paint("red", plainLine(`The turn failed: ${chatEvent.message}`));
+    case "delta":
+    case "approval_request":
+    case "approval_cancelled":
     case "caught_up":
       return null;
   }
 }
 
-/** A sub-agent is a call too; what it is for says more than its arguments. */
+/** For a sub-agent the goal is shown instead of all arguments. */
 function callLine(name: string, args: unknown): string {
   const goal = isObject(args) ? args.goal : undefined;
   if (name === "agent" && typeof goal === "string") return plainLine(`sub-agent: ${goal}`);
@@ -56,7 +58,7 @@ function callLine(name: string, args: unknown): string {
   return plainLine(text === "{}" ? name : `${name} ${short}`);
 }
 
-/** Some tools begin their brief with their own name. */
+/** Some tools start the summary with their own name. */
 function briefLine(name: string, brief: string): string {
   return plainLine(brief.startsWith(`${name}:`) ? brief : `${name}: ${brief || "done"}`);
 }

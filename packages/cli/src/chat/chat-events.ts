@@ -1,37 +1,37 @@
 /**
- * What a session's tape and its live events say to a person. The same thing comes in two spellings, as an entry in a
- * replay and as an event when it happens; both are read into one here. What only programs care for is null.
+ * Converts tape entries and live events of a session to chat events. The same fact has two formats, an entry in a replay
+ * and an event when it happens; both become one chat event. Null means that it is not shown to users.
  */
 import { type Entry, isObject } from "@backplane/contract";
 
-export type Moment =
-  | { kind: "said"; text: string; attachments: number }
-  /** The turn's answer; `run_id` and `status` only where it was heard live. */
-  | { kind: "answered"; text: string; run_id?: string; status?: string }
-  /** One model call is complete; before tools its text is on no other line. */
-  | { kind: "model"; text: string; calls: number }
-  /** A piece of an answer; with `whole` it is all of the answer so far. */
-  | { kind: "piece"; text: string; iteration: number; whole: boolean }
-  | { kind: "called"; id: string; name: string; args: unknown }
-  | { kind: "result"; id: string; ok: boolean; brief: string }
-  | { kind: "refused"; id: string; why: string; brief: string }
-  | { kind: "began" }
-  | { kind: "compacted"; summary: string; before: number | null; after: number | null }
-  | { kind: "asked"; approval_id: string }
-  | { kind: "unasked"; approval_id: string; reason: string }
-  | { kind: "interrupted" }
-  | { kind: "trouble"; message: string }
+export type ChatEvent =
+  | { kind: "user_message"; text: string; attachments: number }
+  /** The answer of a turn; `run_id` and `status` only in a live event. */
+  | { kind: "answer"; text: string; run_id?: string; status?: string }
+  /** The complete text of one model call; `calls` is the number of tool calls that follow. */
+  | { kind: "model_text"; text: string; calls: number }
+  /** New text of an answer, or with `whole` all of the answer so far. */
+  | { kind: "delta"; text: string; iteration: number; whole: boolean }
+  | { kind: "tool_call"; id: string; name: string; args: unknown }
+  | { kind: "tool_result"; id: string; ok: boolean; brief: string }
+  | { kind: "tool_error"; id: string; why: string; brief: string }
+  | { kind: "session_start" }
+  | { kind: "compaction"; summary: string; before: number | null; after: number | null }
+  | { kind: "approval_request"; approval_id: string }
+  | { kind: "approval_cancelled"; approval_id: string; reason: string }
+  | { kind: "interrupt" }
+  | { kind: "error"; message: string }
   | { kind: "caught_up" };
 
 type Payload = Readonly<Record<string, unknown>>;
 
-export function readEntry(entry: Pick<Entry, "kind" | "payload">): Moment | null {
+export function readEntry(entry: Pick<Entry, "kind" | "payload">): ChatEvent | null {
   const { payload } = entry;
   switch (entry.kind) {
     case "message":
       return payload.role === "user"
-        ? { kind: "said", text: text(payload.content), attachments: count(payload.attachments) }
-        : { kind: "answered", text: text(payload.content) };
+        ? { kind: "user_message", text: text(payload.content), attachments: count(payload.attachments) }
+        : { kind: "answer", text: text(payload.content) };
     case "tool_call":
       return readEvent({ kind: "tool.call.request", payload });
     case "tool_result":
@@ -43,60 +43,60 @@ export function readEntry(entry: Pick<Entry, "kind" | "payload">): Moment | null
   }
 }
 
-export function readEvent({ kind, payload }: { kind: string; payload: Payload }): Moment | null {
+export function readEvent({ kind, payload }: { kind: string; payload: Payload }): ChatEvent | null {
   switch (kind) {
     case "session.replay.entry":
       return readEntry(payload as unknown as Entry);
     case "session.replay.done":
       return { kind: "caught_up" };
     case "user.message.received":
-      return { kind: "said", text: text(payload.text), attachments: count(payload.attachments) };
+      return { kind: "user_message", text: text(payload.text), attachments: count(payload.attachments) };
     case "assistant.message.delta":
       return {
-        kind: "piece",
+        kind: "delta",
         text: text(payload.content),
         iteration: typeof payload.iteration === "number" ? payload.iteration : 0,
         whole: payload.catch_up === true,
       };
     case "llm.call.response":
-      return { kind: "model", text: text(payload.text), calls: count(payload.tool_calls) };
+      return { kind: "model_text", text: text(payload.text), calls: count(payload.tool_calls) };
     case "assistant.message.done":
       return {
-        kind: "answered",
+        kind: "answer",
         text: text(payload.content),
         ...(typeof payload.run_id === "string" ? { run_id: payload.run_id } : {}),
         ...(typeof payload.status === "string" ? { status: payload.status } : {}),
       };
     case "tool.call.request":
-      return { kind: "called", id: text(payload.id), name: text(payload.name), args: payload.args };
+      return { kind: "tool_call", id: text(payload.id), name: text(payload.name), args: payload.args };
     case "tool.call.result":
-      return { kind: "result", id: text(payload.id), ok: payload.ok === true, brief: briefOf(payload) };
+      return { kind: "tool_result", id: text(payload.id), ok: payload.ok === true, brief: briefOf(payload) };
     case "tool.error":
       return {
-        kind: "refused",
+        kind: "tool_error",
         id: text(payload.id),
         why: text(payload.kind),
         brief: text(payload.brief),
       };
     case "approval.request":
-      return { kind: "asked", approval_id: text(payload.id) };
+      return { kind: "approval_request", approval_id: text(payload.id) };
     case "approval.cancelled":
-      return { kind: "unasked", approval_id: text(payload.id), reason: text(payload.reason) };
+      return { kind: "approval_cancelled", approval_id: text(payload.id), reason: text(payload.reason) };
     case "user.interrupt":
-      return { kind: "interrupted" };
+      return { kind: "interrupt" };
     case "kernel.error":
-      return { kind: "trouble", message: text(payload.message) };
+      return { kind: "error", message: text(payload.message) };
     default:
       return null;
   }
 }
 
-function readAnchor({ state, name }: Payload): Moment {
+function readAnchor({ state, name }: Payload): ChatEvent {
   const { kind, summary, tokens_before, tokens_after } = object(state);
-  if (kind !== "compaction" && name !== "session/compaction") return { kind: "began" };
+  if (kind !== "compaction" && name !== "session/compaction") return { kind: "session_start" };
   const number = (value: unknown) => (typeof value === "number" ? value : null);
   return {
-    kind: "compacted",
+    kind: "compaction",
     summary: text(summary),
     before: number(tokens_before),
     after: number(tokens_after),

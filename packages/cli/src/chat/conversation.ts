@@ -1,47 +1,47 @@
 /**
- * One session watched from its present end on, and the turns that are asked for in it. The stream is open before a
- * message is sent, so nothing of its answer is missed; the client resumes it after a lost connection. A turn's end is
- * its run's record: the event that tells of it may have been lost with a connection, the record not.
+ * Sends messages to a session and follows its events. The stream is opened before a message is sent, so that no event is
+ * missed; the client resumes it after a lost connection. The run record decides whether a turn has ended, because the
+ * event may have been lost with a connection.
  */
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Accepted } from "@backplane/client";
 import { type Approval, codeOf, type Run } from "@backplane/contract";
 import type { Context } from "../context/context.ts";
-import { type Moment, readEvent } from "./chat-events.ts";
+import { type ChatEvent, readEvent } from "./chat-events.ts";
 import { pendingApprovals } from "./session-approvals.ts";
 
 export interface Listener {
-  heard(moment: Moment): void;
-  /** Once for each question, also those of sub-agents. */
-  asked(approval: Approval): void;
-  /** Something was decided about a question: it may have an answer from elsewhere. */
-  decided(): void;
+  onEvent(chatEvent: ChatEvent): void;
+  /** Called once for each approval request, including those of sub-agents. */
+  onApproval(approval: Approval): void;
+  /** An approval may have been answered, possibly by another client. */
+  onDecision(): void;
 }
 
-/** A sub-agent's questions are told to its own session only. */
-const SUBAGENT_LOOK_MS = 1_000;
-/** About half a minute: a gateway that is started anew is waited for. */
+/** Approval requests of a sub-agent are events of its own session, so they are polled. */
+const SUBAGENT_POLL_MS = 1_000;
+/** About half a minute, enough for a restart of the gateway. */
 const ATTEMPTS = 10;
 const SEND_ATTEMPTS = 3;
 const SEND_PAUSE_MS = 250;
 
 export class Conversation {
   readonly ref: { session_id: string; workspace?: string };
-  /** Every question of this conversation so far. */
-  readonly questions = new Map<string, Approval>();
+  /** All approval requests of this conversation so far. */
+  readonly approvals = new Map<string, Approval>();
   readonly #context: Context;
   readonly #listener: Listener;
   readonly #stop = new AbortController();
   readonly #turns = new Map<string, PromiseWithResolvers<Run>>();
   readonly #subagents = new Set<string>();
   #ready = Promise.withResolvers<void>();
-  /** Why the stream has ended, if it has. */
+  /** The error that ended the stream. */
   #failure: unknown;
   #since = 0;
   #sending = 0;
-  #unwanted = false;
-  #look: NodeJS.Timeout | undefined;
+  #interrupt_pending = false;
+  #poll: NodeJS.Timeout | undefined;
   #stream: Promise<void> = Promise.resolve();
 
   constructor(context: Context, ref: Conversation["ref"], listener: Listener) {
@@ -54,7 +54,7 @@ export class Conversation {
     return this.#sending > 0 || this.#turns.size > 0;
   }
 
-  /** Resolves when live; what is on the tape already is not told. */
+  /** Resolves when the stream is live. Entries up to `since_entry` are not reported. */
   async open(since_entry: number): Promise<void> {
     this.#failure = undefined;
     this.#since = since_entry;
@@ -63,23 +63,23 @@ export class Conversation {
     await this.#ready.promise;
   }
 
-  /** Sends and waits for the end of the turn that takes it, which may be running already. */
+  /** Sends a message and waits for the end of its turn, which may already be running. */
   async say(text: string): Promise<Run> {
-    // The gateway stayed away for longer than the client looks for it; whoever speaks again wants to know if it is back.
+    // The client gave up reconnecting. A new message is a reason to try again.
     if (this.#failure !== undefined) await this.open(this.#since);
     this.#sending++;
-    this.#unwanted = false;
+    this.#interrupt_pending = false;
     try {
       const { run_id } = await this.#send(text);
       const ended = this.follow(run_id);
-      if (this.#unwanted) await this.interrupt();
+      if (this.#interrupt_pending) await this.interrupt();
       return await ended;
     } finally {
       this.#sending--;
     }
   }
 
-  /** The line may be lost before the answer is here: said again with the same key it is still said once. */
+  /** The connection may fail before the response arrives. The idempotency key prevents a duplicate on retry. */
   async #send(text: string): Promise<Accepted> {
     const { sessions } = this.#context.client();
     const key = { idempotency_key: randomUUID() };
@@ -98,22 +98,22 @@ export class Conversation {
   async follow(run_id: string): Promise<Run> {
     const ended = this.#turns.get(run_id) ?? Promise.withResolvers<Run>();
     this.#turns.set(run_id, ended);
-    // It may have ended while its id was on the way.
+    // The run may have ended before its id arrived.
     void this.#check();
     return await ended.promise;
   }
 
-  /** Also of a turn whose message is still on the way. */
+  /** Also interrupts a turn whose message is still being sent. */
   async interrupt(): Promise<boolean> {
-    this.#unwanted = true;
+    this.#interrupt_pending = true;
     const { sessions } = this.#context.client();
     return await sessions.interrupt(this.ref.session_id, this.#where());
   }
 
-  /** Whether a question of this conversation was rejected or expired. */
+  /** Whether an approval of this conversation was rejected or expired. */
   async hasRejection(): Promise<boolean> {
     const { approvals } = this.#context.client();
-    for (const id of this.questions.keys()) {
+    for (const id of this.approvals.keys()) {
       const { status } = await approvals.get(id);
       if (status === "rejected" || status === "expired") return true;
     }
@@ -122,7 +122,7 @@ export class Conversation {
 
   async close(): Promise<void> {
     this.#stop.abort();
-    clearInterval(this.#look);
+    clearInterval(this.#poll);
     await this.#stream;
   }
 
@@ -131,27 +131,28 @@ export class Conversation {
     try {
       for await (const { event, entry_id } of this.#context.client().watchSession(this.ref, how)) {
         this.#since = entry_id ?? this.#since;
-        const moment = readEvent(event);
-        if (moment !== null) this.#hear(moment);
+        const chatEvent = readEvent(event);
+        if (chatEvent !== null) this.#handle(chatEvent);
       }
     } catch (error) {
       this.#failure = error;
       this.#ready.reject(error);
-      // Where nobody waits for it any more, the next message finds out.
+      // Nobody may be waiting for it; the next message reports the failure.
       this.#ready.promise.catch(() => {});
       for (const run_id of this.#turns.keys()) this.#fail(run_id, error);
     }
   }
 
-  #hear(moment: Moment): void {
-    this.#listener.heard(moment);
-    const { kind } = moment;
+  #handle(chatEvent: ChatEvent): void {
+    this.#listener.onEvent(chatEvent);
+    const { kind } = chatEvent;
     if (kind === "caught_up") this.#ready.resolve();
-    if (kind === "caught_up" || (kind === "answered" && moment.status !== "running")) void this.#check();
-    if (kind === "caught_up" || kind === "asked") void this.#lookForQuestions();
-    if (kind === "called" && moment.name === "agent") this.#subagent(moment.id, true);
-    if (kind === "result" || kind === "refused") this.#subagent(moment.id, false);
-    if (kind === "result" || kind === "refused" || kind === "unasked") this.#listener.decided();
+    if (kind === "caught_up" || (kind === "answer" && chatEvent.status !== "running")) void this.#check();
+    if (kind === "caught_up" || kind === "approval_request") void this.#findApprovals();
+    if (kind === "tool_call" && chatEvent.name === "agent") this.#subagent(chatEvent.id, true);
+    if (kind === "tool_result" || kind === "tool_error") this.#subagent(chatEvent.id, false);
+    if (kind === "tool_result" || kind === "tool_error" || kind === "approval_cancelled")
+      this.#listener.onDecision();
   }
 
   async #check(): Promise<void> {
@@ -162,10 +163,10 @@ export class Conversation {
         if (run.status === "running") continue;
         const ended = this.#turns.get(run_id);
         this.#turns.delete(run_id);
-        this.#listener.decided();
+        this.#listener.onDecision();
         ended?.resolve(run);
       } catch (error) {
-        // A gateway that is away is looked for by the stream, which asks again when it is back.
+        // The stream reconnects to an unreachable gateway and then checks again.
         if (codeOf(error) !== "daemon.unreachable") this.#fail(run_id, error);
       }
     }
@@ -180,18 +181,18 @@ export class Conversation {
   #subagent(call_id: string, runs: boolean): void {
     if (runs) this.#subagents.add(call_id);
     else this.#subagents.delete(call_id);
-    clearInterval(this.#look);
+    clearInterval(this.#poll);
     if (this.#subagents.size === 0) return;
-    this.#look = setInterval(() => void this.#lookForQuestions(), SUBAGENT_LOOK_MS);
+    this.#poll = setInterval(() => void this.#findApprovals(), SUBAGENT_POLL_MS);
   }
 
-  async #lookForQuestions(): Promise<void> {
-    // Asked again with the next event; until then the question waits where everybody can see it.
+  async #findApprovals(): Promise<void> {
+    // A failure is ignored: the next event triggers another request.
     const found = await pendingApprovals(this.#context, this.ref.session_id).catch(() => []);
     for (const approval of found) {
-      if (this.questions.has(approval.id) || this.#stop.signal.aborted) continue;
-      this.questions.set(approval.id, approval);
-      this.#listener.asked(approval);
+      if (this.approvals.has(approval.id) || this.#stop.signal.aborted) continue;
+      this.approvals.set(approval.id, approval);
+      this.#listener.onApproval(approval);
     }
   }
 

@@ -1,21 +1,21 @@
 /**
- * Messages of a script, one after the other. The answers go to stdout, what happens meanwhile to stderr. Nobody sits
- * here: a question is printed with the command that answers it, and waited for.
+ * Sends the messages of a script one after the other. Answers go to stdout, everything else to stderr. An approval
+ * request is printed with the commands that answer it.
  */
 import type { Approval, Run, Session } from "@backplane/contract";
 import { errorLines } from "../command-line/error-report.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
-import type { Where } from "../command-line/workspace-flag.ts";
+import type { WorkspaceOptions } from "../command-line/workspace-flag.ts";
 import type { Context } from "../context/context.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
-import { momentText } from "./chat-event-text.ts";
-import type { Moment } from "./chat-events.ts";
+import { chatEventText } from "./chat-event-text.ts";
+import type { ChatEvent } from "./chat-events.ts";
 import { Conversation } from "./conversation.ts";
 
-export async function sayInTurn(
+export async function runScriptedChat(
   context: Context,
   session: Session,
-  where: Where,
+  where: WorkspaceOptions,
   messages: readonly string[],
   timeout_s: number | undefined,
 ): Promise<number> {
@@ -28,13 +28,13 @@ export async function sayInTurn(
     context,
     { session_id: session.id, ...where },
     {
-      heard: (moment) => note(context, moment, names),
-      asked(approval) {
+      onEvent: (chatEvent) => note(context, chatEvent, names),
+      onApproval(approval) {
         for (const line of questionLines(approval)) out.note(line);
         if (timeout_s === undefined) return;
         timers.push(setTimeout(() => void giveUp(approval).catch(() => {}), timeout_s * 1_000));
       },
-      decided: () => {},
+      onDecision: () => {},
     },
   );
   const giveUp = async ({ id }: Approval) => {
@@ -46,7 +46,7 @@ export async function sayInTurn(
     gave_up = id;
     await conversation.interrupt();
   };
-  const silence = io.onSignal(() => {
+  const stopListening = io.onSignal(() => {
     if (interrupted) return io.exit(EXIT.interrupted);
     interrupted = true;
     conversation.interrupt().catch(() => io.exit(EXIT.interrupted));
@@ -65,7 +65,7 @@ export async function sayInTurn(
     }
   } finally {
     for (const timer of timers) clearTimeout(timer);
-    silence();
+    stopListening();
     await conversation.close();
   }
   if (out.json) out.data({ session_id: session.id, runs, exit_code: exit }, () => "");
@@ -81,7 +81,7 @@ async function exitOf(
 ): Promise<number> {
   const { stderr } = context.io;
   if (gave_up !== null) {
-    const message = `Nobody answered ${gave_up} in time; the turn was interrupted.`;
+    const message = `Approval ${gave_up} was not answered in time; the turn was interrupted.`;
     stderr.write(`${errorLines({ code: "approval.expired", message })}\n`);
     return EXIT.denied;
   }
@@ -93,17 +93,17 @@ async function exitOf(
   return refused ? EXIT.denied : EXIT.ok;
 }
 
-/** The answer itself is printed once, at its end, so that stdout holds nothing else. */
-function note({ out }: Context, moment: Moment, names: Map<string, string>): void {
-  if (moment.kind === "said" || moment.kind === "answered" || moment.kind === "trouble") return;
-  const text = momentText(out, moment, names);
+/** Answers are skipped here; they are printed on stdout at the end of the turn. */
+function note({ out }: Context, chatEvent: ChatEvent, names: Map<string, string>): void {
+  if (chatEvent.kind === "user_message" || chatEvent.kind === "answer" || chatEvent.kind === "error") return;
+  const text = chatEventText(out, chatEvent, names);
   if (text !== null) out.note(text);
 }
 
 function questionLines({ id, tool, risk, brief }: Approval): string[] {
   return [
-    plainLine(`${tool} waits for a person (${risk} risk): ${brief}`),
-    `See it: backplane approve show ${id}`,
-    `Answer: backplane approve allow ${id}, or: backplane approve deny ${id}`,
+    plainLine(`${tool} is awaiting approval (${risk} risk): ${brief}`),
+    `Details: backplane approve show ${id}`,
+    `Answer: backplane approve allow ${id} (or deny)`,
   ];
 }

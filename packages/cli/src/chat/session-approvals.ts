@@ -1,15 +1,15 @@
-/** The questions that wait in a session and in its sub-agents, which are other sessions below it. */
+/** Approvals of a session and of its sub-agents, which are sessions of their own. */
 import { AGENT_SEPARATOR, type Approval, codeOf } from "@backplane/contract";
 import type { Context } from "../context/context.ts";
 
 const PAGE = 200;
 
-/** None where this credential may not see them: then another one has to answer. */
+/** Empty if this credential may not list approvals. */
 export async function pendingApprovals(context: Context, session_id: string): Promise<Approval[]> {
   return await sessionApprovals(context, session_id, { status: "pending" });
 }
 
-/** Of the newest ones; an old session may have had more. */
+/** Searches the newest approvals only; an old session may have more. */
 export async function sessionApprovals(
   context: Context,
   session_id: string,

@@ -1,85 +1,89 @@
 /**
- * A conversation at a terminal. One line editor takes everything that is typed: what it means depends on whether a
- * question is open, a turn runs (then the line joins it), or neither.
+ * A chat at a terminal. One line editor reads all input. A line answers the open question, joins the running turn, or
+ * starts a new turn.
  */
 import type { Run, Session } from "@backplane/contract";
 import { toBackplaneError } from "@backplane/contract";
 import { errorLines, toFailure } from "../command-line/error-report.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
-import type { Where } from "../command-line/workspace-flag.ts";
+import type { WorkspaceOptions } from "../command-line/workspace-flag.ts";
 import type { Context } from "../context/context.ts";
 import { LineEditor } from "../terminal/line-editor.ts";
 import { plainText } from "../terminal/plain-text.ts";
 import { AnswerText } from "./answer-text.ts";
 import { ApprovalQueue } from "./approval-queue.ts";
 import { type ChatCommand, readChatCommand, runChatCommand } from "./chat-commands.ts";
-import { momentText } from "./chat-event-text.ts";
-import type { Moment } from "./chat-events.ts";
+import { chatEventText } from "./chat-event-text.ts";
+import type { ChatEvent } from "./chat-events.ts";
 import { Conversation } from "./conversation.ts";
 
 const TWICE_MS = 2_000;
 
-export async function chatAtTerminal(context: Context, session: Session, where: Where): Promise<number> {
+export async function runTerminalChat(
+  context: Context,
+  session: Session,
+  where: WorkspaceOptions,
+): Promise<number> {
   const chat = new TerminalChat(context, where);
   return await chat.run(session);
 }
 
 class TerminalChat {
   readonly #context: Context;
-  readonly #where: Where;
+  readonly #where: WorkspaceOptions;
   readonly #editor: LineEditor;
   readonly #text: AnswerText;
   readonly #questions: ApprovalQueue;
   readonly #names = new Map<string, string>();
-  readonly #left = Promise.withResolvers<number>();
+  readonly #exit = Promise.withResolvers<number>();
   #conversation!: Conversation;
   #reported = "";
   #interrupted_at = Number.NEGATIVE_INFINITY;
 
-  constructor(context: Context, where: Where) {
+  constructor(context: Context, where: WorkspaceOptions) {
     const { io } = context;
     this.#context = context;
     this.#where = where;
     this.#text = new AnswerText((text) => io.stdout.write(plainText(text)));
     this.#editor = new LineEditor(io, {
-      line: (line) => void this.#typed(line),
+      line: (line) => void this.#onLine(line),
       interrupt: () => this.#interrupt(),
-      end: () => this.#left.resolve(EXIT.ok),
+      end: () => this.#exit.resolve(EXIT.ok),
     });
     this.#questions = new ApprovalQueue(context, this.#editor, () => this.#text.endLine());
   }
 
   async run(session: Session): Promise<number> {
     const { io } = this.#context;
-    const silence = io.onSignal((signal) =>
-      signal === "SIGINT" ? this.#interrupt() : this.#left.resolve(EXIT.ok),
+    const stopListening = io.onSignal((signal) =>
+      signal === "SIGINT" ? this.#interrupt() : this.#exit.resolve(EXIT.ok),
     );
     try {
-      await this.#enter(session);
+      await this.#openConversation(session);
       this.#say(`Session ${session.id}. /help for help, Ctrl-D to leave.`);
       this.#editor.prompt();
-      return await this.#left.promise;
+      return await this.#exit.promise;
     } finally {
-      silence();
+      stopListening();
       this.#editor.close();
       await this.#conversation.close();
     }
   }
 
-  async #enter(session: Session): Promise<void> {
+  async #openConversation(session: Session): Promise<void> {
     const ref = { session_id: session.id, ...this.#where };
     this.#conversation = new Conversation(this.#context, ref, {
-      heard: (moment) => this.#show(moment),
-      asked: (approval) => this.#questions.add(approval, ref.session_id),
-      decided: () => void this.#questions.look(),
+      onEvent: (chatEvent) => this.#show(chatEvent),
+      onApproval: (approval) => this.#questions.add(approval, ref.session_id),
+      onDecision: () => void this.#questions.refresh(),
     });
     await this.#conversation.open(session.last_entry_id);
   }
 
-  async #typed(line: string): Promise<void> {
+  async #onLine(line: string): Promise<void> {
     const command = readChatCommand(line);
     try {
-      if (command !== null) await this.#obey(command);
+      if (command !== null) await this.#runCommand(command);
       else if (line.trim() !== "") this.#report(await this.#conversation.say(line));
     } catch (error) {
       this.#text.reset();
@@ -88,30 +92,30 @@ class TerminalChat {
     this.#promptIfIdle();
   }
 
-  async #obey(command: ChatCommand): Promise<void> {
+  async #runCommand(command: ChatCommand): Promise<void> {
     if (command.name === "quit") {
-      this.#left.resolve(EXIT.ok);
+      this.#exit.resolve(EXIT.ok);
       return;
     }
     const { text, session } = await runChatCommand(this.#context, this.#conversation.ref, command);
     this.#say(text);
     if (session === undefined) return;
     await this.#conversation.close();
-    await this.#enter(session);
+    await this.#openConversation(session);
   }
 
-  #show(moment: Moment): void {
+  #show(chatEvent: ChatEvent): void {
     const text = this.#text;
-    if (text.take(moment)) return;
-    // One's own words are on the screen; a failure is told with the turn's end.
-    if (moment.kind === "said" || moment.kind === "trouble") return;
-    const shown = momentText(this.#context.out, moment, this.#names);
+    if (text.handle(chatEvent)) return;
+    // The user's own message is already on the screen; an error is reported at the end of the turn.
+    if (chatEvent.kind === "user_message" || chatEvent.kind === "error") return;
+    const shown = chatEventText(this.#context.out, chatEvent, this.#names);
     if (shown === null) return;
     text.endLine();
     this.#say(shown);
   }
 
-  /** Several lines may have been said into one turn. */
+  /** Several lines may belong to the same turn, which is reported once. */
   #report({ status, error, id }: Run): void {
     if (this.#reported === id) return;
     this.#reported = id;
@@ -120,20 +124,20 @@ class TerminalChat {
       this.#say(errorLines({ ...error, message: `${error.message} (${id})` }));
   }
 
-  /** The first ends the turn, or clears the line; a second soon after leaves. */
+  /** The first Ctrl-C ends the turn or clears the line; a second one within two seconds leaves. */
   #interrupt(): void {
     const now = performance.now();
     const twice = now - this.#interrupted_at < TWICE_MS;
     this.#interrupted_at = now;
     if (twice) {
-      this.#left.resolve(EXIT.interrupted);
+      this.#exit.resolve(EXIT.interrupted);
     } else if (this.#conversation.running) {
       this.#questions.clear();
       this.#conversation.interrupt().catch((error: unknown) => {
         this.#say(errorLines(toFailure(toBackplaneError(error))));
       });
     } else {
-      this.#say("Ctrl-C again or Ctrl-D leaves.");
+      this.#say("Press Ctrl-C again or Ctrl-D to leave.");
       this.#editor.prompt();
     }
   }

@@ -1,8 +1,8 @@
-/** A failure as a person reads it: exactly three lines, `error[code] what` / why / `fix: command`. */
+/** Formats a failure as exactly three lines: `error[code] what`, why, `fix: command`. */
 import { type BackplaneError, ERROR_CODES, isErrorCode } from "@backplane/contract";
 import { plainLine } from "../terminal/plain-text.ts";
 
-/** The fields a report needs: a thrown BackplaneError, or the error that an invocation's record carries. */
+/** The fields of a report; they come from a thrown BackplaneError or from the error of an invocation. */
 export interface Failure {
   code: string;
   message: string;
@@ -14,7 +14,7 @@ export interface Failure {
 
 export function errorLines(failure: Failure): string {
   const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
-  const what = spec?.what ?? "The gateway reports a failure that this version does not know.";
+  const what = spec?.what ?? "The gateway reported an error code that this version does not know.";
   return [`error[${failure.code}] ${what}`, why(failure, what), `fix: ${fixOf(failure)}`]
     .map(plainLine)
     .join("\n");
@@ -35,7 +35,7 @@ export function errorDocument(failure: Failure, exitCode: number): { error: Reco
   };
 }
 
-/** The client puts the request's id among the details; here it has a place of its own. */
+/** Moves the request id, which the client puts into the details, to its own field. */
 export function toFailure(error: BackplaneError): Failure {
   const { code, message, fix, retryable } = error;
   const { request_id, ...details } = error.details ?? {};
@@ -49,7 +49,7 @@ export function toFailure(error: BackplaneError): Failure {
   };
 }
 
-/** The command that mends it, with the ids filled in where the gateway named them. */
+/** The suggested fix, with the ids that the gateway returned. */
 function fixOf({ code, fix, details }: Failure): string {
   const slot: unknown = Array.isArray(details?.unbound) ? details.unbound[0] : undefined;
   if (typeof slot === "string" && typeof details?.binding_id === "string") {
@@ -58,16 +58,16 @@ function fixOf({ code, fix, details }: Failure): string {
   const command = COMMANDS[code]?.(details ?? {});
   if (command !== undefined) return command;
   const remedy = isErrorCode(code) ? ERROR_CODES[code].remedy : undefined;
-  return fix ?? remedy ?? "Update Backplane, or look the code up in docs/errors.md.";
+  return fix ?? remedy ?? "Update Backplane, or look up the code in docs/errors.md.";
 }
 
-/** Where the gateway names what stands in the way, a person should not have to ask again with --json. */
+/** Commands built from error details, which are otherwise only visible with --json. */
 const COMMANDS: Record<string, (details: Record<string, unknown>) => string | undefined> = {
   "package.bound": ({ bindings }) => forEach(bindings, "backplane binding remove"),
   "session.not_found": () => "backplane session list",
-  // Headers are for those who speak HTTP.
+  // The remedy in the error table names HTTP headers.
   "request.precondition": () =>
-    "Somebody changed it at the same moment: look at it, and run the command again.",
+    "Someone else changed it at the same time. Review it, then run the command again.",
   "secret.in_use": ({ used_by }) => forEach(used_by, "backplane binding set --unset-secret SLOT"),
   "binding.conflict": ({ binding_id }) =>
     typeof binding_id === "string" ? `backplane binding set ${binding_id} with the same flags` : undefined,
@@ -79,17 +79,17 @@ function forEach(ids: unknown, command: string): string | undefined {
   return `${command} ${ids[0]}${more}`;
 }
 
-/** The middle line is never empty and never repeats the first. */
+/** The second line is never empty and never repeats the first. */
 function why(failure: Failure, what: string): string {
   const issues = issueText(failure.details);
-  const told = failure.message === what || failure.message === "" || repeats(failure);
-  const parts = told ? [] : [failure.message];
-  if (issues !== "" && (told || !failure.message.includes(issues))) parts.push(issues);
+  const redundant = failure.message === what || failure.message === "" || repeats(failure);
+  const parts = redundant ? [] : [failure.message];
+  if (issues !== "" && (redundant || !failure.message.includes(issues))) parts.push(issues);
   if (failure.request_id !== undefined) parts.push(`(request ${failure.request_id})`);
-  return parts.length > 0 ? parts.join(" ") : "No further detail was given.";
+  return parts.length > 0 ? parts.join(" ") : "No further details are available.";
 }
 
-/** The gateway's message for a list of issues is its first one. */
+/** For a list of issues the gateway's message is the first issue. */
 function repeats({ message, details }: Failure): boolean {
   const first: unknown = Array.isArray(details?.issues) ? details.issues[0]?.message : undefined;
   return typeof first === "string" && message.endsWith(`: ${first}`);
@@ -97,7 +97,7 @@ function repeats({ message, details }: Failure): boolean {
 
 function oneIssue({ path = "", message = "", line }: { path?: string; message?: string; line?: number }) {
   const at = typeof line === "number" ? `line ${line}: ` : path === "" ? "(top): " : "";
-  // Some say the place themselves.
+  // Some messages start with the path.
   return `${at}${path === "" || message.startsWith(path) ? "" : `${path}: `}${message}`;
 }
 

@@ -1,4 +1,4 @@
-/** The one table from error codes to exit codes. A code that is not named here exits 1. */
+/** Maps error codes to exit codes. A code that is not listed exits with 1. */
 import type { ErrorCode } from "@backplane/contract";
 
 export const EXIT = {
@@ -10,7 +10,7 @@ export const EXIT = {
   unreachable: 5,
   trust: 6,
   conformance: 7,
-  /** Some of what was asked for is done; what is not was named. */
+  /** Some parts succeeded; the output names those that did not. */
   partial: 8,
   timeout: 124,
   interrupted: 130,
@@ -43,10 +43,10 @@ const BY_CODE: Partial<Record<ErrorCode, ExitCode>> = {
   timeout: EXIT.timeout,
 };
 
-/** `details.signal` marks what the person at this keyboard interrupted; a cancel by someone else is a failure. */
+/** `details.signal` marks an interruption at this terminal; a cancel by someone else is a failure. */
 export function exitCodeOf(code: string, details?: Record<string, unknown>): ExitCode {
   if (details?.signal === "SIGINT") return EXIT.interrupted;
-  // A secret slot without a secret is a denial, whichever code carries it.
+  // An unbound secret slot is a denial under every error code.
   if (Array.isArray(details?.unbound) && details.unbound.length > 0) return EXIT.denied;
   return Object.hasOwn(BY_CODE, code) ? (BY_CODE[code as ErrorCode] ?? EXIT.failed) : EXIT.failed;
 }

@@ -1,4 +1,4 @@
-/** Flag values checked as they are parsed: a wrong one is a usage error that names the flag. */
+/** Parses and checks flag values. An invalid value is a usage error that names the flag. */
 import { homedir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import type { Mount } from "@backplane/contract";
@@ -20,7 +20,7 @@ export function percentage(flag: string): (text: string) => number {
   };
 }
 
-/** A flag that may be repeated and takes a comma list too. */
+/** For a flag that may be repeated and accepts lists separated by commas. */
 export function listOf(text: string, before: string[] = []): string[] {
   return [
     ...before,
@@ -31,19 +31,19 @@ export function listOf(text: string, before: string[] = []): string[] {
   ];
 }
 
-/** A flag that may be repeated; each value is taken as it is. */
+/** For a flag that may be repeated; values are not split. */
 export function collect(text: string, before: string[] = []): string[] {
   return [...before, text];
 }
 
-/** `slot=NAME`, collected. */
+/** Collects `slot=NAME` pairs. */
 export function slotPair(text: string, before: Record<string, string> = {}): Record<string, string> {
   const match = /^([a-z][a-z0-9_]*)=(.+)$/.exec(text);
   if (match === null) throw new InvalidArgumentError("--secret takes slot=NAME, as in jira_token=jira_dev.");
   return { ...before, [match[1]!]: match[2]! };
 }
 
-/** `folder`, `folder:target`, each with `:rw` at its end; collected. The folder is one of the gateway's machine. */
+/** Collects `folder[:target][:rw]`. The folder is on the gateway's machine. */
 export function mountOf(text: string, before: Mount[] | false = []): Mount[] {
   const writable = text.endsWith(":rw");
   const [folder = "", target, ...more] = text.replace(/:r[wo]$/, "").split(":");
@@ -54,7 +54,7 @@ export function mountOf(text: string, before: Mount[] | false = []): Mount[] {
   return [...(before || []), { source, target: target ?? join("/data", basename(source)), writable }];
 }
 
-/** `1000`, or `1000:20`: tokens for one request, requests within an hour. */
+/** `1000` or `1000:20`: tokens per request and requests per hour. */
 export function samplingOf(text: string): { max_tokens: number; per_hour: number } {
   const found = /^(\d+)(?::(\d+))?$/.exec(text);
   if (found === null)

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 
-/** The version of this package; src/ and dist/ both sit beside its package.json. */
+/** The version of this package. src/ and dist/ are both next to its package.json. */
 export function version(): string {
   const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
   return (JSON.parse(text) as { version: string }).version;

@@ -1,14 +1,14 @@
-/** A session is named by its id in a workspace; the same flag for every command that names one. */
+/** `--workspace`, for every command that takes a session id: ids are unique within a workspace. */
 import type { Command } from "commander";
 
-export interface Where {
+export interface WorkspaceOptions {
   workspace?: string;
 }
 
-export function inWorkspace(command: Command): Command {
-  return command.option("--workspace <name>", "the workspace, default `default`");
+export function workspaceFlag(command: Command): Command {
+  return command.option("--workspace <name>", "workspace of the session (default: default)");
 }
 
-export function whereOf({ workspace }: Where): Where {
+export function workspaceOf({ workspace }: WorkspaceOptions): WorkspaceOptions {
   return workspace === undefined ? {} : { workspace };
 }

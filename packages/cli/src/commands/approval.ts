@@ -1,43 +1,48 @@
-/** `approve`: the answers of a person to calls that wait for one. */
+/** `approve`: lists and answers approval requests. */
 import type { Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
 import { APPROVAL_STATUSES } from "@backplane/contract";
 import { type Command, Option } from "commander";
-import type { Act } from "../context/action.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { type PageOptions, pageFlags, showPage, showRows } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { exactJson } from "../terminal/plain-text.ts";
 
-export function addApprovalCommands(program: Command, act: Act): void {
-  const approve = program.command("approve").description("Answer calls that wait for a person.");
-  pageFlags(
-    approve.command("list").description("List approvals; the pending ones unless --status says otherwise."),
-  )
+export function addApprovalCommands(program: Command, toAction: ToAction): void {
+  const approve = program.command("approve").description("Answer calls that await approval.");
+  pageFlags(approve.command("list").description("List approvals, by default the pending ones."))
     .addOption(
-      new Option("--status <status>", "which ones").choices([...APPROVAL_STATUSES, "all"]).default("pending"),
+      new Option("--status <status>", "only approvals with this status")
+        .choices([...APPROVAL_STATUSES, "all"])
+        .default("pending"),
     )
-    .action(act(list));
-  approve.command("show <id>").description("Show the very arguments that would run.").action(act(show));
+    .action(toAction(list));
+  approve
+    .command("show <id>")
+    .description("Show an approval request with its exact arguments.")
+    .action(toAction(show));
   approve
     .command("allow <id>")
-    .description("Let the call run, with exactly the arguments shown.")
-    .option("--for-session", "and the same call again in the same session")
-    .option("--feedback <text>", "a word to the caller")
+    .description("Approve the call with exactly the arguments shown.")
+    .option("--for-session", "also approve the same call for the rest of the session")
+    .option("--feedback <text>", "message to the caller")
     .action(
-      act((context, options: AnswerOptions, id: string) =>
+      toAction((context, options: AnswerOptions, id: string) =>
         answer(context, id, options.forSession === true ? "approve_for_session" : "approve", options),
       ),
     );
   approve
     .command("deny <id>")
-    .description("Refuse the call.")
-    .option("--feedback <text>", "why, for the caller")
-    .action(act((context, options: AnswerOptions, id: string) => answer(context, id, "reject", options)));
+    .description("Reject the call.")
+    .option("--feedback <text>", "reason, shown to the caller")
+    .action(
+      toAction((context, options: AnswerOptions, id: string) => answer(context, id, "reject", options)),
+    );
   approve
     .command("grants")
-    .description("List the answers that still hold for a session.")
-    .action(act(grants));
-  approve.command("revoke <id>").description("Take such an answer back.").action(act(revoke));
+    .description("List approvals that are valid for a whole session.")
+    .action(toAction(grants));
+  approve.command("revoke <id>").description("Revoke such an approval.").action(toAction(revoke));
 }
 
 interface AnswerOptions {
@@ -65,12 +70,11 @@ async function list(
 async function show(context: Context, _options: object, id: string): Promise<undefined> {
   const found = await context.client().approvals.get(id);
   context.out.data(found, () => describe(found));
-  if (found.status === "pending")
-    context.out.note(`Answer: backplane approve allow ${id}, or: backplane approve deny ${id}`);
+  if (found.status === "pending") context.out.note(`Answer: backplane approve allow ${id} (or deny)`);
   return undefined;
 }
 
-/** Sends the digest of what the gateway shows now, so an answer never lands on changed arguments. */
+/** Sends the digest of the current arguments, so that the answer cannot apply to changed ones. */
 async function answer(
   context: Context,
   id: string,
@@ -88,9 +92,9 @@ async function answer(
     answered,
     () => `${answered.status === "approved" ? "Allowed" : "Denied"} ${answered.tool} (${id})`,
   );
-  // A yes runs it only if it still is what was asked about, and the policy still allows it.
+  // The call runs only if its arguments are unchanged and the policy still allows it.
   if (answered.status === "approved")
-    context.out.note(`See what comes of it: backplane invocation show ${answered.invocation_id}`);
+    context.out.note(`Follow the call: backplane invocation show ${answered.invocation_id}`);
   return undefined;
 }
 

@@ -1,4 +1,4 @@
-/** `completion`: command names for the shell, read from the command tree. */
+/** `completion`: shell completion scripts, generated from the command tree. */
 import type { Command } from "commander";
 import { Argument } from "commander";
 import type { Io } from "../terminal/io.ts";

@@ -1,40 +1,43 @@
 /**
- * `config`: the live configuration of an org. What is secret by its key goes in through stdin or a hidden prompt,
- * never as an argument, and comes out masked unless `--show` asks for it.
+ * `config`: the live configuration of an organisation. Values of secret keys are read from stdin or a hidden prompt, never
+ * from an argument, and are masked in the output unless `--show` is given.
  */
 import { BackplaneError, configPrefixOf, isSecretConfigKey, type Json } from "@backplane/contract";
 import type { Command } from "commander";
-import type { Act } from "../context/action.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { showRows } from "../context/page.ts";
 import { plainText } from "../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../terminal/prompts.ts";
 import { parseValue, readSecretValue } from "../terminal/read-input.ts";
 
-export function addConfigCommands(program: Command, act: Act): void {
-  const config = program.command("config").description("The live configuration: read at every use.");
+export function addConfigCommands(program: Command, toAction: ToAction): void {
+  const config = program.command("config").description("Live configuration; changes apply immediately.");
   config
     .command("get <key>")
     .description("Print the value of a key; secrets are masked.")
-    .option("--show", "print a secret itself (admin credential only; it is recorded)")
-    .action(act(get));
+    .option("--show", "print a secret unmasked (admin credential only; audited)")
+    .action(toAction(get));
   config
     .command("set <key> [value]")
-    .description("Write a key. Without a value, or with -, it is read from stdin.")
-    .option("--text", "take the value as text, even if it is JSON")
+    .description("Set a key. Without a value, or with -, the value is read from stdin.")
+    .option("--text", "store the value as text, even if it is JSON")
     .addHelpText(
       "after",
       "\nA value that is JSON is stored as JSON, anything else as text. Keys that end in api_key, token, secret or\n" +
-        "password are secret: their value is always text, and never an argument.\n\nExamples:\n" +
+        "password are secret: their value is always text and cannot be an argument.\n\nExamples:\n" +
         "  backplane config set provider prod\n  backplane config set plugin.search.limits '{\"pages\":3}'\n" +
         "  backplane config set providers.prod.api_key < key.txt\n",
     )
-    .action(act(set));
+    .action(toAction(set));
   config
     .command("unset <key>")
-    .description("Remove a key, or with 'a.b.*' all keys below one.")
-    .action(act(unset));
-  config.command("list [prefix]").description("List keys and values; secrets are masked.").action(act(list));
+    .description("Remove a key, or all keys under a prefix with 'a.b.*'.")
+    .action(toAction(unset));
+  config
+    .command("list [prefix]")
+    .description("List keys and values; secrets are masked.")
+    .action(toAction(list));
 }
 
 async function get(context: Context, options: { show?: boolean }, key: string): Promise<undefined> {
@@ -51,11 +54,11 @@ async function set(
 ): Promise<undefined> {
   const secret = isSecretConfigKey(key);
   if (secret && argument !== undefined && argument !== "-") {
-    throw new BackplaneError("cli.usage", `${key} is secret, and arguments can be seen by others.`, {
+    throw new BackplaneError("cli.usage", `${key} is secret, and other users can see command arguments.`, {
       fix: `Pipe the value in: backplane config set ${key} < file`,
     });
   }
-  // Finding no credential after a person typed the value would waste it.
+  // Fails on a missing credential before the user types the value.
   const client = context.client();
   const text =
     argument === undefined || argument === "-"
@@ -68,11 +71,11 @@ async function set(
   return undefined;
 }
 
-/** A credential belongs to the destination that it was given for. */
+/** The gateway removes a credential when its destination changes. */
 function noteDropped({ out }: Context, dropped: readonly string[]): void {
   for (const key of dropped) {
     out.note(
-      `Removed ${key}: it was given for the old destination. Set it again: backplane config set ${key} < file`,
+      `Removed ${key}: it belonged to the previous destination. Set it again: backplane config set ${key} < file`,
     );
   }
 }
@@ -80,7 +83,7 @@ function noteDropped({ out }: Context, dropped: readonly string[]): void {
 async function unset(context: Context, _options: object, key: string): Promise<undefined> {
   if (configPrefixOf(key) !== null) {
     assertConfirmable(context.io, context.flags);
-    await confirm(context.io, context.flags, `Remove every key below ${key.slice(0, -2)}?`);
+    await confirm(context.io, context.flags, `Remove every key under ${key.slice(0, -2)}?`);
   }
   const done = await context.client().config.unset(key);
   context.out.data(done, () => (done.removed ? `Removed ${key}` : `${key} was not set`));

@@ -1,8 +1,8 @@
-/** `key`: credentials for programs. The token is printed once, at creation. */
+/** `key`: API keys. The token is printed once, at creation. */
 import { BackplaneError, KEY_SCOPES, type KeyScope, ROLES, type Role } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import { listOf } from "../command-line/parse-flags.ts";
-import type { Act } from "../context/action.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { type PageOptions, pageFlags, showPage } from "../context/page.ts";
 import { confirm } from "../terminal/prompts.ts";
@@ -13,23 +13,26 @@ interface CreateOptions {
   expires?: string;
 }
 
-export function addKeyCommands(program: Command, act: Act): void {
-  const key = program.command("key").description("Credentials for programs.");
+export function addKeyCommands(program: Command, toAction: ToAction): void {
+  const key = program.command("key").description("API keys for programs.");
   key
     .command("create <name>")
-    .description("Make a key and print its token, once.")
-    .requiredOption("--scope <scopes>", `what it may do: ${KEY_SCOPES.join(", ")}`, listOf)
+    .description("Create a key and print its token, once.")
+    .requiredOption("--scope <scopes>", `permissions: ${KEY_SCOPES.join(", ")}`, listOf)
     .addOption(new Option("--role <role>", "role of the key").choices(ROLES))
-    .option("--expires <when>", "a time (2030-01-31T00:00:00Z) or a span from now (90d, 12h)")
+    .option("--expires <when>", "expiry as a time (2030-01-31T00:00:00Z) or a duration (90d, 12h)")
     .addHelpText(
       "after",
-      "\nWith --project the key acts in that project only.\n\nExample:\n  backplane key create ci --scope exports:read,invocations:write --expires 90d\n",
+      "\nWith --project the key is limited to that project.\n\nExample:\n  backplane key create ci --scope exports:read,invocations:write --expires 90d\n",
     )
-    .action(act(create));
-  pageFlags(key.command("list").description("List keys, of every project or with --project of one.")).action(
-    act(list),
+    .action(toAction(create));
+  pageFlags(key.command("list").description("List keys of all projects, or of one with --project.")).action(
+    toAction(list),
   );
-  key.command("revoke <id>").description("End a key at once, of whichever project.").action(act(revoke));
+  key
+    .command("revoke <id>")
+    .description("Revoke a key of any project, immediately.")
+    .action(toAction(revoke));
 }
 
 async function create(context: Context, options: CreateOptions, name: string): Promise<undefined> {
@@ -43,7 +46,7 @@ async function create(context: Context, options: CreateOptions, name: string): P
     ...(options.expires === undefined ? {} : { expires_at: expiry(options.expires, Date.now()) }),
   });
   out.data(made, () => made.token ?? "");
-  if (!out.json) out.note(`Key ${made.key.id}. The token above is shown this once; keep it in a safe place.`);
+  if (!out.json) out.note(`Key ${made.key.id}. The token above is shown only once; store it safely.`);
   return undefined;
 }
 
@@ -66,7 +69,7 @@ async function revoke(context: Context, _options: object, id: string): Promise<u
   await confirm(
     context.io,
     context.flags,
-    `Revoke the key ${id}? Programs that use it stop working at once.`,
+    `Revoke the key ${id}? Programs that use it stop working immediately.`,
   );
   const { project = "*" } = context.flags;
   await context.client().keys.revoke(id, { project });
@@ -77,7 +80,7 @@ async function revoke(context: Context, _options: object, id: string): Promise<u
 function asScope(text: string): KeyScope {
   const scope = KEY_SCOPES.find((known) => known === text);
   if (scope !== undefined) return scope;
-  throw new BackplaneError("cli.usage", `${text} is no scope.`, {
+  throw new BackplaneError("cli.usage", `${text} is not a scope.`, {
     fix: `Use some of: ${KEY_SCOPES.join(", ")}`,
   });
 }
@@ -89,7 +92,7 @@ export function expiry(text: string, now: number): string {
   if (span !== null) return new Date(now + Number(span[1]) * UNITS[span[2]!]!).toISOString();
   const time = /^\d{4}-\d{2}-\d{2}T/.test(text) ? Date.parse(text) : Number.NaN;
   if (!Number.isNaN(time) && time > now) return new Date(time).toISOString();
-  throw new BackplaneError("cli.usage", `--expires ${text} is no time to come.`, {
+  throw new BackplaneError("cli.usage", `--expires ${text} is not a time in the future.`, {
     fix: "--expires 90d, or --expires 2030-01-31T00:00:00Z",
   });
 }

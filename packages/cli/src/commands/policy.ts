@@ -1,4 +1,4 @@
-/** `policy`: what may be called, by whom, and what a person is asked first. */
+/** `policy`: which calls are allowed, for whom, and which need approval. */
 import {
   BackplaneError,
   CALL_CONTEXTS,
@@ -20,7 +20,7 @@ import {
 import { type Command, Option } from "commander";
 import { ifAllowed } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
-import type { Act } from "../context/action.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { fields, type Output, table } from "../terminal/output.ts";
 import { plainLine } from "../terminal/plain-text.ts";
@@ -38,44 +38,44 @@ interface ExplainOptions {
 
 const FIELDS =
   "\nFields: tolerance.conversation|background|headless (none, low, medium, full), allowed_tool_categories,\n" +
-  "allowed_origins, roles.ROLE, risks.TOOL, floor, host, rules, deferred_tools. A value that is JSON is taken as JSON;\n" +
-  "null takes a field back to its default; . is the whole policy. docs/policy.md explains each.\n\nExamples:\n" +
+  "allowed_origins, roles.ROLE, risks.TOOL, floor, host, rules, deferred_tools. JSON values are stored as JSON;\n" +
+  "null resets a field to its default; . is the whole policy. See docs/policy.md.\n\nExamples:\n" +
   "  backplane policy set tolerance.conversation medium\n" +
   '  backplane policy set allowed_origins \'["core","bundled","plugin"]\'\n' +
   '  backplane policy set roles.guest \'{"max_risk":"low"}\'\n' +
   "  backplane policy set . < policy.json\n";
 
-export function addPolicyCommands(program: Command, act: Act): void {
+export function addPolicyCommands(program: Command, toAction: ToAction): void {
   const policy = program
     .command("policy")
-    .description("What may be called, by whom, and what a person is asked first.");
+    .description("Which calls are allowed, for whom, and which need approval.");
   atLevel(policy.command("show"))
-    .description("Show what was set, and what holds with the defaults.")
-    .action(act(show));
+    .description("Show the configured and the effective policy.")
+    .action(toAction(show));
   atLevel(policy.command("set <field> [value]"))
     .description(
-      "Set a field; without a value, or with -, it is read from stdin. Holds from the next call on.",
+      "Set a field; without a value, or with -, the value is read from stdin. Applies from the next call.",
     )
     .addHelpText("after", FIELDS)
-    .action(act(set));
+    .action(toAction(set));
   policy
     .command("explain <tool>")
     .description(
-      "Say why a call of this tool would run, ask or be refused. Exit code 3 if it would be refused.",
+      "Explain why a call of this tool would run, need approval or be denied. Exit code 3 if it would be denied.",
     )
     .addOption(
-      new Option("--context <context>", "who decides on the call")
+      new Option("--context <context>", "risk context of the call")
         .choices(CALL_CONTEXTS)
         .default("conversation"),
     )
     .addOption(new Option("--role <role>", "as if the caller had this role").choices(ROLES))
-    .option("--input <json>", "the arguments: JSON, or @file")
-    .action(act(explain));
+    .option("--input <json>", "arguments as JSON, or @file")
+    .action(toAction(explain));
 }
 
 function atLevel(command: Command): Command {
   return command.addOption(
-    new Option("--level <level>", "the org's, or what the project narrows")
+    new Option("--level <level>", "policy of the organisation, or of the project")
       .choices(["org", "project"])
       .default("org"),
   );
@@ -105,8 +105,8 @@ async function set(
   const { policy } = context.client();
   const piped = argument === undefined || argument === "-";
   if (piped && context.io.stdin.isTTY === true) {
-    throw new BackplaneError("cli.usage", "No value was given, and nothing is piped in.", {
-      fix: `Name it, or pipe it in: backplane policy set ${field} < file`,
+    throw new BackplaneError("cli.usage", "No value was given, and stdin is a terminal.", {
+      fix: `Add a value, or pipe it in: backplane policy set ${field} < file`,
     });
   }
   const value = readField(field, piped ? (await readStdin(context.io)).toString("utf8") : argument);
@@ -116,13 +116,13 @@ async function set(
     return undefined;
   }
   const written = await setField(context, level, field, value);
-  const did = value === null ? "Took back" : "Set";
+  const did = value === null ? "Reset" : "Set";
   context.out.data(written, () => `${did} ${field} (generation ${written.generation})`);
-  if (value !== null) await sayUnmet(context, field);
+  if (value !== null) await noteUnmatchedPattern(context, field);
   return undefined;
 }
 
-/** One field takes nothing from what another command sets meanwhile, so it is simply put into what is there then. */
+/** Setting one field does not conflict with changes of other fields, so a concurrent change is retried. */
 async function setField(context: Context, level: PolicyLevel, field: string, value: Json) {
   const { policy } = context.client();
   for (let attempt = 1; ; attempt++) {
@@ -131,20 +131,20 @@ async function setField(context: Context, level: PolicyLevel, field: string, val
     try {
       return await policy.patch(patch, { level, generation });
     } catch (error) {
-      if (codeOf(error) !== "request.precondition" || attempt === RACES) throw error;
+      if (codeOf(error) !== "request.precondition" || attempt === MAX_ATTEMPTS) throw error;
     }
   }
 }
 
-const RACES = 20;
+const MAX_ATTEMPTS = 20;
 
-/** Words are words, but what begins like JSON and is none would be told of as a string of the wrong type. */
+/** A value that starts like JSON but is invalid is rejected here; the gateway would only report a wrong type. */
 function readField(field: string, text: string): Json {
   const value = parseValue(text);
   if (typeof value !== "string") return value;
   if (value.trim() === "")
-    throw new BackplaneError("cli.usage", `No value for ${field} came in.`, {
-      fix: `Name it: backplane policy set ${field} VALUE; null takes it back to its default`,
+    throw new BackplaneError("cli.usage", `The value of ${field} is empty.`, {
+      fix: `backplane policy set ${field} VALUE (null resets it to its default)`,
     });
   if (/^\s*[[{"]/.test(value))
     throw new BackplaneError("cli.usage", `The value of ${field} is not JSON: ${value.slice(0, 80)}`, {
@@ -153,8 +153,8 @@ function readField(field: string, text: string): Json {
   return value;
 }
 
-/** A judgement may come before its tool, and a misspelt name looks the same: whoever wrote it can tell. */
-async function sayUnmet(context: Context, field: string): Promise<void> {
+/** A risk may be set before its tool exists, but the name may also be misspelt, so a note is printed. */
+async function noteUnmatchedPattern(context: Context, field: string): Promise<void> {
   const [top, ...name] = field.split(".");
   if (top !== "risks" || name.length === 0 || context.out.quiet) return;
   const pattern = name.join(".");
@@ -163,26 +163,28 @@ async function sayUnmet(context: Context, field: string): Promise<void> {
   const tools = await ifAllowed(context.client().catalog.list({ all: true }));
   if (tools === null || tools.some((entry) => meant.test(entry.name))) return;
   context.out.note(
-    plainLine(`No tool here is called ${pattern}; it holds once one is. See: backplane tool list --all`),
+    plainLine(
+      `No tool is named ${pattern} yet; the setting applies once there is one. See: backplane tool list --all`,
+    ),
   );
 }
 
-/** The top field that `path` lies in, with the value in its place; null removes. */
+/** The top-level field of `path` with the new value; null removes it. */
 function withField(before: JsonObject, path: string, value: Json): JsonObject {
   const [top, ...below] = path.split(".");
   if (top === undefined || top === "" || below.includes("")) {
-    throw new BackplaneError("cli.usage", `${path} is no field of a policy.`, {
+    throw new BackplaneError("cli.usage", `${path} is not a policy field.`, {
       fix: "backplane policy set tolerance.conversation medium",
     });
   }
-  return { [top]: placed(before[top], below, value) };
+  return { [top]: setPath(before[top], below, value) };
 }
 
-function placed(at: Json | undefined, path: readonly string[], value: Json): Json {
+function setPath(at: Json | undefined, path: readonly string[], value: Json): Json {
   const [name, ...below] = path;
   if (name === undefined) return value;
   const there: JsonObject = isObject(at) ? { ...at } : {};
-  const next = placed(there[name], below, value);
+  const next = setPath(there[name], below, value);
   if (next === null) delete there[name];
   else there[name] = next;
   return there;
@@ -196,31 +198,31 @@ async function explain(context: Context, options: ExplainOptions, tool: string):
     ...(input === undefined ? {} : { input: await readJson(context.io, "--input", input) }),
   });
   context.out.data(found, () => explained(context.out, found));
-  if (found.decided_by === "risk") context.out.note(wayOut(found));
+  if (found.decided_by === "risk") context.out.note(suggestPolicyChange(found));
   return found.outcome === "deny" ? EXIT.denied : EXIT.ok;
 }
 
 /**
- * The operator's judgement takes the place of the author's word and of nobody's. What speaks for more besides, such as a
- * floor, needs a higher tolerance, which holds for every tool of that risk.
+ * A risk set by the operator overrides the author's and an unknown risk. Other sources, such as a floor, still apply; they
+ * need a higher tolerance, which affects every tool of that risk.
  */
-function wayOut({ tool, context, risk_sources, tolerance }: PolicyExplanation): string {
-  const stays = risk_sources.filter(
+function suggestPolicyChange({ tool, context, risk_sources, tolerance }: PolicyExplanation): string {
+  const remaining = risk_sources.filter(
     ({ source, risk }) => !["author", "operator"].includes(source) && risk !== "unknown",
   );
-  const least = stays.reduce<Risk>((highest, { risk }) => higherRisk(highest, risk), "low");
+  const least = remaining.reduce<Risk>((highest, { risk }) => higherRisk(highest, risk), "low");
   const judged = `backplane policy set risks.${tool} low`;
-  if (tolerance !== null && tolerates(tolerance, least)) return `To let it run unasked: ${judged}`;
+  if (tolerance !== null && tolerates(tolerance, least)) return `To run it without approval: ${judged}`;
   const wider = TOLERANCES.find((each) => tolerates(each, least));
-  if (wider === undefined) return "What is critical asks at every tolerance.";
+  if (wider === undefined) return "Critical calls need approval at every tolerance.";
   const raised = `backplane policy set tolerance.${context} ${wider}`;
-  return `To let it run unasked, and every other tool of ${least} risk: ${judged} && ${raised}`;
+  return `To run it and every other tool of ${least} risk without approval: ${judged} && ${raised}`;
 }
 
 function explained(out: Output, found: PolicyExplanation): string {
   const { outcome, decided_by, reason, winner, losers, risk_sources, steps } = found;
-  const verdict = { run: "runs", ask: "asks a person first", deny: "is refused" }[outcome];
-  const why = decided_by === null ? "every rule lets it pass" : `${decided_by}: ${reason}`;
+  const verdict = { run: "runs", ask: "needs approval", deny: "is denied" }[outcome];
+  const why = decided_by === null ? "no rule prevents it" : `${decided_by}: ${reason}`;
   return [
     out.paint("bold", plainLine(`${found.tool} ${verdict}. ${why}`)),
     fields({
@@ -228,20 +230,20 @@ function explained(out: Output, found: PolicyExplanation): string {
       category: winner.category,
       role: found.role,
       context: found.context,
-      tolerance: found.tolerance ?? "does not apply: the caller decides",
+      tolerance: found.tolerance ?? "not applicable: the caller decides",
       risk: found.risk,
     }),
     "",
     table(
       out,
       ["RISK FROM", "BAND", "WHY"],
-      risk_sources.map(({ source, risk, why: said }) => [source, risk, said]),
+      risk_sources.map(({ source, risk, why: text }) => [source, risk, text]),
     ),
     "",
     table(
       out,
       ["RULE", "DECIDES", "WHY"],
-      steps.map(({ rule, decision, reason: said, about }) => [rule, decision, said ?? about]),
+      steps.map(({ rule, decision, reason: text, about }) => [rule, decision, text ?? about]),
     ),
     ...(losers.length === 0
       ? []
@@ -249,7 +251,7 @@ function explained(out: Output, found: PolicyExplanation): string {
           "",
           table(
             out,
-            ["ALSO NAMED SO", "ORIGIN", "STATUS", "WHY"],
+            ["SAME NAME", "ORIGIN", "STATUS", "WHY"],
             losers.map((one) => [`${one.package_id} ${one.name}`, one.origin, one.status, one.reason]),
           ),
         ]),

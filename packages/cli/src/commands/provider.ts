@@ -1,10 +1,10 @@
-/** `provider`: the model instances of an org. A secret field comes in by stdin or a hidden prompt, never as an argument. */
+/** `provider`: model provider instances. Secret fields are read from stdin or a hidden prompt, never from an argument. */
 import { BlockList, isIP } from "node:net";
 import { BackplaneError, isSecretConfigKey, type JsonObject } from "@backplane/contract";
 import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
 import { collect } from "../command-line/parse-flags.ts";
-import type { Act } from "../context/action.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { table } from "../terminal/output.ts";
 import { assertConfirmable, confirm } from "../terminal/prompts.ts";
@@ -18,34 +18,34 @@ interface FieldOptions {
   allowPrivate?: boolean;
 }
 
-export function addProviderCommands(program: Command, act: Act): void {
-  const provider = program.command("provider").description("Model providers: which instances there are.");
-  provider.command("list").description("List the instances; secrets are masked.").action(act(list));
+export function addProviderCommands(program: Command, toAction: ToAction): void {
+  const provider = program.command("provider").description("Model provider instances.");
+  provider.command("list").description("List instances; secrets are masked.").action(toAction(list));
   withFields(provider.command("add <plugin>"))
-    .description("Configure another instance of a provider plugin.")
-    .option("--id <id>", "how to call it")
-    .option("--set <field=value>", "a field of its configuration; may be repeated", collect)
+    .description("Add an instance of a provider plugin.")
+    .option("--id <id>", "id of the instance")
+    .option("--set <field=value>", "set a configuration field; repeatable", collect)
     .addHelpText(
       "after",
       "\nExample:\n  backplane provider add llm-openai --id prod --set model=gpt-5 --secret-stdin api_key < key.txt\n" +
         "\nA model server on this machine, such as Ollama:\n  backplane provider add llm-openai --id ollama --set base_url=http://localhost:11434/v1 --set model=llama3.3 --allow-private\n",
     )
-    .action(act(add));
+    .action(toAction(add));
   withFields(provider.command("set <id> [field=value...]"))
-    .description("Change fields of an instance; field= alone removes one.")
-    .action(act(set));
-  provider.command("remove <id>").description("Remove an instance.").action(act(remove));
-  provider.command("use <id>").description("Answer with this instance from now on.").action(act(use));
-  provider.command("test <id>").description("Ask it one small question.").action(act(test));
+    .description("Change fields of an instance; field= removes a field.")
+    .action(toAction(set));
+  provider.command("remove <id>").description("Remove an instance.").action(toAction(remove));
+  provider.command("use <id>").description("Make this the active instance.").action(toAction(use));
+  provider.command("test <id>").description("Send a short test request.").action(toAction(test));
 }
 
 function withFields(command: Command): Command {
   return command
-    .option("--label <text>", "what people call it")
-    .option("--secret-stdin <field>", "read this field from stdin, or ask for it without showing it")
+    .option("--label <text>", "display name")
+    .option("--secret-stdin <field>", "read this field from stdin or a hidden prompt")
     .option(
       "--allow-private",
-      "let it be at base_url although that is an address of this machine or its network (admin token only; it is recorded)",
+      "allow base_url to be an address of this machine or its network (admin token only; audited)",
     );
 }
 
@@ -84,8 +84,8 @@ async function add(
     ...(Object.keys(config).length === 0 ? {} : { config }),
   });
   context.out.data(made, () => made.id);
-  noteOpened(context, config, made);
-  noteClosed(context, made);
+  notePrivateAllowed(context, config, made);
+  notePrivateRefused(context, made);
   context.out.note(`Try it: backplane provider test ${made.id}; use it: backplane provider use ${made.id}`);
   return undefined;
 }
@@ -99,7 +99,7 @@ async function set(
   const { label } = options;
   const { allowPrivate, secretStdin } = options;
   if (pairs.length === 0 && [label, secretStdin, allowPrivate].every((one) => one === undefined)) {
-    throw new BackplaneError("cli.usage", "There is nothing to set.", {
+    throw new BackplaneError("cli.usage", "No field to set.", {
       fix: `backplane provider set ${id} model=NAME`,
     });
   }
@@ -114,11 +114,11 @@ async function set(
   for (const field of Object.keys(before)) {
     if (!isSecretConfigKey(field) || field in row.config || config[field] === null) continue;
     context.out.note(
-      `Removed ${field}: it was given for the old destination. Set it again: backplane provider set ${id} --secret-stdin ${field} < file`,
+      `Removed ${field}: it belonged to the previous destination. Set it again: backplane provider set ${id} --secret-stdin ${field} < file`,
     );
   }
-  noteOpened(context, config, row);
-  if ("base_url" in config || "allow_private" in config) noteClosed(context, row);
+  notePrivateAllowed(context, config, row);
+  if ("base_url" in config || "allow_private" in config) notePrivateRefused(context, row);
   return undefined;
 }
 
@@ -132,7 +132,7 @@ async function remove(context: Context, _options: object, id: string): Promise<u
 
 async function use(context: Context, _options: object, id: string): Promise<undefined> {
   await context.client().providers.setActive(id);
-  context.out.data({ active: id }, () => `${id} answers from now on`);
+  context.out.data({ active: id }, () => `${id} is now the active instance`);
   return undefined;
 }
 
@@ -142,7 +142,7 @@ async function test(context: Context, _options: object, id: string): Promise<num
   context.out.data({ id, ok, latency_ms, ...failure }, () =>
     ok
       ? `${id} answered in ${latency_ms} ms`
-      : `${id} failed after ${latency_ms} ms: ${error ?? "no reason"}`,
+      : `${id} failed after ${latency_ms} ms: ${error ?? "unknown error"}`,
   );
   return ok ? EXIT.ok : EXIT.failed;
 }
@@ -152,13 +152,17 @@ async function fieldsOf(context: Context, pairs: string[], options: FieldOptions
   for (const pair of pairs) {
     const [, field, text] = /^([a-z][a-z0-9_]*)=(.*)$/s.exec(pair) ?? [];
     if (field === undefined || text === undefined)
-      throw new BackplaneError("cli.usage", `${pair.split("=")[0]} is no field=value.`, {
+      throw new BackplaneError("cli.usage", `${pair.split("=")[0]} is not in the form field=value.`, {
         fix: "model=NAME",
       });
     if (isSecretConfigKey(field) && text !== "") {
-      throw new BackplaneError("cli.usage", `${field} is secret, and arguments can be seen by others.`, {
-        fix: `Leave it out here and pipe it in: --secret-stdin ${field} < file`,
-      });
+      throw new BackplaneError(
+        "cli.usage",
+        `${field} is secret, and other users can see command arguments.`,
+        {
+          fix: `Pipe it in: --secret-stdin ${field} < file`,
+        },
+      );
     }
     config[field] = text === "" ? null : parseValue(text);
   }
@@ -171,25 +175,29 @@ async function fieldsOf(context: Context, pairs: string[], options: FieldOptions
   return config;
 }
 
-/** Said whenever it is opened: the gateway will send requests where plugins and other orgs may not. */
-function noteOpened({ out }: Context, asked: JsonObject, row: { plugin: string; config: JsonObject }): void {
+/** A warning for each private destination: the gateway will send requests where plugins and other organisations may not. */
+function notePrivateAllowed(
+  { out }: Context,
+  asked: JsonObject,
+  row: { plugin: string; config: JsonObject },
+): void {
   const { allow_private: place } = row.config;
   if (asked.allow_private !== true || typeof place !== "string") return;
   out.note(
-    `The gateway now sends model calls to ${place}, which is not a public address. Whoever may write in this org's\n` +
-      `sessions reaches what answers there, and whoever may change its providers chooses the path. It is open to this\n` +
-      `org's ${row.plugin} instances at ${place} alone, and in the audit log. Close it: backplane provider set ID allow_private=`,
+    `The gateway now sends model calls to ${place}, which is not a public address. Users who can write to this\n` +
+      `organisation's sessions can reach the server there, and users who can change its providers can choose the path.\n` +
+      `Only its ${row.plugin} instances at ${place} are allowed; the change is audited. Revoke it: backplane provider set ID allow_private=`,
   );
 }
 
-/** Before the first call is refused for it. What a name resolves to is looked at when it is called. */
-function noteClosed({ out }: Context, { id, config }: { id: string; config: JsonObject }): void {
+/** A warning before the first call is refused. Host names are resolved only at the call. */
+function notePrivateRefused({ out }: Context, { id, config }: { id: string; config: JsonObject }): void {
   const { base_url, allow_private } = config;
   if (allow_private !== undefined || typeof base_url !== "string" || !URL.canParse(base_url)) return;
   const host = new URL(base_url).hostname.replaceAll(/[[\]]/g, "");
   if (!isPrivateHost(host)) return;
   out.note(
-    `${host} is an address of this machine or its network, to which the gateway sends no model calls. If it is meant:\n` +
+    `${host} is an address of this machine or its network, and the gateway refuses model calls to it. To allow it:\n` +
       `backplane provider set ${id} --allow-private`,
   );
 }

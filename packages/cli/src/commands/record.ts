@@ -1,41 +1,37 @@
-/** `audit` and `events`: what was changed by whom, and what happens now. */
+/** `audit` and `events`: the audit log and the event stream. */
 import { SEMANTIC_EVENTS, type SemanticEventType } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
 import { wholeNumber } from "../command-line/parse-flags.ts";
-import type { Act } from "../context/action.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { type PageOptions, pageFlags, showPage } from "../context/page.ts";
-import { untilSignal } from "../terminal/io.ts";
+import { runUntilInterrupted } from "../terminal/io.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
-export function addRecordCommands(program: Command, act: Act): void {
-  const audit = program.command("audit").description("Who changed what.");
-  pageFlags(audit.command("list").description("List changes, chained by hash."))
+export function addRecordCommands(program: Command, toAction: ToAction): void {
+  const audit = program.command("audit").description("Audit log: who changed what.");
+  pageFlags(audit.command("list").description("List audit entries."))
     .option("--action <name>", "only this action")
-    .action(act(listAudit));
+    .action(toAction(listAudit));
   audit
     .command("verify")
-    .description(
-      "Verify every hash and compare the log with its anchor and its export. Exit code 1 when it was changed.",
-    )
-    .action(act(verifyAudit));
-  const events = program.command("events").description("Facts as they happen.");
+    .description("Verify the hash chain, the anchor and the export. Exit code 1 if the log was changed.")
+    .action(toAction(verifyAudit));
+  const events = program.command("events").description("Event stream.");
   events
     .command("tail")
-    .description(
-      "Print the events that are kept, then new ones, until Ctrl-C; with --json one document a line.",
-    )
+    .description("Print stored events, then new ones until Ctrl-C; with --json one document per line.")
     .option(
       "--since <seq>",
-      "only those after this number",
+      "only events after this sequence number",
       wholeNumber("--since", 0, Number.MAX_SAFE_INTEGER),
     )
-    .option("--after <seq>", "the same", wholeNumber("--after", 0, Number.MAX_SAFE_INTEGER))
-    .addOption(new Option("--type <type>", "only these").choices(SEMANTIC_EVENTS))
-    .option("--count <number>", "end after this many", wholeNumber("--count", 1, 1_000_000))
+    .option("--after <seq>", "alias of --since", wholeNumber("--after", 0, Number.MAX_SAFE_INTEGER))
+    .addOption(new Option("--type <type>", "only events of this type").choices(SEMANTIC_EVENTS))
+    .option("--count <number>", "stop after this many events", wholeNumber("--count", 1, 1_000_000))
     .addHelpText("after", "\nExample:\n  backplane events tail --json --type run.completed --count 1\n")
-    .action(act(tail));
+    .action(toAction(tail));
 }
 
 async function listAudit(context: Context, options: PageOptions & { action?: string }): Promise<undefined> {
@@ -54,7 +50,7 @@ async function verifyAudit(context: Context): Promise<number> {
   const report = await context.client().audit.verify();
   context.out.data(report, () =>
     report.broken === null
-      ? `The audit log is whole: ${report.entries} entries, the last with hash ${report.hash}`
+      ? `The audit log is intact: ${report.entries} entries, the last with hash ${report.hash}`
       : plainLine(`The audit log was changed: ${report.broken.reason}. ${report.broken.fix}`),
   );
   return report.status === "ok" ? EXIT.ok : EXIT.failed;
@@ -70,7 +66,7 @@ interface TailOptions {
 async function tail(context: Context, options: TailOptions): Promise<undefined> {
   const after = options.since ?? options.after;
   let left = options.count ?? Number.POSITIVE_INFINITY;
-  await untilSignal(context.io, async (signal) => {
+  await runUntilInterrupted(context.io, async (signal) => {
     const watched = context.client().events.watch({ signal, ...(after === undefined ? {} : { after }) });
     for await (const event of watched) {
       if (options.type !== undefined && event.type !== options.type) continue;

@@ -1,42 +1,44 @@
-/** `secret`: values go in through stdin or a hidden prompt, never as an argument, and never come out again. */
+/** `secret`: values are read from stdin or a hidden prompt, never from an argument, and cannot be read back. */
 import type { Secret } from "@backplane/contract";
 import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
-import type { Act } from "../context/action.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { type PageOptions, pageFlags, showPage } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { confirm } from "../terminal/prompts.ts";
 import { readSecretValue } from "../terminal/read-input.ts";
 
-export function addSecretCommands(program: Command, act: Act): void {
-  const secret = program.command("secret").description("Values that bindings use and nobody can read back.");
+export function addSecretCommands(program: Command, toAction: ToAction): void {
+  const secret = program
+    .command("secret")
+    .description("Secret values for bindings; they cannot be read back.");
   secret
     .command("set <name>")
-    .description("Store a value from stdin; on a terminal it is asked for and not shown.")
+    .description("Store a value from stdin, or from a hidden prompt on a terminal.")
     .addHelpText(
       "after",
       "\nExamples:\n  backplane secret set jira_dev < token.txt\n  printenv JIRA_TOKEN | backplane secret set jira_dev\n",
     )
-    .action(act(set));
-  pageFlags(secret.command("list").description("List secrets: names, last characters, use.")).action(
-    act(list),
-  );
-  secret
-    .command("show <name>")
-    .description("Show what is known of a secret, not its value.")
-    .action(act(show));
+    .action(toAction(set));
+  pageFlags(
+    secret.command("list").description("List secrets: name, last characters, number of uses."),
+  ).action(toAction(list));
+  secret.command("show <name>").description("Show a secret without its value.").action(toAction(show));
   secret
     .command("rotate-key")
-    .description("Seal every secret again under a new master key; old keys can then be dropped.")
-    .option("--reseal-only", "make no key: use the newest in secret.key (after an interruption, or your own)")
-    .action(act(rotateKey));
-  secret.command("remove <name>").description("Forget a secret.").action(act(remove));
+    .description("Encrypt every secret with a new master key; old keys can then be deleted.")
+    .option(
+      "--reseal-only",
+      "use the newest key in secret.key instead of a new one (after an interruption, or for your own key)",
+    )
+    .action(toAction(rotateKey));
+  secret.command("remove <name>").description("Delete a secret.").action(toAction(remove));
 }
 
 async function set(context: Context, _options: object, name: string): Promise<undefined> {
   const { out } = context;
-  // Finding no credential after a person typed the value would waste it.
+  // Fails on a missing credential before the user types the value.
   const client = context.client();
   const value = await readSecretValue(context, name, `backplane secret set ${name} < file`);
   const stored = await client.secrets.put(name, value);
@@ -64,7 +66,7 @@ async function show(context: Context, _options: object, name: string): Promise<u
 }
 
 async function remove(context: Context, _options: object, name: string): Promise<undefined> {
-  await confirm(context.io, context.flags, `Forget the secret ${name}?`);
+  await confirm(context.io, context.flags, `Delete the secret ${name}?`);
   await context.client().secrets.remove(name);
   context.out.data({ removed: name }, () => `Removed ${name}`);
   return undefined;
@@ -78,10 +80,9 @@ async function rotateKey(context: Context, options: { resealOnly?: boolean }): P
   out.data(done, () => fields({ key_id, secrets, config_values, sign_ins, unreadable: lost, unused_keys }));
   if (unused_keys.length > 0)
     out.note(
-      `Nothing is sealed with ${unused_keys.join(", ")} any more: back up secret.key, then drop these lines.`,
+      `No secret uses ${unused_keys.join(", ")} any longer. Back up secret.key, then delete these lines.`,
     );
-  if (lost.length > 0)
-    out.note("What is unreadable needs the key that sealed it, or has to be stored again.");
+  if (lost.length > 0) out.note("Restore the key of the unreadable values, or store the values again.");
   return lost.length > 0 ? EXIT.failed : EXIT.ok;
 }
 

@@ -2,32 +2,30 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
-import type { Act } from "../context/action.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
-export function addStoreCommands(program: Command, act: Act): void {
-  const store = program.command("store").description("The files that everything is kept in.");
+export function addStoreCommands(program: Command, toAction: ToAction): void {
+  const store = program.command("store").description("The database files of the gateway.");
   store
     .command("check")
-    .description("Read the whole store and name all that is damaged. Exit code 1 when something is.")
-    .action(act(check));
+    .description("Check the whole store for damage. Exit code 1 if there is any.")
+    .action(toAction(check));
   store
     .command("backup [file]")
-    .description("Write a whole, checked copy beside the store, or to a file; the gateway may run.")
-    .action(act(backUp));
+    .description("Write a verified copy next to the store, or to a file. The gateway may be running.")
+    .action(toAction(backUp));
   store
     .command("repair")
-    .description("Keep what is whole and set damaged rows aside; the gateway must be stopped.")
-    .option("--accept-loss", "go on without commits that are missing")
-    .action(act(repair));
+    .description("Move damaged rows out of the store. The gateway must be stopped.")
+    .option("--accept-loss", "continue although commits are missing")
+    .action(toAction(repair));
   store
     .command("restore <backup>")
-    .description(
-      "Put a backup in the store's place and keep the files that were there; the gateway must be stopped.",
-    )
+    .description("Replace the store with a backup and keep the previous files. The gateway must be stopped.")
     .addHelpText("after", "\nExample:\n  backplane store restore ~/.backplane/store.db.schema-12.backup\n")
-    .action(act(restore));
+    .action(toAction(restore));
 }
 
 async function files(context: Context) {
@@ -40,11 +38,11 @@ async function check(context: Context): Promise<number> {
   const { structure, rows, lost_commits } = report;
   const damaged = structure.length + rows.length + lost_commits > 0;
   context.out.data({ status: damaged ? "damaged" : "ok", ...report }, () => {
-    if (!damaged) return `${report.file} is whole (${report.bytes} bytes).`;
+    if (!damaged) return `${report.file} is intact (${report.bytes} bytes).`;
     const lines = [
       ...(lost_commits === 0 ? [] : [`${lost_commits} acknowledged commits are missing.`]),
-      ...structure.map((finding) => `The file: ${finding}`),
-      ...rows.map(({ table, id }) => `The row ${id} of the table ${table}`),
+      ...structure.map((finding) => `File: ${finding}`),
+      ...rows.map(({ table, id }) => `Row ${id} of table ${table}`),
     ];
     return [`${report.file} is damaged:`, ...lines.map((line) => `  ${plainLine(line)}`), report.fix].join(
       "\n",
@@ -55,7 +53,7 @@ async function check(context: Context): Promise<number> {
 
 async function backUp(context: Context, _options: object, file?: string): Promise<undefined> {
   const to = (await files(context)).backUp(file === undefined ? undefined : resolve(context.io.cwd, file));
-  context.out.data({ backup: to }, () => `The store is backed up in ${to}`);
+  context.out.data({ backup: to }, () => `Backed up the store to ${to}`);
   return undefined;
 }
 
@@ -63,9 +61,9 @@ async function repair(context: Context, options: { acceptLoss?: boolean }): Prom
   const done = await (await files(context)).repair(options.acceptLoss === true);
   context.out.data(done, () =>
     [
-      `The store is repaired. ${done.rows.length} damaged rows were set aside, ${done.lost_commits} commits are lost.`,
+      `Repaired the store: ${done.rows.length} damaged rows were moved out, ${done.lost_commits} commits are lost.`,
       ...done.rows.slice(0, 20).map(({ table, id }) => plainLine(`  ${table} ${id}`)),
-      `The files as they were: ${done.kept}`,
+      `Previous files: ${done.kept}`,
     ].join("\n"),
   );
   return undefined;
@@ -73,9 +71,6 @@ async function repair(context: Context, options: { acceptLoss?: boolean }): Prom
 
 async function restore(context: Context, _options: object, backup: string): Promise<undefined> {
   const kept = await (await files(context)).restore(resolve(context.io.cwd, backup));
-  context.out.data(
-    { restored: backup, kept },
-    () => `${backup} is in place. The files that were there: ${kept}`,
-  );
+  context.out.data({ restored: backup, kept }, () => `Restored ${backup}. Previous files: ${kept}`);
   return undefined;
 }

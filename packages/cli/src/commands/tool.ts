@@ -1,22 +1,22 @@
-/** `tool`: the catalog. Who has a name, what it costs, and why something is not offered. */
+/** `tool`: the catalog, with token costs and the reason why a tool is not offered. */
 import type { CatalogEntry } from "@backplane/contract";
 import type { Command } from "commander";
-import type { Act } from "../context/action.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { fields, table } from "../terminal/output.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
 
-export function addToolCommands(program: Command, act: Act): void {
-  const tool = program.command("tool").description("The catalog: every tool that models are offered.");
+export function addToolCommands(program: Command, toAction: ToAction): void {
+  const tool = program.command("tool").description("The catalog of tools.");
   tool
     .command("list")
-    .description("List the tools that you are offered.")
-    .option("--all", "also what is not offered or kept back, why, and what lets it in")
-    .action(act(list));
+    .description("List the tools available to you.")
+    .option("--all", "include unavailable tools, with the reason and a fix")
+    .action(toAction(list));
   tool
     .command("show <name>")
-    .description("Show a tool as the model sees it, and whatever else goes by its name.")
-    .action(act(show));
+    .description("Show a tool as the model sees it, and other tools of the same name.")
+    .action(toAction(show));
 }
 
 async function list(context: Context, options: { all?: boolean }): Promise<undefined> {
@@ -43,13 +43,12 @@ async function list(context: Context, options: { all?: boolean }): Promise<undef
   ]);
   out.data(items, () => (items.length === 0 ? "" : withFixes(table(out, heads, rows), items)));
   if (out.json) return undefined;
-  if (items.length === 0)
-    out.note("You are offered none. See what there is, and why not: backplane tool list --all");
+  if (items.length === 0) out.note("No tools are available to you. To see why: backplane tool list --all");
   else out.note(costNote(items));
   return undefined;
 }
 
-/** What lets a tool in stands right under it. */
+/** Puts each fix below the row of its tool. */
 function withFixes(lines: string, items: readonly CatalogEntry[]): string {
   const [head = "", ...rows] = lines.split("\n");
   const shown = rows.flatMap((row, i) => {
@@ -59,7 +58,7 @@ function withFixes(lines: string, items: readonly CatalogEntry[]): string {
   return [head, ...shown].join("\n");
 }
 
-/** Deferred tools cost nothing until they are found. */
+/** Deferred tools cost nothing until a model finds them. */
 function costNote(items: readonly CatalogEntry[]): string {
   const sent = items.filter(({ status, deferred }) => status === "offered" && !deferred);
   const tokens = sent.reduce((sum, { token_cost }) => sum + token_cost, 0);
@@ -86,10 +85,10 @@ function describe(item: CatalogEntry): string {
     risk: item.risk,
     effect: item.effect_class,
     category: item.category,
-    approval: item.requires_approval ? "every call" : "as the policy says",
+    approval: item.requires_approval ? "every call" : "depends on the policy",
     tokens: `about ${item.token_cost}${item.deferred ? ", deferred: found by tool_search" : ""}`,
   });
-  const hidden = item.taken_out.map((line) => `\nnot shown: ${plainLine(line)}`).join("");
+  const hidden = item.taken_out.map((line) => `\nhidden: ${plainLine(line)}`).join("");
   const schema = JSON.stringify(item.input_schema, null, 2);
   return `${about}${hidden}\n\n${plainText(description)}\n\n${plainText(schema)}`;
 }

@@ -1,9 +1,9 @@
-/** `workspace`: folders of the gateway's machine whose tool files are tools, once the operator has looked at them. */
+/** `workspace`: folders on the gateway's machine whose tool files are offered after the operator has reviewed them. */
 import { resolve } from "node:path";
 import { BackplaneError, type WorkspaceReview } from "@backplane/contract";
 import type { Command } from "commander";
-import { sayErrors, sayTools } from "../bindings/report-tools.ts";
-import type { Act } from "../context/action.ts";
+import { reportLoadErrors, reportTools } from "../bindings/report-tools.ts";
+import type { ToAction } from "../context/action.ts";
 import type { Context } from "../context/context.ts";
 import { showRows } from "../context/page.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
@@ -11,31 +11,34 @@ import { assertConfirmable, confirm } from "../terminal/prompts.ts";
 
 const EXAMPLES = `
 Examples:
-  backplane workspace show .          what would be trusted, with the text of new and changed files
-  backplane workspace trust .         these files, as they are now; a later edit waits
-  backplane workspace trust . --watch later edits too: a save is loaded at once
+  backplane workspace show .          review new and changed files
+  backplane workspace trust .         trust these files as they are now
+  backplane workspace trust . --watch also trust later edits and load them on save
 `;
 
-export function addWorkspaceCommands(program: Command, act: Act): void {
+export function addWorkspaceCommands(program: Command, toAction: ToAction): void {
   const workspace = program
     .command("workspace")
-    .description("Folders of the gateway's machine whose tools/*.ts are tools.")
+    .description("Folders on the gateway's machine whose tools/*.ts are offered as tools.")
     .addHelpText("after", EXAMPLES);
   workspace
     .command("trust <dir>")
-    .description("Load the tools of a folder; what is new or changed is shown first.")
-    .option("--watch", "trust later edits too, and load them when they are saved")
+    .description("Trust a folder and load its tools; lists new and changed files first.")
+    .option("--watch", "also trust later edits and load them on save")
     .addHelpText("after", EXAMPLES)
-    .action(act(trust));
-  workspace.command("list").description("List trusted folders and what changed in them.").action(act(list));
+    .action(toAction(trust));
+  workspace
+    .command("list")
+    .description("List trusted folders and their changed files.")
+    .action(toAction(list));
   workspace
     .command("show <dir>")
-    .description("Show the files of a folder: the text of those that are new or changed.")
-    .action(act(show));
+    .description("Show the new and changed files of a folder.")
+    .action(toAction(show));
   workspace
     .command("untrust <dir>")
-    .description("Take the tools of a folder away; its files stay.")
-    .action(act(untrust));
+    .description("Remove the tools of a folder; its files are kept.")
+    .action(toAction(untrust));
 }
 
 async function trust(context: Context, options: { watch?: boolean }, dir: string): Promise<undefined> {
@@ -43,10 +46,10 @@ async function trust(context: Context, options: { watch?: boolean }, dir: string
   const client = context.client();
   const path = resolve(io.cwd, dir);
   const review = await client.workspaces.review(path);
-  // Only now: a folder that is none is told as such, whoever can be asked.
+  // After the review, so that an invalid folder is reported even if no prompt is possible.
   assertConfirmable(io, flags);
   const { changes, digest } = review;
-  const news = changes.length === 0 ? "nothing changed since it was trusted" : "to be trusted:";
+  const news = changes.length === 0 ? "no changes since it was trusted" : "to be trusted:";
   out.note(plainLine(`${review.path}: ${news}`));
   for (const { change, path: file, size } of changes)
     out.note(`  ${plainLine(`${change.padEnd(8)} ${file} (${size} bytes)`)}`);
@@ -54,8 +57,8 @@ async function trust(context: Context, options: { watch?: boolean }, dir: string
   await confirm(io, flags, `Trust these files${later}, and offer them as tools?`);
   const folder = await client.workspaces.trust({ path, watch: options.watch === true, digest });
   out.data(folder, () => `Trusted ${folder.path} as ${folder.package_id}@${folder.package_version}`);
-  sayErrors(context, folder);
-  await sayTools(context, { ...folder, unbound_slots: [] }, { broken: false });
+  reportLoadErrors(context, folder);
+  await reportTools(context, { ...folder, unbound_slots: [] }, { broken: false });
   return undefined;
 }
 
@@ -72,7 +75,7 @@ async function list(context: Context): Promise<undefined> {
     each.loaded_at,
   ]);
   showRows(context, { items }, heads, rows);
-  for (const each of items) sayErrors(context, each);
+  for (const each of items) reportLoadErrors(context, each);
   return undefined;
 }
 
@@ -80,18 +83,18 @@ async function show(context: Context, _options: object, dir: string): Promise<un
   const { io, out } = context;
   const review = await context.client().workspaces.review(resolve(io.cwd, dir));
   out.data(review, () => reviewText(review));
-  if (review.trusted !== null) sayErrors(context, review.trusted);
+  if (review.trusted !== null) reportLoadErrors(context, review.trusted);
   if (review.changes.length > 0) out.note(`Trust them: backplane workspace trust ${dir}`);
   return undefined;
 }
 
 function reviewText({ path, files, changes, trusted }: WorkspaceReview): string {
   const state =
-    trusted === null ? "not trusted" : changes.length === 0 ? "trusted" : "trusted, and changed since";
+    trusted === null ? "not trusted" : changes.length === 0 ? "trusted" : "trusted, changed since then";
   const lines = [plainLine(`${path}: ${files.length} files, ${state}`)];
   for (const { change, path: file, text } of changes) {
     lines.push("", plainLine(`--- ${change}: ${file}`));
-    if (change !== "removed") lines.push(text === null ? "(no text, or too long to show)" : plainText(text));
+    if (change !== "removed") lines.push(text === null ? "(not text, or too long to show)" : plainText(text));
   }
   return lines.join("\n");
 }
@@ -106,8 +109,8 @@ async function untrust(context: Context, _options: object, dir: string): Promise
       fix: "backplane workspace list",
     });
   }
-  await confirm(io, flags, `Take the tools of ${path} away?`);
+  await confirm(io, flags, `Remove the tools of ${path}?`);
   for (const { id } of found) await client.workspaces.untrust(id);
-  out.data({ untrusted: path }, () => `${path} is not trusted any more`);
+  out.data({ untrusted: path }, () => `${path} is no longer trusted`);
   return undefined;
 }

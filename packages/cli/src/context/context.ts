@@ -1,4 +1,4 @@
-/** What every command is handed: its flags resolved once, its output, and a client made on first use. */
+/** The context of a command: resolved flags, output, and a client that is created on first use. */
 import { type Client, createClient } from "@backplane/client";
 import type { Io } from "../terminal/io.ts";
 import { createOutput, type Output } from "../terminal/output.ts";

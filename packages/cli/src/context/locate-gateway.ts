@@ -1,6 +1,6 @@
 /**
- * Where the gateway is and with which credential to speak. Flags beat the environment, the environment beats
- * the home's files. Reads the state file itself: importing the gateway for that would load a whole server.
+ * Finds the gateway's URL and the credential. Flags override the environment, which overrides the files of the home.
+ * The state file is read here because importing @backplane/gateway would load the whole server.
  */
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -33,15 +33,17 @@ export function locateHome(flags: LocateFlags, env: Env, cwd: string): string {
 }
 
 export function locateUrl(flags: LocateFlags, env: Env, home: string): string {
-  const url = flags.url ?? nonEmpty(env.BACKPLANE_URL) ?? urlOfHome(home) ?? usualUrl(flags, env, home);
+  const url = flags.url ?? nonEmpty(env.BACKPLANE_URL) ?? urlOfHome(home) ?? defaultUrl(flags, env, home);
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
-    throw new BackplaneError("cli.usage", `${url} is not an http address.`, { fix: `--url ${DEFAULT_URL}` });
+    throw new BackplaneError("cli.usage", `${url} is not an HTTP or HTTPS URL.`, {
+      fix: `--url ${DEFAULT_URL}`,
+    });
   }
   return url.replace(/\/+$/, "");
 }
 
 /**
- * A state file whose process is gone is not believed: whoever listens on that port by now would be sent this
+ * Ignores a state file whose process has ended: another program may listen on that port by now and would receive this
  * home's admin token.
  */
 function urlOfHome(home: string): string | undefined {
@@ -49,16 +51,16 @@ function urlOfHome(home: string): string | undefined {
   if (daemon !== null && !isAlive(daemon.pid)) {
     throw new BackplaneError(
       "daemon.unreachable",
-      `The gateway of ${home} (pid ${daemon.pid}, ${daemon.url}) is gone without having been stopped.`,
+      `The gateway of ${home} (pid ${daemon.pid}, ${daemon.url}) ended without being stopped.`,
     );
   }
   return daemon?.url;
 }
 
-/** Only for a credential that was given: this home's own opens no gateway but this home's, and none runs. */
-function usualUrl(flags: LocateFlags, env: Env, home: string): string {
+/** Requires an explicit credential: the token of this home is valid for its own gateway only, and that is not running. */
+function defaultUrl(flags: LocateFlags, env: Env, home: string): string {
   if ((flags.token ?? nonEmpty(env.BACKPLANE_TOKEN)) !== undefined) return DEFAULT_URL;
-  throw new BackplaneError("daemon.unreachable", `No gateway runs on ${home}.`);
+  throw new BackplaneError("daemon.unreachable", `No gateway is running for ${home}.`);
 }
 
 export function locateToken(flags: LocateFlags, env: Env, home: string): string {
@@ -81,7 +83,7 @@ function tokenFile(home: string): string {
   return join(home, "admin.token");
 }
 
-/** What the last gateway of this home wrote when it became ready. It may be dead by now. */
+/** The state file, written when the gateway became ready. The process may have ended since. */
 export function readDaemonFile(home: string): Daemon | null {
   try {
     const state = JSON.parse(readFileSync(join(home, "gateway.json"), "utf8")) as Partial<Daemon>;
@@ -96,7 +98,7 @@ export function readDaemonFile(home: string): Daemon | null {
   }
 }
 
-/** A process that has ended and that nobody has collected yet (a container without an init) is dead. */
+/** A zombie counts as dead: in a container without an init nobody collects it. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);

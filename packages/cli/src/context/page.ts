@@ -1,4 +1,4 @@
-/** Lists: one page at a time, the same two flags and the same JSON ({items,next}) for every noun. */
+/** Lists: every list command has the same paging flags and the same JSON ({items,next}). */
 import type { Command } from "commander";
 import { wholeNumber } from "../command-line/parse-flags.ts";
 import { type Cell, table } from "../terminal/output.ts";
@@ -11,8 +11,8 @@ export interface PageOptions {
 
 export function pageFlags(command: Command): Command {
   return command
-    .option("--limit <number>", "how many at most", wholeNumber("--limit", 1, 500))
-    .option("--after <cursor>", "the page after this cursor");
+    .option("--limit <number>", "maximum number of items", wholeNumber("--limit", 1, 500))
+    .option("--after <cursor>", "start after this cursor");
 }
 
 /** The largest page that the API returns. */
@@ -52,6 +52,6 @@ export function showRows(
   next: string | null = null,
 ): void {
   out.data(value, () => (rows.length === 0 ? "" : table(out, heads, rows)));
-  if (rows.length === 0 && !out.json) out.note("There are none.");
-  if (next !== null && !out.json) out.note(`There is more: add --after ${next}`);
+  if (rows.length === 0 && !out.json) out.note("Nothing found.");
+  if (next !== null && !out.json) out.note(`More items: add --after ${next}`);
 }

@@ -1,6 +1,6 @@
 /**
- * MCP servers: of the npm registry, at an address, or all that an `mcp.json` names. Each becomes a package, bound as a
- * whole, since what it offers is known once it runs. Arguments, variables and folders are the binding's.
+ * Installs MCP servers: from the npm registry, by URL, or all of an `mcp.json`. Each becomes a package with one binding
+ * for all its tools, which are known only once it runs. Arguments, variables and mounts belong to the binding.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,12 +17,12 @@ import {
 import type { McpServerEntry, McpServers, ServerDraft } from "@backplane/supply";
 import { bindWhole } from "../bindings/bind-exports.ts";
 import { type BindingOptions, bindingParts } from "../bindings/binding-flags.ts";
-import { sayTools } from "../bindings/report-tools.ts";
+import { reportTools } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { Context } from "../context/context.ts";
 import { listAll } from "../context/page.ts";
 import { plainLine } from "../terminal/plain-text.ts";
-import { refuseLeftOut, sayLeftOut } from "./left-out.ts";
+import { rejectLeftOut, reportLeftOut } from "./left-out.ts";
 import { uploadFolder } from "./upload-folder.ts";
 
 export interface McpOptions extends BindingOptions {
@@ -31,12 +31,12 @@ export interface McpOptions extends BindingOptions {
   strict?: boolean;
 }
 
-export interface Done {
+export interface Installed {
   package: Package;
   bindings: Binding[];
 }
 
-/** What an mcp.json does not say. */
+/** Publisher and version of a server from an mcp.json, which names neither. */
 const PUBLISHER = "mcp";
 const LOCAL_VERSION = "0.0.0";
 
@@ -56,29 +56,29 @@ export async function readMcpFile(path: string): Promise<McpServers> {
   return readMcpJson(readFileSync(path, "utf8"), basename(path));
 }
 
-/** Exit code: whether all of them are there. */
+/** Returns the exit code: ok, or partial. */
 export async function installMcpServers(
   context: Context,
   options: McpOptions,
   { servers, left_out: unread }: McpServers,
 ): Promise<number> {
-  if (options.strict === true || servers.length === 0) refuseLeftOut(unread);
+  if (options.strict === true || servers.length === 0) rejectLeftOut(unread);
   const { done, left_out: failed } = await installServers(context, options, servers);
   const left_out = [...unread, ...failed];
   const [only] = done;
   const single = done.length === 1 && left_out.length === 0;
   context.out.data(single ? only! : { servers: done, left_out }, () => boundLines(done));
-  return sayLeftOut(context, left_out);
+  return reportLeftOut(context, left_out);
 }
 
 async function installServers(
   context: Context,
   options: McpOptions,
   servers: readonly McpServerEntry[],
-): Promise<{ done: Done[]; left_out: LeftOut[] }> {
+): Promise<{ done: Installed[]; left_out: LeftOut[] }> {
   const left_out: LeftOut[] = [];
   const strict = options.strict === true;
-  const there = strict ? await installedIds(context) : new Set<string>();
+  const existing = strict ? await installedIds(context) : new Set<string>();
   const installed: { server: McpServerEntry; package: Package }[] = [];
   for (const server of servers) {
     try {
@@ -90,17 +90,17 @@ async function installServers(
         for (const {
           package: { id },
         } of installed)
-          if (!there.has(id)) await takeBack(context, id);
+          if (!existing.has(id)) await removePackage(context, id);
       if (strict || servers.length === 1 || !isPartFault(error)) throw error;
       left_out.push(leftOut("server", server.name, error));
     }
   }
-  if (installed.length === 0) refuseLeftOut(left_out);
-  const done: Done[] = [];
+  if (installed.length === 0) rejectLeftOut(left_out);
+  const done: Installed[] = [];
   for (const { server, package: one } of installed) {
     const bindings = options.bind === false ? [] : [await bind(context, one, server, options)];
     done.push({ package: one, bindings });
-    for (const binding of bindings) await sayBound(context, binding);
+    for (const binding of bindings) await reportBinding(context, binding);
   }
   return { done, left_out };
 }
@@ -110,19 +110,18 @@ async function installedIds(context: Context): Promise<Set<string>> {
   return new Set((await listAll((page) => packages.list(page))).map(({ id }) => id));
 }
 
-/** What came in before the one that cannot be used goes again. */
-async function takeBack(context: Context, id: string): Promise<void> {
+async function removePackage(context: Context, id: string): Promise<void> {
   await context.client().packages.remove(id);
 }
 
-export function boundLines(done: readonly Done[]): string {
+export function boundLines(done: readonly Installed[]): string {
   const lines = done.flatMap(({ bindings }) =>
     bindings.map((one) => `Bound ${one.package_id} as ${one.binding_id}`),
   );
   return lines.join("\n");
 }
 
-/** A secret that is named for it is a slot of it. */
+/** Each secret of the flags becomes a slot of the server. */
 function slotsOf({ secret_slots }: McpServerEntry, { secret }: McpOptions): string[] {
   return [...new Set([...secret_slots, ...Object.keys(secret ?? {})])];
 }
@@ -140,13 +139,13 @@ async function install(context: Context, server: McpServerEntry, secret_slots: s
   return await uploadManifest(context, text);
 }
 
-/** Its slots are part of what was installed, so others make other bytes of a version that never changes. */
+/** Secret slots are part of the package content, so other slots conflict with the installed version. */
 async function installNpm(context: Context, spec: string, secret_slots: string[]): Promise<Package> {
-  // It takes seconds, in the gateway, which does not stop with this command.
-  const silence = context.io.onSignal(() => {
+  // The gateway keeps installing after this command was interrupted.
+  const stopListening = context.io.onSignal(() => {
     context.out.note(
       plainLine(
-        `Interrupted. The gateway goes on installing ${spec} and binds nothing; to bind it, install it again.`,
+        `Interrupted. The gateway continues to install ${spec} but does not bind it. To bind it, install it again.`,
       ),
     );
     context.io.exit(EXIT.interrupted);
@@ -155,15 +154,15 @@ async function installNpm(context: Context, spec: string, secret_slots: string[]
     return await context.client().packages.installNpm(spec, secret_slots);
   } catch (error) {
     if (codeOf(error) !== "package.conflict") throw error;
-    throw new BackplaneError("package.conflict", `${spec} is installed already with other secret slots.`, {
+    throw new BackplaneError("package.conflict", `${spec} is already installed with other secret slots.`, {
       fix: "Remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
     });
   } finally {
-    silence();
+    stopListening();
   }
 }
 
-/** A package that is nothing but its manifest. */
+/** Uploads a package that consists of its manifest only. */
 async function uploadManifest(context: Context, manifest: string): Promise<Package> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-mcp-"));
   try {
@@ -188,28 +187,32 @@ async function bind(
   return await bindWhole(context, installed, { ...parts, ...config, ...policy }, options.orgWide === true);
 }
 
-/** A server on stdio has no other way to be given a secret; the variable is called like the slot, in capitals. */
+/** A stdio server receives secrets as environment variables, named after the slot in capitals. */
 function variablesOf({ from, secret_env }: McpServerEntry, { secret }: McpOptions): Record<string, string> {
   if (from.kind === "http") return {};
   const named = Object.keys(secret ?? {}).map((slot) => [slot, slot.toUpperCase()]);
   return { ...(Object.fromEntries(named) as Record<string, string>), ...secret_env };
 }
 
-/** What it turned out to offer, or what is in the way. */
-export async function sayBound(context: Context, binding: Binding): Promise<void> {
+/** Lists the tools of the binding, or the secrets that it still needs. */
+export async function reportBinding(context: Context, binding: Binding): Promise<void> {
   const { binding_id, unbound_slots, policy } = binding;
   for (const slot of unbound_slots) {
     const variable = policy.secret_env?.[slot];
-    const told =
-      variable === undefined ? "" : ` (for ${variable}; store it first: backplane secret set NAME)`;
-    context.out.note(`Not active yet: backplane binding set ${binding_id} --secret ${slot}=NAME${told}`);
+    const hint =
+      variable === undefined
+        ? ""
+        : ` (becomes ${variable}; store the secret first: backplane secret set NAME)`;
+    context.out.note(
+      `Not active yet. Bind its secret: backplane binding set ${binding_id} --secret ${slot}=NAME${hint}`,
+    );
   }
-  await sayTools(context, binding);
+  await reportTools(context, binding);
 }
 
 export function assertNoArgs(args: readonly string[], source: string): void {
   if (args.length === 0) return;
-  throw new BackplaneError("cli.usage", `${source} takes no arguments: they are for MCP servers of npm.`, {
+  throw new BackplaneError("cli.usage", `${source} does not take arguments; only MCP servers from npm do.`, {
     fix: `backplane plugin install ${source}`,
   });
 }

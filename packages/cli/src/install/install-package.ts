@@ -1,4 +1,4 @@
-/** Packages: a folder is packed here and uploaded, so it need not be local to the gateway. */
+/** Installs a package from a folder or an archive, binds it if asked, and suggests the next command. */
 import { createReadStream } from "node:fs";
 import {
   BackplaneError,
@@ -12,7 +12,7 @@ import {
 } from "@backplane/contract";
 import { bindExports } from "../bindings/bind-exports.ts";
 import type { BindingOptions } from "../bindings/binding-flags.ts";
-import { ifAllowed, sayTools } from "../bindings/report-tools.ts";
+import { ifAllowed, reportTools } from "../bindings/report-tools.ts";
 import type { Context } from "../context/context.ts";
 import { uploadFolder } from "./upload-folder.ts";
 
@@ -28,7 +28,7 @@ export async function installPackage(
 ): Promise<undefined> {
   const { out } = context;
   const installed = await upload(context, at);
-  // What describes itself is known once it is bound, so it is, unless somebody says no.
+  // A self-describing package lists its tools only once it is bound, so binding is the default.
   const bind = options.bind ?? isDescribed(installed.manifest.runtime.protocol);
   const bindings = bind ? await bindExports(context, installed, options) : [];
   out.data({ package: installed, bindings }, () =>
@@ -39,17 +39,19 @@ export async function installPackage(
   );
   for (const binding of bindings) {
     for (const slot of binding.unbound_slots)
-      out.note(`Not active yet: backplane binding set ${binding.binding_id} --secret ${slot}=NAME`);
+      out.note(
+        `Not active yet. Bind its secret: backplane binding set ${binding.binding_id} --secret ${slot}=NAME`,
+      );
   }
   if (isDescribed(installed.manifest.runtime.protocol)) {
     if (bindings.length === 0)
       out.note(`Next: backplane binding create ${installed.package_id}@${installed.version} "*"`);
-    for (const binding of bindings) await sayTools(context, binding);
-  } else if (!out.quiet) await sayNext(context, installed, bind ? bindings : null);
+    for (const binding of bindings) await reportTools(context, binding);
+  } else if (!out.quiet) await suggestNextStep(context, installed, bind ? bindings : null);
   return undefined;
 }
 
-const OF_A_BINDING = [
+const BINDING_FLAGS = [
   "config",
   "secret",
   "class",
@@ -64,41 +66,47 @@ const OF_A_BINDING = [
   "orgWide",
 ] as const;
 
-/** A flag that nothing would come of is refused. */
-export function assertBound(options: PackageOptions, source: string): void {
-  const named = OF_A_BINDING.find((flag) => options[flag] !== undefined);
+/** Rejects a binding flag that would have no effect. */
+export function assertNoBindingFlags(options: PackageOptions, source: string): void {
+  const named = BINDING_FLAGS.find((flag) => options[flag] !== undefined);
   if (options.bind === true || named === undefined) return;
   const flag = named.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  throw new BackplaneError("cli.usage", `--${flag} belongs to a binding, and --bind is not given.`, {
-    fix: `backplane plugin install ${source} --bind with the same flags`,
+  throw new BackplaneError("cli.usage", `--${flag} applies to a binding and needs --bind.`, {
+    fix: `backplane plugin install ${source} --bind, with the same flags`,
   });
 }
 
 /**
- * The command that comes next, ready to be copied. What must run isolated is refused where the sandbox is switched off,
- * and everything where it is missing: better said now than at the first call.
+ * Prints the next command, ready to be copied. Warns about calls that the gateway will refuse: isolated exports if the
+ * sandbox is disabled, every export if it is unavailable.
  */
-async function sayNext(context: Context, installed: Package, bindings: Binding[] | null): Promise<void> {
+async function suggestNextStep(
+  context: Context,
+  installed: Package,
+  bindings: Binding[] | null,
+): Promise<void> {
   const { out } = context;
   const { exports } = installed.manifest;
   const isolated = exports.filter((each) => {
     const bound = bindings?.find((binding) => binding.export_id === each.id);
-    return (bound?.policy.class ?? ownClass(each)) === "isolated";
+    return (bound?.policy.class ?? defaultClassOf(each)) === "isolated";
   });
   const { sandbox } = await context.client().status();
-  // Where it is missing another class would be refused as well.
+  // If the sandbox is unavailable, other classes are refused as well.
   const refused = sandbox.available || sandbox.enabled ? [] : isolated.map((each) => each.id);
   if (sandbox.enabled && !sandbox.available)
-    out.note(`This gateway has no sandbox and refuses every call of a plugin: ${sandbox.reason}`);
+    out.note(`The sandbox is unavailable, so the gateway refuses every plugin call: ${sandbox.reason}`);
   if (refused.length > 0)
-    out.note(`This gateway has no sandbox, so it refuses what must run isolated: ${refused.join(", ")}`);
+    out.note(
+      `The sandbox is disabled, so the gateway refuses calls that must run isolated: ${refused.join(", ")}`,
+    );
   if (bindings === null) {
     const first = exports[0]!;
-    const before = await boundBefore(context, installed, first.id);
+    const before = await findOlderBinding(context, installed, first.id);
     if (before !== undefined) {
       const { binding_id, package_version } = before;
       out.note(
-        `${first.id} is bound in ${package_version}. Next: backplane binding set ${binding_id} --to ${installed.version}`,
+        `${first.id} is bound to version ${package_version}. Next: backplane binding set ${binding_id} --to ${installed.version}`,
       );
       return;
     }
@@ -107,7 +115,7 @@ async function sayNext(context: Context, installed: Package, bindings: Binding[]
     const { network, allowed_domains = [] } = first.permissions;
     const domains = network === "egress" && allowed_domains.length === 0 ? " --domains NAME" : "";
     const lower = refused.includes(first.id) ? " --class worker" : "";
-    const trust = lower === "" ? "Next" : "Next, if you trust the plugin";
+    const trust = lower === "" ? "Next" : "If you trust the plugin";
     const name = `${installed.package_id}@${installed.version}`;
     out.note(`${trust}: backplane binding create ${name} ${first.id}${config}${slots}${domains}${lower}`);
     return;
@@ -118,8 +126,8 @@ async function sayNext(context: Context, installed: Package, bindings: Binding[]
   }
 }
 
-/** A second binding beside one of another version would share its calls, which is a rollout and not the usual wish. */
-async function boundBefore(
+/** A second binding next to one of another version would be a rollout, so `binding set --to` is suggested instead. */
+async function findOlderBinding(
   context: Context,
   { package_id, version }: Package,
   export_id: string,
@@ -128,14 +136,14 @@ async function boundBefore(
   return found?.items.find((one) => one.export_id === export_id && one.package_version !== version);
 }
 
-/** As the gateway decides it: a package can ask for more isolation, never for less. */
-function ownClass({ kind, execution_class }: PluginExport): ExecutionClass {
+/** Follows the rule of the gateway: a package can request more isolation, never less. */
+function defaultClassOf({ kind, execution_class }: PluginExport): ExecutionClass {
   const rank = (name: ExecutionClass) => EXECUTION_CLASSES.indexOf(name);
   const usual = DEFAULT_CLASS[kind];
   return execution_class !== undefined && rank(execution_class) > rank(usual) ? execution_class : usual;
 }
 
-/** Only where the binding would be refused without it. */
+/** Suggests --config only if the schema has required fields. */
 function configHint(installed: Package, path: string): string {
   const required = (installed.schemas[path] as { required?: unknown } | undefined)?.required;
   if (!Array.isArray(required) || required.length === 0) return "";

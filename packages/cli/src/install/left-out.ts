@@ -1,14 +1,14 @@
 /**
- * Several things are installed at once and some of them cannot be: the good ones are there, the others are named with the
- * reason, and the exit code says that it was done in part. With --strict it is all or nothing.
+ * An installation of several parts of which some are invalid: the valid ones are installed, the others are reported with
+ * the reason, and the exit code is `partial`. With --strict nothing is installed.
  */
 import { BackplaneError, type LeftOut } from "@backplane/contract";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { Context } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
-/** Before anything is installed, and again when something turned out not to be. */
-export function refuseLeftOut(left_out: readonly LeftOut[]): void {
+/** Throws if there are invalid parts. */
+export function rejectLeftOut(left_out: readonly LeftOut[]): void {
   const [first] = left_out;
   if (first === undefined) return;
   const more = left_out.length === 1 ? "" : ` (and ${left_out.length - 1} more)`;
@@ -18,7 +18,7 @@ export function refuseLeftOut(left_out: readonly LeftOut[]): void {
   });
 }
 
-export function sayLeftOut({ out }: Context, left_out: readonly LeftOut[]): number {
+export function reportLeftOut({ out }: Context, left_out: readonly LeftOut[]): number {
   for (const one of left_out) {
     out.note(plainLine(leftOutLine(one)));
     if (one.fix !== null) out.note(plainLine(`  fix: ${one.fix}`));
@@ -27,5 +27,5 @@ export function sayLeftOut({ out }: Context, left_out: readonly LeftOut[]): numb
 }
 
 function leftOutLine({ kind, name, reason }: LeftOut): string {
-  return `The ${kind} ${name} is left out: ${reason}`;
+  return `Skipped ${kind} ${name}: ${reason}`;
 }

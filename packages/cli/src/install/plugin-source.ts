@@ -1,7 +1,7 @@
 /**
- * What `plugin install SOURCE` means: an Agent Plugins folder, a package (a folder with a manifest, an archive) or a kernel plugin (a folder whose
- * package.json says so, or npm:NAME). Decided by what is there, before anything is sent. Only `npm:` downloads: a mistyped
- * folder must not become a stranger's package of that name.
+ * Decides what `plugin install SOURCE` installs: an Agent Plugins folder, a package (a folder with a manifest, or an
+ * archive), a file of MCP servers, or a kernel plugin (a folder whose package.json declares one, or npm:NAME). Only `npm:`
+ * downloads, so a mistyped folder never installs a package of that name from the registry.
  */
 import { accessSync, constants, existsSync, readFileSync, type Stats, statSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -9,15 +9,15 @@ import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 
 export type PluginSource =
   | { kind: "package"; path: string; folder: boolean }
-  /** A file that names MCP servers. */
+  /** An mcp.json. */
   | { kind: "mcp"; path: string }
-  /** A folder with a plugin.json: servers and skills. */
+  /** A folder with a plugin.json, which holds servers and skills. */
   | { kind: "agent-plugin"; path: string }
-  /** `source` as the gateway takes it: an absolute path, or a name with or without a version. */
+  /** `source` is an absolute path, or an npm name with an optional version. */
   | { kind: "kernel"; source: string; local: boolean };
 
 const MANIFEST = "vai-plugin.toml";
-/** What npm could know by this name; a file name with an ending is more likely a path. */
+/** A file name with one of these extensions is treated as a path, not as an npm name. */
 const FILE_NAME = /\.(tgz|tar|tar\.gz|zip|jar|json|toml|ts|js)$/;
 const NPM_NAME = /^(?:@[a-z0-9][a-z0-9._~-]*\/)?[a-z0-9][a-z0-9._~-]*(?:@[^/@\s]+)?$/;
 
@@ -34,8 +34,8 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   return { kind: "package", path, folder };
 }
 
-/** Seen from outside: tool files or an instrument plugin, which are bound as a whole when they are installed. */
-export function boundByItself({ path, folder }: { path: string; folder: boolean }): boolean {
+/** Tool files and instrument plugins describe themselves and are bound when they are installed. */
+export function bindsAutomatically({ path, folder }: { path: string; folder: boolean }): boolean {
   if (!folder) return /\.(jar|zip)$/.test(path);
   const holds = (name: string) => existsSync(join(path, name));
   return !holds(MANIFEST) && (holds("tools") || holds("META-INF/hefty-plugin.json"));
@@ -52,13 +52,13 @@ export function statOf(path: string, shown: string): Stats {
 
 export function unreadable(shown: string, why: string): BackplaneError {
   return new BackplaneError("cli.usage", `${shown} ${why}.`, {
-    fix: "Name a folder, a .tgz, .zip or .jar file, an mcp.json, or npm:NAME; see backplane plugin install --help",
+    fix: "Use a folder, a .tgz, .zip or .jar file, an mcp.json, or npm:NAME. See: backplane plugin install --help",
   });
 }
 
 function maybeRegistryName(text: string): BackplaneError {
   return new BackplaneError("cli.usage", `${text} does not exist or cannot be read.`, {
-    fix: `Correct the path; if you mean the package of that name in the npm registry: backplane plugin install npm:${text}`,
+    fix: `Correct the path. To install the npm package of that name: backplane plugin install npm:${text}`,
   });
 }
 

@@ -1,4 +1,4 @@
-/** A folder is packed here and uploaded, so it need not be local to the gateway. */
+/** Packs a folder and uploads it, so the gateway may be on another machine. */
 import { statSync } from "node:fs";
 import { basename } from "node:path";
 import { PassThrough, type Readable } from "node:stream";
@@ -7,16 +7,16 @@ import type { Context } from "../context/context.ts";
 
 export async function uploadFolder(context: Context, path: string): Promise<Package> {
   return await packedFolder(path, (archive) =>
-    context.client().packages.installArchive(archive, {}, folderFacts(path)),
+    context.client().packages.installArchive(archive, {}, folderMetadata(path)),
   );
 }
 
-/** `send` is given the archive while it is being packed. */
+/** `send` receives the archive as a stream while the folder is being packed. */
 export async function packedFolder<T>(path: string, send: (archive: Readable) => Promise<T>): Promise<T> {
   const { packFolder } = await import("@backplane/supply");
   const archive = new PassThrough();
   let failure: unknown;
-  // A pack that fails ends the upload too, and its own error is the one worth showing.
+  // If packing fails, the upload is aborted and the packing error is reported.
   const packed = packFolder(path, archive).catch((error: unknown) => {
     failure ??= error;
     archive.destroy(error as Error);
@@ -32,8 +32,8 @@ export async function packedFolder<T>(path: string, send: (archive: Readable) =>
   }
 }
 
-/** What an archive cannot tell: what the folder is called, and since when there is one. */
-function folderFacts(path: string): { name?: string; born_at?: string } {
+/** Metadata that the archive does not contain: name and creation time of the folder. */
+function folderMetadata(path: string): { name?: string; born_at?: string } {
   const { birthtime, birthtimeMs } = statSync(path);
   const name = basename(path).slice(0, 120);
   return {

@@ -1,19 +1,19 @@
-/** What `backplane` alone and `backplane --help` print. A test holds it against the command tree. */
+/** The output of `backplane` and `backplane --help`. A test compares it with the command tree. */
 export const OVERVIEW = `Backplane, the plugin gateway for AI agents.
 
 Usage: backplane <command> [flags]
 
 Run the gateway
-  up            start it (in the foreground; --detach for the background)
+  up            start it (in the foreground, or with --detach in the background)
   down          stop it
-  status        is it running, and how is it
+  status        show whether it is running, and its health
   open          print a new one-time sign-in link
-  doctor        check this machine, with a fix for what is wrong
+  doctor        check this machine and suggest fixes
 
 Plugins
   plugin        install, upgrade, list, info, remove, enable, disable, reload, trust, pack
   binding       make an export usable: create, list, show, set, tools, accept, rollback, login, logout, enable, disable, validate, remove
-  workspace     folders whose tool files are tools: trust, list, show, untrust
+  workspace     folders whose tool files are offered as tools: trust, list, show, untrust
   secret        set, list, show, remove, rotate-key
   config        live settings: get, set, unset, list
 
@@ -25,23 +25,23 @@ Conversations
 Calls
   invoke        run an export
   invocation    list, show, artifact, cancel, events
-  approve       answer what waits: list, show, allow, deny, grants, revoke
+  approve       answer approval requests: list, show, allow, deny, grants, revoke
   tool          the catalog: list, show
-  policy        what runs, asks or is refused: show, set, explain
+  policy        which calls run, need approval or are denied: show, set, explain
   mcp           serve the tools to an MCP client over stdio
 
 Access and records
   key           create, list, revoke
   audit         list, verify
-  store         the files it keeps everything in: check, backup, repair, restore
+  store         the database files: check, backup, repair, restore
   events        tail
   completion    for bash, zsh, fish
 
-Flags of every command
+Global flags
   --json        one JSON document on stdout       --url URL       address of the gateway
   --quiet       no progress, no hints             --token TOKEN   credential
-  --no-input    never ask (exit code 2)           --home DIR      home of the gateway
-  --yes         remove without asking             --org, --project  act in this scope
+  --no-input    never prompt (exit code 2)          --home DIR      home of the gateway
+  --yes         skip confirmations                --org, --project  act in this scope
   --help        help of a command                 --version       print the version
 
 First steps
@@ -51,5 +51,5 @@ First steps
   backplane session chat
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 denied, 4 credential, 5 no gateway, 6 trust, 7 conformance,
-8 in part, 124 timeout, 130 interrupted.
+8 partial, 124 timeout, 130 interrupted.
 `;

@@ -1,4 +1,4 @@
-/** The command tree. Every action gets a Context; what an action returns is the exit code. */
+/** The command tree. Every action receives a Context and returns the exit code. */
 import { Command } from "commander";
 import { version } from "../command-line/version.ts";
 import { addApprovalCommands } from "../commands/approval.ts";
@@ -22,17 +22,17 @@ import { addSessionCommands } from "../commands/session/session.ts";
 import { addStoreCommands } from "../commands/store.ts";
 import { addToolCommands } from "../commands/tool.ts";
 import { addWorkspaceCommands } from "../commands/workspace.ts";
-import { createAct } from "../context/action.ts";
+import { createToAction } from "../context/action.ts";
 import type { Io } from "../terminal/io.ts";
 import { OVERVIEW } from "./overview.ts";
 
-export function buildProgram(io: Io, json: boolean, settle: (exit: number) => void): Command {
-  const act = createAct(io, settle);
+export function buildProgram(io: Io, json: boolean, setExitCode: (exit: number) => void): Command {
+  const toAction = createToAction(io, setExitCode);
   const program = new Command("backplane")
     .exitOverride()
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
-      // A group named without its command shows its help; complaints are printed by run() as three lines.
+      // A group without a subcommand prints its help; run() prints errors as three lines.
       writeErr: (text) => void (json || io.stdout.write(text)),
       outputError: () => {},
       getOutHasColors: () => false,
@@ -44,34 +44,34 @@ export function buildProgram(io: Io, json: boolean, settle: (exit: number) => vo
     .helpCommand(false)
     .option("--json", "one JSON document on stdout, nothing else")
     .option("--quiet", "no progress and no hints on stderr")
-    .option("--no-input", "never ask; fail with exit code 2 instead")
-    .option("--yes", "answer yes to questions before something is removed")
+    .option("--no-input", "never prompt; exit with code 2 instead")
+    .option("--yes", "skip confirmation prompts")
     .option("--url <url>", "address of the gateway (BACKPLANE_URL)")
     .option("--token <token>", "credential (BACKPLANE_TOKEN, else the home's admin.token)")
     .option("--home <dir>", "home of the gateway (BACKPLANE_HOME)")
     .option("--org <id>", "act in this organisation")
     .option("--project <id>", "act in this project");
   program.helpInformation = () => OVERVIEW;
-  addUpCommand(program, act);
-  addDaemonCommands(program, act);
-  addDoctorCommand(program, act);
-  addPluginCommands(program, act);
-  addBindingCommands(program, act);
-  addWorkspaceCommands(program, act);
-  addSecretCommands(program, act);
-  addSessionCommands(program, act);
-  addRunCommands(program, act);
-  addProviderCommands(program, act);
-  addInvokeCommand(program, act);
-  addInvocationCommands(program, act);
-  addApprovalCommands(program, act);
-  addToolCommands(program, act);
-  addPolicyCommands(program, act);
-  addMcpCommand(program, act);
-  addConfigCommands(program, act);
-  addKeyCommands(program, act);
-  addRecordCommands(program, act);
-  addStoreCommands(program, act);
+  addUpCommand(program, toAction);
+  addDaemonCommands(program, toAction);
+  addDoctorCommand(program, toAction);
+  addPluginCommands(program, toAction);
+  addBindingCommands(program, toAction);
+  addWorkspaceCommands(program, toAction);
+  addSecretCommands(program, toAction);
+  addSessionCommands(program, toAction);
+  addRunCommands(program, toAction);
+  addProviderCommands(program, toAction);
+  addInvokeCommand(program, toAction);
+  addInvocationCommands(program, toAction);
+  addApprovalCommands(program, toAction);
+  addToolCommands(program, toAction);
+  addPolicyCommands(program, toAction);
+  addMcpCommand(program, toAction);
+  addConfigCommands(program, toAction);
+  addKeyCommands(program, toAction);
+  addRecordCommands(program, toAction);
+  addStoreCommands(program, toAction);
   addCompletionCommand(program, io);
   return program;
 }

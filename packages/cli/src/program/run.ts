@@ -1,4 +1,4 @@
-/** One command line in, one exit code out. Nothing here ends the process, so a test can call it. */
+/** Runs one command line and returns its exit code. Never ends the process, so that tests can call it. */
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import { type Command, CommanderError } from "commander";
 import { errorDocument, errorLines, toFailure } from "../command-line/error-report.ts";
@@ -15,7 +15,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
     await program.parseAsync([...argv], { from: "user" });
     return exit;
   } catch (thrown) {
-    const error = asUsage(thrown, () => named(program, argv), wantsJson(argv));
+    const error = toUsageError(thrown, () => commandPath(program, argv), wantsJson(argv));
     return error === null ? EXIT.ok : report(error, io, wantsJson(argv));
   }
 }
@@ -28,10 +28,10 @@ function report(error: BackplaneError, io: Io, json: boolean): number {
   return exit;
 }
 
-/** commander's complaints become ours; null for help and version, which are no failure. */
-function asUsage(thrown: unknown, command: () => string, json: boolean): BackplaneError | null {
+/** Converts errors of commander; null for help and version, which are not failures. */
+function toUsageError(thrown: unknown, command: () => string, json: boolean): BackplaneError | null {
   if (!(thrown instanceof CommanderError)) return describeUnknown(thrown);
-  if (thrown.code === "commander.help" && json) return unfinished(command());
+  if (thrown.code === "commander.help" && json) return missingSubcommand(command());
   if (thrown.exitCode === 0 || thrown.code === "commander.help") return null;
   const message = thrown.message.replace(/^error: /, "").replace(/\n/g, " ");
   return new BackplaneError("cli.usage", `${message.charAt(0).toUpperCase()}${message.slice(1)}`, {
@@ -39,13 +39,13 @@ function asUsage(thrown: unknown, command: () => string, json: boolean): Backpla
   });
 }
 
-/** A group without its command shows its help to a person; a program gets a document that it can read. */
-function unfinished(command: string): BackplaneError {
-  return new BackplaneError("cli.usage", `${command} needs a command.`, { fix: `${command} --help` });
+/** With --json a group without a subcommand is an error document instead of its help. */
+function missingSubcommand(command: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${command} needs a subcommand.`, { fix: `${command} --help` });
 }
 
-/** The part of the command line that names a command, as far as there is one. */
-function named(program: Command, argv: readonly string[]): string {
+/** The path of the deepest command that the command line names. */
+function commandPath(program: Command, argv: readonly string[]): string {
   let command = program;
   const path = [program.name()];
   for (const word of argv) {
@@ -57,11 +57,11 @@ function named(program: Command, argv: readonly string[]): string {
   return path.join(" ");
 }
 
-/** An error that is none of ours happened on this side, so its own message helps more than "internal" alone. */
+/** Any other error happened in this process; its message is more useful than "internal". */
 function describeUnknown(thrown: unknown): BackplaneError {
   const error = toBackplaneError(thrown);
   if (error !== thrown && thrown instanceof Error) {
-    return new BackplaneError("internal", `The command failed on this side: ${thrown.message}`, {
+    return new BackplaneError("internal", `The command failed: ${thrown.message}`, {
       cause: thrown,
     });
   }

@@ -1,4 +1,4 @@
-/** Everything the command touches outside itself, so that a test runs it in-process with captured streams. */
+/** All input and output of the process, so that a test can run a command in-process with captured streams. */
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { BackplaneError } from "@backplane/contract";
@@ -11,20 +11,20 @@ export interface Io {
   stderr: Writable & { isTTY?: boolean };
   env: Record<string, string | undefined>;
   cwd: string;
-  /** The program that `up --detach` starts again in the background, with the flags that Node needs for it. */
+  /** How `up --detach` starts this program again, with the same Node flags. */
   entry: { node: string; args: string[] };
-  /** Returns how to stop listening. While someone listens, a signal does not end the process. */
+  /** Returns a function that removes the listener. While there is one, a signal does not end the process. */
   onSignal(listener: (signal: Signal) => void): () => void;
-  /** Returns how to stop listening. While someone listens, an error that nobody caught does not end the process. */
+  /** Returns a function that removes the listener. While there is one, an uncaught error does not end the process. */
   onCrash(listener: (error: unknown) => void): () => void;
-  /** Ends the process at once: the second Ctrl-C. */
+  /** Ends the process immediately, for a second Ctrl-C. */
   exit(code: number): void;
 }
 
-/** npm and the launcher pass on the Ctrl-C that the terminal has sent to every process already. */
+/** npm and the launcher forward the Ctrl-C that the terminal already sent to every process. */
 const SAME_KEY_PRESS_MS = 300;
 
-/** The real process. `entry` is the module that is running: main.js, or main.ts under type stripping. */
+/** The real process. `entry` is the URL of main.js, or of main.ts under type stripping. */
 export function processIo(entry: string, same_key_press_ms = SAME_KEY_PRESS_MS): Io {
   return {
     stdin: process.stdin,
@@ -35,17 +35,17 @@ export function processIo(entry: string, same_key_press_ms = SAME_KEY_PRESS_MS):
     entry: { node: process.execPath, args: [...process.execArgv, fileURLToPath(entry)] },
     onSignal(listener) {
       let lastInterrupt = Number.NEGATIVE_INFINITY;
-      const hear = (signal: Signal) => {
+      const onSignal = (signal: Signal) => {
         const now = performance.now();
         const repeated = signal === "SIGINT" && now - lastInterrupt < same_key_press_ms;
         if (signal === "SIGINT") lastInterrupt = now;
         if (!repeated) listener(signal);
       };
-      process.on("SIGINT", hear);
-      process.on("SIGTERM", hear);
+      process.on("SIGINT", onSignal);
+      process.on("SIGTERM", onSignal);
       return () => {
-        process.off("SIGINT", hear);
-        process.off("SIGTERM", hear);
+        process.off("SIGINT", onSignal);
+        process.off("SIGTERM", onSignal);
       };
     },
     onCrash(listener) {
@@ -60,16 +60,19 @@ export function processIo(entry: string, same_key_press_ms = SAME_KEY_PRESS_MS):
   };
 }
 
-/** Runs a stream until it ends by itself; Ctrl-C ends it cleanly with exit code 130. */
-export async function untilSignal(io: Io, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+/** Runs `work` until it ends or Ctrl-C aborts it, which exits with 130. */
+export async function runUntilInterrupted(
+  io: Io,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
   const stop = new AbortController();
-  const silence = io.onSignal(() => stop.abort());
+  const stopListening = io.onSignal(() => stop.abort());
   try {
     await work(stop.signal);
   } catch (error) {
     if (!stop.signal.aborted) throw error;
   } finally {
-    silence();
+    stopListening();
   }
   if (stop.signal.aborted) {
     throw new BackplaneError("cancelled", "Interrupted.", { details: { signal: "SIGINT" } });

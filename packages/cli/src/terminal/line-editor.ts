@@ -1,20 +1,20 @@
-/** The terminal's line editor: whole lines in, with editing and history. A line that ends in \ goes on in the next. */
+/** Reads lines from the terminal with editing and history. A line that ends in \ continues on the next line. */
 import { createInterface, type Interface } from "node:readline";
 import type { Io } from "./io.ts";
 
 export interface LineListener {
   line(line: string): void;
   interrupt(): void;
-  /** Ctrl-D, or the terminal is gone. */
+  /** Ctrl-D, or the terminal was closed. */
   end(): void;
 }
 
 const PROMPT = "> ";
-const MORE = "… ";
+const CONTINUATION_PROMPT = "… ";
 
 export class LineEditor {
   readonly #editor: Interface;
-  #begun: string[] = [];
+  #previous_lines: string[] = [];
   #closed = false;
   #answer: ((line: string) => void) | null = null;
 
@@ -34,16 +34,16 @@ export class LineEditor {
         return;
       }
       if (line.endsWith("\\")) {
-        this.#begun.push(line.slice(0, -1));
-        this.#show(MORE);
+        this.#previous_lines.push(line.slice(0, -1));
+        this.#show(CONTINUATION_PROMPT);
         return;
       }
-      const whole = [...this.#begun, line].join("\n");
-      this.#begun = [];
+      const whole = [...this.#previous_lines, line].join("\n");
+      this.#previous_lines = [];
       listener.line(whole);
     });
     this.#editor.on("SIGINT", () => {
-      this.#begun = [];
+      this.#previous_lines = [];
       this.#clear();
       listener.interrupt();
     });
@@ -57,15 +57,15 @@ export class LineEditor {
     if (this.#answer === null) this.#show(PROMPT);
   }
 
-  /** The next line is the answer; what was being typed is no part of it. */
+  /** The next line is the answer; text that was typed before is discarded. */
   ask(question: string, answer: (line: string) => void): void {
     this.#answer = answer;
     this.#clear();
     this.#show(question);
   }
 
-  /** Takes the open question back. */
-  unask(): void {
+  /** Withdraws the open question. */
+  cancelQuestion(): void {
     this.#answer = null;
     this.#clear();
   }
@@ -74,7 +74,7 @@ export class LineEditor {
     this.#editor.close();
   }
 
-  /** What ends after the person has left finds nobody to prompt. */
+  /** A turn may end after the editor was closed; then there is no prompt to show. */
   #show(prompt: string): void {
     if (this.#closed) return;
     this.#editor.setPrompt(prompt);

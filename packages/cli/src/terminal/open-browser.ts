@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 
-/** Hands a link to the desktop. A machine without one simply does nothing: the link was printed too. */
-export function launchBrowser(url: string): void {
+/** Opens a link in the default browser. Errors are ignored, since the link is printed as well. */
+export function openBrowser(url: string): void {
   const opener =
     process.platform === "darwin" ? "open" : process.platform === "win32" ? "explorer" : "xdg-open";
   const child = spawn(opener, [url], { stdio: "ignore", detached: true });

@@ -1,4 +1,4 @@
-/** What is printed where: data on stdout (one JSON document with --json), everything else on stderr. */
+/** Prints data on stdout (one JSON document with --json) and everything else on stderr. */
 import type { Io } from "./io.ts";
 import { plainLine } from "./plain-text.ts";
 
@@ -8,11 +8,11 @@ const SGR: Record<Colour, string> = { red: "31", green: "32", yellow: "33", bold
 export interface Output {
   readonly json: boolean;
   readonly quiet: boolean;
-  /** The command's result. `text` is asked for only when a person reads. */
+  /** Prints the command's result; `text` is not called with --json. */
   data(value: unknown, text: () => string): void;
-  /** One more line of a stream (`events tail`): a JSON line, or text. */
+  /** Prints one item of a stream (`events tail`): a JSON line, or text. */
   line(value: unknown, text: () => string): void;
-  /** What a person wants to know beside the data; silent with --quiet. */
+  /** Prints progress or a hint; does nothing with --quiet. */
   note(text: string): void;
   paint(colour: Colour, text: string): string;
 }
@@ -40,7 +40,7 @@ export function createOutput(io: Io, flags: { json?: boolean; quiet?: boolean })
 
 export type Cell = string | number | null | undefined;
 
-/** Columns as wide as their widest cell, no trailing blanks, cells of untrusted text made plain. */
+/** Pads each column to its widest cell, without trailing blanks. Cells may hold untrusted text and are sanitized. */
 export function table(output: Output, heads: string[], rows: Cell[][]): string {
   const cells = rows.map((row) =>
     row.map((cell) => plainLine(cell === null || cell === undefined ? "-" : `${cell}`)),
@@ -54,7 +54,7 @@ export function table(output: Output, heads: string[], rows: Cell[][]): string {
   return [output.paint("bold", join(heads)), ...cells.map(join)].join("\n");
 }
 
-/** `name: value` lines for one thing; undefined values are left out. */
+/** `name: value` lines for one object; undefined values are omitted. */
 export function fields(pairs: Record<string, unknown>): string {
   const shown = Object.entries(pairs).filter(([, value]) => value !== undefined);
   const width = Math.max(...shown.map(([name]) => name.length)) + 2;

@@ -1,27 +1,27 @@
 /**
- * Text of plugins and people is shown, never obeyed: escape sequences and control characters would let a
- * plugin repaint the operator's terminal. JSON output needs none of this, it escapes them itself.
+ * Sanitizes untrusted text for the terminal: escape sequences and control characters would let a plugin rewrite what the
+ * operator sees. JSON output escapes them already.
  */
 import { stripVTControlCharacters } from "node:util";
 import { plainWords } from "@backplane/contract";
 
-/** Every control character but line break and tab, and the marks that reverse the direction of text. */
+/** Control characters except line break and tab, and the characters that override text direction. */
 const CONTROLS = /[^\P{Cc}\n\t]|[\u202a-\u202e\u2066-\u2069]/gu;
 
-/** What a terminal obeys or does not show, whatever it stands next to. */
+/** Characters that a terminal interprets or does not display. */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu;
 
-/** Keeps line breaks and tabs. It may be a piece of a text, so that joiners are left as they are. */
+/** Keeps line breaks and tabs. Joiners stay, since `text` may be one chunk of a stream. */
 export function plainText(text: string): string {
   return stripVTControlCharacters(text.replace(/\r\n/g, "\n")).replace(CONTROLS, "");
 }
 
-/** One line, whatever it was, with a mark where something cannot be seen. */
+/** Puts text on one line and marks invisible characters. */
 export function plainLine(text: string): string {
   return plainWords(plainText(text.replace(/\s*[\r\n]+\s*/g, " · "))).trim();
 }
 
-/** A value to the letter, for who decides about it: what cannot be seen is written as JSON's own escapes. */
+/** The exact value, for someone who approves it: invisible characters are written as JSON escapes. */
 export function exactJson(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(UNSEEN, (character) =>
     character === "\n" ? character : escaped(character),

@@ -1,4 +1,4 @@
-/** Questions to a person. Where nobody can answer (no TTY, --no-input) nothing waits: it is a usage error. */
+/** Prompts. Without a terminal, or with --no-input, a prompt is a usage error instead of an endless wait. */
 import { BackplaneError } from "@backplane/contract";
 import type { Io } from "./io.ts";
 import { plainLine } from "./plain-text.ts";
@@ -11,45 +11,49 @@ export interface PromptFlags {
   input?: boolean;
 }
 
-/** Throws unless the person, or --yes, agrees. */
+/** Throws unless the user, or --yes, confirms. */
 export async function confirm(io: Io, flags: PromptFlags, question: string): Promise<void> {
   if (flags.yes === true) return;
   assertConfirmable(io, flags);
   io.stderr.write(`${plainLine(question)} [y/N] `);
   const answer = await readLine(io, true);
   if (!/^y(es)?$/i.test(answer.trim())) {
-    throw new BackplaneError("cli.usage", "Not confirmed, so nothing was changed.", {
-      fix: "Answer y, or run the same command with --yes.",
+    throw new BackplaneError("cli.usage", "Not confirmed; nothing was changed.", {
+      fix: "Answer y, or add --yes.",
     });
   }
 }
 
-/** Before any request is made for a question that cannot be asked. */
+/** Commands call this before their first request, so that nothing is fetched for a prompt that cannot be shown. */
 export function assertConfirmable(io: Io, flags: PromptFlags): void {
   if (flags.yes === true || canAsk(io, flags)) return;
-  const why = flags.input === false ? "--no-input forbids to ask" : "stdin is not a terminal";
-  throw new BackplaneError("cli.usage", `This needs a confirmation, and nobody can be asked: ${why}.`, {
-    fix: "Run the same command with --yes.",
-  });
+  const why = flags.input === false ? "--no-input forbids prompts" : "stdin is not a terminal";
+  throw new BackplaneError(
+    "cli.usage",
+    `This command needs a confirmation, but it cannot prompt for one: ${why}.`,
+    {
+      fix: "Add --yes to the command.",
+    },
+  );
 }
 
 export function canAsk(io: Io, flags: PromptFlags): boolean {
   return io.stdin.isTTY === true && flags.input !== false;
 }
 
-/** A line typed at a terminal without showing it. */
+/** Reads a line from the terminal without echoing it. */
 export async function readHidden(io: Io, prompt: string): Promise<string> {
   io.stderr.write(prompt);
   return readLine(io, false);
 }
 
-/** A line typed or pasted at a terminal. */
+/** Reads a line that is typed or pasted at the terminal. */
 export async function readVisible(io: Io, prompt: string): Promise<string> {
   io.stderr.write(plainLine(prompt));
   return readLine(io, true);
 }
 
-/** Raw mode, so that the terminal itself echoes nothing; what may be seen is echoed here. */
+/** Uses raw mode, in which the terminal echoes nothing; visible input is echoed here. */
 function readLine(io: Io, echo: boolean): Promise<string> {
   const { stdin, stderr } = io;
   let line = "";

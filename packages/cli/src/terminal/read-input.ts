@@ -1,4 +1,4 @@
-/** Values that arrive as an argument, a file or stdin. What cannot be read is a usage error, before any call. */
+/** Reads values from an argument, a file, stdin or a hidden prompt. A value that cannot be read is a usage error. */
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
@@ -7,7 +7,7 @@ import { canAsk, type PromptFlags, readHidden } from "./prompts.ts";
 
 const SLOW_STDIN_MS = 1_000;
 
-/** JSON written out, `@file`, or `-` for stdin. */
+/** `text` is JSON, `@file`, or `-` for stdin. */
 export async function readJson(io: Io, flag: string, text: string): Promise<Json> {
   const source = text === "-" ? "stdin" : text.startsWith("@") ? text.slice(1) : flag;
   const json = await readText(io, flag, text);
@@ -37,17 +37,17 @@ async function readText(io: Io, flag: string, text: string): Promise<string> {
     const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
     throw new BackplaneError(
       "cli.usage",
-      `${flag} names ${text.slice(1)}, which cannot be read (${reason}).`,
+      `${flag} names ${text.slice(1)}, but the file cannot be read (${reason}).`,
       {
-        fix: "Check the path; it is relative to the current folder.",
+        fix: "Check the path; it is relative to the current directory.",
       },
     );
   }
 }
 
-/** All of stdin. An open pipe that stays silent looks like a hang, so after a second it is said what is read. */
+/** Reads stdin to its end. An open pipe without data looks like a hang, so a note appears after a second. */
 export async function readStdin(io: Io): Promise<Buffer> {
-  const slow = setTimeout(() => io.stderr.write("reading stdin until it ends ...\n"), SLOW_STDIN_MS);
+  const slow = setTimeout(() => io.stderr.write("Reading stdin until it ends ...\n"), SLOW_STDIN_MS);
   try {
     const chunks: Buffer[] = [];
     for await (const chunk of io.stdin) chunks.push(Buffer.from(chunk as Uint8Array | string));
@@ -57,18 +57,18 @@ export async function readStdin(io: Io): Promise<Buffer> {
   }
 }
 
-/** JSON when it is JSON, text otherwise. */
+/** Parses JSON; anything else is text. */
 export function parseValue(text: string): Json {
   try {
     const value = JSON.parse(text) as Json;
-    // A version (1.10) or a long id is text, not the number that it would be turned into.
+    // A version (1.10) or a long id stays text, because a number would lose digits.
     return typeof value === "number" && String(value) !== text.trim() ? text : value;
   } catch {
     return text;
   }
 }
 
-/** `fix` is how to give it where nobody can be asked. */
+/** `fix` is a command that pipes the value in, for use without a prompt. */
 export async function readSecretValue(
   { io, flags }: { io: Io; flags: PromptFlags },
   name: string,
@@ -76,10 +76,10 @@ export async function readSecretValue(
 ): Promise<string> {
   const typed = canAsk(io, flags);
   if (io.stdin.isTTY === true && !typed)
-    throw noValue("stdin is a terminal and --no-input forbids to ask.", fix);
+    throw noValue("stdin is a terminal, and --no-input forbids prompts.", fix);
   const text = typed ? await readHidden(io, `Value of ${name}: `) : (await readStdin(io)).toString("utf8");
   const value = text.replace(/\r?\n$/, "");
-  if (value === "") throw noValue("No value came in on stdin.", fix);
+  if (value === "") throw noValue("stdin is empty.", fix);
   return value;
 }
 

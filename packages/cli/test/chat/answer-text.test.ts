@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { AnswerText } from "../../src/chat/answer-text.ts";
 
-function written(act: (text: AnswerText) => void): string {
+function written(toAction: (text: AnswerText) => void): string {
   let out = "";
-  act(
+  toAction(
     new AnswerText((piece) => {
       out += piece;
     }),
@@ -11,8 +11,8 @@ function written(act: (text: AnswerText) => void): string {
   return out;
 }
 
-describe("each character once", () => {
-  test("pieces, then the complete text, then the answer", () => {
+describe("prints each character once", () => {
+  test("deltas, then the complete text, then the answer", () => {
     const out = written((text) => {
       text.piece("Hel", 1, false);
       text.piece("lo", 1, false);
@@ -32,7 +32,7 @@ describe("each character once", () => {
     expect(out).toBe("first\nsecond\n");
   });
 
-  test("the same words in two model calls are said twice", () => {
+  test("prints the same text of two model calls twice", () => {
     const out = written((text) => {
       text.model("ok");
       text.step();
@@ -42,7 +42,7 @@ describe("each character once", () => {
     expect(out).toBe("ok\nok\n");
   });
 
-  test("after a lost connection the whole text so far takes the place of its part", () => {
+  test("after a lost connection the whole text replaces its beginning", () => {
     const out = written((text) => {
       text.piece("one ", 1, false);
       text.piece("one two three", 1, true);
@@ -52,7 +52,7 @@ describe("each character once", () => {
     expect(out).toBe("one two three four\n");
   });
 
-  test("the end of a call that was missed comes from the tape", () => {
+  test("completes a missed text from the tape", () => {
     const out = written((text) => {
       text.piece("look", 1, false);
       text.model("looking it up");
@@ -63,7 +63,7 @@ describe("each character once", () => {
     expect(out).toBe("looking it up\nfound it\n");
   });
 
-  test("the tape may be late: after the next call has begun, or after the answer", () => {
+  test("accepts a late complete text during the next call or after the answer", () => {
     const out = written((text) => {
       text.piece("one", 1, false);
       text.step();
@@ -75,7 +75,7 @@ describe("each character once", () => {
     expect(out).toBe("one\ntwo\n");
   });
 
-  test("a piece that was overtaken by the complete text is not said again", () => {
+  test("ignores a delta that arrives after the complete text", () => {
     const out = written((text) => {
       text.model("all of it");
       text.piece("all of it", 1, false);
@@ -84,7 +84,7 @@ describe("each character once", () => {
     expect(out).toBe("all of it\n");
   });
 
-  test("an answer of the strategy's own comes after the model's words", () => {
+  test("prints an answer of the strategy after the text of the model", () => {
     const out = written((text) => {
       text.piece("thinking", 1, false);
       text.answer("the answer");

@@ -32,7 +32,7 @@ function approval(risk: Risk): Approval {
   };
 }
 
-describe("what the keys mean", () => {
+describe("answers", () => {
   const digest = "sha256:1";
   test.each([
     ["y", { response: "approve", digest }],
@@ -49,18 +49,18 @@ describe("what the keys mean", () => {
     expect(readAnswer(approval("low"), line)).toEqual(answer);
   });
 
-  test.each(["high", "critical", "unknown"] as const)("Enter alone rejects what is of %s risk", (risk) => {
+  test.each(["high", "critical", "unknown"] as const)("Enter rejects a call of %s risk", (risk) => {
     expect(readAnswer(approval(risk), "")).toEqual({ response: "reject", digest });
     expect(keysText(approval(risk))).toContain("Enter: n");
   });
 
-  test.each(["low", "medium"] as const)("Enter alone decides nothing of %s risk", (risk) => {
+  test.each(["low", "medium"] as const)("Enter does not answer for a call of %s risk", (risk) => {
     expect(readAnswer(approval(risk), "")).toBeNull();
     expect(keysText(approval(risk))).not.toContain("Enter");
   });
 });
 
-test("the question shows whose tool it is, the risk and the very arguments, and obeys none of them", () => {
+test("shows package, risk and exact arguments, sanitized", () => {
   const text = questionText(createOutput(captureIo(), {}), approval("high"), "s1");
   expect(text).toContain("rm of acme/files@1.0.0 wants to run (high risk)");
   expect(text).toContain('"path": "/tmp/x"');
@@ -69,7 +69,7 @@ test("the question shows whose tool it is, the risk and the very arguments, and 
   expect(questionText(createOutput(captureIo(), {}), approval("high"), "other")).toContain("for s1");
 });
 
-test("what nobody can see in the arguments is written out, so that a yes is to all of it", () => {
+test("escapes invisible characters in the arguments", () => {
   const input = { path: "a\u202eb\u{e0069}\u200b\u009b31m" };
   const text = questionText(createOutput(captureIo(), {}), { ...approval("low"), input }, "s1");
   const shown = text.slice(text.indexOf("{"));

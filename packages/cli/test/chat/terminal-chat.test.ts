@@ -1,4 +1,4 @@
-/** The chat in a real pseudo-terminal: what a person types, and what the terminal shows. */
+/** The chat in a real pseudo-terminal. */
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -7,7 +7,7 @@ import { MAIN } from "../support/spawn-up.ts";
 
 const PYTHON = "/usr/bin/python3";
 
-/** Waits for a text, then types; prints all that the terminal showed, and the exit code. */
+/** Waits for a text, then types; prints the output of the terminal and the exit code. */
 const DRIVER = `
 import json, os, pty, select, sys, time
 argv, steps = json.loads(sys.argv[1]), json.loads(sys.argv[2])
@@ -62,7 +62,7 @@ async function terminal(id: string, steps: [string, string][]): Promise<Shown> {
 }
 
 describe.runIf(existsSync(PYTHON))("in a pseudo-terminal", () => {
-  test("talks, asks before a tool runs, and Ctrl-D leaves with 0", async () => {
+  test("chats, prompts for an approval, and exits with 0 on Ctrl-D", async () => {
     const { code, screen } = await terminal("pty1", [
       ["> ", "hello\r"],
       ["echo: hello", ""],
@@ -76,7 +76,7 @@ describe.runIf(existsSync(PYTHON))("in a pseudo-terminal", () => {
     expect(screen.match(/echo: hello/g)).toHaveLength(1);
   }, 60_000);
 
-  test("Ctrl-C ends the turn; a second one right after leaves with 130", async () => {
+  test("Ctrl-C ends the turn; a second one exits with 130", async () => {
     const { code, screen } = await terminal("pty2", [
       ["> ", "/slow 400\\\r"],
       ["… ", "/say a b c d e f g h i j k l m n o p\r"],

@@ -2,8 +2,8 @@ import { BackplaneError, ERROR_CODES } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { errorDocument, errorLines, toFailure } from "../../src/command-line/error-report.ts";
 
-describe("three lines", () => {
-  test("what, why, fix", () => {
+describe("error report", () => {
+  test("prints what, why and fix", () => {
     expect(errorLines({ code: "secret.not_found", message: "jira_dev is not stored in org_local." })).toBe(
       [
         "error[secret.not_found] There is no such secret.",
@@ -13,7 +13,7 @@ describe("three lines", () => {
     );
   });
 
-  test("every code gives exactly three non-empty lines, also without a message of its own", () => {
+  test("prints three non-empty lines for every code, even without a message", () => {
     for (const code of Object.keys(ERROR_CODES) as (keyof typeof ERROR_CODES)[]) {
       const lines = errorLines(toFailure(new BackplaneError(code))).split("\n");
       expect(lines, code).toHaveLength(3);
@@ -23,7 +23,7 @@ describe("three lines", () => {
     }
   });
 
-  test("a message of many lines, with escape sequences, stays one plain line", () => {
+  test("puts a multi-line message with escape sequences on one sanitized line", () => {
     const lines = errorLines({
       code: "launch_failed",
       message: "no \u001b[31minterpreter\u001b[0m\r\npython3\n",
@@ -33,7 +33,7 @@ describe("three lines", () => {
     expect(lines).not.toContain("\u001b");
   });
 
-  test("issues and the request id are part of the why", () => {
+  test("includes issues and the request id in the second line", () => {
     const details = {
       issues: [
         { path: "input.query", message: "must be a string" },
@@ -46,7 +46,7 @@ describe("three lines", () => {
     expect(why).toBe("input.query: must be a string; (top): too big (request req_1)");
   });
 
-  test("an unbound slot names the command that binds it", () => {
+  test("suggests the command that binds an unbound slot", () => {
     const details = { binding_id: "bind_1", unbound: ["jira_token"] };
     const failure = toFailure(new BackplaneError("export.not_found", "It waits.", { details }));
     expect(errorLines(failure).split("\n")[2]).toBe(
@@ -54,7 +54,7 @@ describe("three lines", () => {
     );
   });
 
-  test("the message of a list of issues is not said twice", () => {
+  test("does not repeat the first issue as the message", () => {
     const details = { issues: [{ path: "", message: "must have name" }] };
     const failure = { code: "input.invalid", message: "the input: must have name", details };
     expect(errorLines(failure).split("\n")[1]).toBe("(top): must have name");
@@ -71,7 +71,7 @@ describe("three lines", () => {
     expect(errorLines(failure).split("\n")[2]).toBe(`fix: ${fix}`);
   });
 
-  test("an issue with a line says it, and a place that the words name already stands once", () => {
+  test("prints the line of an issue, and its path only once", () => {
     const issues = [
       { path: "", line: 2, message: "this is not valid TOML" },
       { path: "exports[0].id", line: 9, message: "exports[0].id is 5; write a name" },
@@ -85,13 +85,13 @@ describe("three lines", () => {
     );
   });
 
-  test("a code of a newer gateway is shown as it is", () => {
+  test("prints an unknown code of a newer gateway unchanged", () => {
     const [first, why] = errorLines({ code: "moon.full", message: "The moon is full." }).split("\n");
     expect(first).toContain("error[moon.full]");
     expect(why).toBe("The moon is full.");
   });
 
-  test("the JSON form carries code, message, fix and exit code", () => {
+  test("the JSON document contains code, message, fix and exit code", () => {
     const error = new BackplaneError("daemon.unreachable", "refused", { details: { url: "http://x" } });
     expect(errorDocument(toFailure(error), 5)).toEqual({
       error: {

@@ -19,27 +19,27 @@ describe("exit codes", () => {
     expect(exitCodeOf(code)).toBe(exit);
   });
 
-  test("every auth code is a credential problem", () => {
+  test("every auth.* code exits with 4", () => {
     const codes = Object.keys(ERROR_CODES).filter((code) => code.startsWith("auth."));
     expect(codes.map((code) => exitCodeOf(code))).toEqual(codes.map(() => EXIT.auth));
   });
 
-  test("no error exits 0, and none claims a code that it has no right to", () => {
+  test("no error exits with 0 or a reserved code", () => {
     const exits = (Object.keys(ERROR_CODES) as ErrorCode[]).map((code) => exitCodeOf(code));
     expect(exits).not.toContain(EXIT.ok);
     expect(exits).not.toContain(EXIT.interrupted);
   });
 
-  test("a name of Object.prototype is no code", () => {
+  test("a property name of Object.prototype is not an error code", () => {
     expect(exitCodeOf("constructor")).toBe(EXIT.failed);
   });
 
-  test("an unbound secret slot is a denial, whichever code carries it", () => {
+  test("an unbound secret slot is a denial under every error code", () => {
     expect(exitCodeOf("export.not_found")).toBe(EXIT.failed);
     expect(exitCodeOf("export.not_found", { unbound: ["jira_token"] })).toBe(EXIT.denied);
   });
 
-  test("what the person interrupted exits 130, a cancel by someone else 1", () => {
+  test("an interruption by the user exits with 130, a cancel by someone else with 1", () => {
     expect(exitCodeOf("cancelled", { signal: "SIGINT" })).toBe(EXIT.interrupted);
     expect(exitCodeOf("cancelled")).toBe(EXIT.failed);
   });

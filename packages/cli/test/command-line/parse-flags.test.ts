@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { splitPackage } from "../../src/bindings/find-package.ts";
+import { parsePackageName } from "../../src/bindings/find-package.ts";
 import { listOf, mountOf, percentage, slotPair, wholeNumber } from "../../src/command-line/parse-flags.ts";
 import { expiry } from "../../src/commands/key.ts";
 
 describe("flags", () => {
-  test("a mount names a folder, where it appears, and whether it may be written", () => {
+  test("parses folder, target and mode of a mount", () => {
     const first = mountOf("/srv/notes");
     expect(first).toEqual([{ source: "/srv/notes", target: "/data/notes", writable: false }]);
     expect(mountOf("/srv/notes:/n:rw", first)[1]).toEqual({
@@ -20,45 +20,45 @@ describe("flags", () => {
     for (const bad of ["", ":/n", "/a:/b:/c"]) expect(() => mountOf(bad)).toThrow("--mount takes");
   });
 
-  test.each(["", "-1", "1.5", "0x10", "70000", "1e3", " 1"])("a port is not %j", (text) => {
+  test.each(["", "-1", "1.5", "0x10", "70000", "1e3", " 1"])("rejects %j as a port", (text) => {
     expect(() => wholeNumber("--port", 0, 65_535)(text)).toThrow(
       "--port takes a whole number from 0 to 65535.",
     );
   });
 
-  test("a port is a number in range", () => {
+  test("accepts a port in range", () => {
     expect(wholeNumber("--port", 0, 65_535)("0")).toBe(0);
     expect(wholeNumber("--port", 0, 65_535)("65535")).toBe(65_535);
   });
 
-  test("a share is between 0 and 100", () => {
+  test("accepts a percentage from 0 to 100", () => {
     expect(percentage("--percent")("2.5")).toBe(2.5);
     for (const text of ["", "-1", "101", "x"])
       expect(() => percentage("--percent")(text)).toThrow("0 to 100");
   });
 
-  test("lists take commas and repetition", () => {
+  test("collects lists from commas and repeated flags", () => {
     expect(listOf("c", listOf("a, b,"))).toEqual(["a", "b", "c"]);
   });
 
-  test("a secret pairs a slot and a name", () => {
+  test("parses slot and name of a secret", () => {
     expect(slotPair("jira_token=jira=dev", { a: "b" })).toEqual({ a: "b", jira_token: "jira=dev" });
     for (const text of ["jira", "=x", "slot=", "Slot=x"]) expect(() => slotPair(text)).toThrow("slot=NAME");
   });
 
-  test("a package with or without version", () => {
-    expect(splitPackage("acme/devkit@0.1.0")).toEqual({ package_id: "acme/devkit", version: "0.1.0" });
-    expect(splitPackage("acme/devkit")).toEqual({ package_id: "acme/devkit", version: undefined });
-    expect(() => splitPackage("@1")).toThrow("no package");
-    expect(() => splitPackage("acme/devkit@")).toThrow("no package");
+  test("parses a package name with or without a version", () => {
+    expect(parsePackageName("acme/devkit@0.1.0")).toEqual({ package_id: "acme/devkit", version: "0.1.0" });
+    expect(parsePackageName("acme/devkit")).toEqual({ package_id: "acme/devkit", version: undefined });
+    expect(() => parsePackageName("@1")).toThrow("is not a package name");
+    expect(() => parsePackageName("acme/devkit@")).toThrow("is not a package name");
   });
 
-  test("an expiry is a span or a time to come", () => {
+  test("parses an expiry as a duration or a future time", () => {
     const now = Date.parse("2030-01-01T00:00:00Z");
     expect(expiry("90d", now)).toBe("2030-04-01T00:00:00.000Z");
     expect(expiry("12h", now)).toBe("2030-01-01T12:00:00.000Z");
     expect(expiry("2030-02-01T00:00:00+01:00", now)).toBe("2030-01-31T23:00:00.000Z");
     for (const text of ["soon", "2029-12-31T00:00:00Z", "5", "2031"])
-      expect(() => expiry(text, now)).toThrow("no time to come");
+      expect(() => expiry(text, now)).toThrow("is not a time in the future");
   });
 });

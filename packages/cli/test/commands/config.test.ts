@@ -14,7 +14,7 @@ afterAll(() => gateway.close());
 
 const set = (...argv: string[]) => gateway.backplane(["config", "set", ...argv]);
 
-test("values are JSON when they are JSON, text otherwise or with --text", async () => {
+test("stores JSON values as JSON, others and those with --text as text", async () => {
   expect(await set("provider", "prod")).toEqual({ exit: EXIT.ok, out: "Set provider\n", err: "" });
   await set("app.limits", '{"pages":3}');
   await set("app.count", "30");
@@ -37,10 +37,10 @@ test("values are JSON when they are JSON, text otherwise or with --text", async 
   expect((await gateway.backplane(["config", "list"])).out).toMatch(
     /^KEY +VALUE\n(.+\n)*provider +prod\n(.+\n)*$/,
   );
-  expect((await gateway.backplane(["config", "list", "none."])).err).toBe("There are none.\n");
+  expect((await gateway.backplane(["config", "list", "none."])).err).toBe("Nothing found.\n");
 });
 
-test("a secret comes in by stdin, is masked, shown on purpose to an admin, and nowhere else", async () => {
+test("reads a secret from stdin, masks it, and shows it only to an admin with --show", async () => {
   const value = "sk-verysecretvalue-9876";
   const argued = await set("providers.prod.api_key", value);
   expect(argued.exit).toBe(EXIT.usage);
@@ -71,7 +71,7 @@ test("a secret comes in by stdin, is masked, shown on purpose to an admin, and n
   for (const name of files) expect(readFileSync(join(gateway.home, name)).includes(value), name).toBe(false);
 });
 
-test("at a terminal a secret is asked for and not echoed", async () => {
+test("prompts for a secret at a terminal without echo", async () => {
   const { io, ended } = gateway.begin(["config", "set", "app.access_token"], { tty: true });
   await said(io.err, /Value of app\.access_token: /);
   io.stdin.write("typed-value-1\r");
@@ -80,7 +80,7 @@ test("at a terminal a secret is asked for and not echoed", async () => {
   expect(await gateway.json(["config", "get", "app.access_token"])).toMatchObject({ value: "****ue-1" });
 });
 
-test("unset takes a key, or asks before it takes all below one", async () => {
+test("unset removes a key, and asks before it removes a prefix", async () => {
   await set("gone.a", "1");
   await set("gone.b", "2");
   await set("gone", "3");
@@ -92,7 +92,7 @@ test("unset takes a key, or asks before it takes all below one", async () => {
   expect(await gateway.json(["config", "list", "gone"])).toEqual({});
 });
 
-test("what is not there or no key is an error with its code", async () => {
+test("reports a missing or invalid key with its code", async () => {
   const missing = await gateway.backplane(["config", "get", "not.there"]);
   expect([missing.exit, missing.out]).toEqual([EXIT.failed, ""]);
   expect(missing.err).toContain("error[config.not_found]");

@@ -12,7 +12,7 @@ afterAll(() => gateway.close());
 const set = (...argv: string[]) => gateway.backplane(["policy", "set", ...argv]);
 const policy = async () => ((await gateway.json(["policy", "show"])) as { policy: unknown }).policy;
 
-test("fields are set one by one, taken back with null, or all at once; what is wrong is refused", async () => {
+test("sets single fields, resets them with null, replaces the whole policy, and rejects invalid values", async () => {
   expect(await set("tolerance.conversation", "medium")).toMatchObject({
     exit: EXIT.ok,
     out: "Set tolerance.conversation (generation 1)\n",
@@ -39,9 +39,9 @@ test("fields are set one by one, taken back with null, or all at once; what is w
   const torn = await set("roles.guest", "{max_risk");
   expect([torn.exit, torn.err]).toEqual([EXIT.usage, expect.stringContaining("roles.guest is not JSON")]);
   const empty = await gateway.backplane(["policy", "set", "tolerance.conversation"], { stdin: "" });
-  expect([empty.exit, empty.err]).toEqual([EXIT.usage, expect.stringContaining("No value for tolerance")]);
+  expect([empty.exit, empty.err]).toEqual([EXIT.usage, expect.stringContaining("The value of tolerance")]);
   // A judgement may come before its tool; a misspelt one should not pass for it.
-  expect((await set("risks.agnet", "low")).err).toContain("No tool here is called agnet;");
+  expect((await set("risks.agnet", "low")).err).toContain("No tool is named agnet yet;");
   expect((await set("risks.ag*t", "low")).err).toBe("");
   // Several at once: each is in it afterwards.
   const names = ["a", "b", "c", "d"];
@@ -54,19 +54,19 @@ test("fields are set one by one, taken back with null, or all at once; what is w
   expect([whole.exit, await policy()]).toEqual([EXIT.ok, {}]);
 });
 
-test("the catalog is listed with its cost, and explain says what decides", async () => {
+test("lists the catalog with token costs, and explain names the deciding rule", async () => {
   const { out, err } = await gateway.backplane(["tool", "list", "--all"]);
   expect(out).toMatch(/^NAME +ORIGIN +PACKAGE +RISK +CATEGORY +TOKENS +STATUS +WHY\n/);
   expect(out).toMatch(/tool_search +core +core\/backplane +low .*hidden +no tool is deferred/);
   expect(err).toMatch(/About \d+ tokens in every model call/);
   const agent = await gateway.backplane(["policy", "explain", "agent"]);
   expect(agent.exit).toBe(EXIT.ok);
-  expect(agent.out).toContain("agent asks a person first. approval: the tool requires approval");
+  expect(agent.out).toContain("agent needs approval. approval: the tool requires approval");
   expect(agent.out).toMatch(/RULE +DECIDES +WHY\nstopping +pass/);
   const headless = await gateway.backplane(["policy", "explain", "agent", "--context", "headless"]);
   expect([headless.exit, headless.out.split("\n")[0]]).toEqual([
     EXIT.denied,
-    "agent is refused. approval: A headless run cannot ask for approval of this call: the tool requires approval.",
+    "agent is denied. approval: A headless run cannot ask for approval of this call: the tool requires approval.",
   ]);
   const tool = await gateway.backplane(["tool", "show", "agent"]);
   expect(tool.out).toMatch(/^name: +agent\nstatus: +offered\norigin: +bundled\n/);

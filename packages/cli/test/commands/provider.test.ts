@@ -17,7 +17,7 @@ interface Row {
 }
 const rows = async () => (await gateway.json<{ items: Row[] }>(["provider", "list"])).items;
 
-test("add, set, use, test and remove an instance", async () => {
+test("adds, changes, activates, tests and removes an instance", async () => {
   const argv = ["provider", "add", "llm-echo", "--id", "second", "--label", "Second"];
   expect(await gateway.json(argv)).toMatchObject({ id: "second", label: "Second", active: false });
   await gateway.json(["provider", "set", "second", "model=echo-2", "context_window=5000"]);
@@ -34,7 +34,7 @@ test("add, set, use, test and remove an instance", async () => {
   expect((await gateway.backplane(["provider", "list"])).out).toMatch(/^ID +ACTIVE +PLUGIN/);
 });
 
-test("a field that the provider does not take is refused by name, and nothing is written", async () => {
+test("rejects an unknown field by name and writes nothing", async () => {
   for (const [set, named] of [
     ["temperature=hot", "config.temperature"],
     ["temperature=9", "config.temperature"],
@@ -53,13 +53,13 @@ test("a field that the provider does not take is refused by name, and nothing is
   expect((await rows()).find(({ id }) => id === "llm-openai")?.config).toEqual({});
 });
 
-test("an instance that cannot answer: exit 1, and why", async () => {
+test("test exits with 1 and the reason if the instance fails", async () => {
   const { exit, out } = await gateway.backplane(["provider", "test", "llm-openai", "--json"]);
   expect(exit).toBe(EXIT.failed);
   expect(JSON.parse(out)).toMatchObject({ ok: false, reason: expect.stringContaining("api_key") });
 });
 
-test("a secret comes in by stdin or a hidden prompt, never as an argument, and is masked", async () => {
+test("reads a secret from stdin or a hidden prompt, never from an argument, and masks it", async () => {
   const value = "sk-verysecretvalue-4321";
   const argued = await gateway.backplane(["provider", "add", "llm-openai", "--set", `api_key=${value}`]);
   expect(argued.exit).toBe(EXIT.usage);
@@ -77,14 +77,14 @@ test("a secret comes in by stdin or a hidden prompt, never as an argument, and i
   expect((await rows()).find(({ id }) => id === "prod")?.config).toEqual({ api_key: "****8765" });
 });
 
-test("what cannot be is a usage error or the gateway's own refusal", async () => {
+test("reports invalid arguments and errors of the gateway", async () => {
   expect((await gateway.backplane(["provider", "set", "llm-echo"])).exit).toBe(EXIT.usage);
   expect((await gateway.backplane(["provider", "set", "llm-echo", "nonsense"])).exit).toBe(EXIT.usage);
   const unknown = await gateway.backplane(["provider", "add", "absent"]);
   expect(unknown.err).toContain("error[plugin.not_found]");
 });
 
-test("an instance at an address of this machine or its network is said to be closed, until it is opened", async () => {
+test("warns that a private address is refused until --allow-private", async () => {
   const add = (id: string, url: string, ...more: string[]) =>
     gateway.backplane(["provider", "add", "llm-openai", "--id", id, "--set", `base_url=${url}`, ...more]);
   const places = ["http://localhost:11434/v1", "http://127.0.0.1:1", "http://10.1.2.3/v1", "http://[::1]:80"];
@@ -94,7 +94,7 @@ test("an instance at an address of this machine or its network is said to be clo
     expect(err, url).toContain(`backplane provider set near-${n} --allow-private`);
   }
   const open = await gateway.backplane(["provider", "set", "near-0", "--allow-private"]);
-  expect(open.err).not.toContain("sends no model calls");
-  expect((await add("opened", places[0]!, "--allow-private")).err).not.toContain("sends no model calls");
-  expect((await add("far", "https://api.example.com/v1")).err).not.toContain("sends no model calls");
+  expect(open.err).not.toContain("refuses model calls");
+  expect((await add("opened", places[0]!, "--allow-private")).err).not.toContain("refuses model calls");
+  expect((await add("far", "https://api.example.com/v1")).err).not.toContain("refuses model calls");
 });

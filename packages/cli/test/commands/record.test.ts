@@ -1,4 +1,4 @@
-/** Keys, records and the state of a real gateway. */
+/** Keys, audit log, events, status and doctor against a real gateway. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => gateway.close());
 
 describe("access and records", () => {
-  test("a key does what its scopes say, until it is revoked", async () => {
+  test("limits a key to its scopes until it is revoked", async () => {
     const made = await gateway.json<{ key: { id: string }; token: string }>([
       "key",
       "create",
@@ -40,7 +40,7 @@ describe("access and records", () => {
     expect((await gateway.backplane(["invoke", "echo"], { env })).err).toContain("error[auth.invalid]");
   });
 
-  test("audit list and events tail", async () => {
+  test("lists audit entries and tails events", async () => {
     const audit = await gateway.json<{ items: { action: string }[] }>(["audit", "list", "--limit", "100"]);
     expect(audit.items.length).toBeGreaterThan(3);
     const { out } = await gateway.backplane(["events", "tail", "--after", "0", "--count", "3", "--json"]);
@@ -52,7 +52,7 @@ describe("access and records", () => {
     expect(events.map((event) => event.type)).toContain("binding.changed");
   });
 
-  test("events tail takes a type and where to begin", async () => {
+  test("events tail filters by type and start", async () => {
     const argv = ["events", "tail", "--type", "binding.changed", "--count", "2", "--json"];
     const read = async (...more: string[]) =>
       (await gateway.backplane([...argv, ...more])).out
@@ -66,14 +66,14 @@ describe("access and records", () => {
     expect(unknown.exit).toBe(EXIT.usage);
   });
 
-  test("Ctrl-C ends a tail with 130", async () => {
+  test("Ctrl-C ends events tail with 130", async () => {
     const { io, ended } = gateway.begin(["events", "tail"]);
     await said(io.out, /binding\.changed/);
     io.signal("SIGINT");
     expect((await ended).exit).toBe(EXIT.interrupted);
   });
 
-  test("status, and a new sign-in link that works once", async () => {
+  test("prints the status and a sign-in link that works once", async () => {
     expect(await gateway.json(["status"])).toMatchObject({ ready: true, url: gateway.url, pid: process.pid });
     expect((await gateway.backplane(["status"])).out).toContain(`ready at ${gateway.url}`);
     const { login_url } = await gateway.json<{ login_url: string }>(["open"]);
@@ -82,7 +82,7 @@ describe("access and records", () => {
     expect((await fetch(login_url, { redirect: "manual" })).status).toBe(401);
   });
 
-  test("doctor is not failed, and says so in both forms", async () => {
+  test("doctor reports no failure as text and as JSON", async () => {
     const report = await gateway.json<{
       status: string;
       checks: { name: string; status: string; fix?: string }[];
@@ -95,12 +95,12 @@ describe("access and records", () => {
     expect(text.out).toContain("fix: ");
   });
 
-  test("a wrong token exits 4", async () => {
+  test("exits with 4 on a wrong token", async () => {
     expect((await gateway.backplane(["status", "--token", "bpa_wrong"])).exit).toBe(EXIT.auth);
   });
 });
 
-test("the home holds the files that the command reads", () => {
+test("the home contains the files that the commands read", () => {
   expect(existsSync(join(gateway.home, "admin.token"))).toBe(true);
   expect(JSON.parse(readFileSync(join(gateway.home, "gateway.json"), "utf8"))).toMatchObject({
     url: gateway.url,

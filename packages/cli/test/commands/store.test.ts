@@ -1,4 +1,4 @@
-/** `store` and doctor's row about it, on a home whose gateway runs, and on one that was stopped and damaged. */
+/** `store` and the store row of doctor, with a running gateway and with a damaged store. */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -41,7 +41,7 @@ async function doctorRow() {
   return json.checks.find(({ name }: { name: string }) => name === "store");
 }
 
-test("a whole store is said to be whole, running or stopped, and checking changes no file", async () => {
+test("check reports an intact store, running or stopped, and changes no file", async () => {
   const before = readFileSync(file);
   expect(await backplane("store", "check")).toMatchObject({
     exit: EXIT.ok,
@@ -55,7 +55,7 @@ test("a whole store is said to be whole, running or stopped, and checking change
   await gateway.stop();
 });
 
-test("a damaged row is named by check and doctor, and set aside by repair, which is recorded", async () => {
+test("check and doctor name a damaged row; repair moves it out and is audited", async () => {
   tamper("update api_keys set body = replace(body, 'first', 'fake')");
   const { exit, json } = await backplane("store", "check");
   expect(exit).toBe(EXIT.failed);
@@ -82,7 +82,7 @@ test("a damaged row is named by check and doctor, and set aside by repair, which
   await again.stop();
 });
 
-test("a store with a backup is restored from it, and the damaged files are kept", async () => {
+test("restores a store from a backup and keeps the damaged files", async () => {
   const { json } = await backplane("store", "backup");
   expect(json.backup).toMatch(/store\.db\..+\.backup$/);
   writeFileSync(file, readFileSync(file).fill(7, 0, 4_096));
@@ -101,7 +101,7 @@ test("a store with a backup is restored from it, and the damaged files are kept"
   await gateway.stop();
 });
 
-test("missing commits keep the gateway from starting until the loss is accepted", async () => {
+test("the gateway does not start with missing commits until the loss is accepted", async () => {
   const count = readFileSync(`${file}.commits`, "utf8");
   tamper("update store_state set commits = commits - 3");
   // The row's own checksum would be wrong too; a log that was lost leaves an older row that is whole.
@@ -120,7 +120,7 @@ test("missing commits keep the gateway from starting until the loss is accepted"
   await (await start()).stop();
 });
 
-test("a damaged backup is not put in place, and one that is there is not overwritten", async () => {
+test("refuses to restore a damaged backup or to overwrite an existing one", async () => {
   const { json } = await backplane("store", "backup");
   expect((await backplane("store", "backup", json.backup)).err).toContain("already exists");
   const bytes = readFileSync(json.backup);

@@ -21,7 +21,7 @@ const state = (pid: number, url = "http://127.0.0.1:9999") =>
   writeFileSync(join(home, "gateway.json"), JSON.stringify({ url, pid, version: "0.1.0" }));
 
 describe("home", () => {
-  test("flag, then BACKPLANE_HOME, then the XDG data folder", () => {
+  test("uses the flag, then BACKPLANE_HOME, then the XDG data folder", () => {
     const env = { BACKPLANE_HOME: "/b", XDG_DATA_HOME: "/x", HOME: "/h" };
     expect(locateHome({ home: "rel" }, env, "/cwd")).toBe("/cwd/rel");
     expect(locateHome({}, env, "/cwd")).toBe("/b");
@@ -31,7 +31,7 @@ describe("home", () => {
 });
 
 describe("url", () => {
-  test("flag, then BACKPLANE_URL, then the home's state file, then the default", () => {
+  test("uses the flag, then BACKPLANE_URL, then the state file, then the default", () => {
     expect(locateUrl({ token: "bpk_x" }, {}, home)).toBe(DEFAULT_URL);
     expect(locateUrl({}, { BACKPLANE_TOKEN: "bpk_x" }, home)).toBe(DEFAULT_URL);
     state(process.pid);
@@ -40,13 +40,13 @@ describe("url", () => {
     expect(locateUrl({ url: "https://c" }, { BACKPLANE_URL: "http://b" }, home)).toBe("https://c");
   });
 
-  test("the state file of a dead gateway is not believed", () => {
+  test("ignores the state file of a gateway that has ended", () => {
     const { pid } = spawnSync(process.execPath, ["--version"]);
     state(pid);
     expect(() => locateUrl({}, {}, home)).toThrow(expect.objectContaining({ code: "daemon.unreachable" }));
   });
 
-  test("a process that has ended but was not collected is dead", async () => {
+  test("treats a zombie process as dead", async () => {
     // The shell does not wait for its child, so that it stays a zombie as long as the shell lives.
     const shell = spawn("/bin/sh", ["-c", "sleep 0 & echo $!; exec sleep 60"], {
       stdio: ["ignore", "pipe", "ignore"],
@@ -62,7 +62,7 @@ describe("url", () => {
     }
   });
 
-  test("without a gateway of its own, the home's credential is sent to nobody", () => {
+  test("never sends the token of a home without a running gateway", () => {
     writeFileSync(join(home, "admin.token"), "bpa_file\n");
     const none = expect.objectContaining({ code: "daemon.unreachable" });
     expect(() => locateUrl({}, {}, home)).toThrow(none);
@@ -70,25 +70,25 @@ describe("url", () => {
     expect(() => locateUrl({}, {}, home)).toThrow(none);
   });
 
-  test.each(["nonsense", "ftp://x", "file:///etc/passwd"])("%s is no address", (url) => {
+  test.each(["nonsense", "ftp://x", "file:///etc/passwd"])("rejects the URL %s", (url) => {
     expect(() => locateUrl({ url }, {}, home)).toThrow(expect.objectContaining({ code: "cli.usage" }));
   });
 });
 
 describe("token", () => {
-  test("flag, then BACKPLANE_TOKEN, then the home's admin.token", () => {
+  test("uses the flag, then BACKPLANE_TOKEN, then admin.token", () => {
     writeFileSync(join(home, "admin.token"), "bpa_file\n");
     expect(locateToken({}, {}, home)).toBe("bpa_file");
     expect(locateToken({}, { BACKPLANE_TOKEN: "bpk_env" }, home)).toBe("bpk_env");
     expect(locateToken({ token: "bpk_flag" }, { BACKPLANE_TOKEN: "bpk_env" }, home)).toBe("bpk_flag");
   });
 
-  test("a token that is not there is a credential problem with a fix", () => {
+  test("reports a missing token with a fix", () => {
     const fix = expect.stringContaining("backplane up");
     expect(() => locateToken({}, {}, home)).toThrow(expect.objectContaining({ code: "auth.missing", fix }));
   });
 
-  test("a token that cannot be read says so", () => {
+  test("reports an unreadable token file", () => {
     const fix = expect.stringContaining("--token");
     expect(() => locateToken({}, {}, join(home, "admin.token", "x"))).toThrow(
       expect.objectContaining({ code: "auth.missing", fix }),

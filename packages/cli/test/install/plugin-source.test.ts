@@ -31,19 +31,19 @@ test.each([
   ["npm:acme-memory@1.2.0", { kind: "kernel", local: false, source: "acme-memory@1.2.0" }],
   ["npm:@acme/memory@next", { kind: "kernel", local: false, source: "@acme/memory@next" }],
   ["npm:kernel", { kind: "kernel", local: false, source: "kernel" }],
-])("%s", (text, expected) => {
+])("recognizes the kind of %s", (text, expected) => {
   expect(readPluginSource(cwd, text)).toMatchObject(expected);
 });
 
 test.each(["./absent", "/absent", "absent/folder", "absent.tgz", "absent.json", "Absent Name", "../absent"])(
-  "%s looks like a path, and never becomes a download",
+  "treats %s as a path and never downloads it",
   (text) => {
     expect(() => readPluginSource(cwd, text)).toThrow("does not exist or cannot be read");
   },
 );
 
 test.each(["absent", "acme-memory@1.2.0", "@acme/memory"])(
-  "%s is no folder here, and a download only with npm: before it",
+  "suggests npm:%s for a name that is not a folder",
   (text) => {
     expect(() => readPluginSource(cwd, text)).toThrow(
       expect.objectContaining({

@@ -1,4 +1,4 @@
-/** Packages that describe themselves, as the person who installs them sees them: tool files, a server, an instrument. */
+/** Installing self-describing packages: tool files, an MCP server, instruments. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -37,7 +37,7 @@ const bindingIn = (text: string) => /bind_[0-9a-z]+/.exec(text)![0];
 const TOOL = (risk: string) =>
   `export default { description: "A tool.", defaultRiskLevel: "${risk}", execute: () => ({ content: "ok", isError: false }) };`;
 
-test("a tool file that does not load is named with its error wherever tools are listed", async () => {
+test("lists a tool file that fails to load with its error", async () => {
   const tools = folder("files", {
     "tools/reads.ts": TOOL("low"),
     "tools/writes.ts": TOOL("medium"),
@@ -46,7 +46,7 @@ test("a tool file that does not load is named with its error wherever tools are 
   const { out, err } = await gateway.backplane(["plugin", "install", tools]);
   expect(err).toContain("Tools: reads, torn, writes\n");
   expect(err).toMatch(/torn: it cannot run: .*torn at import/);
-  expect(err).toContain("writes will ask a person before a model's call runs.");
+  expect(err).toContain("writes will need approval when a model calls them.");
   const listed = await gateway.backplane(["tool", "list", "--all"]);
   expect(listed.out).toMatch(/torn .*offered +it cannot run: .*torn at import/);
   expect((await gateway.backplane(["tool", "show", "torn"])).out).toMatch(/reason: +it cannot run: .*torn/);
@@ -57,7 +57,7 @@ test("a tool file that does not load is named with its error wherever tools are 
   expect((await gateway.backplane(["plugin", "list"])).out).toMatch(/local\/files .*tool files/);
 });
 
-test("a change after which nothing starts is said at once, with what to do; and so is what a secret lets in", async () => {
+test("reports at once when a changed binding no longer starts, and lists the tools after its secret is bound", async () => {
   const permissions = { secret_slots: ["token"] };
   const tools = folder("gone", {
     "package.json": JSON.stringify({ name: "gone", backplane: { permissions } }),
@@ -82,17 +82,17 @@ test("a change after which nothing starts is said at once, with what to do; and 
   expect((await gateway.backplane(["binding", "set", "gone", "--no-mount"])).err).toBe("");
 });
 
-test("a flag that nothing would come of is refused for servers, too", async () => {
+test("rejects flags that have no effect on servers", async () => {
   const server = { mcpServers: { own: { command: "node", args: ["-e", "1"] } } };
   const file = join(folder("flags", { "mcp.json": JSON.stringify(server) }), "mcp.json");
   const linked = await gateway.backplane(["plugin", "install", file, "--editable"]);
   expect([linked.exit, linked.err]).toEqual([EXIT.usage, expect.stringContaining("--editable")]);
   const unbound = await gateway.backplane(["plugin", "install", file, "--no-bind", "--domains", "a.example"]);
-  expect([unbound.exit, unbound.err]).toEqual([EXIT.usage, expect.stringContaining("--domains belongs to")]);
+  expect([unbound.exit, unbound.err]).toEqual([EXIT.usage, expect.stringContaining("--domains applies to")]);
   expect((await gateway.backplane(["plugin", "list"])).out).not.toContain("mcp/own");
 });
 
-test("a tool that lost its name says at once who has it and what to do; one on the host is not called isolated", async () => {
+test("reports a name conflict with a fix, and shows the class of a host tool as host", async () => {
   const host = TOOL("low").replace("description", 'executionTarget: "host", description');
   await gateway.backplane(["plugin", "install", folder("first", { "tools/twice.ts": host })]);
   const { err } = await gateway.backplane(["plugin", "install", folder("next", { "tools/twice.ts": host })]);
@@ -101,29 +101,31 @@ test("a tool that lost its name says at once who has it and what to do; one on t
   const { id } = await gateway.json<{ id: string }>(["invoke", "twice"]);
   expect((await gateway.backplane(["invocation", "show", id])).out).toMatch(/\nclass: +host\n/);
   await gateway.backplane(["policy", "set", "allowed_tool_categories", '["none-has-it"]']);
-  expect((await gateway.backplane(["tool", "list"])).err).toContain("why not: backplane tool list --all");
+  expect((await gateway.backplane(["tool", "list"])).err).toContain("To see why: backplane tool list --all");
   await gateway.backplane(["policy", "set", "allowed_tool_categories", "null"]);
 });
 
-test("hidden characters in an author's words are shown to the operator alone, who is told of them", async () => {
+test("reports hidden characters in descriptions to the operator", async () => {
   const sly = TOOL("low").replace("A tool.", "A \u202etool.\u{e0068}\u{e0069}");
   await gateway.backplane(["plugin", "install", folder("sly", { "tools/slyly.ts": sly })]);
   const shown = (await gateway.backplane(["tool", "show", "slyly"])).out;
   expect(shown).toContain("\nA \ufffdtool.\ufffd\n");
   expect(shown).toContain(
-    'not shown: /description: 3 hidden characters (U+202E, U+E0068, U+E0069), which spell "hi"',
+    'hidden: /description: 3 hidden characters (U+202E, U+E0068, U+E0069), which spell "hi"',
   );
   const { checks } = JSON.parse((await gateway.backplane(["doctor", "--json"])).out) as {
     checks: { name: string }[];
   };
   expect(checks.find(({ name }) => name === "words local/sly")).toMatchObject({
     status: "degraded",
-    message: expect.stringContaining("kept from models in slyly: /description: 3 hidden characters"),
+    message: expect.stringContaining(
+      "hidden characters were removed from slyly: /description: 3 hidden characters",
+    ),
     fix: "backplane tool show slyly",
   });
 });
 
-test("what is kept back is listed with the command that lets it in, which does", async () => {
+test("lists an inactive tool with a fix that works", async () => {
   const { out } = await gateway.backplane([
     "plugin",
     "install",
@@ -139,7 +141,7 @@ test("what is kept back is listed with the command that lets it in, which does",
   expect((await gateway.backplane(["tool", "list"])).out).toContain("idles");
 });
 
-test("installed again in another version, the binding moves on and trust stays behind", async () => {
+test("a new version keeps the settings of the binding but not its trust", async () => {
   const bound = async () =>
     (await gateway.json<{ items: Binding[] }>(["binding", "list"])).items.filter(
       ({ package_id }) => package_id === "local/moving",
@@ -151,7 +153,7 @@ test("installed again in another version, the binding moves on and trust stays b
   rmSync(join(first, "tools/early.ts"));
   const { err } = await gateway.backplane(["plugin", "install", first]);
   expect(err).toContain(`${before!.binding_id} moved from ${before!.package_version} to `);
-  expect(err).toContain(`trust this version too: backplane binding set ${before!.binding_id} --host-target`);
+  expect(err).toContain(`trust this version: backplane binding set ${before!.binding_id} --host-target`);
   const after = await bound();
   expect(after).toHaveLength(1);
   expect(after[0]).toMatchObject({ config: { a: 1 }, policy: { timeout_ms: 5_000 } });
@@ -160,10 +162,10 @@ test("installed again in another version, the binding moves on and trust stays b
   expect((await gateway.backplane(["tool", "show", "kept"])).exit).toBe(EXIT.ok);
 });
 
-test("explain says which command lets a call run, as far as one can", async () => {
+test("explain suggests the command that lets a call run without approval", async () => {
   const explain = async (tool: string) => (await gateway.backplane(["policy", "explain", tool])).err;
   expect(await explain("reads")).toBe("");
-  expect(await explain("writes")).toBe("To let it run unasked: backplane policy set risks.writes low\n");
+  expect(await explain("writes")).toBe("To run it without approval: backplane policy set risks.writes low\n");
   await gateway.backplane(["policy", "set", "tolerance.conversation", "none"]);
   expect(await explain("writes")).toContain(
     "risks.writes low && backplane policy set tolerance.conversation low\n",
@@ -171,7 +173,7 @@ test("explain says which command lets a call run, as far as one can", async () =
   await gateway.backplane(["policy", "set", "tolerance", "null"]);
 });
 
-test("after a server is installed, the one command that lets its tools run unasked is there, and works", async () => {
+test("installing a server suggests a policy command that works", async () => {
   const server = folder("desk", {
     "vai-plugin.toml": [
       'api_version = "vai.plugin.v1"\npackage_id = "acme/desk"\nversion = "1.0.0"\nname = "Desk"',
@@ -180,28 +182,28 @@ test("after a server is installed, the one command that lets its tools run unask
     "server.mjs": SERVER,
   });
   const { err } = await gateway.backplane(["plugin", "install", server]);
-  expect(err).toContain("All of them ask a person before a model's call runs.");
-  const [, field] = /one command: backplane policy set '([^']+)' low/.exec(err)!;
+  expect(err).toContain("All of them need approval when a model calls them.");
+  const [, field] = /trust them: backplane policy set '([^']+)' low/.exec(err)!;
   expect(field).toBe("risks.mcp_desk_*");
   await gateway.backplane(["policy", "set", field!, "low"]);
   for (const tool of ["mcp_desk_stamp", "mcp_desk_fold"])
     expect((await gateway.backplane(["policy", "explain", tool])).out).toContain(`${tool} runs.`);
-  expect((await gateway.backplane(["policy", "set", field!, "null"])).out).toContain(`Took back ${field}`);
+  expect((await gateway.backplane(["policy", "set", field!, "null"])).out).toContain(`Reset ${field}`);
 });
 
-test("an instrument that may not run inside the gateway is refused with the commands for its own binding", async () => {
+test("refuses an untrusted in-process instrument with the commands for its binding", async () => {
   const plugin = folder("inside", {
     "META-INF/hefty-plugin.json": instrument("inside", "InProcess"),
     "provider.mjs": "export class Provider { instruments = []; initialize() {} }",
   });
   const { out, err } = await gateway.backplane(["plugin", "install", plugin]);
-  expect(err).toContain("It offers no tools yet (plugin.untrusted)");
+  expect(err).toContain("No tools are available yet (plugin.untrusted)");
   expect(err).toContain(`backplane binding set ${bindingIn(out)} --class worker`);
   const info = await gateway.backplane(["plugin", "info", "hefty/inside"]);
   expect(info.out).toMatch(/bind_\w+ +active +- +plugin\.untrusted/);
 });
 
-test("the tool that reads skills is offered once there is one, and plugin info lists it", async () => {
+test("offers the skill tool once a skill is bound, and plugin info lists the skill", async () => {
   const skillTool = async () => (await gateway.backplane(["tool", "show", "skill"])).out;
   expect(await skillTool()).toMatch(/status: +hidden\nreason: +no package with skills is bound here\n/);
   const schema = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
@@ -215,7 +217,7 @@ test("the tool that reads skills is offered once there is one, and plugin info l
   expect(info.out).toMatch(/SKILL +DESCRIPTION\nwrite +Writes letters\.\n/);
 });
 
-test("a server that may not be dialled is told with the setting that allows it, also later", async () => {
+test("reports the setting that allows a forbidden server address", async () => {
   const { out, err } = await gateway.backplane([
     "plugin",
     "install",
@@ -229,7 +231,7 @@ test("a server that may not be dialled is told with the setting that allows it, 
   expect((await gateway.backplane(["binding", "tools", bindingIn(out)])).err).toContain(fix);
 });
 
-test("doctor asks every instrument for its health, and names bindings that do not answer or hold broken tools", async () => {
+test("doctor reports instrument health and bindings with problems", async () => {
   const plugin = folder("ill", {
     "META-INF/hefty-plugin.json": instrument("ill", "External"),
     "provider.mjs": `
@@ -256,7 +258,7 @@ test("doctor asks every instrument for its health, and names bindings that do no
   expect(out).toMatch(/instrument slow +degraded +the disk is slow\n +fix: backplane binding tools bind_/);
   expect(out).toMatch(/instrument dead +failed +no disk/);
   expect(out).toMatch(/instrument stuck +failed +/);
-  expect(out).toMatch(/binding local\/files +degraded +does not load: torn\n/);
+  expect(out).toMatch(/binding local\/files +degraded +failed to load: torn\n/);
   expect(out).toMatch(/binding hefty\/inside +degraded +plugin\.untrusted/);
 
   // Once it is gone it is not started to be looked at; --probe does that.
@@ -265,17 +267,17 @@ test("doctor asks every instrument for its health, and names bindings that do no
   for (const name of ["well", "dead", "stuck"])
     expect(asleep).toMatch(
       new RegExp(
-        `instrument ${name} +ok +does not run now, last seen 20\\d\\d-.*; backplane doctor --probe `,
+        `instrument ${name} +ok +not running, last seen 20\\d\\d-.*; to start and check it: backplane doctor --probe`,
       ),
     );
-  expect((await gateway.backplane(["doctor"])).out).toContain("does not run now");
+  expect((await gateway.backplane(["doctor"])).out).toContain("not running, last seen");
   const probed = (await gateway.backplane(["doctor", "--probe", "--timeout", "5"])).out;
   expect(probed).toMatch(/instrument well +ok +Healthy\n/);
   expect(probed).toMatch(/instrument dead +failed +no disk/);
   expect((await gateway.backplane(["doctor"])).out).toMatch(/instrument well +ok +Healthy\n/);
 });
 
-test("a trusted folder says what it offers, and nothing in it can paint the terminal", async () => {
+test("lists the tools of a trusted folder and sanitizes its texts", async () => {
   const path = folder("shop", {
     "tools/sells.ts": TOOL("low"),
     "tools/sells.js": TOOL("low"),
@@ -291,12 +293,12 @@ test("a trusted folder says what it offers, and nothing in it can paint the term
   await gateway.backplane(["workspace", "untrust", path, "--yes"]);
 });
 
-test("a workspace folder that does not exist is told as such before anybody is asked", async () => {
+test("reports a missing workspace folder before prompting", async () => {
   const { exit, err } = await gateway.backplane(["workspace", "trust", join(root, "nowhere")]);
   expect([exit, err]).toEqual([EXIT.failed, expect.stringContaining("workspace.not_found")]);
 });
 
-test("a folder that is nothing yet is refused with what it probably lacks", async () => {
+test("refuses an empty folder and says what it may lack", async () => {
   const refused = async (path: string) => {
     const { exit, err } = await gateway.backplane(["plugin", "install", path]);
     expect(exit).toBe(EXIT.failed);

@@ -1,4 +1,4 @@
-/** Every command of the tree with --json, against a real gateway: one JSON document on stdout, no ANSI anywhere. */
+/** Runs every command with --json against a real gateway: one JSON document on stdout, no ANSI codes. */
 import type { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** `up` and `down` are shown with processes of their own, `completion` prints a script, a tail has no end, `mcp` speaks MCP. */
+/** `up` and `down` have their own tests, `completion` prints a script, a tail does not end, `mcp` speaks MCP. */
 const ELSEWHERE = ["up", "down", "completion", "events tail", "mcp"];
 
 function leaves(command: Command, path: string[] = []): string[][] {
@@ -30,7 +30,7 @@ function leaves(command: Command, path: string[] = []): string[][] {
 const COMMANDS = leaves(buildProgram(captureIo(), false, () => {}));
 
 describe("--json", () => {
-  test("there are as many commands as there should be", () => {
+  test("covers every command", () => {
     expect(COMMANDS.length).toBeGreaterThan(55);
   });
 
@@ -50,7 +50,7 @@ describe("--json", () => {
 
 describe("text", () => {
   test.each([["plugin list"], ["doctor"], ["status"], ["audit list"]])(
-    "%s is plain when piped, painted at most on a terminal",
+    "%s uses colour only on a terminal",
     async (name) => {
       const argv = name.split(" ");
       const piped = await gateway.backplane(argv);

@@ -20,12 +20,12 @@ async function backplane(argv: string[], options: CaptureOptions = {}) {
 }
 
 describe("help", () => {
-  test("the command alone prints the overview", async () => {
+  test("prints the overview without a command", async () => {
     expect(await backplane([])).toEqual({ exit: EXIT.ok, out: OVERVIEW, err: "" });
     expect(await backplane(["--help"])).toEqual({ exit: EXIT.ok, out: OVERVIEW, err: "" });
   });
 
-  test("the overview names every command and every global flag", () => {
+  test("the overview lists every command and global flag", () => {
     const program = buildProgram(captureIo(), false, () => {});
     for (const command of program.commands) {
       expect(OVERVIEW).toMatch(new RegExp(`^  ${command.name()} {2,}`, "m"));
@@ -35,7 +35,7 @@ describe("help", () => {
     for (const option of program.options) expect(OVERVIEW).toContain(option.long);
   });
 
-  test("every command has a description and help that exits 0", async () => {
+  test("every command has a description, and its --help exits with 0", async () => {
     const program = buildProgram(captureIo(), false, () => {});
     const paths = (command: Command, path: string[]): string[][] =>
       command.commands.flatMap((sub) => [[...path, sub.name()], ...paths(sub, [...path, sub.name()])]);
@@ -46,13 +46,13 @@ describe("help", () => {
     }
   });
 
-  test("a group alone shows its commands", async () => {
+  test("a group without a subcommand prints its help", async () => {
     const { exit, out } = await backplane(["plugin"]);
     expect(exit).toBe(EXIT.ok);
     expect(out).toContain("install [options] [source]");
   });
 
-  test("the version", async () => {
+  test("prints the version", async () => {
     expect((await backplane(["--version"])).out).toMatch(/^\d+\.\d+\.\d+\n$/);
   });
 });
@@ -63,19 +63,19 @@ describe("usage errors", () => {
     [["plugin", "instal"], "install"],
     [["up", "--prot", "1"], "--port"],
     [["up", "--port", "http"], "whole number"],
-    [["invoke"], "Name the export"],
+    [["invoke"], "No export or binding was given"],
     [["invoke", "x", "--input", "{"], "not JSON"],
     [["secret", "set"], "name"],
     [["secret", "set", "a", "b"], "Too many arguments"],
     [["key", "create", "ci"], "--scope"],
-    [["key", "create", "ci", "--scope", "everything"], "no scope"],
+    [["key", "create", "ci", "--scope", "everything"], "is not a scope"],
     [["binding", "create", "acme/x", "t", "--class", "root"], "Allowed choices"],
     [["binding", "set", "bind_1", "--secret", "x"], "slot=NAME"],
     [["plugin", "install", "/nowhere"], "/nowhere"],
     [["plugin", "install", "/tmp", "--class", "worker"], "--bind"],
     [["completion", "tcsh"], "bash"],
     [["status", "--url", "nonsense"], "no"],
-  ])("%j exits 2 with three lines", async (argv, hint) => {
+  ])("%j exits with 2 and three lines", async (argv, hint) => {
     const { exit, out, err } = await backplane([...argv, "--token", "bpa_none"]);
     expect({ exit, out }).toEqual({ exit: EXIT.usage, out: "" });
     const lines = err.split("\n");
@@ -85,7 +85,7 @@ describe("usage errors", () => {
     expect(lines[2]).toMatch(/^fix: /);
   });
 
-  test("the fix names the help of the nearest command", async () => {
+  test("the fix is --help of the nearest command", async () => {
     expect((await backplane(["--home", "/x", "plugin", "frob"])).err).toContain(
       "fix: backplane plugin --help\n",
     );
@@ -93,7 +93,7 @@ describe("usage errors", () => {
     expect((await backplane(["key", "create", "ci"])).err).toContain("fix: backplane key create --help\n");
   });
 
-  test("with --json the error is one JSON line on stdout as well", async () => {
+  test("--json prints the error as one JSON line on stdout", async () => {
     const { exit, out, err } = await backplane(["invoke", "--json"]);
     expect(exit).toBe(EXIT.usage);
     expect(out.split("\n")).toHaveLength(2);
@@ -103,7 +103,7 @@ describe("usage errors", () => {
 });
 
 test.each([["plugin"], ["binding"], []])(
-  "a group without its command: help, or a document: %s",
+  "a group without a subcommand prints help, or an error document with --json: %s",
   async (...group) => {
     const person = await backplane(group);
     expect([person.exit, person.err]).toEqual([EXIT.ok, ""]);
@@ -115,7 +115,7 @@ test.each([["plugin"], ["binding"], []])(
 );
 
 describe("without a gateway", () => {
-  test("nobody listens: exit 5", async () => {
+  test("exits with 5 if nothing listens at the URL", async () => {
     const { exit, err } = await backplane(["status", "--url", "http://127.0.0.1:1", "--token", "bpa_x"]);
     expect(exit).toBe(EXIT.unreachable);
     expect(err.split("\n")).toHaveLength(4);
@@ -123,31 +123,31 @@ describe("without a gateway", () => {
     expect(err).toContain("backplane up");
   });
 
-  test("a home that never had one: exit 5, and the fix starts it", async () => {
+  test("exits with 5 for a new home and suggests backplane up", async () => {
     const { exit, err } = await backplane(["plugin", "list"]);
     expect(exit).toBe(EXIT.unreachable);
     expect(err).toContain("backplane up");
   });
 
-  test("no credential: exit 4", async () => {
+  test("exits with 4 without a credential", async () => {
     const { exit, err } = await backplane(["plugin", "list", "--url", "http://127.0.0.1:1"]);
     expect(exit).toBe(EXIT.auth);
     expect(err).toContain("error[auth.missing]");
   });
 
-  test("nothing to stop: exit 5", async () => {
+  test("down exits with 5 if no gateway runs", async () => {
     expect((await backplane(["down"])).exit).toBe(EXIT.unreachable);
   });
 });
 
-describe("nobody to ask", () => {
+describe("without a terminal", () => {
   test.each([
     [["plugin", "remove", "pkg_1"]],
     [["binding", "remove", "bind_1"]],
     [["secret", "remove", "jira"]],
     [["key", "revoke", "key_1"]],
     [["secret", "set", "jira"]],
-  ])("%j exits 2 at once on an empty stdin", async (argv) => {
+  ])("%j exits with 2 on an empty stdin", async (argv) => {
     const started = performance.now();
     const { exit, err } = await backplane([...argv, "--token", "bpa_x", "--url", "http://127.0.0.1:1"]);
     expect(exit).toBe(EXIT.usage);
@@ -157,7 +157,7 @@ describe("nobody to ask", () => {
 });
 
 describe("completion", () => {
-  test.each(["bash", "zsh", "fish"])("%s gets every command", async (shell) => {
+  test.each(["bash", "zsh", "fish"])("%s completion contains every command", async (shell) => {
     const { exit, out } = await backplane(["completion", shell]);
     expect(exit).toBe(EXIT.ok);
     for (const word of ["doctor", "install", "revoke", "tail"]) expect(out).toContain(word);

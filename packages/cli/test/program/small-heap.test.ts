@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { type Starting, startLean } from "../../src/program/small-heap.ts";
+import { type ProcessStart, restartWithSmallHeap } from "../../src/program/small-heap.ts";
 
-function started(given: Partial<Starting>): { args: readonly string[]; env: object } | null {
+function started(given: Partial<ProcessStart>): { args: readonly string[]; env: object } | null {
   let seen: { args: readonly string[]; env: object } | null = null;
-  startLean({
+  restartWithSmallHeap({
     argv: ["node", "/main.js", "up", "--json"],
     execArgv: ["--conditions=x"],
     execPath: "/node",
@@ -16,7 +16,7 @@ function started(given: Partial<Starting>): { args: readonly string[]; env: obje
   return seen;
 }
 
-test("up replaces its process once, with a bounded heap and the same command line", () => {
+test("up restarts its process once with heap flags and the same command line", () => {
   const again = started({})!;
   expect(again.args).toEqual([
     "/node",
@@ -32,13 +32,13 @@ test("up replaces its process once, with a bounded heap and the same command lin
   expect(started({ execArgv: [again.args[2]!] })).toBeNull();
 });
 
-test("what an operator chose, other commands, descriptors and other systems stay as they are", () => {
+test("does not restart with operator flags, other commands, --ready-fd or without execve", () => {
   expect(started({ env: { NODE_OPTIONS: "--max-semi-space-size=32" } })).toBeNull();
   expect(started({ env: { MALLOC_ARENA_MAX: "4" } })?.env).toEqual({ MALLOC_ARENA_MAX: "4" });
   expect(started({ argv: ["node", "/main.js", "status"] })).toBeNull();
   expect(started({ argv: ["node", "/main.js", "up", "--ready-fd", "3"] })).toBeNull();
   const { execve: _none, ...windows } = { execve: null };
   expect(() =>
-    startLean({ argv: ["node", "m", "up"], execArgv: [], execPath: "n", env: {}, ...windows }),
+    restartWithSmallHeap({ argv: ["node", "m", "up"], execArgv: [], execPath: "n", env: {}, ...windows }),
   ).not.toThrow();
 });

@@ -1,4 +1,4 @@
-/** Plain client commands start fast: the server and its libraries are loaded only by what needs them. */
+/** Client commands start fast because they do not load the server. */
 import { spawnSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
@@ -23,7 +23,7 @@ const HEAVY =
   /node_modules\/(zod|fastify|pino|kysely|ajv)\/|packages\/(gateway|api|kernel|store|runner|supply)\//;
 
 describe("start-up", () => {
-  test("invoke loads commander, contract and client, and nothing of the server", () => {
+  test("invoke loads commander, contract and client, but not the server", () => {
     const loaded = loadedBy([
       "invoke",
       "x",
@@ -38,7 +38,7 @@ describe("start-up", () => {
     expect(loaded.filter((url) => HEAVY.test(url))).toEqual([]);
   });
 
-  test("doctor does load the gateway, so the check above can fail", () => {
+  test("doctor loads the gateway, which proves that the check above can fail", () => {
     const loaded = loadedBy(["doctor", "--url", "http://127.0.0.1:1", "--token", "bpa_x"]);
     expect(loaded.some((url) => HEAVY.test(url))).toBe(true);
   });

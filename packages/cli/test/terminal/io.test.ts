@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { describe, expect, test } from "vitest";
 import { said } from "../support/said.ts";
 
-/** Prints each signal that it hears, and ends at SIGTERM. */
+/** Prints each signal that it receives, and exits at SIGTERM. */
 function listen(same_key_press_ms: number) {
   const source = `
     import { processIo } from ${JSON.stringify(new URL("../../src/terminal/io.ts", import.meta.url).href)};
@@ -37,11 +37,11 @@ async function pressTwice(same_key_press_ms: number): Promise<string[]> {
 }
 
 describe("signals", () => {
-  test("a Ctrl-C that arrives twice, passed on by npm or the launcher, is one", async () => {
+  test("counts a Ctrl-C that npm or the launcher forwards only once", async () => {
     expect(await pressTwice(600_000)).toEqual(["SIGINT", "SIGTERM"]);
   });
 
-  test("a later one is a second", async () => {
+  test("counts a later Ctrl-C as a second one", async () => {
     expect(await pressTwice(0)).toEqual(["SIGINT", "SIGINT", "SIGTERM"]);
   });
 });

@@ -3,7 +3,7 @@ import { createOutput, fields, table } from "../../src/terminal/output.ts";
 import { captureIo } from "../support/capture-io.ts";
 
 describe("output", () => {
-  test("JSON is one line of data, notes go to stderr", () => {
+  test("prints one line of JSON on stdout and notes on stderr", () => {
     const io = captureIo();
     const out = createOutput(io, { json: true });
     out.data({ a: "x\ny" }, () => "never");
@@ -12,7 +12,7 @@ describe("output", () => {
     expect(io.err()).toBe("hint\n");
   });
 
-  test("quiet keeps the data and drops the notes", () => {
+  test("--quiet prints data without notes", () => {
     const io = captureIo();
     const out = createOutput(io, { quiet: true });
     out.data({}, () => "data");
@@ -21,7 +21,7 @@ describe("output", () => {
     expect(io.err()).toBe("");
   });
 
-  test("colour only on a terminal, without NO_COLOR", () => {
+  test("uses colour only on a terminal without NO_COLOR", () => {
     const painted = (io: ReturnType<typeof captureIo>, flags = {}) =>
       createOutput(io, flags).paint("red", "x");
     expect(painted(captureIo())).toBe("x");
@@ -31,7 +31,7 @@ describe("output", () => {
     expect(painted(captureIo({ tty: true }), { json: true })).toBe("x");
   });
 
-  test("a table lines up and its cells cannot break it", () => {
+  test("aligns table columns and sanitizes cells", () => {
     const out = createOutput(captureIo(), {});
     expect(
       table(
@@ -45,7 +45,7 @@ describe("output", () => {
     ).toBe(["A          B", "long cell  1", "-          x · y"].join("\n"));
   });
 
-  test("fields leave out what is undefined and mark what is empty", () => {
+  test("fields omit undefined values and mark empty ones", () => {
     expect(fields({ id: "x", gone: undefined, none: null, list: ["a", "b"], map: { k: 1 } })).toBe(
       ["id:   x", "none: -", "list: a, b", 'map:  {"k":1}'].join("\n"),
     );

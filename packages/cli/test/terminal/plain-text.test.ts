@@ -12,19 +12,19 @@ describe("plain text", () => {
     ["bell, backspace, delete", "a\u0007\u0008\u007fb", "ab"],
     ["text direction overrides", "a\u202eb\u2066c", "abc"],
     ["a lone carriage return", "safe\rEVIL", "safeEVIL"],
-  ])("drops %s", (_name, dirty, clean) => {
+  ])("removes %s", (_name, dirty, clean) => {
     expect(plainText(dirty)).toBe(clean);
   });
 
-  test("keeps lines, tabs and other scripts", () => {
+  test("keeps line breaks, tabs and other scripts", () => {
     expect(plainText("a\tb\r\nč 漢字 🙂\n")).toBe("a\tb\nč 漢字 🙂\n");
   });
 
-  test("a line has a mark where something cannot be seen", () => {
+  test("marks invisible characters in a line", () => {
     expect(plainLine("a\u{e0069}\u{e0067}\u200bb")).toBe("a\ufffdb");
   });
 
-  test("a line is one line", () => {
+  test("puts text on one line", () => {
     expect(plainLine("  one\n  two\r\nthree ")).toBe("one · two · three");
   });
 });

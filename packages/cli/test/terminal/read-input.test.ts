@@ -13,17 +13,17 @@ beforeAll(() => {
 afterAll(() => rmSync(cwd, { recursive: true, force: true }));
 
 describe("input", () => {
-  test("JSON, a file, stdin", async () => {
+  test("reads JSON from an argument, a file or stdin", async () => {
     expect(await readJson(captureIo(), "--input", "[1]")).toEqual([1]);
     expect(await readJson(captureIo({ cwd }), "--input", "@in.json")).toEqual({ from: "file" });
     expect(await readJson(captureIo({ stdin: '"č"' }), "--input", "-")).toBe("č");
   });
 
-  test.each(["{", "", "hello", "@missing.json"])("%j is a usage error", async (text) => {
+  test.each(["{", "", "hello", "@missing.json"])("rejects %j as a usage error", async (text) => {
     await expect(readJson(captureIo({ cwd }), "--input", text)).rejects.toMatchObject({ code: "cli.usage" });
   });
 
-  test.each(["[]", "null", "1"])("%s is no object", async (text) => {
+  test.each(["[]", "null", "1"])("rejects %s, which is not an object", async (text) => {
     await expect(readJsonObject(captureIo(), "--config", text)).rejects.toMatchObject({ code: "cli.usage" });
   });
 });

@@ -1,4 +1,4 @@
-/** `binding`: an export made usable, and changed while it is in use. */
+/** `binding`: makes exports usable and changes their settings. */
 import {
   BackplaneError,
   type Binding,
@@ -10,10 +10,10 @@ import { type Command, Option } from "commander";
 import { type BindingOptions, bindingFlags, bindingParts, mergeParts } from "../../bindings/binding-flags.ts";
 import { findBinding } from "../../bindings/find-binding.ts";
 import { findPackage } from "../../bindings/find-package.ts";
-import { sayChanged, sayMoved, sayNarrowed } from "../../bindings/report-changes.ts";
+import { reportChanges, reportVersionChange, reportNarrowedGrant } from "../../bindings/report-changes.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { listOf } from "../../command-line/parse-flags.ts";
-import type { Act } from "../../context/action.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
 import { fields } from "../../terminal/output.ts";
@@ -28,50 +28,53 @@ Examples:
   backplane binding set jira_search --class worker --timeout 5000
   backplane binding set bind_... --no-mount
 
-BINDING is a binding id, or the package or export that it binds where that is one binding.
+BINDING is a binding id, or a package or export that has exactly one binding.
 `;
 
-export function addBindingCommands(program: Command, act: Act): void {
+export function addBindingCommands(program: Command, toAction: ToAction): void {
   const binding = program
     .command("binding")
-    .description("Exports made usable in a project or an organisation.")
+    .description("Make exports usable in a project or an organisation.")
     .addHelpText("after", EXAMPLES);
   bindingFlags(binding.command("create <package> <export>"))
-    .description("Make an export of PACKAGE[@VERSION] usable.")
+    .description("Bind an export of PACKAGE[@VERSION].")
     .option("--org-wide", "for the whole organisation instead of one project")
     .addHelpText("after", EXAMPLES)
-    .action(act(create));
+    .action(toAction(create));
   pageFlags(binding.command("list").description("List bindings."))
     .addOption(new Option("--kind <kind>", "only this kind").choices(EXPORT_KINDS))
     .option("--package <id>", "only this package")
-    .action(act(list));
-  binding.command("show <binding>").description("Show a binding.").action(act(show));
+    .action(toAction(list));
+  binding.command("show <binding>").description("Show a binding.").action(toAction(show));
   bindingFlags(binding.command("set <binding>"))
-    .description("Change what the flags name and keep the rest; the next call uses it.")
+    .description("Change the given settings and keep the others. Applies from the next call.")
     .option("--to <version>", "move to another installed version of the package")
-    .option("--grant-requested", "give it all that its version asks for; undoes what an upgrade held back")
-    .option("--no-mount", "show it no folder any more")
-    .option("--unset-secret <slot>", "take a slot's secret away; may be repeated", listOf)
-    .action(act(set));
+    .option(
+      "--grant-requested",
+      "grant every permission that its version requests, including those that an upgrade withheld",
+    )
+    .option("--no-mount", "remove all mounts")
+    .option("--unset-secret <slot>", "unbind a secret slot; repeatable", listOf)
+    .action(toAction(set));
   binding
     .command("enable <binding>")
-    .description("Let it be called.")
-    .action(act((context, _options: object, id: string) => setStatus(context, id, "active")));
+    .description("Allow calls.")
+    .action(toAction((context, _options: object, id: string) => setStatus(context, id, "active")));
   binding
     .command("disable <binding>")
-    .description("Refuse calls, keep the settings.")
-    .action(act((context, _options: object, id: string) => setStatus(context, id, "disabled")));
+    .description("Refuse calls but keep the settings.")
+    .action(toAction((context, _options: object, id: string) => setStatus(context, id, "disabled")));
   binding
     .command("rollback <binding>")
-    .description("Go back to the version before the last upgrade, with the settings that it had.")
-    .action(act(rollback));
-  addBindingToolCommands(binding, act);
-  addBindingLoginCommands(binding, act);
+    .description("Return to the version and settings before the last upgrade.")
+    .action(toAction(rollback));
+  addBindingToolCommands(binding, toAction);
+  addBindingLoginCommands(binding, toAction);
   binding
     .command("validate <binding>")
-    .description("Check it without calling anything.")
-    .action(act(validate));
-  binding.command("remove <binding>").description("Remove a binding.").action(act(remove));
+    .description("Check a binding without a call.")
+    .action(toAction(validate));
+  binding.command("remove <binding>").description("Remove a binding.").action(toAction(remove));
 }
 
 async function create(
@@ -90,7 +93,7 @@ async function create(
     ...parts,
   });
   showBinding(context, made);
-  await sayNarrowed(context, made);
+  await reportNarrowedGrant(context, made);
   return undefined;
 }
 
@@ -119,21 +122,21 @@ async function show(context: Context, _options: object, name: string): Promise<u
   return undefined;
 }
 
-/** Reads, then patches what was read: a change by someone else in between is request.precondition, not lost. */
+/** Patches the generation that was read, so a concurrent change fails with request.precondition instead of being lost. */
 async function set(
   context: Context,
   options: BindingOptions & { to?: string; unsetSecret?: string[]; grantRequested?: boolean },
   name: string,
 ): Promise<undefined> {
   const { to, unsetSecret: unset = [], grantRequested, ...flags } = options;
-  if (Object.keys(options).length === 0) throw nothingNamed(name);
+  if (Object.keys(options).length === 0) throw nothingToChange(name);
   const parts = await bindingParts(context, flags);
   const present = await findBinding(context, name);
   assertBoundSlots(present, unset);
   const secrets = { ...present.secrets };
   for (const slot of unset) delete secrets[slot];
   const moves = to !== undefined && to !== present.package_version;
-  // A merged policy is sent whole, and trust in the old version is not part of it.
+  // The merged policy replaces the old one; trust in the old version must not carry over.
   const policy = moves ? withoutTrust(present) : present.policy;
   const named = grantRequested === true ? { ...parts, policy: { ...parts.policy } } : parts;
   const merged = mergeParts({ secrets, policy }, named);
@@ -146,8 +149,8 @@ async function set(
   const { binding_id: id, generation } = present;
   const changed = await context.client().bindings.patch(id, patch, { generation });
   showBinding(context, changed);
-  if (moves) sayMoved(context, changed);
-  await sayChanged(context, present, changed);
+  if (moves) reportVersionChange(context, changed);
+  await reportChanges(context, present, changed);
   return undefined;
 }
 
@@ -165,14 +168,14 @@ async function rollback(context: Context, _options: object, name: string): Promi
   const { binding_id, generation } = present;
   const back = await context.client().bindings.rollback(binding_id, { generation });
   showBinding(context, back);
-  sayMoved(context, back);
-  await sayChanged(context, present, back);
+  reportVersionChange(context, back);
+  await reportChanges(context, present, back);
   return undefined;
 }
 
-/** A patch of nothing would still end the processes of the generation before. */
-function nothingNamed(name: string): BackplaneError {
-  return new BackplaneError("cli.usage", "No flag says what to change.", {
+/** An empty patch would still restart the processes of the binding. */
+function nothingToChange(name: string): BackplaneError {
+  return new BackplaneError("cli.usage", "No setting to change was given.", {
     fix: `backplane binding show ${name}, then: backplane binding set --help`,
   });
 }
@@ -181,7 +184,7 @@ function assertBoundSlots({ binding_id, secrets }: Binding, slots: readonly stri
   const unknown = slots.find((slot) => secrets[slot] === undefined);
   if (unknown === undefined) return;
   const bound = Object.keys(secrets).join(", ") || "none";
-  throw new BackplaneError("cli.usage", `The slot ${unknown} has no secret; those with one: ${bound}.`, {
+  throw new BackplaneError("cli.usage", `Slot ${unknown} has no secret. Bound slots: ${bound}.`, {
     fix: `backplane binding show ${binding_id}`,
   });
 }
@@ -191,7 +194,7 @@ async function setStatus(context: Context, name: string, status: "active" | "dis
   const { binding_id, generation } = present;
   const changed = await context.client().bindings.patch(binding_id, { status }, { generation });
   showBinding(context, changed);
-  await sayChanged(context, present, changed);
+  await reportChanges(context, present, changed);
   return undefined;
 }
 
@@ -202,7 +205,7 @@ async function validate(context: Context, _options: object, name: string): Promi
     const issues = report.issues.map(
       (issue) => `  ${plainLine(`${issue.path || "(top)"}: ${issue.message}`)}`,
     );
-    const slots = report.unbound_slots.map((slot) => `  secret slot without a secret: ${slot}`);
+    const slots = report.unbound_slots.map((slot) => `  unbound secret slot: ${slot}`);
     const head = `${report.valid ? "valid" : "not valid"}, ${report.status}`;
     return [head, ...issues, ...slots, fields(grantedOf(report))].join("\n");
   });
@@ -212,7 +215,7 @@ async function validate(context: Context, _options: object, name: string): Promi
   return report.valid ? EXIT.ok : EXIT.failed;
 }
 
-/** What is asked for beside what is given, where these differ. */
+/** Granted permissions, with the requested ones where they differ. */
 function grantedOf({ requested, grant }: ValidationReport): Record<string, string> {
   const pairs: [string, unknown, unknown][] = [
     ["network", requested.network, grant.network],
@@ -224,7 +227,7 @@ function grantedOf({ requested, grant }: ValidationReport): Record<string, strin
   const words = (value: unknown) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
   const rows = pairs.map(([name, asked, given]) => {
     const [wanted, gets] = [words(asked), words(given)];
-    return [name, wanted === gets ? gets : `${gets} (asked: ${wanted})`] as const;
+    return [name, wanted === gets ? gets : `${gets} (requested: ${wanted})`] as const;
   });
   return { class: grant.class, ...Object.fromEntries(rows) };
 }
@@ -235,7 +238,7 @@ async function remove(context: Context, _options: object, name: string): Promise
   await confirm(
     context.io,
     context.flags,
-    `Remove the binding ${id} (${export_id} of ${package_id})? What it binds can no longer be called through it.`,
+    `Remove the binding ${id} (${export_id} of ${package_id})? Its export can then no longer be called through it.`,
   );
   await context.client().bindings.remove(id);
   context.out.data({ removed: id }, () => `Removed ${id}`);
@@ -278,5 +281,5 @@ function showBinding(context: Context, binding: Binding): void {
   );
   const slot = binding.unbound_slots[0];
   if (slot !== undefined)
-    out.note(`Not active: give it a secret with: backplane binding set ${binding_id} --secret ${slot}=NAME`);
+    out.note(`Not active. Bind its secret: backplane binding set ${binding_id} --secret ${slot}=NAME`);
 }

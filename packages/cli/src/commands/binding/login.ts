@@ -1,4 +1,4 @@
-/** `binding login` and `binding logout`: the gateway's own sign-in at a server that lives elsewhere. */
+/** `binding login` and `binding logout`: signs the gateway in to a remote server. */
 
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
@@ -6,10 +6,10 @@ import { setTimeout as pause } from "node:timers/promises";
 import { BackplaneError, type SignIn } from "@backplane/contract";
 import type { Command } from "commander";
 import { findBinding } from "../../bindings/find-binding.ts";
-import { sayTools } from "../../bindings/report-tools.ts";
-import type { Act } from "../../context/action.ts";
+import { reportTools } from "../../bindings/report-tools.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
-import { launchBrowser } from "../../terminal/open-browser.ts";
+import { openBrowser } from "../../terminal/open-browser.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { canAsk, confirm, readVisible } from "../../terminal/prompts.ts";
@@ -33,25 +33,25 @@ Examples:
   backplane binding login example --client-id abc123 --client-secret < secret.txt
   backplane binding login example --client-id abc123 --private-key key.pem --client-credentials
 `;
-const LOOK_MS = 500;
+const POLL_MS = 500;
 
-export function addBindingLoginCommands(binding: Command, act: Act): void {
+export function addBindingLoginCommands(binding: Command, toAction: ToAction): void {
   binding
     .command("login <server>")
-    .description("Sign in to a server at an address; SERVER is a binding id or the server's name.")
-    .option("--client-id <id>", "a client that you registered at its authorization server")
-    .option("--client-secret", "read that client's secret from stdin; on a terminal it is asked for")
-    .option("--private-key <file>", "the client proves itself with this key (PKCS#8, PEM)")
-    .option("--client-credentials", "sign in as that client itself; nobody is asked")
-    .option("--scope <scopes>", "ask for these instead of what the server names")
-    .option("--paste", "read the address that the browser ends at; for a machine without one")
-    .option("--no-browser", "print the address and open nothing")
+    .description("Sign in to a remote server; SERVER is a binding id or the name of the server.")
+    .option("--client-id <id>", "id of a client that is registered at the authorization server")
+    .option("--client-secret", "read the client secret from stdin or a hidden prompt")
+    .option("--private-key <file>", "authenticate the client with this key (PKCS#8, PEM)")
+    .option("--client-credentials", "sign in as the client itself, without a user")
+    .option("--scope <scopes>", "request these scopes instead of the server's default")
+    .option("--paste", "paste the final URL of the browser, for a machine without a browser")
+    .option("--no-browser", "print the URL without opening a browser")
     .addHelpText("after", EXAMPLES)
-    .action(act(login));
+    .action(toAction(login));
   binding
     .command("logout <server>")
-    .description("Forget the sign-in, and tell the authorization server where it listens for that.")
-    .action(act(logout));
+    .description("Delete the sign-in and revoke its tokens if the server supports that.")
+    .action(toAction(logout));
 }
 
 async function login(context: Context, options: LoginOptions, name: string): Promise<undefined> {
@@ -60,27 +60,27 @@ async function login(context: Context, options: LoginOptions, name: string): Pro
   const binding = await findBinding(context, name);
   const id = binding.binding_id;
   const { bindings } = context.client();
-  const started = await bindings.login(id, await given(context, options, name));
-  // With --paste the browser need not reach the gateway, so it goes straight to the authorization server.
+  const started = await bindings.login(id, await loginBody(context, options, name));
+  // With --paste the browser may not be able to reach the gateway, so it opens the authorization server directly.
   const address = options.paste === true ? started.authorization_url : started.start_url;
   if (address !== null) {
-    out.note("Open this address in a browser and sign in there:");
+    out.note("Open this URL in a browser and sign in:");
     out.note(`  ${plainLine(address)}`);
     if (options.paste === true) {
       const redirect = await readRedirect(context, started.redirect_uri ?? "");
       await bindings.completeLogin(redirect);
     } else {
-      if (options.browser !== false && io.stdout.isTTY === true) launchBrowser(address);
-      out.note("Only the first browser that opens it can finish the sign-in.");
-      out.note(`It comes back to ${started.redirect_uri}; where that cannot be reached, use --paste.`);
-      await answered(context, id);
+      if (options.browser !== false && io.stdout.isTTY === true) openBrowser(address);
+      out.note("Only the first browser that opens it can complete the sign-in.");
+      out.note(`The browser returns to ${started.redirect_uri}. If it cannot reach that URL, use --paste.`);
+      await waitForBrowser(context, id);
     }
   }
-  // Asked now, so that what comes next speaks of this sign-in.
+  // Refreshes the definitions, so that the tools below reflect this sign-in.
   await bindings.describe(id);
   const found = await bindings.signIn(id);
   out.data(found, () => `Signed in to ${binding.package_id}\n${describe(found)}`);
-  await sayTools(context, binding);
+  await reportTools(context, binding);
   return undefined;
 }
 
@@ -89,14 +89,14 @@ async function logout(context: Context, _options: object, name: string): Promise
   await confirm(
     context.io,
     context.flags,
-    `Sign out of ${binding.package_id}? Its tools can then not be called.`,
+    `Sign out of ${binding.package_id}? Its tools can then no longer be called.`,
   );
   await context.client().bindings.logout(binding.binding_id);
   context.out.data({ signed_out: binding.binding_id }, () => `Signed out of ${binding.package_id}`);
   return undefined;
 }
 
-async function given(context: Context, options: LoginOptions, name: string) {
+async function loginBody(context: Context, options: LoginOptions, name: string) {
   const { clientId, clientSecret, privateKey, clientCredentials, scope } = options;
   const fix = `backplane binding login ${name} --client-id ID --client-secret < secret.txt`;
   return {
@@ -115,21 +115,24 @@ async function readKey({ io }: Context, file: string): Promise<string> {
     return await readFile(resolve(io.cwd, file), "utf8");
   } catch (cause) {
     const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
-    throw new BackplaneError("cli.usage", `--private-key names ${file}, which cannot be read (${reason}).`);
+    throw new BackplaneError(
+      "cli.usage",
+      `--private-key names ${file}, but the file cannot be read (${reason}).`,
+    );
   }
 }
 
 async function readRedirect({ io, flags }: Context, redirect_uri: string): Promise<string> {
-  const prompt = `Then paste the address that the browser ends at (${redirect_uri}?…): `;
+  const prompt = `Then paste the final URL of the browser (${redirect_uri}?…): `;
   const text = canAsk(io, flags) ? await readVisible(io, prompt) : (await readStdin(io)).toString("utf8");
   if (text.trim() !== "") return text.trim();
-  throw new BackplaneError("cli.usage", "No address came in.", {
-    fix: "Paste the whole address, with everything after the question mark.",
+  throw new BackplaneError("cli.usage", "No URL was entered.", {
+    fix: "Paste the whole URL, including everything after the question mark.",
   });
 }
 
-/** Until the browser came back, one way or the other. */
-async function answered(context: Context, id: string): Promise<void> {
+/** Resolves when the browser has completed the sign-in; throws if it failed or expired. */
+async function waitForBrowser(context: Context, id: string): Promise<void> {
   for (;;) {
     const { login } = await context.client().bindings.signIn(id);
     if (login?.status === "done") return;
@@ -137,14 +140,14 @@ async function answered(context: Context, id: string): Promise<void> {
     if (login?.status === "failed") throw new BackplaneError("sign_in.failed", message);
     if (login === null || Date.parse(login.expires_at) < Date.now())
       throw new BackplaneError("sign_in.expired");
-    await pause(LOOK_MS);
+    await pause(POLL_MS);
   }
 }
 
 function assertOneStdin({ io, flags }: Context, { paste, clientSecret }: LoginOptions): void {
   if (paste !== true || clientSecret !== true || canAsk(io, flags)) return;
   throw new BackplaneError("cli.usage", "--paste and --client-secret would both read stdin.", {
-    fix: "Run it on a terminal, where each is asked for.",
+    fix: "Run it on a terminal, which prompts for each.",
   });
 }
 
@@ -153,6 +156,6 @@ function describe({ issuer, client_id, scope, expires_at, renewable }: SignIn): 
     by: issuer ?? undefined,
     client: client_id ?? undefined,
     scope: scope ?? undefined,
-    until: expires_at === null ? undefined : `${expires_at}${renewable ? " (renewed by itself)" : ""}`,
+    until: expires_at === null ? undefined : `${expires_at}${renewable ? " (renewed automatically)" : ""}`,
   });
 }

@@ -1,48 +1,48 @@
-/** `binding tools` and `binding accept`: what a server said its tools are, and what it changed since. */
+/** `binding tools` and `binding accept`: the tool definitions of a server and their changes. */
 import { codeOf, type Definitions, type Json, type QuarantinedTool } from "@backplane/contract";
 import type { Command } from "commander";
 import { findBinding } from "../../bindings/find-binding.ts";
-import type { Act } from "../../context/action.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { table } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 
-const SHOWN = 100;
+const MAX_LENGTH = 100;
 
-export function addBindingToolCommands(binding: Command, act: Act): void {
+export function addBindingToolCommands(binding: Command, toAction: ToAction): void {
   binding
     .command("tools <binding>")
-    .description("Show the tools of a server as it described them, and those that it changed since.")
-    .option("--refresh", "ask it again now")
-    .action(act(tools));
+    .description("Show the tools of a server, and those whose definition changed.")
+    .option("--refresh", "fetch the definitions again")
+    .action(toAction(tools));
   binding
     .command("accept <binding> [tool]")
-    .description("Offer a tool again that changed its definition; without TOOL all of them.")
-    .action(act(accept));
+    .description("Accept the changed definition of a tool; without TOOL, of all tools.")
+    .action(toAction(accept));
 }
 
 async function tools(context: Context, options: { refresh?: boolean }, name: string): Promise<undefined> {
   const { bindings } = context.client();
   const { binding_id: id } = await findBinding(context, name);
   show(context, options.refresh === true ? await bindings.describe(id) : await bindings.definitions(id));
-  if (!context.out.json) await saySignIn(context, id);
+  if (!context.out.json) await reportSignIn(context, id);
   return undefined;
 }
 
-/** Of a server at an address; that one is needed stands in the error above. */
-async function saySignIn(context: Context, id: string): Promise<void> {
+/** For remote servers. A missing sign-in is already reported as the error of the binding. */
+async function reportSignIn(context: Context, id: string): Promise<void> {
   try {
     const { status, issuer, signed_in_by, signed_in_at } = await context.client().bindings.signIn(id);
     if (status !== "signed_in") return;
     context.out.note(plainLine(`Signed in at ${issuer} since ${signed_in_at}, by ${signed_in_by}.`));
   } catch (error) {
-    // Only servers at an address are signed in to.
+    // Only remote servers have a sign-in.
     if (codeOf(error) !== "request.invalid") throw error;
   }
 }
 
-/** What a stranger wrote for the model to read is shown before it is let in. */
+/** Shows the changed texts, which a model will read, before they are accepted. */
 async function accept(context: Context, _options: object, name: string, tool?: string): Promise<undefined> {
   const { io, flags, out } = context;
   assertConfirmable(io, flags);
@@ -51,7 +51,7 @@ async function accept(context: Context, _options: object, name: string, tool?: s
   const { quarantined, revision } = await bindings.definitions(id);
   const waiting = quarantined.filter((one) => tool === undefined || one.export.id === tool);
   for (const one of waiting) for (const line of differenceText(one)) out.note(line);
-  await confirm(io, flags, `Offer ${tool ?? "all changed tools"} as described now?`);
+  await confirm(io, flags, `Accept the new definition of ${tool ?? "all changed tools"}?`);
   const accepted = waiting.map(({ export: { id: export_id }, changes }) => ({ export_id, changes }));
   show(context, { ...(await bindings.accept(id, tool, revision)), accepted });
   return undefined;
@@ -66,24 +66,24 @@ function show({ out }: Context, found: Definitions & { accepted?: object[] }): v
     ...quarantined.map(({ export: item }) => [item.id, "changed", short(item.description)]),
   ];
   out.data(found, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "WHAT"], rows)));
-  if (rows.length === 0) out.note("It offers no tools.");
-  if (error !== null) out.note(plainLine(`It did not answer (${error.code}): ${error.message}`));
+  if (rows.length === 0) out.note("The server has no tools.");
+  if (error !== null) out.note(plainLine(`The server did not answer (${error.code}): ${error.message}`));
   if (error?.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
   for (const warning of warnings) out.note(plainLine(warning));
   for (const one of quarantined) for (const line of differenceText(one)) out.note(line);
-  if (quarantined.length > 0) out.note(`Look at what changed, then: backplane binding accept ${binding_id}`);
+  if (quarantined.length > 0) out.note(`Review the changes, then: backplane binding accept ${binding_id}`);
 }
 
 function short(text: string | undefined): string {
   const line = plainLine(text ?? "");
-  return line.length <= SHOWN ? line : `${line.slice(0, SHOWN - 1)}…`;
+  return line.length <= MAX_LENGTH ? line : `${line.slice(0, MAX_LENGTH - 1)}…`;
 }
 
 /** A changed definition: each text that differs, before and after. */
 function differenceText({ export: item, since, former, changes }: QuarantinedTool): string[] {
   const head = plainLine(`${item.id}, changed ${since}`);
   return [
-    former == null ? `${head}; how it was is not known any more` : head,
+    former == null ? `${head}; the previous definition is unknown` : head,
     ...changes.flatMap(({ path, before, after, hidden }) => [
       `  ${plainLine(path.slice(1))}`,
       ...(before === undefined ? [] : marked("-", before)),

@@ -1,10 +1,10 @@
-/** How the record of a call reads on a terminal, and which exit code it means. */
+/** Formats an invocation for the terminal and maps it to an exit code. */
 import type { Invocation, InvocationEvent } from "@backplane/contract";
 import { EXIT, type ExitCode, exitCodeOf } from "../../command-line/exit-codes.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 
-/** The content blocks as text; what is no text is shown as JSON. */
+/** Content blocks as text; other blocks as JSON. */
 export function resultText(invocation: Invocation): string {
   const block = invocation.tool_result;
   if (block === null) return invocation.result === null ? "" : pretty(invocation.result);
@@ -18,7 +18,7 @@ export function resultText(invocation: Invocation): string {
 export function invocationExit(invocation: Invocation): ExitCode {
   if (invocation.status === "succeeded" && invocation.tool_result?.is_error !== true) return EXIT.ok;
   const { code = "", details } = invocation.error ?? {};
-  // A slot whose secret is gone is a denial; `secret show` of a name that is not there is not.
+  // Here a missing secret denies the call; for `secret show` the same code is an ordinary failure.
   if (code === "secret.not_found") return EXIT.denied;
   const exit = exitCodeOf(code, details);
   return exit === EXIT.denied || exit === EXIT.timeout ? exit : EXIT.failed;
@@ -58,37 +58,35 @@ export function describeInvocation(invocation: Invocation): string {
   return parts.join("\n");
 }
 
-/** The class is the binding's; a tool that the admin lets onto the host runs in none. */
+/** The class of the binding, or `host` for a tool that runs on the host. */
 export function classText({ class: name, grant }: Pick<Invocation, "class" | "grant">): string {
   return grant?.host === true ? "host" : name;
 }
 
-/** Each refusal of its way out, and last the command that opens it where a name is all that is missing. */
+/** Refused connections, and the command that allows them if only a domain is missing. */
 export function refusedLines({ egress, grant, binding_id }: Invocation): string[] {
   if (egress === null) return [];
   const { refused, refusals } = egress;
   const lines = refusals.map(({ host, port, reason, message, detail, shared }) => {
     const more = detail === undefined ? "" : ` (${detail})`;
-    const whose = shared ? " [one of several calls on the same process]" : "";
-    return plainLine(`${host === "" ? "(no name)" : host}:${port} ${reason}: ${message}${more}${whose}`);
+    const whose = shared ? " [shared process: may belong to another call]" : "";
+    return plainLine(`${host === "" ? "(no host)" : host}:${port} ${reason}: ${message}${more}${whose}`);
   });
   if (refused > refusals.length) lines.push(`and ${refused - refusals.length} more`);
   const asked = refusals
     .filter(({ host, reason }) => reason === "domain.not_allowed" && host !== "")
     .map(({ host, port }) => (WEB_PORTS.includes(port) ? host : `${host}:${port}`));
   if (asked.length > 0) {
-    // The flag takes the place of what was named before.
+    // The flag replaces the list, so the domains that are already allowed are repeated.
     const names = [...new Set([...(grant?.allowed_domains ?? []), ...asked])].join(",");
-    lines.push(
-      plainLine(`If you trust it with them: backplane binding set ${binding_id} --domains ${names}`),
-    );
+    lines.push(plainLine(`To allow them: backplane binding set ${binding_id} --domains ${names}`));
   }
   return lines;
 }
 
 const WEB_PORTS = [80, 443];
 
-/** One plugin event in one line. */
+/** A plugin event as one line. */
 export function eventLine(item: Pick<InvocationEvent, "event">): string {
   const { type, ...rest } = item.event;
   const text = rest.message ?? rest.text;

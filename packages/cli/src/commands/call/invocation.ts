@@ -1,4 +1,4 @@
-/** `invocation`: the records of calls, and the calls that still run. */
+/** `invocation`: records of past and running calls. */
 import { createWriteStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
@@ -8,10 +8,10 @@ import type { ReadableStream } from "node:stream/web";
 import { INVOCATION_STATUSES, type InvocationStatus } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import type { Act } from "../../context/action.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
-import { untilSignal } from "../../terminal/io.ts";
+import { runUntilInterrupted } from "../../terminal/io.ts";
 import { classText, describeInvocation, eventLine } from "./invocation-text.ts";
 
 interface ListOptions extends PageOptions {
@@ -21,33 +21,33 @@ interface ListOptions extends PageOptions {
   binding?: string;
 }
 
-export function addInvocationCommands(program: Command, act: Act): void {
-  const invocation = program.command("invocation").description("Calls: what ran, what runs.");
+export function addInvocationCommands(program: Command, toAction: ToAction): void {
+  const invocation = program.command("invocation").description("Past and running calls.");
   pageFlags(invocation.command("list").description("List calls."))
-    .addOption(new Option("--status <status>", "only these").choices(INVOCATION_STATUSES))
-    .option("--export <id>", "only of this export")
-    .option("--session <id>", "only of this session")
-    .option("--binding <id>", "only of this binding")
-    .action(act(async (context, options: ListOptions) => listInvocations(context, options)));
+    .addOption(new Option("--status <status>", "only calls with this status").choices(INVOCATION_STATUSES))
+    .option("--export <id>", "only calls of this export")
+    .option("--session <id>", "only calls of this session")
+    .option("--binding <id>", "only calls of this binding")
+    .action(toAction(async (context, options: ListOptions) => listInvocations(context, options)));
   invocation
     .command("show <id>")
     .description("Show a call: arguments, result, grant, stderr.")
-    .action(act(show));
+    .action(toAction(show));
   invocation
     .command("artifact <id> <sha256>")
-    .description("Fetch a file that a call's result refers to.")
-    .requiredOption("-o, --output <file>", "where to put it; - for the standard output")
-    .action(act(artifact));
-  invocation.command("cancel <id>").description("Cancel a call.").action(act(cancel));
+    .description("Download a file from the result of a call.")
+    .requiredOption("-o, --output <file>", "output file; - for stdout")
+    .action(toAction(artifact));
+  invocation.command("cancel <id>").description("Cancel a call.").action(toAction(cancel));
   invocation
     .command("events <id>")
-    .description("Print a call's events, then those to come, until it ends. With --json one document a line.")
+    .description("Print the events of a call until it ends; with --json one document per line.")
     .option(
       "--after <seq>",
-      "only those after this number",
+      "only events after this sequence number",
       wholeNumber("--after", 0, Number.MAX_SAFE_INTEGER),
     )
-    .action(act(events));
+    .action(toAction(events));
 }
 
 export async function listInvocations(context: Context, options: ListOptions): Promise<undefined> {
@@ -64,7 +64,7 @@ export async function listInvocations(context: Context, options: ListOptions): P
     item.id,
     item.export_id,
     item.status,
-    // The call went well, and the tool says that what it was asked for did not.
+    // The call succeeded, but the tool reported an error as its result.
     item.error?.code ?? (item.tool_result?.is_error === true ? "is_error" : null),
     classText(item),
     item.created_at,
@@ -112,7 +112,7 @@ async function cancel(context: Context, _options: object, id: string): Promise<u
 
 async function events(context: Context, options: { after?: number }, id: string): Promise<undefined> {
   const after = options.after ?? 0;
-  await untilSignal(context.io, async (signal) => {
+  await runUntilInterrupted(context.io, async (signal) => {
     for await (const item of context.client().invocations.watch(id, { after, signal })) {
       if ("settled" in item) {
         context.out.line(item, () => `settled: ${item.settled.status}`);

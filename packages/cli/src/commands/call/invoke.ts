@@ -1,13 +1,13 @@
 /**
- * `invoke`: one call, followed to its end. The row exists before we wait, so Ctrl-C can cancel it and an approval
- * can be named. Exit code: 0 succeeded, 1 failed, 3 denied, 124 timeout, 130 interrupted.
+ * `invoke`: makes a call and waits for its result. The invocation is recorded before the wait, so Ctrl-C can cancel it and
+ * an approval has an id. Exit code: 0 succeeded, 1 failed, 3 denied, 124 timeout, 130 interrupted.
  */
 import { BackplaneError, type Invocation, type InvokeBody } from "@backplane/contract";
 import type { Command } from "commander";
 import { errorLines, type Failure } from "../../command-line/error-report.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import type { Act } from "../../context/action.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { type PageOptions, pageFlags } from "../../context/page.ts";
 import { readJson } from "../../terminal/read-input.ts";
@@ -34,24 +34,24 @@ Examples:
   backplane invoke --list
 `;
 
-export function addInvokeCommand(program: Command, act: Act): void {
+export function addInvokeCommand(program: Command, toAction: ToAction): void {
   const invoke = program
     .command("invoke [export]")
     .description("Run an export and print its result.")
-    .option("--input <json>", "the input: JSON, @file, or - for stdin")
-    .option("--package <id>", "the package, where several offer the export")
-    .option("--binding <id>", "call this binding")
+    .option("--input <json>", "input as JSON, @file, or - for stdin")
+    .option("--package <id>", "package of the export, if several have one of that name")
+    .option("--binding <id>", "use this binding")
     .option("--session <id>", "on behalf of this session")
     .option(
       "--timeout <ms>",
-      "longest run, and longest wait for an approval",
+      "timeout of the call, and of the wait for an approval",
       wholeNumber("--timeout", 1, 86_400_000),
     )
-    .option("--no-wait", "print the invocation and leave it running")
-    .option("--follow", "show the plugin's events even where stderr is no terminal")
+    .option("--no-wait", "print the invocation id and do not wait")
+    .option("--follow", "print plugin events even if stderr is not a terminal")
     .option("--list", "list recent invocations instead")
     .addHelpText("after", EXAMPLES);
-  pageFlags(invoke).action(act(run));
+  pageFlags(invoke).action(toAction(run));
 }
 
 async function run(context: Context, options: InvokeOptions, exportId: string | undefined): Promise<number> {
@@ -66,8 +66,8 @@ async function run(context: Context, options: InvokeOptions, exportId: string | 
     const started = await client.invocations.invoke(body);
     out.data(started, () => started.id);
     const waits = started.status === "waiting_approval" && started.approval_id !== null;
-    if (waits) out.note(`Waits for a person: backplane approve allow ${started.approval_id} (or deny)`);
-    out.note(`${waits ? "Then see" : "Started. See"} it with: backplane invocation show ${started.id}`);
+    if (waits) out.note(`Awaiting approval: backplane approve allow ${started.approval_id} (or deny)`);
+    out.note(`${waits ? "Then" : "Started. To see it"}: backplane invocation show ${started.id}`);
     return EXIT.ok;
   }
   const followed = await followInvocation(context, () => client.invocations.invoke(body), {
@@ -78,9 +78,9 @@ async function run(context: Context, options: InvokeOptions, exportId: string | 
   return report(context, followed);
 }
 
-/** The record is the data, whatever became of the call; what went wrong is said in three lines on stderr. */
+/** The record is printed as data even if the call failed; the error is printed on stderr. */
 function report(context: Context, { invocation, gave_up }: Followed): number {
-  // A plugin seldom says why it reached nothing; the record does.
+  // Plugins rarely report why a connection failed; the record does.
   const refused = refusedLines(invocation);
   if (refused.length > 0) context.out.note(["Refused connections:", ...refused].join("\n  "));
   const failure = failureOf(invocation, gave_up);
@@ -95,8 +95,8 @@ function failureOf(invocation: Invocation, gave_up: Followed["gave_up"]): Failur
   if (gave_up === "approval_wait") {
     return {
       code: "timeout",
-      message: `Nobody answered ${invocation.approval_id} in time; ${invocation.id} was cancelled and nothing ran.`,
-      fix: "Invoke again with a longer --timeout, or with --no-wait, and answer with `backplane approve allow`.",
+      message: `Approval ${invocation.approval_id} was not answered in time; ${invocation.id} was cancelled before it ran.`,
+      fix: "Use a longer --timeout, or --no-wait, and answer with `backplane approve allow`.",
     };
   }
   const { code, message, details } = invocation.error ?? {
@@ -113,7 +113,7 @@ async function bodyOf(
   exportId: string | undefined,
 ): Promise<InvokeBody> {
   if (exportId === undefined && options.binding === undefined) {
-    throw new BackplaneError("cli.usage", "Name the export to run, or a binding.", {
+    throw new BackplaneError("cli.usage", "No export or binding was given.", {
       fix: "backplane invoke EXPORT --input '{}'",
     });
   }

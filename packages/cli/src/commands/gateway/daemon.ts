@@ -1,42 +1,50 @@
-/** `down`, `status`, `open`: the gateway that runs already. */
+/** `down`, `status`, `open`: commands for a running gateway. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { BackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import type { Act } from "../../context/action.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { isAlive, readDaemonFile } from "../../context/locate-gateway.ts";
-import { launchBrowser } from "../../terminal/open-browser.ts";
+import { openBrowser } from "../../terminal/open-browser.ts";
 import { fields } from "../../terminal/output.ts";
 
-export function addDaemonCommands(program: Command, act: Act): void {
+export function addDaemonCommands(program: Command, toAction: ToAction): void {
   program
     .command("down")
-    .description("Stop the gateway of this home; calls in flight are told to end.")
-    .option("--timeout <seconds>", "how long to wait until it is gone", wholeNumber("--timeout", 1, 600), 60)
-    .option("--force", "stop the recorded process even when it does not answer")
-    .action(act(down));
-  program.command("status").description("Is the gateway running, and how is it.").action(act(status));
+    .description("Stop the gateway of this home; calls in flight are cancelled.")
+    .option(
+      "--timeout <seconds>",
+      "how long to wait for the process to exit",
+      wholeNumber("--timeout", 1, 600),
+      60,
+    )
+    .option("--force", "stop the process even if it does not answer")
+    .action(toAction(down));
+  program
+    .command("status")
+    .description("Show whether the gateway is running, and its health.")
+    .action(toAction(status));
   program
     .command("open")
     .description("Print a new one-time sign-in link.")
-    .option("--browser", "open it in a browser too (on a terminal only)")
-    .action(act(open));
+    .option("--browser", "also open it in a browser (on a terminal only)")
+    .action(toAction(open));
 }
 
-/** The recorded pid may belong to another program by now, so it is signalled only if a gateway answers there. */
+/** The recorded pid may belong to another program by now, so it is signalled only if the gateway answers. */
 async function down(context: Context, options: { timeout: number; force?: boolean }): Promise<undefined> {
   const { home, out } = context;
   const daemon = readDaemonFile(home);
   if (daemon === null || !isAlive(daemon.pid)) {
-    throw new BackplaneError("daemon.unreachable", `No gateway runs on ${home}.`, {
-      fix: "Nothing to stop; name another home with --home.",
+    throw new BackplaneError("daemon.unreachable", `No gateway is running for ${home}.`, {
+      fix: "There is nothing to stop. To stop another gateway, use --home.",
     });
   }
   if (options.force !== true && !(await answers(daemon.url))) {
     throw new BackplaneError(
       "daemon.unreachable",
-      `Process ${daemon.pid} runs, but does not answer at ${daemon.url}.`,
+      `Process ${daemon.pid} is running but does not answer at ${daemon.url}.`,
       {
         fix: "If it is the gateway, run: backplane down --force",
       },
@@ -46,11 +54,9 @@ async function down(context: Context, options: { timeout: number; force?: boolea
   const deadline = performance.now() + options.timeout * 1_000;
   while (isAlive(daemon.pid)) {
     if (performance.now() > deadline) {
-      throw new BackplaneError(
-        "timeout",
-        `Process ${daemon.pid} has not ended within ${options.timeout} s.`,
-        { fix: `kill -9 ${daemon.pid}` },
-      );
+      throw new BackplaneError("timeout", `Process ${daemon.pid} did not exit within ${options.timeout} s.`, {
+        fix: `kill -9 ${daemon.pid}`,
+      });
     }
     await sleep(25);
   }
@@ -79,8 +85,8 @@ async function status(context: Context): Promise<undefined> {
       process: pid ?? undefined,
       up_for: `${now.uptime_s} s`,
       store: now.store.ok ? "ok" : "does not answer",
-      calls: `${invocations.running} running, ${invocations.waiting_approval} wait for a person, ${invocations.queued} queued`,
-      plugins: `${runner.processes} processes, ${runner.prewarmed} of them ahead of their call`,
+      calls: `${invocations.running} running, ${invocations.waiting_approval} awaiting approval, ${invocations.queued} queued`,
+      plugins: `${runner.processes} processes, ${runner.prewarmed} of them prewarmed`,
       held_back:
         runner.held_back
           .map((held) => `${held.package_id} (${held.failures} failures: ${held.last_error})`)
@@ -96,7 +102,7 @@ async function open(context: Context, options: { browser?: boolean }): Promise<u
   const link = await context.client().loginLink();
   const login_url = `${context.url()}${link.path}`;
   context.out.data({ login_url, expires_at: link.expires_at }, () => login_url);
-  context.out.note(`Opens once, until ${link.expires_at}.`);
-  if (options.browser === true && context.io.stdout.isTTY === true) launchBrowser(login_url);
+  context.out.note(`The link works once, until ${link.expires_at}.`);
+  if (options.browser === true && context.io.stdout.isTTY === true) openBrowser(login_url);
   return undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * Starts `up` again as a process of its own and waits for its one line: readiness, or the error it died of. The
- * line travels over a pipe of its own, because it holds a sign-in link and stdout goes to a log file.
+ * Starts `up` in a background process and waits for one line: readiness, or the error. The line uses a separate pipe,
+ * because it contains a sign-in link and stdout goes to a log file.
  */
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
@@ -22,7 +22,7 @@ export interface UpOptions {
   readyFd?: number;
 }
 
-/** What a script needs to know of a gateway that has just become ready. */
+/** What `up` prints when the gateway is ready. */
 export interface Ready {
   url: string;
   login_url: string;
@@ -47,21 +47,21 @@ export async function detach(context: Context, options: UpOptions): Promise<Read
   const line = await Promise.race([firstLine(child.stdio[READY_FD] as Readable), failed]);
   child.unref();
   if (line === "") {
-    throw new BackplaneError("internal", "The gateway ended before it was ready.", {
+    throw new BackplaneError("internal", "The gateway exited before it was ready.", {
       fix: `Read ${logFile}.`,
     });
   }
-  return readiness(JSON.parse(line) as Ready | { error: Reported });
+  return readiness(JSON.parse(line) as Ready | { error: ReportedError });
 }
 
-interface Reported {
+interface ReportedError {
   code: string;
   message: string;
   fix?: string;
   details?: Record<string, unknown>;
 }
 
-function readiness(document: Ready | { error: Reported }): Ready {
+function readiness(document: Ready | { error: ReportedError }): Ready {
   if (!("error" in document)) return document;
   const { code, message, fix, details } = document.error;
   const known: ErrorCode = isErrorCode(code) ? code : "internal";
@@ -81,7 +81,7 @@ function upArguments(home: string, options: UpOptions): string[] {
   return args;
 }
 
-/** Empty when the other side closed without a line. */
+/** Empty if the pipe was closed without a line. */
 async function firstLine(stream: Readable): Promise<string> {
   let text = "";
   for await (const chunk of stream) {

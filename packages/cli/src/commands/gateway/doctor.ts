@@ -1,4 +1,4 @@
-/** `doctor`: what this machine, the gateway and its plugins give, with a fix for each thing that is missing. */
+/** `doctor`: checks this machine, the gateway and its plugins, and suggests fixes. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { GatewayStatus } from "@backplane/client";
 import {
@@ -12,7 +12,7 @@ import {
 import type { Command } from "commander";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import type { Act } from "../../context/action.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { listAll } from "../../context/page.ts";
 import { type Colour, type Output, table } from "../../terminal/output.ts";
@@ -37,37 +37,39 @@ const CHECK_S = 10;
 const PLUGIN_S = 3;
 const NAMES_MS = 5_000;
 
-export function addDoctorCommand(program: Command, act: Act): void {
+export function addDoctorCommand(program: Command, toAction: ToAction): void {
   program
     .command("doctor")
     .description(
-      "Check this machine and the gateway. Exit code 0 when all is ok or degraded, 1 when something failed.",
+      "Check this machine and the gateway. Exit code 0 if every check is ok or degraded, 1 if one failed.",
     )
     .option(
       "--timeout <seconds>",
-      "give up on a check after this long (default 10, on a plugin's own check 3)",
+      "timeout of each check (default: 10, for a plugin's own check 3)",
       wholeNumber("--timeout", 1, 600),
     )
-    .option("--probe", "start instrument plugins that do not run, to ask them for their health")
+    .option("--probe", "start stopped instrument plugins to check their health")
     .addHelpText("after", "\nExamples:\n  backplane doctor\n  backplane doctor --json --timeout 5\n")
-    .action(act(doctor));
+    .action(toAction(doctor));
 }
 
 async function doctor(context: Context, options: { timeout?: number; probe?: boolean }): Promise<number> {
   const { timeout = CHECK_S } = options;
   const plugin_s = options.timeout ?? PLUGIN_S;
   const parts = await Promise.all([
-    bounded("system", timeout, () => checkMachine(context)),
-    // It keeps its own time: what it has found until then counts.
+    withTimeout("system", timeout, () => checkMachine(context)),
+    // Has its own time limit, and reports what it found until then.
     checkInstalled(context, timeout),
-    bounded("credential", timeout, () => checkCredential(context)),
-    // The gateway keeps the time of each plugin; this one is for a gateway that does not answer.
-    bounded("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
-    bounded("audit", timeout, () => ifAsked("audit", () => checkAudit(context))),
-    bounded("bindings", timeout, () => ifAsked("bindings", () => checkBindings(context))),
-    bounded("words", plugin_s + CHECK_S, () => ifAsked("words", () => checkWords(context))),
-    bounded("instruments", plugin_s + CHECK_S, () =>
-      ifAsked("instruments", () => checkInstruments(context, plugin_s, options.probe === true)),
+    withTimeout("credential", timeout, () => checkCredential(context)),
+    // The gateway limits the time of each plugin; this limit is for a gateway that does not answer.
+    withTimeout("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
+    withTimeout("audit", timeout, () => ifReachable("audit", () => checkAudit(context))),
+    withTimeout("bindings", timeout, () => ifReachable("bindings", () => checkBindings(context))),
+    withTimeout("words", plugin_s + CHECK_S, () =>
+      ifReachable("words", () => checkHiddenCharacters(context)),
+    ),
+    withTimeout("instruments", plugin_s + CHECK_S, () =>
+      ifReachable("instruments", () => checkInstruments(context, plugin_s, options.probe === true)),
     ),
   ]);
   const checks = parts.flat();
@@ -81,7 +83,7 @@ async function checkMachine(context: Context): Promise<Check[]> {
   try {
     return await checkSystem(loadConfig({ home: context.home, env: context.io.env, flags: {} }));
   } catch (error) {
-    return [asFailed("config", error)];
+    return [failedCheck("config", error)];
   }
 }
 
@@ -89,7 +91,7 @@ async function checkInstalled(context: Context, seconds: number): Promise<Check[
   const { checkContent, loadConfig } = await import("@backplane/gateway");
   try {
     const config = loadConfig({ home: context.home, env: context.io.env, flags: {} });
-    // A gateway that does not answer must not keep the files from being compared.
+    // The files are checked even if the gateway does not answer.
     const names = await Promise.race([
       installedNames(context),
       pause(NAMES_MS, new Map<string, string>(), { ref: false }),
@@ -100,11 +102,11 @@ async function checkInstalled(context: Context, seconds: number): Promise<Check[
       progress: (text) => context.out.note(text),
     });
   } catch (error) {
-    return [asFailed("content store", error)];
+    return [failedCheck("content store", error)];
   }
 }
 
-/** Empty where no gateway can be asked: a digest names a package too. */
+/** Empty if no gateway can be asked; packages are then named by digest. */
 async function installedNames(context: Context): Promise<Map<string, string>> {
   try {
     const { packages } = context.client();
@@ -116,39 +118,47 @@ async function installedNames(context: Context): Promise<Map<string, string>> {
   }
 }
 
-/** Says only what it can: without a running gateway a credential cannot be tried, which is no failure. */
+/** Without a running gateway the credential cannot be checked, which is not a failure. */
 async function checkCredential(context: Context): Promise<Check[]> {
   try {
     const { sandbox } = await context.client().status();
-    return [{ name: "credential", status: "ok", message: `accepted by ${context.url()}` }, boundary(sandbox)];
+    return [
+      { name: "credential", status: "ok", message: `accepted by ${context.url()}` },
+      sandboxCheck(sandbox),
+    ];
   } catch (error) {
     if (codeOf(error) === "daemon.unreachable") {
       return [
         {
           name: "credential",
           status: "degraded",
-          message: "not tried, no gateway answers",
+          message: "not checked: no gateway answers",
           fix: "backplane up",
         },
       ];
     }
     if (codeOf(error) === "auth.missing" && context.flags.url === undefined) {
       return [
-        { name: "credential", status: "degraded", message: "this home has none yet", fix: "backplane up" },
+        {
+          name: "credential",
+          status: "degraded",
+          message: "this home does not have one yet",
+          fix: "backplane up",
+        },
       ];
     }
-    return [asFailed("credential", error)];
+    return [failedCheck("credential", error)];
   }
 }
 
-/** In the gateway's own words: it may have been started otherwise than this command, or on another machine. */
-function boundary({ enabled, available, reason }: GatewayStatus["sandbox"]): Check {
-  if (available) return { name: "boundary", status: "ok", message: `of the gateway that runs: ${reason}` };
+/** The sandbox as reported by the gateway, which may have other settings or run on another machine. */
+function sandboxCheck({ enabled, available, reason }: GatewayStatus["sandbox"]): Check {
+  if (available) return { name: "boundary", status: "ok", message: `of the running gateway: ${reason}` };
   return {
     name: "boundary",
     status: "degraded",
-    message: `the gateway that runs has none, ${enabled ? "plugins that are processes" : "isolated exports"} are refused: ${reason}`,
-    fix: "follow the row sandbox on the gateway's machine, then backplane down && backplane up",
+    message: `the running gateway has no sandbox and refuses ${enabled ? "plugins that are processes" : "isolated exports"}: ${reason}`,
+    fix: "apply the fix of the sandbox row on the gateway's machine, then: backplane down && backplane up",
   };
 }
 
@@ -156,14 +166,18 @@ async function checkAudit(context: Context): Promise<Check[]> {
   const { status, entries, broken } = await context.client().audit.verify();
   if (broken === null || status === "ok")
     return [
-      { name: "audit", status: "ok", message: `whole, ${entries} entries match their hashes and the anchor` },
+      {
+        name: "audit",
+        status: "ok",
+        message: `intact, ${entries} entries match their hashes and the anchor`,
+      },
     ];
   return [
     { name: "audit", status: "failed", message: `the log was changed: ${broken.reason}`, fix: broken.fix },
   ];
 }
 
-/** One row for each (plug.health). Where no gateway can be asked, the credential's row has said so. */
+/** One row for each plugin (plug.health). If no gateway can be asked, the `credential` row says so. */
 async function checkPlugins(context: Context, seconds: number): Promise<Check[]> {
   try {
     const reports = await context.client().plugins.health({ timeout_ms: seconds * 1_000 });
@@ -177,23 +191,25 @@ async function checkPlugins(context: Context, seconds: number): Promise<Check[]>
     const code = codeOf(error);
     if (code === "daemon.unreachable" || code?.startsWith("auth.")) return [];
     if (code === "route.not_found")
-      return [{ name: "plugins", status: "degraded", message: "not asked, the gateway's web plugin is off" }];
-    return [asFailed("plugins", error)];
+      return [
+        { name: "plugins", status: "degraded", message: "not checked: the gateway's web plugin is disabled" },
+      ];
+    return [failedCheck("plugins", error)];
   }
 }
 
-/** One row for all that is well, one more for each that is not. */
+/** One summary row, and one row for each binding with a problem. */
 async function checkBindings(context: Context): Promise<Check[]> {
-  const bindings = await described(context);
+  const bindings = await selfDescribingBindings(context);
   const checks = await Promise.all(bindings.map((binding) => checkBinding(context, binding)));
   const wrong = checks.filter((check) => check !== null);
   const well = checks.length - wrong.length;
   if (checks.length === 0) return [];
-  const message = `${well} of ${checks.length} that describe their tools answer, and all their tools load`;
+  const message = `${well} of ${checks.length} self-describing bindings answer, and all their tools load`;
   return [{ name: "bindings", status: "ok", message }, ...wrong];
 }
 
-/** A plugin that is not there has its row among the bindings. Without `probe` nothing is started to be looked at. */
+/** A plugin that does not answer is reported by checkBindings. Without `probe` no stopped plugin is started. */
 async function checkInstruments(context: Context, seconds: number, probe: boolean): Promise<Check[]> {
   const reports = await context.client().instruments.health(seconds * 1_000, { probe });
   return reports.flatMap(({ instrument, status, message, binding_id, seen_at }) =>
@@ -205,7 +221,7 @@ async function checkInstruments(context: Context, seconds: number, probe: boolea
             status: INSTRUMENT_STATUS[status],
             message:
               status === "Unknown"
-                ? `does not run now, last seen ${seen_at ?? "never"}; backplane doctor --probe starts and asks it`
+                ? `not running, last seen ${seen_at ?? "never"}; to start and check it: backplane doctor --probe`
                 : (message ?? status),
             fix: `backplane binding tools ${binding_id}`,
           },
@@ -213,8 +229,8 @@ async function checkInstruments(context: Context, seconds: number, probe: boolea
   );
 }
 
-/** Hidden characters in authors' words, which are shown to nobody else: one row for each package that uses them. */
-async function checkWords(context: Context): Promise<Check[]> {
+/** One row for each package whose texts contain hidden characters, which are removed before models see them. */
+async function checkHiddenCharacters(context: Context): Promise<Check[]> {
   const found = new Map<string, CatalogEntry[]>();
   for (const entry of await context.client().catalog.list({ all: true }))
     if (entry.taken_out.length > 0)
@@ -222,12 +238,12 @@ async function checkWords(context: Context): Promise<Check[]> {
   return [...found].map(([package_id, [first, ...more]]) => ({
     name: `words ${package_id}`,
     status: "degraded",
-    message: `hidden characters are kept from models in ${first!.name}: ${first!.taken_out[0]}${more.length === 0 ? "" : `, and in ${more.length} more tools`}`,
+    message: `hidden characters were removed from ${first!.name}: ${first!.taken_out[0]}${more.length === 0 ? "" : `, and in ${more.length} more tools`}`,
     fix: `backplane tool show ${first!.name}`,
   }));
 }
 
-async function described(context: Context): Promise<Binding[]> {
+async function selfDescribingBindings(context: Context): Promise<Binding[]> {
   const { bindings } = context.client();
   const all = await listAll((page) => bindings.list({ kind: "tool", ...page }));
   return all.filter(({ export_id, status }) => export_id === WHOLE_PACKAGE && status === "active");
@@ -238,7 +254,7 @@ async function checkBinding(context: Context, { binding_id, package_id }: Bindin
   try {
     found = await context.client().bindings.definitions(binding_id);
   } catch (error) {
-    // Skills have no tools, and one that was just made is asked in a moment.
+    // Skills have no tools, and a new binding may not have been asked yet.
     if (codeOf(error) === "request.invalid" || codeOf(error) === "export.not_found") return null;
     throw error;
   }
@@ -246,10 +262,10 @@ async function checkBinding(context: Context, { binding_id, package_id }: Bindin
   const broken = exports.filter(({ tool }) => tool.load_error !== undefined).map(({ id }) => id);
   const problems = [
     ...(error === null ? [] : [`${error.code}: ${error.message}`]),
-    ...(broken.length === 0 ? [] : [`does not load: ${broken.join(", ")}`]),
+    ...(broken.length === 0 ? [] : [`failed to load: ${broken.join(", ")}`]),
     ...(quarantined.length === 0
       ? []
-      : [`changed, kept back: ${quarantined.map((one) => one.export.id).join(", ")}`]),
+      : [`changed, awaiting review: ${quarantined.map((one) => one.export.id).join(", ")}`]),
   ];
   if (problems.length === 0) return null;
   return {
@@ -260,24 +276,24 @@ async function checkBinding(context: Context, { binding_id, package_id }: Bindin
   };
 }
 
-/** Where no gateway can be asked, or not by this credential, its row has said so. */
-async function ifAsked(name: string, work: () => Promise<Check[]>): Promise<Check[]> {
+/** If no gateway can be asked with this credential, the `credential` row says so. */
+async function ifReachable(name: string, work: () => Promise<Check[]>): Promise<Check[]> {
   try {
     return await work();
   } catch (error) {
     const code = codeOf(error);
-    return code === "daemon.unreachable" || code?.startsWith("auth.") ? [] : [asFailed(name, error)];
+    return code === "daemon.unreachable" || code?.startsWith("auth.") ? [] : [failedCheck(name, error)];
   }
 }
 
-async function bounded(name: string, seconds: number, work: () => Promise<Check[]>): Promise<Check[]> {
+async function withTimeout(name: string, seconds: number, work: () => Promise<Check[]>): Promise<Check[]> {
   const late = Promise.withResolvers<Check[]>();
   const timer = setTimeout(() => {
     late.resolve([
       {
         name,
         status: "failed",
-        message: `gave no answer within ${seconds} s`,
+        message: `no answer within ${seconds} s`,
         fix: "backplane doctor --timeout 60",
       },
     ]);
@@ -289,7 +305,7 @@ async function bounded(name: string, seconds: number, work: () => Promise<Check[
   }
 }
 
-function asFailed(name: string, thrown: unknown): Check {
+function failedCheck(name: string, thrown: unknown): Check {
   const error = toBackplaneError(thrown);
   return { name, status: "failed", message: `${error.message} (${error.code})`, fix: error.fix };
 }
@@ -299,7 +315,7 @@ function worst(checks: Check[]): Check["status"] {
   return has("failed") ? "failed" : has("degraded") ? "degraded" : "ok";
 }
 
-/** Each fix stands right under its check. */
+/** Puts each fix below the row of its check. */
 function render(out: Output, checks: Check[]): string {
   const lines = table(
     out,

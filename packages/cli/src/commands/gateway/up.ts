@@ -1,4 +1,4 @@
-/** `up`: the gateway in this process until a signal, or in the background with --detach. */
+/** `up`: runs the gateway in the foreground until a signal, or in the background with --detach. */
 import { closeSync, writeSync } from "node:fs";
 import { BackplaneError, codeOf, toBackplaneError } from "@backplane/contract";
 import type { Gateway } from "@backplane/gateway";
@@ -7,51 +7,51 @@ import { errorDocument, toFailure } from "../../command-line/error-report.ts";
 import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { version } from "../../command-line/version.ts";
-import type { Act } from "../../context/action.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { isAlive, readDaemonFile } from "../../context/locate-gateway.ts";
 import type { Io } from "../../terminal/io.ts";
-import { launchBrowser } from "../../terminal/open-browser.ts";
+import { openBrowser } from "../../terminal/open-browser.ts";
 import { detach, type Ready, type UpOptions } from "./detach.ts";
 
-/** How long an orderly stop may take after a fault. */
+/** Time limit of an orderly stop after an uncaught error. */
 const FAULT_STOP_MS = 5_000;
 
-export function addUpCommand(program: Command, act: Act): void {
+export function addUpCommand(program: Command, toAction: ToAction): void {
   program
     .command("up")
-    .description("Start the gateway and keep it in the foreground.")
+    .description("Start the gateway in the foreground.")
     .option(
       "--port <number>",
       "port to listen on, 0 for any free one (BACKPLANE_PORT)",
       wholeNumber("--port", 0, 65_535),
     )
     .option("--host <address>", "address to listen on (BACKPLANE_HOST)")
-    .option("--detach", "start in the background, wait until it is ready")
+    .option("--detach", "start in the background and wait until it is ready")
     .option("--open", "open the sign-in link in a browser (on a terminal only)")
-    .option("--no-open", "open no browser (the default)")
-    .option("--insecure-listen", "listen beyond this machine without TLS, behind a proxy that has it")
-    .option("--strategy <id>", "the strategy of sessions that choose none (default: react)")
+    .option("--no-open", "do not open a browser (the default)")
+    .option("--insecure-listen", "listen on a public address without TLS, behind a proxy that terminates TLS")
+    .option("--strategy <id>", "default strategy of sessions (default: react)")
     .option("--log-level <level>", "debug, info, warn, error or silent (BACKPLANE_LOG_LEVEL)")
     .addOption(new Option("--ready-fd <number>").argParser(wholeNumber("--ready-fd", 3, 255)).hideHelp())
     .addHelpText("after", "\nExamples:\n  backplane up\n  backplane up --detach --port 0 --json\n")
-    .action(act(up));
+    .action(toAction(up));
 }
 
 async function up(context: Context, options: UpOptions): Promise<number> {
-  await makeHome(context.home);
+  await createHome(context.home);
   if (options.detach === true) {
     const ready = await detach(context, options);
-    announce(context, ready, options);
-    context.out.note(`It runs in the background as process ${ready.pid}. Stop it with: backplane down`);
+    printReady(context, ready, options);
+    context.out.note(`Running in the background as process ${ready.pid}. To stop it: backplane down`);
     return EXIT.ok;
   }
   if (options.readyFd === undefined)
-    return foreground(context, options, (ready) => announce(context, ready, options));
-  return inBackground(context, options, options.readyFd);
+    return runInForeground(context, options, (ready) => printReady(context, ready, options));
+  return runAsChild(context, options, options.readyFd);
 }
 
-async function foreground(
+async function runInForeground(
   context: Context,
   options: UpOptions,
   ready: (ready: Ready) => void,
@@ -59,13 +59,13 @@ async function foreground(
   const { io } = context;
   const stopping = Promise.withResolvers<string>();
   let signals = 0;
-  let calm = () => {};
-  const silence = io.onSignal((signal) => {
+  let stopCrashListener = () => {};
+  const stopListening = io.onSignal((signal) => {
     signals += 1;
     if (signals > 1 && signal === "SIGINT") return io.exit(EXIT.interrupted);
     if (signals === 1) {
       context.out.note(
-        `Stopping; calls in flight are told to end.${signal === "SIGINT" ? " Ctrl-C again ends at once." : ""}`,
+        `Stopping; calls in flight are cancelled.${signal === "SIGINT" ? " Press Ctrl-C again to exit immediately." : ""}`,
       );
     }
     stopping.resolve(signal);
@@ -74,7 +74,7 @@ async function foreground(
     const { loadConfig, startGateway } = await import("@backplane/gateway");
     const config = loadConfig({ home: context.home, env: io.env, flags: configFlags(options) });
     const gateway = await startGateway(config).catch((error: unknown) => {
-      throw codeOf(error) === "home.locked" ? lockedBy(context.home, error) : error;
+      throw codeOf(error) === "home.locked" ? lockedError(context.home, error) : error;
     });
     ready({
       url: gateway.url,
@@ -85,92 +85,92 @@ async function foreground(
       version: version(),
     });
     const crashed = Promise.withResolvers<{ fault: unknown }>();
-    calm = io.onCrash((fault) => crashed.resolve({ fault }));
+    stopCrashListener = io.onCrash((fault) => crashed.resolve({ fault }));
     const reason = await Promise.race([
       stopping.promise,
       crashed.promise,
       gateway.closed.then(() => undefined),
     ]);
     if (reason === undefined)
-      throw new BackplaneError("gateway_stopping", "The gateway stopped by itself; its log says why.");
-    if (typeof reason === "object") return await endAfterFault(io, gateway, reason.fault);
+      throw new BackplaneError("gateway_stopping", "The gateway stopped unexpectedly; see its log.");
+    if (typeof reason === "object") return await stopAfterFault(io, gateway, reason.fault);
     await gateway.stop(reason);
     return EXIT.ok;
   } finally {
-    silence();
-    calm();
+    stopListening();
+    stopCrashListener();
   }
 }
 
-/** Whoever starts a second one wants the first: where it is, when it has said so. */
-function lockedBy(home: string, cause: unknown): unknown {
+/** Adds the URL of the gateway that already runs on this home. */
+function lockedError(home: string, cause: unknown): unknown {
   const running = readDaemonFile(home);
   if (running === null || !isAlive(running.pid)) return cause;
-  const message = `It is ready at ${running.url}, as process ${running.pid}, on ${home}.`;
+  const message = `A gateway already runs at ${running.url} (process ${running.pid}) on ${home}.`;
   return new BackplaneError("home.locked", message, { cause });
 }
 
 /**
- * What nobody caught may have left anything behind, so the gateway tells it and stops; a stop that hangs is cut short
- * (plug.kernel-error). Whoever starts it again finds all that was acknowledged.
+ * After an uncaught error the state of the process is unknown, so the gateway reports the error and stops within a time
+ * limit (plug.kernel-error). A restart recovers everything that was acknowledged.
  */
-async function endAfterFault(io: Io, gateway: Gateway, error: unknown): Promise<never> {
+async function stopAfterFault(io: Io, gateway: Gateway, error: unknown): Promise<never> {
   gateway.fault("kernel", error);
-  // Never cleared: what the fault left behind must not keep the process alive either.
+  // Never cleared, so that leftover handles cannot keep the process alive.
   setTimeout(() => io.exit(EXIT.failed), FAULT_STOP_MS).unref();
   await gateway.stop("fault");
   const message = error instanceof Error ? error.message : String(error);
-  throw new BackplaneError("internal", `The gateway stopped after a fault of its own: ${message}`, {
-    fix: "Start it again: backplane up. Its log has the trace.",
+  throw new BackplaneError("internal", `The gateway stopped after an internal error: ${message}`, {
+    fix: "Start it again: backplane up. The stack trace is in its log.",
     cause: error,
   });
 }
 
-/** The child of --detach: the parent reads one line from the descriptor, readiness or the error. */
-async function inBackground(context: Context, options: UpOptions, fd: number): Promise<number> {
-  let told = false;
-  const tell = (document: object) => {
-    if (told) return;
-    told = true;
+/** The child of --detach. It writes one line to the descriptor for its parent: readiness, or the error. */
+async function runAsChild(context: Context, options: UpOptions, fd: number): Promise<number> {
+  let sent = false;
+  const sendOnce = (document: object) => {
+    if (sent) return;
+    sent = true;
     try {
       writeSync(fd, `${JSON.stringify(document)}\n`);
       closeSync(fd);
     } catch {
-      // The parent is gone; the gateway lives on without it.
+      // The parent has exited; the gateway continues without it.
     }
   };
   try {
-    return await foreground(context, options, tell);
+    return await runInForeground(context, options, sendOnce);
   } catch (thrown) {
     const failure = toFailure(toBackplaneError(thrown));
-    tell(errorDocument(failure, exitCodeOf(failure.code, failure.details)));
+    sendOnce(errorDocument(failure, exitCodeOf(failure.code, failure.details)));
     throw thrown;
   }
 }
 
-/** The log of a background start needs it before the gateway does. */
-async function makeHome(home: string): Promise<void> {
+/** The log of a background start needs the home before the gateway creates it. */
+async function createHome(home: string): Promise<void> {
   const { prepareHome } = await import("@backplane/gateway");
   try {
     prepareHome(home);
   } catch (cause) {
     if (codeOf(cause) === "home.unsafe") throw cause;
     const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
-    throw new BackplaneError("config.invalid", `The home ${home} cannot be made (${reason}).`, {
-      fix: "Name another folder with --home or BACKPLANE_HOME.",
+    throw new BackplaneError("config.invalid", `The home ${home} cannot be created (${reason}).`, {
+      fix: "Choose another folder with --home or BACKPLANE_HOME.",
       cause,
     });
   }
 }
 
-function announce(context: Context, ready: Ready, options: UpOptions): void {
+function printReady(context: Context, ready: Ready, options: UpOptions): void {
   const { out, io } = context;
   out.data(ready, () => `Backplane ${ready.version} is ready at ${ready.url}`);
   if (!out.json) {
-    out.note(`Sign in (once, within minutes): ${ready.login_url}`);
+    out.note(`Sign in (the link works once and expires in minutes): ${ready.login_url}`);
     out.note(`Admin token: ${ready.token_file}`);
   }
-  if (options.open === true && io.stdout.isTTY === true && !out.json) launchBrowser(ready.login_url);
+  if (options.open === true && io.stdout.isTTY === true && !out.json) openBrowser(ready.login_url);
 }
 
 function configFlags(options: UpOptions) {

@@ -1,6 +1,6 @@
 /**
- * MCP over stdio for a gateway that runs: every line of the client becomes a POST to `/mcp`, everything that comes back
- * a line. It knows no method but those that open, tell of or end a connection, so what the gateway learns works here.
+ * Bridges MCP over stdio to the `/mcp` endpoint: each line of the client is sent as a POST, each message of the gateway is
+ * written as a line. Only methods that manage the connection are handled here, so new methods of the gateway need no change.
  */
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
@@ -18,22 +18,22 @@ export interface McpBridge {
 
 type Id = string | number;
 
-/** What is under way when the client closes its end may still be answered for this long. */
-const LINGER_MS = 2_000;
+/** How long requests in flight may still be answered after the client has closed stdin. */
+const DRAIN_MS = 2_000;
 const RECONNECT_MS = 1_000;
 const VERSION_META = "io.modelcontextprotocol/protocolVersion";
 const INITIALIZED: JsonObject = { jsonrpc: "2.0", method: "notifications/initialized" };
 
-/** Resolves when the client has closed its end, or at `stop`. */
+/** Resolves when the client has closed stdin, or at `stop`. */
 export async function bridgeMcp(bridge: McpBridge): Promise<void> {
-  const gone = new AbortController();
-  const all = AbortSignal.any([bridge.stop, gone.signal]);
-  /** Requests of the stateless revision that are not answered yet. */
+  const closed = new AbortController();
+  const all = AbortSignal.any([bridge.stop, closed.signal]);
+  /** Unanswered requests of the stateless revision. */
   const open = new Map<Id, AbortController>();
   const running = new Set<Promise<void>>();
   let session: string | null = null;
   let version: string | null = null;
-  let hello: JsonObject | null = null;
+  let initialize_request: JsonObject | null = null;
   let listening = false;
 
   const lines = createInterface({ input: bridge.input, crlfDelay: Number.POSITIVE_INFINITY, signal: all });
@@ -47,9 +47,9 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
       }
       const method = isObject(message) ? message.method : undefined;
       const work = forward(message, line).finally(() => running.delete(work));
-      // A subscription ends with the connection alone.
+      // A subscription ends only with the connection, so it is not waited for.
       if (method !== "subscriptions/listen") running.add(work);
-      // Nothing overtakes the handshake.
+      // No request is sent before the handshake is complete.
       if (method === "initialize") await work;
     }
   } catch (error) {
@@ -57,23 +57,23 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   }
   const answered = new AbortController();
   void Promise.all(running).then(() => answered.abort());
-  await pause(LINGER_MS, AbortSignal.any([bridge.stop, answered.signal]));
+  await pause(DRAIN_MS, AbortSignal.any([bridge.stop, answered.signal]));
   if (session !== null) {
-    const patience = AbortSignal.timeout(LINGER_MS);
-    await send("DELETE", sessionHeaders(), undefined, patience).catch(() => undefined);
+    const timeout = AbortSignal.timeout(DRAIN_MS);
+    await send("DELETE", sessionHeaders(), undefined, timeout).catch(() => undefined);
   }
-  gone.abort();
+  closed.abort();
   await Promise.all(running);
 
   async function forward(message: Json, line: string): Promise<void> {
     const { id, method } = isObject(message) ? message : {};
     const stop = new AbortController();
     const request = isId(id) && typeof method === "string" ? id : null;
-    const refuse = (said: string) => {
-      if (request !== null) say({ jsonrpc: "2.0", id: request, error: { code: -32000, message: said } });
+    const refuse = (text: string) => {
+      if (request !== null) say({ jsonrpc: "2.0", id: request, error: { code: -32000, message: text } });
     };
     try {
-      if (cancelsStateless(message)) return;
+      if (cancelStateless(message)) return;
       const stateless = statelessHeaders(message);
       if (request !== null && stateless !== null) open.set(request, stop);
       let refusal: string | null = null;
@@ -89,7 +89,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   }
 
   async function initialize(message: JsonObject, line: string, stop: AbortSignal): Promise<string | null> {
-    hello = message;
+    initialize_request = message;
     const response = await send("POST", {}, line, stop);
     session = response.headers.get("mcp-session-id");
     return await relay(response, (text) => {
@@ -101,9 +101,9 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   async function inSession(message: Json, line: string, stop: AbortSignal): Promise<string | null> {
     const used = session;
     let response = await send("POST", sessionHeaders(), line, stop);
-    if (response.status === 404 && used !== null && hello !== null) {
+    if (response.status === 404 && used !== null && initialize_request !== null) {
       await response.body?.cancel();
-      await renew(used, hello);
+      await reopenSession(used, initialize_request);
       response = await send("POST", sessionHeaders(), line, stop);
     }
     const refusal = await relay(response, bridge.write);
@@ -111,8 +111,8 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     return refusal;
   }
 
-  /** A gateway that was started again knows no session of before: the same handshake opens another. */
-  async function renew(lost: string, first: JsonObject): Promise<void> {
+  /** A restarted gateway does not know the old session, so the handshake is repeated. */
+  async function reopenSession(lost: string, first: JsonObject): Promise<void> {
     if (session !== lost) return;
     const response = await send("POST", {}, JSON.stringify(first), all);
     await response.text();
@@ -120,7 +120,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     await (await send("POST", sessionHeaders(), JSON.stringify(INITIALIZED), all)).text();
   }
 
-  /** What the gateway tells by itself. */
+  /** Relays notifications of the gateway. */
   async function listen(): Promise<void> {
     if (listening) return;
     listening = true;
@@ -136,14 +136,14 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
         if (response.ok) await relay(response, bridge.write);
         else await response.body?.cancel();
       } catch {
-        // It may be starting again.
+        // The gateway may be restarting.
       }
       await pause(RECONNECT_MS, all);
     }
   }
 
-  /** Without sessions a request is cancelled by going away. */
-  function cancelsStateless(message: Json): boolean {
+  /** A stateless request is cancelled by closing its connection. */
+  function cancelStateless(message: Json): boolean {
     if (!isObject(message) || message.method !== "notifications/cancelled") return false;
     const id = isObject(message.params) ? message.params.requestId : undefined;
     const stop = isId(id) ? open.get(id) : undefined;
@@ -186,7 +186,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   }
 }
 
-/** Answers what the gateway said no with, in words, where that was not a message itself. */
+/** Returns the error text of a response that is not a JSON-RPC message. */
 async function relay(response: Response, write: (line: string) => void): Promise<string | null> {
   const type = response.headers.get("content-type") ?? "";
   if (type.startsWith("text/event-stream") && response.body !== null) {
@@ -197,8 +197,11 @@ async function relay(response: Response, write: (line: string) => void): Promise
   if (text === "") return null;
   const given = parse(text);
   const message = Array.isArray(given) || (isObject(given) && given.jsonrpc === "2.0");
-  if (!message) return refusalIn(given) ?? `what answers is no gateway (status ${response.status})`;
-  // Over HTTP an error of the endpoint itself needs no id; on a pipe nobody could tell whose it is, and would wait.
+  if (!message)
+    return (
+      refusalIn(given) ?? `the server at this URL is not a Backplane gateway (status ${response.status})`
+    );
+  // An HTTP error may lack an id. On stdio the client could not match it to its request, so the caller adds the id.
   if (isObject(given) && given.id === null && !response.ok) return refusalIn(given);
   write(JSON.stringify(given));
   return null;
@@ -209,7 +212,7 @@ function refusalIn(given: Json | undefined): string | null {
   return isObject(error) && typeof error.message === "string" ? error.message : null;
 }
 
-/** The headers that a request of the stateless revision needs; null: it is none. */
+/** The headers of a stateless request; null if the message is not one. */
 function statelessHeaders(message: Json): Record<string, string> | null {
   if (!isObject(message) || typeof message.method !== "string" || !isObject(message.params)) return null;
   const { _meta, name, uri } = message.params;
@@ -223,7 +226,7 @@ function statelessHeaders(message: Json): Record<string, string> | null {
   };
 }
 
-/** A header carries visible ASCII; everything else goes as base64. */
+/** A header may contain visible ASCII only; other values are encoded as base64. */
 function headerText(value: string): string {
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith("=?base64?");
   return plain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;

@@ -1,29 +1,29 @@
-/** `mcp`: the tools of a running gateway for a client that speaks MCP over stdio. */
+/** `mcp`: serves the tools of a running gateway to an MCP client over stdio. */
 import type { Command } from "commander";
-import type { Act } from "../../context/action.ts";
+import type { ToAction } from "../../context/action.ts";
 import { type Context, scopeHeaders } from "../../context/context.ts";
 import { bridgeMcp } from "./bridge.ts";
 
 const HELP = `
-For the configuration of a client:
+Client configuration:
   {"mcpServers": {"backplane": {"command": "backplane", "args": ["mcp"]}}}
 
-A client that speaks MCP over HTTP can use the gateway's /mcp itself.
+A client that supports MCP over HTTP can connect to /mcp of the gateway directly.
 `;
 
-export function addMcpCommand(program: Command, act: Act): void {
+export function addMcpCommand(program: Command, toAction: ToAction): void {
   program
     .command("mcp")
     .description("Serve the gateway's tools to an MCP client over stdio.")
-    .option("--server <name>", "one MCP server behind the gateway, under its own names")
+    .option("--server <name>", "serve one MCP server of the gateway, with its original tool names")
     .addHelpText("after", HELP)
-    .action(act(serve));
+    .action(toAction(serve));
 }
 
 async function serve(context: Context, { server }: { server?: string }): Promise<undefined> {
   const { io, flags } = context;
   const stop = new AbortController();
-  const silence = io.onSignal(() => stop.abort());
+  const stopListening = io.onSignal(() => stop.abort());
   try {
     await bridgeMcp({
       url: `${context.url()}/mcp${server === undefined ? "" : `/servers/${encodeURIComponent(server)}`}`,
@@ -33,6 +33,6 @@ async function serve(context: Context, { server }: { server?: string }): Promise
       stop: stop.signal,
     });
   } finally {
-    silence();
+    stopListening();
   }
 }

@@ -1,4 +1,4 @@
-/** Kernel plugins: parts of the gateway's agent, in a process of their own until an admin trusts them. */
+/** Kernel plugins extend the gateway itself. They run in a separate process until an admin trusts them. */
 import { BackplaneError, type PluginRow } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { Context } from "../../context/context.ts";
@@ -6,7 +6,7 @@ import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 
-/** Package ids have a slash, kernel plugins never do. */
+/** Package ids contain a slash, names of kernel plugins do not. */
 export function isKernelName(name: string): boolean {
   return !name.includes("/") && !name.startsWith("pkg_");
 }
@@ -14,12 +14,12 @@ export function isKernelName(name: string): boolean {
 export async function findKernelPlugin(context: Context, name: string): Promise<PluginRow> {
   const found = (await context.client().plugins.list()).find((row) => row.name === name);
   if (found !== undefined) return found;
-  throw new BackplaneError("plugin.not_found", `There is no kernel plugin ${name}.`, {
-    fix: "backplane plugin list; a package is named publisher/name.",
+  throw new BackplaneError("plugin.not_found", `Kernel plugin ${name} is not installed.`, {
+    fix: "List plugins: backplane plugin list. Packages are named publisher/name.",
   });
 }
 
-/** Shows what would come before anything comes. */
+/** Lists the plugins of the source and asks for confirmation before it installs them. */
 export async function installKernelPlugin(
   context: Context,
   source: string,
@@ -39,12 +39,12 @@ export async function installKernelPlugin(
     rows.map((row) => `Installed ${row.name} ${row.version} (${row.category}, ${row.status})`).join("\n"),
   );
   for (const row of rows) {
-    if (row.error !== null) out.note(plainLine(`${row.name} did not load: ${row.error.split("\n", 1)[0]}`));
+    if (row.error !== null) out.note(plainLine(`${row.name} failed to load: ${row.error.split("\n", 1)[0]}`));
   }
   return rows.some((row) => row.status === "failed") ? EXIT.failed : EXIT.ok;
 }
 
-/** Most routes that commands use for plugins, providers and settings are this plugin's. */
+/** The plugin that serves most routes for plugins, providers and settings. */
 const WEB = "web";
 
 export async function setEnabled(context: Context, name: string, enabled: boolean): Promise<undefined> {
@@ -53,7 +53,7 @@ export async function setEnabled(context: Context, name: string, enabled: boolea
     await confirm(
       context.io,
       context.flags,
-      "Without web, commands about plugins, providers and settings stop working. Disable it?",
+      "Without the web plugin, commands for plugins, providers and settings stop working. Disable it?",
     );
   }
   const row = await context.client().plugins.setEnabled(name, enabled);
@@ -61,16 +61,16 @@ export async function setEnabled(context: Context, name: string, enabled: boolea
   return undefined;
 }
 
-/** Trusted code can do all that the gateway can, so it is never trusted by the way. */
+/** Trusted code has all permissions of the gateway, so trusting it needs a confirmation. */
 export async function setTrusted(context: Context, name: string, trusted: boolean): Promise<undefined> {
   const { io, flags, out } = context;
   if (trusted) {
     assertConfirmable(io, flags);
-    await confirm(io, flags, `Run ${name} inside the gateway, with all that the gateway may do?`);
+    await confirm(io, flags, `Run ${name} inside the gateway, with all permissions of the gateway?`);
   }
   const row = await context.client().plugins.setTrusted(name, trusted);
   out.data(row, () =>
-    trusted ? `${name} is trusted and runs inside the gateway` : `${name} runs in a process of its own again`,
+    trusted ? `${name} is trusted and runs inside the gateway` : `${name} runs in a separate process again`,
   );
   return undefined;
 }

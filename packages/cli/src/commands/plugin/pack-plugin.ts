@@ -1,4 +1,4 @@
-/** `plugin pack`: a folder as the archive that others install. */
+/** `plugin pack`: packs a folder into an archive. */
 import { type FileHandle, open, rm } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { BackplaneError } from "@backplane/contract";
@@ -30,13 +30,13 @@ export async function packPlugin(
   return undefined;
 }
 
-/** An archive that exists is never overwritten: someone may have published its digest. */
+/** Never overwrites an archive, because its digest may have been published. */
 async function createNew(file: string): Promise<FileHandle> {
   try {
     return await open(file, "wx");
   } catch (error) {
     const exists = (error as NodeJS.ErrnoException).code === "EEXIST";
-    const why = exists ? "exists already" : "cannot be written";
-    throw new BackplaneError("cli.usage", `${file} ${why}.`, { fix: "Name another file with -o FILE." });
+    const why = exists ? "already exists" : "cannot be written";
+    throw new BackplaneError("cli.usage", `${file} ${why}.`, { fix: "Choose another file with -o FILE." });
   }
 }

@@ -1,4 +1,4 @@
-/** A package in words: what it holds, and for one that describes itself what its bindings said that it offers. */
+/** Describes a package: its exports, or the tools that the bindings of a self-describing package reported. */
 import {
   type Binding,
   codeOf,
@@ -12,7 +12,7 @@ import { type Cell, fields, type Output, table } from "../../terminal/output.ts"
 
 export interface BoundTools {
   binding: Binding;
-  /** Null: it was never asked, or this credential may not see it. */
+  /** Null if the plugin was not asked yet. */
   definitions: Definitions | null;
 }
 
@@ -24,13 +24,13 @@ const KINDS: Partial<Record<Protocol, string>> = {
   "mcp.http": "MCP server",
 };
 
-/** In one cell. */
-export function whatIsIn({ manifest: { runtime, exports, skills = [] } }: Package): string {
+/** The content of a package as one table cell. */
+export function contentsCell({ manifest: { runtime, exports, skills = [] } }: Package): string {
   const names = [...exports.map(({ id }) => id), ...skills.map(({ name }) => `skill ${name}`)];
   return [KINDS[runtime.protocol], names.join(",")].filter(Boolean).join(": ");
 }
 
-/** Its bindings with their tools; none for a package that lists its exports itself. */
+/** Bindings with their tools; empty for a package whose manifest lists its exports. */
 export async function boundTools(context: Context, found: Package): Promise<BoundTools[]> {
   if (!isDescribed(found.manifest.runtime.protocol)) return [];
   const { bindings } = context.client();
@@ -78,7 +78,7 @@ export function describePackage(out: Output, found: Package, bound: readonly Bou
 }
 
 function toolsOf(out: Output, bound: readonly BoundTools[]): string {
-  if (bound.length === 0) return "It is not bound, so nobody has asked what it offers.";
+  if (bound.length === 0) return "Not bound; its tools are known only after binding.";
   const rows = bound.flatMap(({ binding: { binding_id, status }, definitions }): Cell[][] => {
     if (definitions === null) return [[binding_id, status, null, null]];
     const { exports, quarantined, error } = definitions;
@@ -86,7 +86,7 @@ function toolsOf(out: Output, bound: readonly BoundTools[]): string {
       ...exports.map(({ id, tool }) => [id, tool.load_error === undefined ? "offered" : "broken"]),
       ...quarantined.map((one) => [one.export.id, "changed"]),
     ];
-    if (tools.length === 0) return [[binding_id, status, null, error?.code ?? "offers none"]];
+    if (tools.length === 0) return [[binding_id, status, null, error?.code ?? "no tools"]];
     return tools.map(([id, state]) => [binding_id, status, id, state]);
   });
   return table(out, ["BINDING", "STATUS", "TOOL", "STATE"], rows);

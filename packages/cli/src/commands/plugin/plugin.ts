@@ -1,12 +1,12 @@
-/** `plugin`: what was added to the gateway, packages and kernel plugins alike. A package's id has a slash. */
+/** `plugin`: installs and manages packages and kernel plugins. Only package ids contain a slash. */
 import { BackplaneError, codeOf, type Package, type PluginRow } from "@backplane/contract";
 import type { McpServerEntry, McpServers } from "@backplane/supply";
 import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findPackage } from "../../bindings/find-package.ts";
-import { sayMoved } from "../../bindings/report-changes.ts";
-import { sayErrors, sayTools } from "../../bindings/report-tools.ts";
-import type { Act } from "../../context/action.ts";
+import { reportVersionChange } from "../../bindings/report-changes.ts";
+import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { type PageOptions, pageFlags, showRows } from "../../context/page.ts";
 import { installAgentPlugin } from "../../install/install-agent-plugin.ts";
@@ -17,8 +17,8 @@ import {
   readMcpFile,
   remoteEntry,
 } from "../../install/install-mcp.ts";
-import { assertBound, installPackage, type PackageOptions } from "../../install/install-package.ts";
-import { boundByItself, readPluginSource } from "../../install/plugin-source.ts";
+import { assertNoBindingFlags, installPackage, type PackageOptions } from "../../install/install-package.ts";
+import { bindsAutomatically, readPluginSource } from "../../install/plugin-source.ts";
 import type { Cell } from "../../terminal/output.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 import {
@@ -31,7 +31,7 @@ import {
   setTrusted,
 } from "./kernel-plugin.ts";
 import { packPlugin } from "./pack-plugin.ts";
-import { boundTools, describePackage, whatIsIn } from "./package-text.ts";
+import { boundTools, describePackage, contentsCell } from "./package-text.ts";
 
 const EXAMPLES = `
 Examples:
@@ -46,68 +46,65 @@ Examples:
   backplane plugin pack ./my-plugin -o acme-devkit-0.1.0.tgz
 `;
 
-export function addPluginCommands(program: Command, act: Act): void {
+export function addPluginCommands(program: Command, toAction: ToAction): void {
   const plugin = program
     .command("plugin")
-    .description("Install plugins and look at them.")
+    .description("Install and manage plugins.")
     .addHelpText("after", EXAMPLES);
-  // Required, but what is missing with --mcp is a name, which our own words say.
+  // SOURCE is required, but with --mcp it is a name, so a missing one gets its own error message.
   bindingFlags(plugin.command("install [source] [args...]"))
     .usage("[options] <source> [args...]")
     .description(
       "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), or a kernel plugin (a folder, npm:NAME).",
     )
-    .option("--mcp <url>", "SOURCE is the name of an MCP server at this address")
-    .option("--bind", "make all exports of a package usable at once, with the flags above")
-    .option("--no-bind", "only install what would be bound by itself: tool files, MCP servers, instruments")
+    .option("--mcp <url>", "install the MCP server at this URL; SOURCE is its name")
+    .option("--bind", "bind all exports of a package, with the flags above")
+    .option("--no-bind", "do not bind tool files, MCP servers and instruments")
     .option("--org-wide", "bind for the whole organisation instead of one project")
-    .option("--strict", "of several servers or skills install none if one cannot be used")
-    .option(
-      "--editable",
-      "link a folder instead of copying it: a kernel plugin, or tool files, loaded when saved",
-    )
+    .option("--strict", "install nothing if one of several servers or skills is invalid")
+    .option("--editable", "link a folder of a kernel plugin or tool files; changes are loaded on save")
     .addHelpText("after", EXAMPLES)
-    .action(act(install));
-  pageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(act(list));
+    .action(toAction(install));
+  pageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(toAction(list));
   plugin
     .command("info <name>")
     .description("Show a package (ID, or publisher/name[@version]) or a kernel plugin.")
-    .action(act(info));
+    .action(toAction(info));
   plugin
     .command("remove <name>")
     .description("Remove a package that no binding uses, or a kernel plugin.")
-    .action(act(remove));
+    .action(toAction(remove));
   plugin
     .command("enable <name>")
-    .description("Switch a kernel plugin on, at once.")
-    .action(act((context, _options, name: string) => setEnabled(context, name, true)));
+    .description("Enable a kernel plugin.")
+    .action(toAction((context, _options, name: string) => setEnabled(context, name, true)));
   plugin
     .command("disable <name>")
-    .description("Switch a kernel plugin off, at once.")
-    .action(act((context, _options, name: string) => setEnabled(context, name, false)));
+    .description("Disable a kernel plugin.")
+    .action(toAction((context, _options, name: string) => setEnabled(context, name, false)));
   plugin
     .command("reload <name>")
-    .description("Load a kernel plugin anew.")
-    .action(act((context, _options, name: string) => reloadKernelPlugin(context, name)));
+    .description("Reload a kernel plugin.")
+    .action(toAction((context, _options, name: string) => reloadKernelPlugin(context, name)));
   plugin
     .command("trust <name>")
-    .description("Let a kernel plugin run inside the gateway.")
-    .option("--revoke", "back into a process of its own")
+    .description("Run a kernel plugin inside the gateway process.")
+    .option("--revoke", "run it in a separate process again")
     .action(
-      act((context, options: { revoke?: boolean }, name: string) =>
+      toAction((context, options: { revoke?: boolean }, name: string) =>
         setTrusted(context, name, options.revoke !== true),
       ),
     );
   plugin
     .command("upgrade <package>")
-    .description("Move all bindings of PACKAGE[@VERSION] to that installed version, with their settings.")
-    .option("--org-wide", "those of the whole organisation instead of one project")
-    .action(act(upgrade));
+    .description("Move all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept.")
+    .option("--org-wide", "bindings of the whole organisation instead of one project")
+    .action(toAction(upgrade));
   plugin
     .command("pack <folder>")
     .description("Pack a folder into an archive.")
-    .option("-o, --out <file>", "where to write it (default: FOLDER.tgz here)")
-    .action(act(packPlugin));
+    .option("-o, --out <file>", "output file (default: FOLDER.tgz)")
+    .action(toAction(packPlugin));
 }
 
 async function install(
@@ -120,7 +117,7 @@ async function install(
   if (options.mcp !== undefined) {
     assertServerFlags(options, text);
     assertNoArgs(args, text);
-    return await installMcpServers(context, options, only(remoteEntry(text, options.mcp)));
+    return await installMcpServers(context, options, singleServer(remoteEntry(text, options.mcp)));
   }
   const found = readPluginSource(context.io.cwd, text);
   if (found.kind === "mcp") {
@@ -138,10 +135,11 @@ async function install(
   }
   if (found.kind === "kernel" && !found.local && !(await isKernelPlugin(context, found.source, args))) {
     assertServerFlags(options, text);
-    return await installMcpServers(context, options, only(npmEntry(found.source, args)));
+    return await installMcpServers(context, options, singleServer(npmEntry(found.source, args)));
   }
   assertNoArgs(args, text);
-  if (options.bind === false || found.kind !== "package" || !boundByItself(found)) assertBound(options, text);
+  if (options.bind === false || found.kind !== "package" || !bindsAutomatically(found))
+    assertNoBindingFlags(options, text);
   if (found.kind === "package") {
     if (options.editable === true) {
       if (!found.folder) throw wrongFlag("--editable", "local folders", text);
@@ -162,33 +160,33 @@ async function upgrade(context: Context, options: { orgWide?: boolean }, name: s
       .map((one) => `${one.binding_id} ${one.export_id} ${one.package_version} (${one.status})`)
       .join("\n"),
   );
-  for (const binding of bindings) sayMoved(context, binding);
+  for (const binding of bindings) reportVersionChange(context, binding);
   return undefined;
 }
 
 function noSource(url: string | undefined): BackplaneError {
   if (url === undefined)
-    return new BackplaneError("cli.usage", "Name what to install.", {
+    return new BackplaneError("cli.usage", "Nothing to install was given.", {
       fix: "backplane plugin install --help",
     });
-  return new BackplaneError("cli.usage", "Name the server; its tools are called mcp_NAME_….", {
+  return new BackplaneError("cli.usage", "The server needs a name; its tools will be named mcp_NAME_….", {
     fix: `backplane plugin install --mcp ${url} NAME`,
   });
 }
 
-/** Of servers nothing is linked; and what is not bound takes no flag of a binding but its slots. */
+/** A server cannot be linked. With --no-bind, --secret is the only binding flag that has an effect: it declares slots. */
 function assertServerFlags(options: PackageOptions & { editable?: boolean }, text: string): void {
   if (options.editable === true)
     throw wrongFlag("--editable", "folders of tool files and kernel plugins", text);
   const { secret: _slots, ...rest } = options;
-  if (options.bind === false) assertBound(rest, text);
+  if (options.bind === false) assertNoBindingFlags(rest, text);
 }
 
-function only(server: McpServerEntry): McpServers {
+function singleServer(server: McpServerEntry): McpServers {
   return { servers: [server], left_out: [] };
 }
 
-/** What of the registry is which: a kernel plugin says so in its package.json, and takes no arguments. */
+/** An npm package is a kernel plugin if its package.json says so; otherwise it is an MCP server. */
 async function isKernelPlugin(context: Context, source: string, args: readonly string[]): Promise<boolean> {
   if (args.length > 0) return false;
   try {
@@ -200,19 +198,19 @@ async function isKernelPlugin(context: Context, source: string, args: readonly s
   }
 }
 
-/** A folder of the gateway's own machine: the gateway follows it from now on. */
+/** The folder must be on the gateway's machine; the gateway watches it. */
 async function linkFolder(context: Context, path: string): Promise<undefined> {
   const folder = await context.client().workspaces.trust({ path, kind: "plugin", watch: true });
   const { out } = context;
   out.data(folder, () => `Linked ${folder.path} as ${folder.package_id}@${folder.package_version}`);
-  sayErrors(context, folder);
-  await sayTools(context, { ...folder, unbound_slots: [] }, { broken: false });
+  reportLoadErrors(context, folder);
+  await reportTools(context, { ...folder, unbound_slots: [] }, { broken: false });
   return undefined;
 }
 
 async function list(context: Context, options: PageOptions): Promise<undefined> {
   const page = await context.client().packages.list(options);
-  // They are few and have no pages, so they stand before the first one.
+  // Kernel plugins are few and not paged, so they precede the first page.
   const plugins = options.after === undefined ? await kernelPlugins(context) : [];
   const rows = [...plugins.map(kernelCells), ...page.items.map(packageCells)];
   const heads = ["NAME", "VERSION", "KIND", "STATUS", "WHAT", "ORIGIN", "ID"];
@@ -220,21 +218,21 @@ async function list(context: Context, options: PageOptions): Promise<undefined> 
   return undefined;
 }
 
-/** A key that may see packages only still sees those; so does everybody where the web plugin is off. */
+/** Packages are listed even if the key may not list kernel plugins or the web plugin is disabled. */
 async function kernelPlugins(context: Context): Promise<PluginRow[]> {
   try {
     return await context.client().plugins.list();
   } catch (error) {
-    const why = UNSEEN[codeOf(error) ?? ""];
+    const why = UNAVAILABLE[codeOf(error) ?? ""];
     if (why === undefined) throw error;
-    context.out.note(`Kernel plugins are left out: ${why}.`);
+    context.out.note(`Kernel plugins are not listed: ${why}.`);
     return [];
   }
 }
 
-const UNSEEN: Record<string, string> = {
+const UNAVAILABLE: Record<string, string> = {
   "auth.scope": "this credential lacks plugins:read",
-  "route.not_found": "the gateway's web plugin is off",
+  "route.not_found": "the gateway's web plugin is disabled",
 };
 
 const kernelCells = (row: PluginRow): Cell[] => [
@@ -252,7 +250,7 @@ const packageCells = (item: Package): Cell[] => [
   item.version,
   "package",
   "installed",
-  whatIsIn(item),
+  contentsCell(item),
   item.origin,
   item.id,
 ];
@@ -292,7 +290,7 @@ async function remove(context: Context, _options: object, name: string): Promise
 }
 
 function wrongFlag(flag: string, what: string, source: string): BackplaneError {
-  return new BackplaneError("cli.usage", `${flag} is for ${what}, and ${source} is none.`, {
+  return new BackplaneError("cli.usage", `${flag} is only for ${what}; ${source} is not one of them.`, {
     fix: `backplane plugin install ${source}`,
   });
 }

@@ -1,27 +1,27 @@
 /**
- * `session chat`: a conversation at the terminal, or for a script one message after the other. Exit code of a script:
- * 0 answered, 1 the turn failed, 3 an approval was refused or nobody could be asked, 130 interrupted.
+ * `session chat`: a chat at the terminal, or messages of a script one after the other. Exit code of a script: 0 answered,
+ * 1 the turn failed, 3 an approval was rejected or not answered, 130 interrupted.
  */
 import { BackplaneError, codeOf, type Session } from "@backplane/contract";
 import type { Command } from "commander";
-import { sayInTurn } from "../../chat/scripted-chat.ts";
-import { chatAtTerminal } from "../../chat/terminal-chat.ts";
+import { runScriptedChat } from "../../chat/scripted-chat.ts";
+import { runTerminalChat } from "../../chat/terminal-chat.ts";
 import { collect, wholeNumber } from "../../command-line/parse-flags.ts";
-import { inWorkspace, type Where, whereOf } from "../../command-line/workspace-flag.ts";
-import type { Act } from "../../context/action.ts";
+import { workspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { canAsk } from "../../terminal/prompts.ts";
 import { readStdin } from "../../terminal/read-input.ts";
 
-interface ChatOptions extends Where {
+interface ChatOptions extends WorkspaceOptions {
   new?: boolean;
   continue?: boolean;
   message?: string[];
   timeout?: number;
 }
 
-/** Runs of sub-agents may stand before it. */
-const LOOKED_AT = 100;
+/** The newest runs may belong to sub-agents. */
+const RUNS_SEARCHED = 100;
 
 const HELP = `
 At a terminal: Ctrl-C ends the running turn, twice within 2 s leaves; Ctrl-D leaves; /help lists the commands.
@@ -33,56 +33,56 @@ Examples:
   git diff | backplane session chat --new --quiet
 `;
 
-export function addChatCommand(session: Command, act: Act): void {
-  inWorkspace(session.command("chat [id]"))
-    .description("Talk to the agent; without an ID in a new session.")
-    .option("--new", "begin a new session, with this ID if one is given")
-    .option("-c, --continue", "go on in the session that was last talked to")
-    .option("-m, --message <text>", "say this and print the answer; may be repeated", collect)
+export function addChatCommand(session: Command, toAction: ToAction): void {
+  workspaceFlag(session.command("chat [id]"))
+    .description("Chat with the agent; without an ID in a new session.")
+    .option("--new", "start a new session, with ID if given")
+    .option("-c, --continue", "continue the most recent session")
+    .option("-m, --message <text>", "send this and print the answer; repeatable", collect)
     .option(
       "--timeout <seconds>",
-      "how long a script waits for an approval (default: as long as it can be answered)",
+      "how long a script waits for an approval (default: until it expires)",
       wholeNumber("--timeout", 0, 2_000_000),
     )
     .addHelpText("after", HELP)
-    .action(act(chat));
+    .action(toAction(chat));
 }
 
 async function chat(context: Context, options: ChatOptions, id: string | undefined): Promise<number> {
   const { io, flags, out } = context;
-  const typed = options.message === undefined && canAsk(io, flags) && !out.json;
-  const messages = typed ? [] : (options.message ?? [await pipedMessage(context)]);
+  const interactive = options.message === undefined && canAsk(io, flags) && !out.json;
+  const messages = interactive ? [] : (options.message ?? [await pipedMessage(context)]);
   const session = await openSession(context, options, id);
-  if (typed) return await chatAtTerminal(context, session, whereOf(options));
-  return await sayInTurn(context, session, whereOf(options), messages, options.timeout);
+  if (interactive) return await runTerminalChat(context, session, workspaceOf(options));
+  return await runScriptedChat(context, session, workspaceOf(options), messages, options.timeout);
 }
 
-/** A session that is named and not there is begun: whoever names one means to talk there. */
+/** Creates the session if ID does not exist. */
 async function openSession(context: Context, options: ChatOptions, id: string | undefined): Promise<Session> {
   const { sessions } = context.client();
   if (options.continue === true) return await lastSession(context, options, id);
   if (id !== undefined && options.new !== true) {
     try {
-      return await sessions.get(id, whereOf(options));
+      return await sessions.get(id, workspaceOf(options));
     } catch (error) {
       if (codeOf(error) !== "session.not_found") throw error;
     }
   }
-  return await sessions.create({ ...whereOf(options), ...(id === undefined ? {} : { session_id: id }) });
+  return await sessions.create({ ...workspaceOf(options), ...(id === undefined ? {} : { session_id: id }) });
 }
 
-/** The one whose turn began last; what sub-agents do is no talk of a person's. */
+/** The session of the newest run that was not started by another run. */
 async function lastSession(context: Context, options: ChatOptions, id: string | undefined): Promise<Session> {
   if (id !== undefined || options.new === true) {
-    throw new BackplaneError("cli.usage", "--continue finds the session by itself.", {
-      fix: "backplane session chat --continue, without an ID and without --new",
+    throw new BackplaneError("cli.usage", "--continue cannot be combined with an ID or --new.", {
+      fix: "backplane session chat --continue",
     });
   }
   const { runs, sessions } = context.client();
-  const { items } = await runs.list({ ...whereOf(options), limit: LOOKED_AT });
+  const { items } = await runs.list({ ...workspaceOf(options), limit: RUNS_SEARCHED });
   const last = items.find(({ parent_run_id }) => parent_run_id === null);
   if (last === undefined) {
-    throw new BackplaneError("session.not_found", "Nobody has talked here lately.", {
+    throw new BackplaneError("session.not_found", "There is no recent session to continue.", {
       fix: "backplane session list, then backplane session chat ID",
     });
   }
@@ -92,7 +92,11 @@ async function lastSession(context: Context, options: ChatOptions, id: string | 
 async function pipedMessage({ io }: Context): Promise<string> {
   const text = io.stdin.isTTY === true ? "" : (await readStdin(io)).toString("utf8").trimEnd();
   if (text !== "") return text;
-  throw new BackplaneError("cli.usage", "There is nothing to say: no -m, and stdin is empty or no pipe.", {
-    fix: "backplane session chat -m TEXT",
-  });
+  throw new BackplaneError(
+    "cli.usage",
+    "No message was given: there is no -m, and stdin is empty or a terminal.",
+    {
+      fix: "backplane session chat -m TEXT",
+    },
+  );
 }

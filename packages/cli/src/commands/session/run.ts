@@ -1,14 +1,14 @@
-/** `run`: single turns, for scripts that keep the session's id themselves. */
+/** `run`: single turns, for scripts that manage session ids themselves. */
 import { BackplaneError, RISK_CONTEXTS, type RiskContext, type Run } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import { AnswerText } from "../../chat/answer-text.ts";
-import { momentText } from "../../chat/chat-event-text.ts";
-import type { Moment } from "../../chat/chat-events.ts";
+import { chatEventText } from "../../chat/chat-event-text.ts";
+import type { ChatEvent } from "../../chat/chat-events.ts";
 import { Conversation } from "../../chat/conversation.ts";
 import { errorLines } from "../../command-line/error-report.ts";
 import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
-import { inWorkspace, type Where, whereOf } from "../../command-line/workspace-flag.ts";
-import type { Act } from "../../context/action.ts";
+import { workspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
 import { fields } from "../../terminal/output.ts";
@@ -17,7 +17,7 @@ import { readStdin } from "../../terminal/read-input.ts";
 
 const INPUT_LENGTH = 60;
 
-interface StartOptions extends Where {
+interface StartOptions extends WorkspaceOptions {
   session: string;
   input: string;
   strategy?: string;
@@ -26,28 +26,27 @@ interface StartOptions extends Where {
   stream?: boolean;
 }
 
-export function addRunCommands(program: Command, act: Act): void {
+export function addRunCommands(program: Command, toAction: ToAction): void {
   const run = program.command("run").description("Single turns of an agent.");
-  inWorkspace(run.command("start"))
-    .description("Start a turn; prints the run, or with --wait or --stream what comes of it.")
-    .requiredOption("--session <id>", "the session; it is made when it is not there")
-    .requiredOption("--input <text>", "what to say; - reads stdin")
-    .option("--strategy <id>", "another strategy than the session's")
-    .addOption(
-      new Option("--context <context>", "whose tolerance of risk counts; default background").choices(
-        RISK_CONTEXTS,
-      ),
-    )
-    .option("--wait", "wait for the end and print the answer")
-    .option("--stream", "print the answer as it comes")
+  workspaceFlag(run.command("start"))
+    .description("Start a turn; prints the run id, or the answer with --wait or --stream.")
+    .requiredOption("--session <id>", "session id; the session is created if it does not exist")
+    .requiredOption("--input <text>", "message; - reads stdin")
+    .option("--strategy <id>", "strategy to use instead of the session's")
+    .addOption(new Option("--context <context>", "risk context (default: background)").choices(RISK_CONTEXTS))
+    .option("--wait", "wait for the turn to end and print the answer")
+    .option("--stream", "print the answer as it streams")
     .addHelpText("after", "\nExample:\n  backplane run start --session nightly --input 'Report' --wait\n")
-    .action(act(start));
-  pageFlags(inWorkspace(run.command("list")))
+    .action(toAction(start));
+  pageFlags(workspaceFlag(run.command("list")))
     .description("List runs, newest first.")
-    .option("--session <id>", "of this session")
-    .action(act(list));
-  run.command("show <id>").description("Show a run.").action(act(show));
-  run.command("cancel <id>").description("End a run; answers when it has ended.").action(act(cancel));
+    .option("--session <id>", "only runs of this session")
+    .action(toAction(list));
+  run.command("show <id>").description("Show a run.").action(toAction(show));
+  run
+    .command("cancel <id>")
+    .description("Cancel a run and wait until it has ended.")
+    .action(toAction(cancel));
 }
 
 async function start(context: Context, options: StartOptions): Promise<number> {
@@ -57,7 +56,7 @@ async function start(context: Context, options: StartOptions): Promise<number> {
   if (text.trim() === "") throw new BackplaneError("cli.usage", "--input is empty.", { fix: "--input TEXT" });
   const body = {
     session_id,
-    ...whereOf(options),
+    ...workspaceOf(options),
     input: { text },
     ...(strategy === undefined ? {} : { strategy }),
     ...(whose === undefined ? {} : { context: whose }),
@@ -65,12 +64,12 @@ async function start(context: Context, options: StartOptions): Promise<number> {
   if (options.wait !== true && options.stream !== true) {
     const run = await runs.start(body);
     context.out.data(run, () => run.id);
-    context.out.note(`Started. See it with: backplane run show ${run.id}`);
+    context.out.note(`Started. To see it: backplane run show ${run.id}`);
     return EXIT.ok;
   }
   const last = await sessions
-    .get(session_id, whereOf(options))
-    .catch(() => sessions.create({ session_id, ...whereOf(options) }));
+    .get(session_id, workspaceOf(options))
+    .catch(() => sessions.create({ session_id, ...workspaceOf(options) }));
   return await follow(context, options, last.last_entry_id, () => runs.start(body));
 }
 
@@ -84,14 +83,14 @@ async function follow(
   const text = new AnswerText((piece) => io.stdout.write(plainText(piece)));
   const names = new Map<string, string>();
   const streams = options.stream === true && !out.json;
-  const ref = { session_id: options.session, ...whereOf(options) };
+  const ref = { session_id: options.session, ...workspaceOf(options) };
   const conversation = new Conversation(context, ref, {
-    heard: (moment) => hear(context, streams ? text : null, moment, names),
-    asked: ({ id }) => out.note(`Waits for a person: backplane approve show ${id}`),
-    decided: () => {},
+    onEvent: (chatEvent) => hear(context, streams ? text : null, chatEvent, names),
+    onApproval: ({ id }) => out.note(`Awaiting approval: backplane approve show ${id}`),
+    onDecision: () => {},
   });
   let interrupts = 0;
-  const silence = io.onSignal(() => {
+  const stopListening = io.onSignal(() => {
     if (++interrupts > 1) return io.exit(EXIT.interrupted);
     conversation.interrupt().catch(() => io.exit(EXIT.interrupted));
   });
@@ -102,7 +101,7 @@ async function follow(
     if (!streams) out.data(run, () => plainText(run.output?.content ?? ""));
     return await exitOf(context, conversation, run, interrupts > 0);
   } finally {
-    silence();
+    stopListening();
     await conversation.close();
   }
 }
@@ -110,12 +109,12 @@ async function follow(
 function hear(
   { out }: Context,
   text: AnswerText | null,
-  moment: Moment,
+  chatEvent: ChatEvent,
   names: Map<string, string>,
 ): undefined {
-  if (text?.take(moment) === true) return;
-  if (moment.kind === "said" || moment.kind === "answered" || moment.kind === "trouble") return;
-  const shown = momentText(out, moment, names);
+  if (text?.handle(chatEvent) === true) return;
+  if (chatEvent.kind === "user_message" || chatEvent.kind === "answer" || chatEvent.kind === "error") return;
+  const shown = chatEventText(out, chatEvent, names);
   if (shown !== null) out.note(shown);
 }
 
@@ -137,16 +136,16 @@ async function exitOf(
 
 async function list(
   context: Context,
-  options: PageOptions & Where & { session?: string },
+  options: PageOptions & WorkspaceOptions & { session?: string },
 ): Promise<undefined> {
   const { session, limit, after } = options;
   const page = await context.client().runs.list({
-    ...whereOf(options),
+    ...workspaceOf(options),
     ...(session === undefined ? {} : { session_id: session }),
     ...(limit === undefined ? {} : { limit }),
     ...(after === undefined ? {} : { after }),
   });
-  showPage(context, page, ["ID", "SESSION", "STATUS", "BEGUN BY", "STARTED", "INPUT"], (run: Run) => [
+  showPage(context, page, ["ID", "SESSION", "STATUS", "STARTED BY", "STARTED", "INPUT"], (run: Run) => [
     run.id,
     run.session_id,
     run.error === null ? run.status : `${run.status} (${run.error.code})`,
@@ -182,7 +181,7 @@ function describe(run: Run): string {
     session: session_id,
     chain: chain_id,
     status,
-    begun_by: `${run.requested_by} (${trigger})`,
+    started_by: `${run.requested_by} (${trigger})`,
     parent: parent_run_id ?? undefined,
     strategy,
     model_calls: iterations,

@@ -1,44 +1,44 @@
-/** `session show` and `session replay`: what a tape says, for a person or, entry by entry, for a program. */
+/** `session show` and `session replay`: print a tape as a conversation or entry by entry. */
 import type { Approval, Entry, Session } from "@backplane/contract";
 import type { Command } from "commander";
-import { momentText } from "../../chat/chat-event-text.ts";
+import { chatEventText } from "../../chat/chat-event-text.ts";
 import { readEntry, readEvent } from "../../chat/chat-events.ts";
 import { sessionApprovals } from "../../chat/session-approvals.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import { inWorkspace, type Where, whereOf } from "../../command-line/workspace-flag.ts";
-import type { Act } from "../../context/action.ts";
+import { workspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
+import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
-import { untilSignal } from "../../terminal/io.ts";
+import { runUntilInterrupted } from "../../terminal/io.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 
 const PAGE = 500;
 const CHILDREN_PAGE = 200;
 
-export function addTapeCommands(session: Command, act: Act): void {
+export function addTapeCommands(session: Command, toAction: ToAction): void {
   const since = (command: Command) =>
     command.option(
       "--since <entry>",
-      "only what comes after this entry",
+      "only entries after this one",
       wholeNumber("--since", 0, Number.MAX_SAFE_INTEGER),
       0,
     );
-  since(inWorkspace(session.command("show <id>")))
-    .description("Show a conversation; with --json its session and entries.")
-    .option("--entries", "every entry of the tape, one a line")
-    .action(act(show));
-  since(inWorkspace(session.command("replay <id>")))
-    .description("Print a tape entry by entry; with --json one document a line.")
-    .option("--follow", "then what happens, until Ctrl-C")
-    .action(act(replay));
+  since(workspaceFlag(session.command("show <id>")))
+    .description("Show a conversation; with --json the session and its entries.")
+    .option("--entries", "print every entry of the tape, one per line")
+    .action(toAction(show));
+  since(workspaceFlag(session.command("replay <id>")))
+    .description("Print a tape entry by entry; with --json one document per line.")
+    .option("--follow", "then print new events until Ctrl-C")
+    .action(toAction(replay));
 }
 
-type Since = Where & { since: number };
+type Since = WorkspaceOptions & { since: number };
 
 async function show(context: Context, options: Since & { entries?: boolean }, id: string) {
   const { out } = context;
   const client = context.client();
-  const session = await client.sessions.get(id, whereOf(options));
+  const session = await client.sessions.get(id, workspaceOf(options));
   const entries: Entry[] = [];
   for await (const entry of entriesOf(context, options, id)) entries.push(entry);
   if (out.json) {
@@ -50,7 +50,7 @@ async function show(context: Context, options: Since & { entries?: boolean }, id
     return undefined;
   }
   const approvals = await sessionApprovals(context, id);
-  const { items } = await client.sessions.list({ ...whereOf(options), limit: CHILDREN_PAGE });
+  const { items } = await client.sessions.list({ ...workspaceOf(options), limit: CHILDREN_PAGE });
   const children = items.filter((item) => item.parent_session_id === id).map((item) => item.id);
   const lines = [headOf(session, children), ...transcript(context, entries, approvals)];
   out.data(null, () => lines.join("\n"));
@@ -60,17 +60,17 @@ async function show(context: Context, options: Since & { entries?: boolean }, id
 async function replay(context: Context, options: Since & { follow?: boolean }, id: string) {
   const { out } = context;
   if (options.follow !== true) {
-    await context.client().sessions.get(id, whereOf(options));
+    await context.client().sessions.get(id, workspaceOf(options));
     for await (const entry of entriesOf(context, options, id)) out.line(entry, () => entryLine(entry));
     return undefined;
   }
   const names = new Map<string, string>();
-  await untilSignal(context.io, async (signal) => {
-    const ref = { session_id: id, ...whereOf(options) };
+  await runUntilInterrupted(context.io, async (signal) => {
+    const ref = { session_id: id, ...workspaceOf(options) };
     const how = { since_entry: options.since, signal };
     for await (const update of context.client().watchSession(ref, how)) {
-      const moment = readEvent(update.event);
-      const text = moment === null ? null : momentText(out, moment, names);
+      const chatEvent = readEvent(update.event);
+      const text = chatEvent === null ? null : chatEventText(out, chatEvent, names);
       if (out.json || text !== null) out.line(update, () => text ?? "");
     }
   });
@@ -80,7 +80,7 @@ async function replay(context: Context, options: Since & { follow?: boolean }, i
 async function* entriesOf(context: Context, options: Since, id: string): AsyncGenerator<Entry> {
   let after = options.since;
   for (;;) {
-    const query = { ...whereOf(options), after, limit: PAGE };
+    const query = { ...workspaceOf(options), after, limit: PAGE };
     const { items, next } = await context.client().sessions.entries(id, query);
     yield* items;
     if (next === null) return;
@@ -101,7 +101,7 @@ function headOf(session: Session, children: readonly string[]): string {
   });
 }
 
-/** Questions are on no tape; they stand where they were asked. A compaction repeats recent entries: shown once. */
+/** Approvals are not on the tape; they are inserted by time. A compaction repeats recent entries, which are shown once. */
 function transcript(context: Context, entries: readonly Entry[], approvals: readonly Approval[]): string[] {
   const { out } = context;
   const names = new Map<string, string>();
@@ -117,8 +117,8 @@ function transcript(context: Context, entries: readonly Entry[], approvals: read
     const { event_id } = entry.meta;
     if (event_id !== undefined && seen.has(event_id)) continue;
     seen.add(event_id);
-    const moment = readEntry(entry);
-    const text = moment === null ? null : momentText(out, moment, names);
+    const chatEvent = readEntry(entry);
+    const text = chatEvent === null ? null : chatEventText(out, chatEvent, names);
     if (text === null) continue;
     askedBefore(entry.date);
     lines.push(text);
@@ -131,7 +131,7 @@ function approvalLine({ out }: Context, approval: Approval): string {
   const { id, tool, status, risk, answered_by, feedback } = approval;
   const who = answered_by === null ? "" : ` by ${answered_by}`;
   const why = feedback === null ? "" : `: ${feedback}`;
-  const how = status === "pending" ? `waits for an answer: backplane approve show ${id}` : status;
+  const how = status === "pending" ? `is pending: backplane approve show ${id}` : status;
   return `  ${out.paint("yellow", "?")} ${plainLine(`${tool} (${risk} risk) ${how}${who}${why}`)}`;
 }
 

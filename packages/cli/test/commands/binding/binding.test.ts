@@ -24,7 +24,7 @@ afterAll(() => gateway.close());
 describe("secrets", () => {
   const VALUE = "s3cr3t-value-of-the-test";
 
-  test("an unbound slot is denied with exit 3; bound, the plugin gets the value", async () => {
+  test("an unbound slot exits with 3; once bound, the plugin gets the value", async () => {
     expect(bindings.secretive).toMatchObject({ status: "inactive", unbound_slots: ["token"] });
     const refused = await gateway.backplane(["invoke", "secretive"]);
     expect(refused.exit).toBe(EXIT.denied);
@@ -42,7 +42,7 @@ describe("secrets", () => {
     expect(ran.out).toBe(`${VALUE.length} characters\n`);
   });
 
-  test("typed at a terminal it is not echoed", async () => {
+  test("does not echo a secret typed at a terminal", async () => {
     const { io, ended } = gateway.begin(["secret", "set", "typed"], { tty: true });
     await said(io.err, /Value of typed/);
     io.stdin.write(`${VALUE}\r`);
@@ -51,7 +51,7 @@ describe("secrets", () => {
     expect(out + err).not.toContain(VALUE);
   });
 
-  test("list and show never hold a value; a secret in use stays; an unused one goes with --yes", async () => {
+  test("never prints values; refuses to delete a secret in use, deletes an unused one with --yes", async () => {
     const listed = await gateway.backplane(["secret", "list", "--json"]);
     const shown = await gateway.backplane(["secret", "show", "kit_token"]);
     expect(listed.out).toContain("kit_token");
@@ -65,7 +65,7 @@ describe("secrets", () => {
 });
 
 describe("bindings and packages", () => {
-  test("set keeps what it does not name, and applies to the next call", async () => {
+  test("set keeps other settings and applies to the next call", async () => {
     const id = bindings.echo!.binding_id;
     const set = await gateway.json<Binding>([
       "binding",
@@ -92,16 +92,16 @@ describe("bindings and packages", () => {
     expect(wrong.err).toContain("prefix");
   });
 
-  test("set without a flag is refused, and no process is replaced for it", async () => {
+  test("set without a flag is refused and restarts no process", async () => {
     const id = bindings.echo!.binding_id;
     const before = await gateway.json<Binding>(["binding", "show", id]);
     const { exit, err } = await gateway.backplane(["binding", "set", id]);
     expect(exit).toBe(EXIT.usage);
-    expect(err).toContain("No flag says what to change.");
+    expect(err).toContain("No setting to change was given.");
     expect(await gateway.json<Binding>(["binding", "show", id])).toEqual(before);
   });
 
-  test("folders and secrets are taken back by flag", async () => {
+  test("removes mounts and secrets by flag", async () => {
     const id = bindings.secretive!.binding_id;
     const folder = mkdtempSync(join(tmpdir(), "backplane-cli-"));
     try {
@@ -114,7 +114,7 @@ describe("bindings and packages", () => {
       expect(inUse.err).toContain(`fix: backplane binding set --unset-secret SLOT ${id}`);
       const wrong = await gateway.backplane(["binding", "set", id, "--unset-secret", "tokn"]);
       expect(wrong.exit).toBe(EXIT.usage);
-      expect(wrong.err).toContain("The slot tokn has no secret; those with one: token.");
+      expect(wrong.err).toContain("Slot tokn has no secret. Bound slots: token.");
       expect(await set("--unset-secret", "token")).toMatchObject({ secrets: {}, status: "inactive" });
       expect((await gateway.backplane(["secret", "remove", "kept", "--yes"])).exit).toBe(EXIT.ok);
     } finally {
@@ -122,33 +122,33 @@ describe("bindings and packages", () => {
     }
   });
 
-  test("a binding is found by what it binds; a name of several is refused with their ids", async () => {
+  test("finds a binding by package or export; refuses an ambiguous name with the ids", async () => {
     const found = await gateway.json<Binding>(["binding", "show", "echo"]);
     expect(found.binding_id).toBe(bindings.echo!.binding_id);
     const several = await gateway.backplane(["binding", "remove", "cli-kit", "--yes"]);
     expect(several.err).toContain("error[binding.not_found]");
     expect(several.err).toContain(`${bindings.echo!.binding_id} (echo)`);
     const nameless = await gateway.backplane(["binding", "set", "echo", "--secret", "token=kit_tokn"]);
-    expect(nameless.err).toContain("There is no secret kit_tokn.");
+    expect(nameless.err).toContain("Secret kit_tokn does not exist.");
     const server = await gateway.backplane(["plugin", "install", "--mcp", "https://a.example/mcp"]);
     expect([server.exit, server.err]).toEqual([
       EXIT.usage,
       expect.stringContaining("fix: backplane plugin install --mcp https://a.example/mcp NAME"),
     ]);
     const none = await gateway.backplane(["binding", "set", "ecko", "--timeout", "9000"]);
-    expect(none.err).toContain("Nothing is bound as ecko.");
+    expect(none.err).toContain("No binding matches ecko.");
   });
 
-  test("names that a package does not ask to reach are kept, and said to be out of reach", async () => {
+  test("keeps domains that the package does not request and reports them as unreachable", async () => {
     const set = (...flags: string[]) =>
       gateway.backplane(["binding", "set", bindings.echo!.binding_id, ...flags]);
     expect((await set("--domains", "api.example.com")).err).toContain(
-      "api.example.com stays out of reach: acme/cli-kit does not ask for the network.",
+      "api.example.com is not reachable: acme/cli-kit does not request network access.",
     );
     expect((await set("--domains", "")).err).toBe("");
   });
 
-  test("set does not overwrite what someone else changed in between", async () => {
+  test("set does not overwrite a concurrent change", async () => {
     const id = bindings.slow!.binding_id;
     // Stands between the command and the gateway, and lets another change slip in right before the PATCH.
     const between = createServer((request, response) => {
@@ -181,14 +181,14 @@ describe("bindings and packages", () => {
       ]);
       expect(exit).toBe(EXIT.failed);
       expect(err).toContain("error[request.precondition]");
-      expect(err).toContain("fix: Somebody changed it at the same moment");
+      expect(err).toContain("fix: Someone else changed it at the same time");
       expect((await gateway.json<Binding>(["binding", "show", id])).policy.timeout_ms).toBe(7_000);
     } finally {
       between.close();
     }
   });
 
-  test("an installation that is interrupted says that the gateway goes on with it", async () => {
+  test("an interrupted installation reports that the gateway continues it", async () => {
     const slow = createServer(() => {});
     slow.listen(0, "127.0.0.1");
     await once(slow, "listening");
@@ -197,13 +197,13 @@ describe("bindings and packages", () => {
     await once(slow, "request");
     io.signal("SIGINT");
     expect(io.exits).toEqual([EXIT.interrupted]);
-    expect(io.err()).toContain("The gateway goes on installing acme-server and binds nothing");
+    expect(io.err()).toContain("The gateway continues to install acme-server but does not bind it");
     slow.closeAllConnections();
     slow.close();
     await ended;
   });
 
-  test("disable, enable, validate, show, list", async () => {
+  test("disables, enables, validates, shows and lists bindings", async () => {
     const id = bindings.echo!.binding_id;
     expect((await gateway.json<Binding>(["binding", "disable", id])).status).toBe("disabled");
     expect((await gateway.backplane(["invoke", "echo", "--input", '{"text":"x"}'])).exit).not.toBe(EXIT.ok);
@@ -216,7 +216,7 @@ describe("bindings and packages", () => {
     expect(items).toHaveLength(5);
   });
 
-  test("installing again changes nothing; a package in use is not removed", async () => {
+  test("installing again changes nothing; refuses to remove a package in use", async () => {
     const again = await installKit(gateway);
     const ids = (bound: Record<string, Binding>) =>
       Object.values(bound)
@@ -228,7 +228,7 @@ describe("bindings and packages", () => {
     expect(removed.err).toContain("error[package.bound]");
   });
 
-  test("pack, install the archive elsewhere, bind by name, remove binding and package", async () => {
+  test("packs, installs the archive, binds by name, and removes binding and package", async () => {
     const cwd = mkdtempSync(join(tmpdir(), "backplane-cli-"));
     try {
       const packed = await gateway.json<{ file: string; digest: string }>(
@@ -256,7 +256,7 @@ describe("bindings and packages", () => {
       writeFileSync(file, readFileSync(file, "utf8").replace(/^version = .*$/m, 'version = "0.2.0"'));
       const newer = await gateway.backplane(["plugin", "install", "next", ...fourth], { cwd });
       expect(newer.err).toMatch(
-        /echo is bound in 0\.1\.0\. Next: backplane binding set bind_\w+ --to 0\.2\.0\n/,
+        /echo is bound to version 0\.1\.0\. Next: backplane binding set bind_\w+ --to 0\.2\.0\n/,
       );
       const made = await gateway.json<Binding>([
         "binding",
@@ -290,15 +290,15 @@ describe("bindings and packages", () => {
     }
   });
 
-  test("without a sandbox the printed command is still the one that works, and isolated is refused", async () => {
+  test("without a sandbox the suggested command works and isolated calls are refused", async () => {
     const home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
     const env = { BACKPLANE_HOME: home, BACKPLANE_SANDBOX: "0" };
     const flags = { port: 0, log_level: "silent" };
     const unconfined = await startGateway(loadConfig({ home, env, flags }));
     try {
       const hint = await gateway.backplane(["plugin", "install", PLUGIN], { env });
-      expect(hint.err).toContain("refuses what must run isolated: echo");
-      const next = /^Next, if you trust the plugin: backplane (.+)$/m.exec(hint.err)?.[1] ?? "";
+      expect(hint.err).toContain("refuses calls that must run isolated: echo");
+      const next = /^If you trust the plugin: backplane (.+)$/m.exec(hint.err)?.[1] ?? "";
       expect(next).toBe("binding create acme/cli-kit@0.1.0 echo --class worker");
       await gateway.json(next.split(" "), { env });
       const call = ["invoke", "echo", "--input", '{"text":"x"}'];
@@ -319,7 +319,7 @@ describe("bindings and packages", () => {
     }
   });
 
-  test("a folder that is no plugin fails with its own reason, not with a broken connection", async () => {
+  test("reports why a folder is not a plugin instead of a broken upload", async () => {
     const cwd = mkdtempSync(join(tmpdir(), "backplane-cli-"));
     try {
       const { exit, err } = await gateway.backplane(["plugin", "install", "."], { cwd });

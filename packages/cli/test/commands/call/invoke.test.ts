@@ -15,12 +15,12 @@ afterAll(() => gateway.close());
 const record = (out: string) => JSON.parse(out) as Invocation;
 
 describe("invoke", () => {
-  test("prints the content as text and nothing else", async () => {
+  test("prints only the content as text", async () => {
     const ran = await gateway.backplane(["invoke", "echo", "--input", '{"text":"hello"}']);
     expect(ran).toEqual({ exit: EXIT.ok, out: "hello\n", err: "" });
   });
 
-  test("input from stdin; --json gives the whole record; --follow shows events on stderr", async () => {
+  test("reads input from stdin; --json prints the record; --follow prints events on stderr", async () => {
     const ran = await gateway.backplane(["invoke", "echo", "--input", "-", "--json", "--follow"], {
       stdin: '{"text":"hi"}',
     });
@@ -29,7 +29,7 @@ describe("invoke", () => {
     expect(ran.err).toContain("progress: working");
   });
 
-  test("what a plugin says cannot paint the terminal; JSON keeps it exact", async () => {
+  test("sanitizes plugin output as text but not as JSON", async () => {
     const input = JSON.stringify({ text: "\u001b[31mred\u001b]0;owned\u0007" });
     const ran = await gateway.backplane(["invoke", "echo", "--input", input], { tty: true });
     expect(ran.out).toBe("red\n");
@@ -37,7 +37,7 @@ describe("invoke", () => {
     expect(json.tool_result?.content).toEqual([{ type: "text", text: "\u001b[31mred\u001b]0;owned\u0007" }]);
   });
 
-  test("a failed call exits 1, with its content, three lines, and the record in JSON", async () => {
+  test("a failed call exits with 1, its content, three lines, and the record as JSON", async () => {
     const ran = await gateway.backplane(["invoke", "broken"]);
     expect(ran.exit).toBe(EXIT.failed);
     expect(ran.err.split("\n")).toHaveLength(4);
@@ -47,33 +47,33 @@ describe("invoke", () => {
     expect(record(json.out)).toMatchObject({ status: "failed", error: { code: "plugin_failed" } });
   });
 
-  test("a result that is an error exits 1, and is seen as one in the list of calls that went well", async () => {
+  test("an error result exits with 1 and is marked in the list of succeeded calls", async () => {
     const ran = await gateway.backplane(["invoke", "echo", "--input", '{"text":"as an error"}']);
     expect([ran.exit, ran.out]).toEqual([EXIT.failed, "not found\n"]);
     const listed = await gateway.backplane(["invocation", "list", "--limit", "1"]);
     expect(listed.out).toMatch(/echo +succeeded +is_error /);
   });
 
-  test("input that does not fit its schema exits 1 and names the place", async () => {
+  test("invalid input exits with 1 and names the field", async () => {
     const { exit, err } = await gateway.backplane(["invoke", "echo", "--input", "{}"]);
     expect(exit).toBe(EXIT.failed);
     expect(err).toContain("error[input.invalid]");
     expect(err).toContain("text");
   });
 
-  test("a deadline exits 124", async () => {
+  test("a timeout exits with 124", async () => {
     const { exit, err } = await gateway.backplane(["invoke", "slow", "--timeout", "100"]);
     expect(exit).toBe(EXIT.timeout);
     expect(err).toMatch(/^error\[timeout\]/);
   });
 
-  test("an export that nobody bound exits 1 and says how to bind it", async () => {
+  test("an unbound export exits with 1 and says how to bind it", async () => {
     const { exit, err } = await gateway.backplane(["invoke", "nothing"]);
     expect(exit).toBe(EXIT.failed);
     expect(err).toContain("backplane binding create");
   });
 
-  test("Ctrl-C cancels the call, which is recorded, and exits 130", async () => {
+  test("Ctrl-C cancels the call, records it and exits with 130", async () => {
     const { io, ended } = gateway.begin(["invoke", "slow", "--follow", "--json"]);
     await said(io.err, /progress: waiting/);
     io.signal("SIGINT");
@@ -85,7 +85,7 @@ describe("invoke", () => {
     });
   });
 
-  test("--no-wait leaves it running; invocation list, show, events and cancel find it", async () => {
+  test("--no-wait does not wait; invocation list, show, events and cancel find the call", async () => {
     const started = await gateway.json<Invocation>(["invoke", "slow", "--no-wait"]);
     const events = gateway.begin(["invocation", "events", started.id, "--json"]);
     await said(events.io.out, /waiting/);
@@ -119,25 +119,25 @@ describe("approvals", () => {
     return { ...call, id };
   }
 
-  test("one that is left alone says that a person is waited for", async () => {
+  test("--no-wait reports that the call awaits approval", async () => {
     const { err } = await gateway.backplane(["invoke", "guarded", "--no-wait"]);
-    const id = /Waits for a person: backplane approve allow (appr_\w+)/.exec(err)?.[1] ?? "";
+    const id = /Awaiting approval: backplane approve allow (appr_\w+)/.exec(err)?.[1] ?? "";
     expect((await gateway.backplane(["approve", "deny", id])).exit).toBe(EXIT.ok);
   });
 
-  test("the call says how to answer, waits, and runs when allowed", async () => {
+  test("prints how to answer, waits, and runs once approved", async () => {
     const { id, ended } = await waiting();
     const pending = await gateway.json<{ items: Approval[] }>(["approve", "list"]);
     expect(pending.items.map((item) => item.id)).toContain(id);
     expect((await gateway.backplane(["approve", "show", id])).out).toContain("arguments:");
     const allowed = await gateway.backplane(["approve", "allow", id]);
     expect(allowed.out).toContain("Allowed guarded");
-    expect(allowed.err).toMatch(/See what comes of it: backplane invocation show inv_\w+\n/);
+    expect(allowed.err).toMatch(/Follow the call: backplane invocation show inv_\w+\n/);
     const { exit, out } = await ended;
     expect({ exit, status: record(out).status }).toEqual({ exit: EXIT.ok, status: "succeeded" });
   });
 
-  test("denied exits 3 and carries the feedback", async () => {
+  test("a rejected call exits with 3 and prints the feedback", async () => {
     const { id, ended } = await waiting();
     await gateway.json(["approve", "deny", id, "--feedback", "not on a Friday"]);
     const { exit, out, err } = await ended;
@@ -147,7 +147,7 @@ describe("approvals", () => {
     expect(late.err).toContain("error[approval.closed]");
   });
 
-  test("nobody answers within --timeout: the call is cancelled, exit 124", async () => {
+  test("cancels the call and exits with 124 if --timeout passes without an answer", async () => {
     const { id, ended } = await waiting(["--timeout", "150"]);
     const { exit, out, err } = await ended;
     expect({ exit, status: record(out).status }).toEqual({ exit: EXIT.timeout, status: "cancelled" });
@@ -155,7 +155,7 @@ describe("approvals", () => {
     expect(err).toContain("error[timeout]");
   });
 
-  test("an answer for the session is a grant that can be revoked", async () => {
+  test("an approval for the session is a grant that can be revoked", async () => {
     const first = await waiting(["--session", "sess_cli"]);
     await gateway.json(["approve", "allow", first.id, "--for-session"]);
     expect((await first.ended).exit).toBe(EXIT.ok);

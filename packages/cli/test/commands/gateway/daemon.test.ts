@@ -45,7 +45,7 @@ async function backplane(...argv: string[]) {
 }
 
 describe("up", () => {
-  test("one ready line, the link and the token file; SIGTERM ends it in order", async () => {
+  test("prints readiness, sign-in link and token file; stops on SIGTERM", async () => {
     const gateway = up();
     const url = await said(gateway.out, /ready at (http:\/\/127\.0\.0\.1:\d+)\n/);
     await said(gateway.err, /admin\.token\n/);
@@ -60,7 +60,7 @@ describe("up", () => {
     expect((await backplane("status")).exit).toBe(EXIT.unreachable);
   });
 
-  test("--json is exactly one JSON line; SIGINT ends it in order; a second home owner is refused", async () => {
+  test("prints one JSON line with --json; stops on SIGINT; refuses a second gateway on the home", async () => {
     const gateway = up("--json");
     const line = await said(gateway.out, /^(.*)\n/);
     const ready = JSON.parse(line) as Record<string, unknown>;
@@ -76,7 +76,7 @@ describe("up", () => {
     expect(gateway.out()).toBe(`${line}\n`);
   });
 
-  test("a second Ctrl-C ends at once with 130", async () => {
+  test("a second Ctrl-C exits immediately with 130", async () => {
     const io = captureIo({ env: { HOME: home, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "silent" } });
     const ended = run(["up", "--port", "0"], io);
     await said(io.out, /ready at/);
@@ -87,14 +87,14 @@ describe("up", () => {
     expect(await ended).toBe(EXIT.ok);
   });
 
-  test("a home that cannot be made says so", async () => {
+  test("reports a home that cannot be created", async () => {
     writeFileSync(join(home, "file"), "");
     const io = captureIo();
     expect(await run(["up", "--port", "0", "--home", join(home, "file", "x")], io)).toBe(EXIT.failed);
     expect(io.err()).toMatch(/^error\[config\.invalid\].*\n.*ENOTDIR.*\nfix: .*--home/);
   });
 
-  test("an unsafe address is refused with exit 2", async () => {
+  test("refuses an unsafe listen address with exit code 2", async () => {
     const gateway = up("--host", "0.0.0.0");
     expect(await gateway.closed).toBe(EXIT.usage);
     expect(gateway.err()).toContain("--insecure-listen");
@@ -102,7 +102,7 @@ describe("up", () => {
 });
 
 describe("up --detach, down", () => {
-  test("comes back when ready, lives on, and down ends it", async () => {
+  test("returns when ready, keeps running, and stops with down", async () => {
     const ran = await backplane("up", "--detach", "--port", "0", "--json");
     expect(ran.exit).toBe(EXIT.ok);
     const ready = JSON.parse(ran.out) as { url: string; pid: number; login_url: string };
@@ -114,7 +114,7 @@ describe("up --detach, down", () => {
       const again = await backplane("up", "--detach", "--port", "0");
       expect(again.exit).toBe(EXIT.failed);
       expect(again.err).toContain("error[home.locked]");
-      expect(again.err).toContain(`It is ready at ${ready.url}, as process ${ready.pid}`);
+      expect(again.err).toContain(`A gateway already runs at ${ready.url} (process ${ready.pid})`);
 
       const down = await backplane("down", "--json");
       expect(JSON.parse(down.out)).toMatchObject({ stopped: true, pid: ready.pid });
@@ -131,7 +131,7 @@ describe("up --detach, down", () => {
 });
 
 describe("doctor without a gateway", () => {
-  test("says that none runs, with exit 0", async () => {
+  test("reports that no gateway runs, and exits with 0", async () => {
     const { exit, out } = await backplane("doctor", "--json");
     expect(exit).toBe(EXIT.ok);
     const { status, checks } = JSON.parse(out) as {

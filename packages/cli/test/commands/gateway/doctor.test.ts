@@ -1,4 +1,4 @@
-/** What plugins say of themselves and what their installed files are, in doctor's table and exit code. */
+/** Plugin health, sandbox and installed files in the table and exit code of doctor. */
 import { chmodSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -31,7 +31,7 @@ async function install(name: string, body: string): Promise<void> {
   folder.remove();
 }
 
-test("which boundary is in force is said for this machine and for the gateway that runs", async () => {
+test("reports the sandbox of this machine and of the running gateway", async () => {
   const rows = async (env: Record<string, string>) => {
     const { out } = await gateway.backplane(["doctor", "--json"], { env });
     const { checks } = JSON.parse(out) as Report;
@@ -43,7 +43,7 @@ test("which boundary is in force is said for this machine and for the gateway th
   );
   expect(running).toMatchObject({
     status: "ok",
-    message: expect.stringMatching(/^of the gateway that runs: /),
+    message: expect.stringMatching(/^of the running gateway: /),
   });
   const [off, still] = await rows({ BACKPLANE_SANDBOX: "0" });
   expect(off).toMatchObject({

@@ -1,4 +1,4 @@
-/** A fault that nobody caught, inside a real gateway process: a trusted plugin runs there and throws from a timer. */
+/** An uncaught error in a real gateway process: a trusted plugin throws from a timer. */
 import { expect } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { EXIT } from "../../../src/index.ts";

@@ -1,4 +1,4 @@
-/** `backplane mcp`: a client's lines on stdin, the gateway's answers as lines on stdout, in both revisions. */
+/** `backplane mcp`: MCP over stdio in both protocol revisions. */
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -77,7 +77,7 @@ const hello = request(0, "initialize", {
 });
 const initialized = { jsonrpc: "2.0", method: "notifications/initialized" };
 
-test("a client that negotiates: handshake, list, call, change of the list, end", async () => {
+test("serves a session: handshake, list, call, list change, close", async () => {
   const client = converse();
   client.send(hello);
   expect((await client.answer(0)).result).toMatchObject({
@@ -111,7 +111,7 @@ test("a client that negotiates: handshake, list, call, change of the list, end",
   expect(await client.close()).toBe(EXIT.ok);
 });
 
-test("a stateless client: each request brings its envelope, and a cancel takes the call away", async () => {
+test("serves stateless requests and cancels a call", async () => {
   const client = converse();
   const _meta = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -137,7 +137,7 @@ test("a stateless client: each request brings its envelope, and a cancel takes t
   expect(await client.close()).toBe(EXIT.ok);
 });
 
-test("what stands in the pipe when stdin ends is still answered", async () => {
+test("answers requests that are in flight when stdin ends", async () => {
   const lines = [hello, initialized, request(7, "tools/call", { name: "echo", arguments: { text: "last" } })];
   const stdin = `${lines.map((line) => JSON.stringify(line)).join("\n")}\n`;
   const { exit, out } = await gateway.backplane(["mcp"], { stdin });
@@ -149,14 +149,14 @@ test("what stands in the pipe when stdin ends is still answered", async () => {
   expect(answers.find(({ id }) => id === 7).result.isError).toBe(false);
 });
 
-test("a credential that is not good is told to the client, in its own words", async () => {
+test("reports an invalid credential to the client", async () => {
   const client = converse({ BACKPLANE_TOKEN: "bpk_wrong", BACKPLANE_URL: gateway.url });
   client.send(hello);
   expect((await client.answer(0)).error.code).toBe(-32000);
   expect(await client.close()).toBe(EXIT.ok);
 });
 
-test("a gateway that was started again is joined again, by the handshake of before", async () => {
+test("reopens the session after a restart of the gateway", async () => {
   const home = mkdtempSync(join(tmpdir(), "backplane-mcp-"));
   const open = (port: number) =>
     startGateway(loadConfig({ home, env: {}, flags: { port, log_level: "silent" } }));
@@ -194,7 +194,7 @@ test("a gateway that was started again is joined again, by the handshake of befo
   rmSync(home, { recursive: true, force: true });
 });
 
-test("a server that is not bound is told to the request that asked, which would wait for ever otherwise", async () => {
+test("answers a request for an unbound server with an error", async () => {
   const client = converse({}, ["--server", "nope"]);
   client.send({ jsonrpc: "2.0", id: 7, method: "tools/list" });
   const { error } = await client.answer(7);

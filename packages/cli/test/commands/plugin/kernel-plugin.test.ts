@@ -1,4 +1,4 @@
-/** Kernel plugins under the same noun as packages, against a real gateway. */
+/** `plugin` commands for kernel plugins against a real gateway. */
 import type { PluginRow } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
@@ -22,7 +22,7 @@ afterAll(async () => {
 
 const info = (name: string) => gateway.json<PluginRow>(["plugin", "info", name]);
 
-test("plugin install takes a kernel plugin's folder, after showing what it is; plugin list shows both kinds", async () => {
+test("installs a kernel plugin after showing it; plugin list shows packages and kernel plugins", async () => {
   const silent = await gateway.backplane(["plugin", "install", greeter.dir]);
   expect(silent.exit).toBe(EXIT.usage);
   const asked = gateway.begin(["plugin", "install", greeter.dir], { tty: true });
@@ -47,7 +47,7 @@ test("plugin install takes a kernel plugin's folder, after showing what it is; p
   expect(out).toMatch(/\n\S+\/\S+ +\S+ +package +installed/);
 });
 
-test("disable, enable, reload, trust and remove apply at once", async () => {
+test("disable, enable, reload, trust and remove apply immediately", async () => {
   expect(await gateway.json(["plugin", "disable", "greeter"])).toMatchObject({ status: "disabled" });
   expect((await info("greeter")).enabled).toBe(false);
   expect(await gateway.json(["plugin", "enable", "greeter"])).toMatchObject({ status: "loaded" });
@@ -64,7 +64,7 @@ test("disable, enable, reload, trust and remove apply at once", async () => {
   expect(bundled.err).toContain("backplane plugin disable");
 });
 
-test("--editable links the folder; one that does not load says why and exits 1", async () => {
+test("--editable links the folder; a plugin that fails to load is reported with exit code 1", async () => {
   const argv = ["plugin", "install", broken.dir, "--editable", "--yes"];
   const { exit, err, out } = await gateway.backplane(argv);
   expect(exit).toBe(EXIT.failed);
@@ -73,16 +73,19 @@ test("--editable links the folder; one that does not load says why and exits 1",
   await gateway.json(["plugin", "remove", "broken", "--yes"]);
 });
 
-test("flags of the other kind are refused", async () => {
+test("rejects package flags for a kernel plugin and the reverse", async () => {
   const bind = await gateway.backplane(["plugin", "install", greeter.dir, "--bind"]);
-  expect(bind).toMatchObject({ exit: EXIT.usage, err: expect.stringContaining("--bind is for packages") });
+  expect(bind).toMatchObject({
+    exit: EXIT.usage,
+    err: expect.stringContaining("--bind is only for packages"),
+  });
   const npm = await gateway.backplane(["plugin", "install", "npm:acme-memory", "--editable"]);
   expect(npm).toMatchObject({ exit: EXIT.usage, err: expect.stringContaining("local folders") });
   const url = await gateway.backplane(["plugin", "install", "npm:https://example.com/x.tgz", "--yes"]);
   expect(url.err).toContain("error[plugin.source_invalid]");
 });
 
-test("a key that may see packages only sees those", async () => {
+test("a key without plugins:read lists packages only", async () => {
   const made = await gateway.json<{ token: string }>(["key", "create", "r", "--scope", "packages:read"]);
   const { exit, out, err } = await gateway.backplane(["plugin", "list"], {
     env: { BACKPLANE_TOKEN: made.token },
@@ -93,12 +96,12 @@ test("a key that may see packages only sees those", async () => {
   expect(err).toContain("plugins:read");
 });
 
-/** Last: nothing else can be asked of this gateway afterwards. */
-test("the web plugin is not switched off by the way, since it carries the switch", async () => {
+/** Last, because the gateway cannot be used afterwards. */
+test("disabling the web plugin needs a confirmation", async () => {
   const silent = await gateway.backplane(["plugin", "disable", "web"]);
   expect(silent.exit).toBe(EXIT.usage);
   expect((await info("web")).status).toBe("loaded");
   await gateway.json(["plugin", "disable", "web", "--yes"]);
   expect((await gateway.backplane(["plugin", "list"])).exit).toBe(EXIT.ok);
-  expect((await gateway.backplane(["doctor"])).out).toMatch(/plugins +degraded +not asked/);
+  expect((await gateway.backplane(["doctor"])).out).toMatch(/plugins +degraded +not checked/);
 });

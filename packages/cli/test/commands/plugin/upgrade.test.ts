@@ -1,4 +1,4 @@
-/** The next version of a package, installed and bound over the last one, by command. */
+/** Upgrading and rolling back a package. */
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -29,7 +29,7 @@ function nextVersion(version: string): string {
 
 verifies(
   "upgrade.moves",
-  "`plugin install --bind` moves every binding with its rule, and `binding rollback` goes back",
+  "`plugin install --bind` upgrades every binding with its policy, and `binding rollback` undoes it",
   async () => {
     const kit = await installKit(gateway);
     const { binding_id } = kit.echo!;
@@ -39,7 +39,7 @@ verifies(
     const installed = await gateway.backplane(["plugin", "install", nextVersion("0.2.0"), "--bind"]);
     expect(installed.err).toContain(`${binding_id} moved from 0.1.0 to 0.2.0`);
     expect(installed.err).toContain(
-      `if you trust this version too: backplane binding set ${binding_id} --class worker`,
+      `If you trust this version: backplane binding set ${binding_id} --class worker`,
     );
     const list = await gateway.json<{ items: Binding[] }>(["binding", "list", "--package", "acme/cli-kit"]);
     expect(list.items.map((one) => one.binding_id).sort()).toEqual(

@@ -16,13 +16,13 @@ const CHILD = '/tool agent {"goal":"/say child done"}\n/then\n/say all done';
 const CTRL_C = "\u0003";
 const CTRL_D = "\u0004";
 
-describe("for scripts", () => {
-  test("the answers go to stdout one after the other, everything else to stderr", async () => {
+describe("scripted", () => {
+  test("prints answers on stdout and everything else on stderr", async () => {
     const ran = await gateway.backplane(["session", "chat", "s1", "-m", "one", "-m", "two"]);
     expect(ran).toEqual({ exit: EXIT.ok, out: "echo: one\necho: two\n", err: "Session: s1\n" });
   });
 
-  test("without -m all of stdin is one message, and a session is begun", async () => {
+  test("without -m stdin is one message in a new session", async () => {
     const ran = await gateway.backplane(["session", "chat"], { stdin: "two\nlines\n" });
     expect(ran.out).toBe("echo: two\nlines\n");
     const id = /Session: (\S+)/.exec(ran.err)?.[1];
@@ -33,7 +33,7 @@ describe("for scripts", () => {
     expect(again.err).toContain("error[session.conflict]");
   });
 
-  test("--continue goes on where somebody last talked, in this workspace", async () => {
+  test("--continue uses the most recent session of the workspace", async () => {
     const say = (text: string, ...more: string[]) =>
       gateway.backplane(["session", "chat", ...more, "-m", text]);
     const nobody = await say("x", "--continue", "--workspace", "desert");
@@ -47,7 +47,7 @@ describe("for scripts", () => {
     expect((await say("x", "older", "--continue")).exit).toBe(EXIT.usage);
   });
 
-  test("--json is one document with the runs", async () => {
+  test("--json prints one document with the runs", async () => {
     const done = await gateway.json<{ session_id: string; runs: Run[] }>([
       "session",
       "chat",
@@ -62,7 +62,7 @@ describe("for scripts", () => {
     });
   });
 
-  test("a turn that fails exits 1 with three lines, and what comes after it is not said", async () => {
+  test("a failed turn exits with 1 and three lines, and later messages are not sent", async () => {
     const ran = await gateway.backplane([
       "session",
       "chat",
@@ -82,16 +82,16 @@ describe("for scripts", () => {
     return { ...call, id: await said(call.io.err, /backplane approve allow (\S+),/) };
   }
 
-  test("a question is printed with the commands that answer it, and waited for", async () => {
+  test("prints an approval request with the commands that answer it, and waits", async () => {
     const { id, ended, io } = await asking("s4");
-    expect(io.err()).toContain("agent waits for a person (unknown risk): spawn agent: /say child done");
+    expect(io.err()).toContain("agent is awaiting approval (unknown risk): spawn agent: /say child done");
     await gateway.json(["approve", "allow", id]);
     const { exit, out, err } = await ended;
     expect({ exit, out }).toEqual({ exit: EXIT.ok, out: "all done\n" });
     expect(err).toContain("✓ agent: done in 1 step");
   });
 
-  test("questions of a sub-agent are printed too", async () => {
+  test("prints approval requests of sub-agents", async () => {
     const deep = JSON.stringify({ goal: '/tool agent {"goal":"/say deep"}\n/then\n/say middle' });
     const call = gateway.begin(["session", "chat", "s8", "-m", `/tool agent ${deep}\n/then\n/say top`]);
     const first = await said(call.io.err, /backplane approve allow (\S+),/);
@@ -106,7 +106,7 @@ describe("for scripts", () => {
     expect(await call.ended).toMatchObject({ exit: EXIT.ok, out: "top\n" });
   });
 
-  test("refused exits 3", async () => {
+  test("exits with 3 if an approval is rejected", async () => {
     const { id, ended } = await asking("s5");
     await gateway.json(["approve", "deny", id, "--feedback", "not today"]);
     const { exit, out, err } = await ended;
@@ -114,7 +114,7 @@ describe("for scripts", () => {
     expect(err).toContain("⊘ agent: rejected: not today");
   });
 
-  test("nobody answers within --timeout: the turn is interrupted, exit 3", async () => {
+  test("interrupts the turn and exits with 3 if --timeout passes without an answer", async () => {
     const { id, ended } = await asking("s6", "--timeout", "0");
     const { exit, err } = await ended;
     expect(exit).toBe(EXIT.denied);
@@ -122,7 +122,7 @@ describe("for scripts", () => {
     expect((await gateway.json<Approval>(["approve", "show", id])).status).toBe("cancelled");
   });
 
-  test("Ctrl-C interrupts the turn and exits 130", async () => {
+  test("Ctrl-C interrupts the turn and exits with 130", async () => {
     const { io, ended } = await asking("s7");
     io.signal("SIGINT");
     expect((await ended).exit).toBe(EXIT.interrupted);
@@ -147,7 +147,7 @@ describe("at a terminal", () => {
     };
   }
 
-  test("text streams, tools show as they begin and end, and a question is asked with its arguments", async () => {
+  test("streams text, shows tool calls, and prompts for an approval with its arguments", async () => {
     const { io, ended, type, until } = await chat("t1");
     type("hello\r");
     await said(io.out, /echo: hello\n/);
@@ -169,7 +169,7 @@ describe("at a terminal", () => {
     expect(io.raw.at(-1)).toBe(false);
   });
 
-  test("Enter alone rejects what is of unknown risk, with a reason if one is given", async () => {
+  test("Enter rejects a call of unknown risk, with an optional reason", async () => {
     const { io, ended, type, until } = await chat("t2");
     type('/tool agent {"goal":"x"}\r');
     await until(/Enter: n/);
@@ -182,7 +182,7 @@ describe("at a terminal", () => {
     expect(io.out()).toContain("too early");
   });
 
-  test("[s] holds for the session", async () => {
+  test("[s] approves for the session", async () => {
     const { io, ended, type, until } = await chat("t3");
     const call = '/tool agent {"goal":"/say kid"}\r';
     type(call);
@@ -198,7 +198,7 @@ describe("at a terminal", () => {
     expect(io.err().match(/wants to run/g)).toHaveLength(1);
   });
 
-  test("a question that is answered elsewhere is taken back", async () => {
+  test("withdraws a question that was answered elsewhere", async () => {
     const { io, ended, type, until } = await chat("t4");
     type('/tool agent {"goal":"/say kid"}\r');
     await until(/\[y\] once/);
@@ -211,7 +211,7 @@ describe("at a terminal", () => {
     expect((await ended).exit).toBe(EXIT.ok);
   });
 
-  test("Ctrl-C ends the turn and the chat goes on; twice within 2 s leaves with 130", async () => {
+  test("Ctrl-C ends the turn; twice within 2 s exits with 130", async () => {
     const { io, ended, type, until } = await chat("t5");
     type("/slow 200\\\r/say a b c d e f g h i j k l m n o p\r");
     await said(io.out, /a/);
@@ -222,7 +222,7 @@ describe("at a terminal", () => {
     expect((await ended).exit).toBe(EXIT.interrupted);
   });
 
-  test("local commands: /help, /model, /fork, /reset; any other line is for the agent", async () => {
+  test("runs /help, /model, /fork and /reset locally and sends other lines to the agent", async () => {
     const { io, ended, type, until } = await chat("t6");
     type("/help\r");
     await until(/\/compact +summarise[\s\S]*> /);
@@ -245,7 +245,7 @@ describe("at a terminal", () => {
     expect((await gateway.backplane(["session", "show", "t6-child"])).out).toContain("in the child");
   });
 
-  test("a failed turn is told in three lines and the chat goes on", async () => {
+  test("reports a failed turn in three lines and continues", async () => {
     const { io, ended, type, until } = await chat("t7");
     type("/error other\r");
     await until(/error\[llm\.failed\].*\n.*\nfix: [\s\S]*> /);
@@ -255,7 +255,7 @@ describe("at a terminal", () => {
     expect((await ended).exit).toBe(EXIT.ok);
   });
 
-  test("a stream that is cut, again and again, loses and doubles nothing", async () => {
+  test("loses and repeats nothing when the stream is cut repeatedly", async () => {
     const proxy = await cutProxy(gateway.url);
     try {
       const { io, ended, type, until } = await chat("t8", proxy.url);
@@ -275,7 +275,7 @@ describe("at a terminal", () => {
     }
   }, 60_000);
 
-  test("a gateway that stays away is found again with the next message", async () => {
+  test("reconnects to the gateway with the next message", async () => {
     const proxy = await cutProxy(gateway.url);
     const { io, ended, type, until } = await chat("t9", proxy.url);
     await proxy.close();

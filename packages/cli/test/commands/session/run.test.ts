@@ -20,7 +20,7 @@ const start = (session: string, input: string, ...more: string[]) => [
   ...more,
 ];
 
-test("--wait prints the answer, --stream prints it as it comes, each word once", async () => {
+test("--wait prints the answer, --stream prints it as it streams, each word once", async () => {
   expect(await gateway.backplane(start("r1", "hi", "--wait"))).toMatchObject({
     exit: EXIT.ok,
     out: "echo: hi\n",
@@ -35,7 +35,7 @@ test("--wait prints the answer, --stream prints it as it comes, each word once",
   expect(piped.out).toBe("echo: from a pipe\n");
 });
 
-test("without them it prints the run, which show and cancel find", async () => {
+test("start prints the run id, which show and cancel accept", async () => {
   const run = await gateway.json<Run>(start("r2", "/slow 500\n/say a b c d e f g h"));
   expect(run.status).toBe("running");
   expect(await gateway.json<Run>(["run", "cancel", run.id])).toMatchObject({
@@ -46,7 +46,7 @@ test("without them it prints the run, which show and cancel find", async () => {
   expect((await gateway.backplane(["run", "cancel", run.id])).err).toContain("error[run.ended]");
 });
 
-test("list shows the newest runs, of a session if asked, a page at a time", async () => {
+test("list pages the newest runs, optionally of one session", async () => {
   const [first, second] = [
     await gateway.json<Run>(start("r-list", "one\ntwo", "--wait")),
     await gateway.json<Run>(start("r-list", "/error other", "--wait")).catch(() => null),
@@ -65,7 +65,7 @@ test("list shows the newest runs, of a session if asked, a page at a time", asyn
   expect(out).not.toContain("two");
 });
 
-test("a run that fails exits 1 with its record; Ctrl-C ends it with 130", async () => {
+test("a failed run exits with 1 and its record; Ctrl-C exits with 130", async () => {
   const failed = await gateway.backplane(start("r3", "/error other", "--wait", "--json"));
   expect(failed.exit).toBe(EXIT.failed);
   expect(JSON.parse(failed.out)).toMatchObject({ status: "failed", error: { code: "llm.failed" } });

@@ -20,7 +20,7 @@ interface Shown {
 }
 
 describe("show", () => {
-  test("session show reads as a conversation; with --json it is the session and its entries", async () => {
+  test("shows a conversation; with --json the session and its entries", async () => {
     await say("talk", "hello", '/tool absent {"a":1}\n/then\n/say sorry\u001b[31m');
     const { out, exit } = await gateway.backplane(["session", "show", "talk"]);
     expect(exit).toBe(EXIT.ok);
@@ -28,7 +28,7 @@ describe("show", () => {
     const lines = out.slice(out.indexOf("──"));
     expect(lines).toBe(
       [
-        "── the conversation begins ──",
+        "── start of the conversation ──",
         "you: hello",
         "assistant: echo: hello",
         'you: /tool absent {"a":1}',
@@ -53,7 +53,7 @@ describe("show", () => {
     expect(raw_lines[0]).toMatch(/^1 \S+ anchor \{/);
   });
 
-  test("what is not there is an error with its code", async () => {
+  test("reports a missing session with its code", async () => {
     for (const name of ["show", "replay", "reset", "compact", "undo", "interrupt", "fork"]) {
       const { exit, err } = await gateway.backplane(["session", name, "nowhere", "--yes"]);
       expect({ name, exit, code: err.slice(0, 24) }).toEqual({
@@ -65,7 +65,7 @@ describe("show", () => {
   });
 });
 
-test("list shows the newest sessions of a workspace", async () => {
+test("lists the newest sessions of a workspace", async () => {
   await gateway.backplane(["session", "chat", "else", "-m", "x", "--workspace", "other"]);
   const page = await gateway.json<{ items: Session[] }>(["session", "list", "--workspace", "other"]);
   expect(page.items.map((item) => item.id)).toEqual(["else"]);
@@ -75,7 +75,7 @@ test("list shows the newest sessions of a workspace", async () => {
   expect((await gateway.backplane(["session", "show", "else"])).exit).toBe(EXIT.failed);
 });
 
-test("set notes things of a session, a title among them, and takes them back", async () => {
+test("sets and removes metadata such as the title", async () => {
   await gateway.backplane(["session", "chat", "noted", "-m", "x"]);
   const set = (...pairs: string[]) => gateway.backplane(["session", "set", "noted", ...pairs]);
   expect((await set("title=Order 4711", "priority=2", "strategy=react")).exit).toBe(EXIT.ok);
@@ -90,7 +90,7 @@ test("set notes things of a session, a title among them, and takes them back", a
 });
 
 describe("replay", () => {
-  test("prints the tape as it was, entry by entry", async () => {
+  test("prints the tape entry by entry", async () => {
     await say("tape", "one");
     const { entries } = await gateway.json<Shown>(["session", "show", "tape"]);
     const { out } = await gateway.backplane(["session", "replay", "tape", "--json", "--since", "1"]);
@@ -101,7 +101,7 @@ describe("replay", () => {
     expect(lines.slice(0, entries.length - 1)).toEqual(entries.slice(1));
   });
 
-  test("--follow goes on with what happens, each entry once, until Ctrl-C", async () => {
+  test("--follow prints new events, each once, until Ctrl-C", async () => {
     const { io, ended } = gateway.begin(["session", "replay", "tape", "--follow", "--json"]);
     await said(io.out, /session\.replay\.done/);
     await say("tape", "two");
@@ -124,7 +124,7 @@ describe("replay", () => {
   });
 });
 
-test("fork takes the past over, up to an entry if asked, and writes its own", async () => {
+test("fork shares the history, optionally up to an entry", async () => {
   await say("parent", "first", "second");
   const { entries } = await gateway.json<Shown>(["session", "show", "parent"]);
   const answer = entries.find((entry) => entry.payload.role === "assistant")!;
@@ -140,7 +140,7 @@ test("fork takes the past over, up to an entry if asked, and writes its own", as
   expect(plain.err).toContain(`backplane session chat ${plain.out.trim()}`);
 });
 
-test("compact leaves a marker, undo takes it back, reset begins anew and asks first", async () => {
+test("compact leaves a marker, undo reverts it, reset asks for confirmation", async () => {
   await say("long", ...Array.from({ length: 6 }, (_, n) => `${n} ${"words ".repeat(400)}`), "the last");
   await gateway.json(["provider", "set", "llm-echo", "context_window=10000"]);
   const made = await gateway.json<{ chain: Chain }>(["session", "compact", "long"]);
@@ -152,13 +152,13 @@ test("compact leaves a marker, undo takes it back, reset begins anew and asks fi
   const back = await gateway.json<Chain>(["session", "undo", "long"]);
   expect(back.id).toBe(made.chain.parent_chain_id);
   const again = await gateway.backplane(["session", "undo", "long"]);
-  expect(again.err).toContain("nothing can be undone");
+  expect(again.err).toContain("there is nothing to undo");
   expect((await gateway.backplane(["session", "reset", "long"])).exit).toBe(EXIT.usage);
   const fresh = await gateway.json<Session>(["session", "reset", "long", "--yes"]);
   expect(fresh.head_chain_id).not.toBe(back.id);
 });
 
-test("interrupt ends a turn that runs, and says when none does", async () => {
+test("interrupt ends a running turn, and reports when none runs", async () => {
   const text = "/slow 500\n/say a b c d e f g h";
   const run = await gateway.json<Run>(["run", "start", "--session", "slow", "--input", text]);
   expect(await gateway.json(["session", "interrupt", "slow"])).toEqual({ interrupted: true });
