@@ -10,7 +10,7 @@ import { type Command, Option } from "commander";
 import { type BindingOptions, bindingFlags, bindingParts, mergeParts } from "../../bindings/binding-flags.ts";
 import { findBinding } from "../../bindings/find-binding.ts";
 import { findPackage } from "../../bindings/find-package.ts";
-import { reportChanges, reportVersionChange, reportNarrowedGrant } from "../../bindings/report-changes.ts";
+import { reportChanges, reportNarrowedGrant, reportVersionChange } from "../../bindings/report-changes.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { listOf } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";

@@ -31,7 +31,7 @@ import {
   setTrusted,
 } from "./kernel-plugin.ts";
 import { packPlugin } from "./pack-plugin.ts";
-import { boundTools, describePackage, contentsCell } from "./package-text.ts";
+import { boundTools, contentsCell, describePackage } from "./package-text.ts";
 
 const EXAMPLES = `
 Examples:

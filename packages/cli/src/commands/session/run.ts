@@ -7,7 +7,7 @@ import type { ChatEvent } from "../../chat/chat-events.ts";
 import { Conversation } from "../../chat/conversation.ts";
 import { errorLines } from "../../command-line/error-report.ts";
 import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
-import { workspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";

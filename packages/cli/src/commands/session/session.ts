@@ -2,7 +2,7 @@
 import { BackplaneError, type JsonObject, type Session } from "@backplane/contract";
 import type { Command } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import { workspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";

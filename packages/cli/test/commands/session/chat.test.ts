@@ -79,7 +79,7 @@ describe("scripted", () => {
 
   async function asking(...argv: string[]) {
     const call = gateway.begin(["session", "chat", ...argv, "-m", CHILD]);
-    return { ...call, id: await said(call.io.err, /backplane approve allow (\S+),/) };
+    return { ...call, id: await said(call.io.err, /backplane approve allow (\S+) \(or deny\)/) };
   }
 
   test("prints an approval request with the commands that answer it, and waits", async () => {
@@ -94,11 +94,11 @@ describe("scripted", () => {
   test("prints approval requests of sub-agents", async () => {
     const deep = JSON.stringify({ goal: '/tool agent {"goal":"/say deep"}\n/then\n/say middle' });
     const call = gateway.begin(["session", "chat", "s8", "-m", `/tool agent ${deep}\n/then\n/say top`]);
-    const first = await said(call.io.err, /backplane approve allow (\S+),/);
+    const first = await said(call.io.err, /backplane approve allow (\S+) \(or deny\)/);
     await gateway.json(["approve", "allow", first]);
     const second = await said(
       () => call.io.err().replaceAll(first, ""),
-      /backplane approve allow (appr_\S+),/,
+      /backplane approve allow (appr_\S+) \(or deny\)/,
     );
     const asked = await gateway.json<Approval>(["approve", "show", second]);
     expect(asked.session_id).toMatch(/^s8::agent::/);
@@ -174,7 +174,7 @@ describe("at a terminal", () => {
     type('/tool agent {"goal":"x"}\r');
     await until(/Enter: n/);
     type("\r");
-    await until(/why\?/);
+    await until(/Reason\?/);
     type("too early\r");
     await until(/⊘ agent: rejected: too early[\s\S]*> /);
     type("/quit\r");
@@ -231,7 +231,7 @@ describe("at a terminal", () => {
     type("/model absent\r");
     await until(/error\[provider\.not_found\][\s\S]*> /);
     type("/fork t6-child\r");
-    await until(/goes on as t6-child[\s\S]*> /);
+    await until(/Continuing in session t6-child[\s\S]*> /);
     type("/say in the child\r");
     await said(io.out, /in the child\n/);
     await until(/> /);
