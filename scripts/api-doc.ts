@@ -59,7 +59,7 @@ export function renderApiReference(document: OpenApi): string {
     "",
     "A required field is marked with `*`. The scope is the one that an API key needs; the admin token has all of them.",
   ];
-  for (const tag of [...new Set(tags)]) {
+  for (const tag of new Set(tags)) {
     const own = operations.filter(({ operation }) => (operation.tags?.[0] ?? "") === tag);
     if (own.length === 0) continue;
     parts.push("", `## ${tag}`);
@@ -67,7 +67,9 @@ export function renderApiReference(document: OpenApi): string {
       parts.push("", ...renderOperation(method, path, operation));
   }
   parts.push("", "## Objects");
-  for (const [name, schema] of Object.entries(document.components.schemas).toSorted()) {
+  const names = Object.keys(document.components.schemas).toSorted((a, b) => (a < b ? -1 : 1));
+  for (const name of names) {
+    const schema = document.components.schemas[name]!;
     parts.push("", `### ${name}`, "");
     if (schema.description !== undefined) parts.push(schema.description, "");
     parts.push(...fieldTable(schema));

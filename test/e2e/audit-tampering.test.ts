@@ -9,7 +9,10 @@ import { loadConfig, startGateway } from "@backplane/gateway";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { EXIT, run } from "../../packages/cli/src/index.ts";
 import { captureIo } from "../../packages/cli/test/support/capture-io.ts";
-import { addChecksumFunctions, checksummedTables } from "../../packages/store/src/sqlite/connection/row-checksums.ts";
+import {
+  addChecksumFunctions,
+  checksummedTables,
+} from "../../packages/store/src/sqlite/connection/row-checksums.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
