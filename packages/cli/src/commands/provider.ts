@@ -186,7 +186,7 @@ function notePrivateAllowed(
   out.note(
     `The gateway now sends model calls to ${place}, which is not a public address. Users who can write to this\n` +
       `organisation's sessions can reach the server there, and users who can change its providers can choose the path.\n` +
-      `Only its ${row.plugin} instances at ${place} are allowed; the change is audited. Revoke it: backplane provider set ID allow_private=`,
+      `Only its ${row.plugin} instances at ${place} are allowed; the audit log records the change. Revoke it: backplane provider set ID allow_private=`,
   );
 }
 
