@@ -1,6 +1,7 @@
 /** Every mutant that `npm run mutate` tries. */
 import { ARTIFACT_DEFENCES } from "./artifacts.ts";
 import { AUTHORITY_DEFENCES } from "./authority.ts";
+import { BEHAVIOUR } from "./behaviour.ts";
 import { CALL_DEFENCES } from "./calls.ts";
 import { COMPACTION_DEFENCES } from "./compaction.ts";
 import { DAMAGE_DEFENCES } from "./damage.ts";
@@ -17,6 +18,7 @@ import { SANDBOX_DEFENCES } from "./sandbox.ts";
 import { UPGRADE_DEFENCES } from "./upgrade.ts";
 
 export const MUTANTS: Mutant[] = [
+  ...BEHAVIOUR,
   ...SANDBOX_DEFENCES,
   ...ARTIFACT_DEFENCES,
   ...CALL_DEFENCES,

@@ -157,8 +157,8 @@ verifies(
 );
 
 verifies(
-  ["approval.timeout", "approval.shutdown"],
-  "what nobody answers is withdrawn, and nothing stays behind",
+  "approval.timeout",
+  "withdraws a question that nobody answers and leaves nothing pending",
   async () => {
     runs.length = 0;
     const ui = surface();

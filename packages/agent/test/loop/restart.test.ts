@@ -117,7 +117,7 @@ verifies(
 
 verifies(
   "approval.shutdown",
-  "at an orderly stop short questions end within a second, long ones stay",
+  "an orderly stop cancels short questions without waiting for its grace period and keeps durable ones",
   async () => {
     for (const [timeout_ms, status] of [
       [30_000, "cancelled"],
@@ -127,9 +127,8 @@ verifies(
       const fixture = await createTestSession({ host: { approval_timeout_ms: timeout_ms }, tools: [deploy] });
       await askToDeploy(fixture);
       await until(async () => (await pending(fixture)).length === 1);
-      const from = performance.now();
-      await fixture.kernel.stop(5_000);
-      expect(performance.now() - from).toBeLessThan(10_000);
+      // An hour of grace: a stop that waited for the question would not return within the limit of this test.
+      await fixture.kernel.stop(HOUR);
       const { items } = await fixture.kernel.approvals.list(user, {}, { limit: 5 });
       expect(items).toMatchObject([{ status }]);
       const gone = fixture.events

@@ -13,10 +13,12 @@ verifies(
     const content = manifest([
       tool("plain", { default_timeout_ms: 2_000 }),
       tool("bound", { default_timeout_ms: 2_000, max_timeout_ms: 4_000 }),
+      tool("wide", { default_timeout_ms: 2_000, max_timeout_ms: 60_000 }),
       tool("asked", { default_timeout_ms: 2_000 }, { requires_approval: true }),
     ]);
     await fixture.bind(content);
     await fixture.bind(content, { export_id: "bound", policy: { timeout_ms: 3_000 } });
+    await fixture.bind(content, { export_id: "wide" });
     await fixture.bind(content, { export_id: "asked" });
     const given = async (body: { export_id: string; timeout_ms?: number }) => {
       const invocation = await fixture.call(body);
@@ -30,6 +32,8 @@ verifies(
     expect(await given({ export_id: "bound", timeout_ms: 1_000 })).toBe(1_000);
     expect(await given({ export_id: "bound", timeout_ms: 60_000 })).toBe(4_000);
     expect(await given({ export_id: "plain", timeout_ms: 60_000 })).toBe(9_000);
+    // The host's maximum caps an export that allows itself more.
+    expect(await given({ export_id: "wide", timeout_ms: 60_000 })).toBe(9_000);
     // The wall clock jumps an hour in either direction between two attempts; the remaining time does not change.
     for (const jump of [3_600_000, -3_600_000]) {
       let tries = 0;

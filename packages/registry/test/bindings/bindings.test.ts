@@ -112,6 +112,10 @@ verifies(
     });
     expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
     expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(org.binding_id);
+    // A newer version in the org does not take the project's calls.
+    const newer = await fixture.bind(manifest([tool("echo")], { version: "9.0.0" }), { org_wide: true });
+    expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
+    expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(newer.binding_id);
     const mine = await fixture.call({ export_id: "echo" });
     const stranger: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
     const told = async (work: Promise<unknown>) =>

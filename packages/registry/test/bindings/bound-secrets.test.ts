@@ -69,10 +69,12 @@ verifies(
       // The described process serves the call.
       expect(fixture.runner.questions[0]).toMatchObject({ pool_key: order!.pool_key, grant: order!.grant });
       expect(JSON.stringify({ grant, rest })).not.toContain("s3cr3t-value");
-      // Without the slot the variable is not set either.
+      expect(order!.context.secrets).toEqual({ token: "s3cr3t-value", other: "s3cr3t-value" });
+      // A slot that is bound but not granted is not delivered, and without the slot the variable is not set either.
       const narrow = { secret_slots: ["other"] };
       const narrowed = await fixture.call({ export_id: "search", input: {}, narrow });
       expect(narrowed.grant?.secret_env).toBeUndefined();
+      expect(fixture.runner.orders.at(-1)!.context.secrets).toEqual({ other: "s3cr3t-value" });
     }
     const refused = async (content: ReturnType<typeof manifest>, secret_env: Record<string, string>) => {
       await expect((await open()).bind(content, binding(secret_env))).rejects.toMatchObject({

@@ -62,6 +62,11 @@ verifies(
     expect(await share(fixture, sessions(200))).toEqual({ "1.0.0": 200 });
     await lower(org.binding_id, 0);
     expect(await share(fixture, sessions(50))).toEqual({ refused: 50 });
+    // The project's bindings fill their buckets before a newer version of the org.
+    await lower(newest.binding_id, 100);
+    await fixture.bind(version("3.0.0"), { ...percent(100), org_wide: true });
+    expect(await share(fixture, sessions(200))).toEqual({ "2.0.0": 200 });
+    await lower(newest.binding_id, 0);
     const direct = fixture.kernel.invocations.invoke(user, { binding_id: newest.binding_id });
     await expect(direct).rejects.toMatchObject({ code: "binding.not_active" });
   },

@@ -1,0 +1,35 @@
+/** Promises about behaviour rather than defence: which rule applies, in which order, to whom. */
+import type { Mutant } from "./mutant.ts";
+
+const ROLLOUT = "packages/registry/src/bindings/rollout.ts";
+
+export const BEHAVIOUR: Mutant[] = [
+  {
+    defence: "deadline: the host's maximum caps every export",
+    file: "packages/door/src/open/open.ts",
+    from: "Math.min(wanted, item.max_timeout_ms ?? host_max_ms, host_max_ms)",
+    to: "Math.min(wanted, item.max_timeout_ms ?? host_max_ms)",
+    tests: ["packages/door/test/invoke/deadline.test.ts"],
+  },
+  {
+    defence: "secrets: only granted slots are delivered",
+    file: "packages/registry/src/secrets/binding-secrets.ts",
+    from: "for (const slot of grant.secret_slots) {",
+    to: "void grant;\n  for (const slot of Object.keys(binding.secrets)) {",
+    tests: ["packages/registry/test/bindings/bound-secrets.test.ts"],
+  },
+  {
+    defence: "rollout: a project's binding comes before the org's",
+    file: ROLLOUT,
+    from: "    if (level !== 0) return level;\n",
+    to: "    void level;\n",
+    tests: ["packages/registry/test/bindings/bindings.test.ts"],
+  },
+  {
+    defence: "rollout: bindings without traffic take none",
+    file: ROLLOUT,
+    from: 'binding.status === "active" && binding.rollout.traffic_percent > 0',
+    to: 'binding.status === "active"',
+    tests: ["packages/registry/test/bindings/rollout.test.ts"],
+  },
+];
