@@ -1,8 +1,6 @@
 /** Promises about behaviour rather than defence: which rule applies, in which order, to whom. */
 import type { Mutant } from "./mutant.ts";
 
-const ROLLOUT = "packages/registry/src/bindings/rollout.ts";
-
 export const BEHAVIOUR: Mutant[] = [
   {
     defence: "deadline: the host's maximum caps every export",
@@ -20,16 +18,9 @@ export const BEHAVIOUR: Mutant[] = [
   },
   {
     defence: "rollout: a project's binding comes before the org's",
-    file: ROLLOUT,
+    file: "packages/registry/src/bindings/rollout.ts",
     from: "    if (level !== 0) return level;\n",
     to: "    void level;\n",
-    tests: ["packages/registry/test/bindings/bindings.test.ts"],
-  },
-  {
-    defence: "rollout: bindings without traffic take none",
-    file: ROLLOUT,
-    from: 'binding.status === "active" && binding.rollout.traffic_percent > 0',
-    to: 'binding.status === "active"',
     tests: ["packages/registry/test/bindings/rollout.test.ts"],
   },
 ];

@@ -88,7 +88,7 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
     (db) => db.exec("update audit set actor = 'somebody' where seq = 3"),
     /entry 3 was changed/,
   ],
-  ["a deleted entry", (db) => db.exec("delete from audit where seq = 3"), /entry 3 is gone/],
+  ["a deleted entry", (db) => db.exec("delete from audit where seq = 3"), /entry 3 is missing/],
   [
     "two entries in another order",
     (db) =>
@@ -100,7 +100,7 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
   [
     "a last entry that is gone",
     (db) => db.exec(`delete from audit where seq = ${last(db)}`),
-    /entry \d+ is gone/,
+    /entry \d+ is missing/,
   ],
   [
     "last entries that are gone, with the head set back",
@@ -203,7 +203,7 @@ test("an export gets every entry once, over restarts, and shows a log that was c
   });
   const after = await start(toml);
   expect((await backplane("audit", "verify")).json.broken.reason).toMatch(
-    /which .*audit\.jsonl names, is gone/,
+    /which .*audit\.jsonl names, is missing/,
   );
   await after.stop();
   expect(lines()).toHaveLength(seqs.length);

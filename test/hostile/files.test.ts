@@ -72,7 +72,7 @@ test("void if not: with the host's files bound in, the same programs find and wr
     ...weakenedInit(
       "root.c",
       "  int tool = open(",
-      `  bind_in("${dirname(secret)}", "/opt", BIND_WRITABLE);\n  int tool = open(`,
+      `  add_bind("${dirname(secret)}", "/opt", BIND_WRITABLE);\n  int tool = open(`,
     ),
     bwrap: weakened(
       `if '--ro-bind' in args: args[args.index('--remount-ro'):0] = ['--bind', '${dirname(secret)}', '/opt']`,

@@ -66,6 +66,8 @@ verifies(
     await lower(newest.binding_id, 100);
     await fixture.bind(version("3.0.0"), { ...percent(100), org_wide: true });
     expect(await share(fixture, sessions(200))).toEqual({ "2.0.0": 200 });
+    const named = sessions(200).map((body) => ({ ...body, package_id: "acme/devkit" }));
+    expect(await share(fixture, named)).toEqual({ "2.0.0": 200 });
     await lower(newest.binding_id, 0);
     const direct = fixture.kernel.invocations.invoke(user, { binding_id: newest.binding_id });
     await expect(direct).rejects.toMatchObject({ code: "binding.not_active" });
