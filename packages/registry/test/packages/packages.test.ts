@@ -92,7 +92,7 @@ test("refuses to install a package whose protocol the gateway does not run", asy
   const source = fixture.importer.add(manifest([tool("echo")], { runtime }));
   await expect(fixture.kernel.packages.install(admin, source)).rejects.toMatchObject({
     code: "package.invalid",
-    message: expect.stringContaining("does not run mcp.stdio packages yet"),
+    message: expect.stringContaining("does not run mcp.stdio packages"),
   });
   expect(fixture.importer.discarded).toHaveLength(1);
   expect((await fixture.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
