@@ -31,7 +31,7 @@ const entries = globSync("packages/*/package.json")
 test("every package of the gateway is built, and none of its files reads another of its sources", () => {
   expect(entries.map(({ entry }) => entry)).toEqual(
     [
-      "api contract contract/schema gateway cli kernel kernel/ports runner store supply wire"
+      "agent api cli contract contract/schema door gateway kernel ports registry runner servers session store supply wire"
         .split(" ")
         .map((name) => `@backplane/${name}`),
     ]

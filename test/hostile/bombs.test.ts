@@ -37,7 +37,7 @@ const bomb = (kind: string) => ({
 });
 
 test.each([
-  ["memory", "crashed", "oom", "96 MiB of memory"],
+  ["memory", "crashed", "oom", "memory limit of 96 MiB"],
   ["disk", "crashed", "disk", "filled its scratch folder"],
   ["files", "crashed", "disk", "filled its scratch folder"],
   ["cpu", "crashed", "cpu", "1 s of CPU time"],

@@ -7,10 +7,12 @@ test("exports what opens, checks and repairs a store, and nothing else", () => {
     "backUpStoreFile",
     "checkStoreFile",
     "createSecretVault",
+    "hasPageChecksums",
     "lockHome",
     "openPostgresStore",
     "openSqliteStore",
     "repairStoreFile",
     "restoreStoreFile",
+    "storeBytes",
   ]);
 });

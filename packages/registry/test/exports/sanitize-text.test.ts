@@ -65,7 +65,9 @@ test("replaces hidden characters from manifests, plugins and servers by a mark a
   ]);
   const { warnings } = (await kernel.definitions.get(admin, server.binding_id))!;
   expect(warnings).toEqual([
-    expect.stringContaining("Hidden characters in mcp_weather_today are removed: /display_name: 1 hidden character"),
+    expect.stringContaining(
+      "Hidden characters in mcp_weather_today are removed: /display_name: 1 hidden character",
+    ),
     expect.stringContaining("/description: 1 hidden character (U+001B)"),
     expect.stringContaining("/schema/title: 7 hidden characters"),
     expect.stringContaining("/schema/required/0: 1 hidden character (U+200B)"),
