@@ -1,6 +1,6 @@
 /**
- * The half of the agent module that the door calls: the tools of kernel plugins and how they run, the watchers of
- * sessions, and the model for sampling requests. It is built before the door.
+ * The part of the agent module that the door calls: the tools of kernel plugins and their runner, the
+ * watchers of sessions, and the model for sampling requests. This part is built before the door.
  */
 
 import {
@@ -35,13 +35,13 @@ export interface AgentHost {
   models: ModelCalls;
   active_models: ActiveModels;
   plugins: PluginSystem;
-  /** Services that plugins may ask for, by name. Modules built later add theirs. */
+  /** Services for plugins, by name. Modules that are built later add their own. */
   services: Map<string, KernelService>;
-  /** The kernel's own tools by name. Modules built later add theirs. */
+  /** The kernel's own tools, by name. Modules that are built later add their own. */
   core_tools: Map<string, RegisteredTool>;
-  /** The stored bindings and the tools above. */
+  /** The stored bindings together with the core tools and the tools of kernel plugins. */
   bindings: DoorBindings;
-  /** Runs tools of kernel plugins itself and leaves the rest to the runner of processes. */
+  /** Runs tools of kernel plugins itself and forwards every other tool to the process runner. */
   runner: Runner;
   fanout: FanoutService;
   turns: ActiveTurns;
@@ -93,7 +93,7 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
     runner: deps.runner,
     clock,
     tool: (binding_id) => bindings.tool(binding_id),
-    // A tool asks kernel services on behalf of the turn that called it.
+    // A tool uses kernel services on behalf of the turn that called it.
     mint({ plugin, scope, invocation_id, session_id }) {
       const turn = turns.ofCall(invocation_id);
       const call = { invocation_id, session_id, run_id: turn?.run.id ?? null, scope };

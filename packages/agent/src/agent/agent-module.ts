@@ -1,4 +1,7 @@
-/** The agent half of the kernel, on top of the door: the loop and what clients ask of sessions. */
+/**
+ * The part of the agent module that is built on the door: the loop, and the operations of clients on
+ * sessions.
+ */
 
 import { BackplaneError, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
 import { type Door, type DoorModule, SEARCH_TOOL } from "@backplane/door";
@@ -38,9 +41,9 @@ interface AgentModule {
   >;
   loop: Loop;
   start(): Promise<void>;
-  /** After the calls of earlier gateways were recovered: their turns go on, too. */
+  /** Resumes the turns of earlier gateways. Must be called after their calls were recovered. */
   resumeTurns(): void;
-  /** Ends the turns, so that nothing asks for tools any more. */
+  /** Ends the turns, so that no further tool calls begin. */
   endTurns(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -104,7 +107,8 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
         ? `no loaded plugin is the strategy ${strategy}; see backplane plugin list`
         : null,
   });
-  // A person said yes to a call whose turn a restart had ended: the conversation goes on from its result.
+  // An approved call may end after a restart has ended its turn. The conversation then continues from the
+  // result.
   changes.on("call.ended", ({ key, row }) => {
     if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row.requested_by);
   });
@@ -180,8 +184,8 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
 }
 
 /**
- * Before a step of a turn, on a store that gateways share: the lease is held, the turn is still ours, and messages that
- * another gateway wrote to it are heard.
+ * Runs before each step of a turn on a store that several gateways share. Checks that this gateway has its
+ * lease and still holds the turn, and reads the messages that another gateway wrote to the turn.
  */
 async function loopStep({ deps, lease, store_wait }: Door, histories: Histories, turn: Turn): Promise<void> {
   const { store } = deps;

@@ -1,4 +1,4 @@
-/** Chains as the edges see them, with their entries as VAI's blocks. */
+/** The facade for chains, with their entries as VAI blocks. */
 
 import { BackplaneError, type Block, type Chain, codeOf } from "@backplane/contract";
 import type { AgentChains, Caller, Clock, SessionKey, TapeWrite } from "@backplane/ports";
@@ -60,7 +60,8 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
           ? await persister.appendInTransaction(key, items, onHead).then(
               (written) => written!,
               (error: unknown) => {
-                // Refused together with entries of a turn that another gateway has; these are not of that turn.
+                // The transaction also held entries of a turn that another gateway holds, and was refused
+                // because of those. The blocks do not belong to that turn, so they are written separately.
                 if (codeOf(error) !== "run.taken_over") throw error;
                 return sessions.append(key, entries, undefined, once);
               },

@@ -1,4 +1,4 @@
-/** Runs as the edges see them. A run is a turn: it goes through the loop, whoever asks. */
+/** The facade for runs. A run is a turn, so every run goes through the loop. */
 
 import { BackplaneError, type Run } from "@backplane/contract";
 import { openIdempotent } from "@backplane/door";
@@ -25,7 +25,7 @@ export function createAgentRuns({ store, clock, sessions, loop, turns, port }: A
     return run;
   }
 
-  /** A run goes on from the head; a chain that is not it would leave the session behind. */
+  /** A run continues from the head of the session, so a chain that is not the head is rejected. */
   async function keyOf(caller: Caller, body: Parameters<AgentRuns["start"]>[1]): Promise<SessionKey> {
     if (!("chain_id" in body)) return sessionKey(caller, body);
     const { session_id, workspace, org_id, project_id } = await sessions.chain(caller.scope, body.chain_id);
@@ -56,7 +56,7 @@ export function createAgentRuns({ store, clock, sessions, loop, turns, port }: A
       ...(body.context === undefined ? {} : { context: body.context }),
       ...(once === undefined ? {} : { once }),
     });
-    // Only messages join a turn that runs.
+    // Only messages can join a running turn.
     if (turn === null) throw new BackplaneError("session.busy");
     const { node_id: _node, fence: _fence, joins: _joins, ...run } = turn.run;
     return { run, entry_id, settled: turn.settled };

@@ -1,4 +1,4 @@
-/** From what a client names to the store's key, inside the caller's scope. */
+/** Converts a client's session reference to the store's key inside the caller's scope. */
 
 import { BackplaneError } from "@backplane/contract";
 import type { Caller, SessionKey, SessionRef } from "@backplane/ports";

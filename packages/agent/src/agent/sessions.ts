@@ -1,4 +1,6 @@
-/** Sessions as the edges see them: made, spoken to, forked, reset. What is told on the bus was written first. */
+/**
+ * The facade for sessions: create, message, fork, reset. Events are published after the change is written.
+ */
 
 import { type JsonObject, KERNEL_SESSION } from "@backplane/contract";
 import {
@@ -110,7 +112,8 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     async interrupt(caller, ref) {
       const key = writable(caller, ref, "interrupt sessions");
       await sessions.get(key);
-      // Straight to the turn: on the bus it would wait for whichever handler holds the session up.
+      // The turn is interrupted directly, because an event on the bus would wait for a handler that blocks
+      // the session.
       if (!loop.interrupt(key, "user")) return false;
       await port.publish("user.interrupt", {}, { session_id: key.session_id, scope: key.scope });
       return true;
@@ -133,7 +136,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
   };
 }
 
-/** A plugin's token has been held against its scopes at the edge; guests only look. */
+/** The scopes of a plugin's token were checked at the API. Guests may only read. */
 export function requireTalker(caller: Caller, what: string): void {
   if (caller.delegation === undefined) requireOperator(caller, what);
 }

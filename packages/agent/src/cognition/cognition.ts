@@ -1,6 +1,7 @@
 /**
- * The host's models for trusted instrument plugins: one prompt to the org's active provider, one embedding. Each plugin
- * of a binding has its own quota, and every request is in the audit log with what it cost; its words are not.
+ * The host's models for trusted instrument plugins: one prompt to the org's active provider, or one
+ * embedding. Each plugin of a binding has its own quota. Every request is in the audit log with its cost but
+ * without its text.
  */
 
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } from "@backplane/contract";
@@ -108,7 +109,10 @@ function checkText(name: string, value: string): void {
   throw new BackplaneError("request.invalid", `${name} must be a text of 1 to ${prompt_chars} characters`);
 }
 
-/** Allows a number of requests in any window of time, per key. A key without requests for a window uses no memory. */
+/**
+ * Allows a number of requests in any time window, per key. A key without requests in the window uses no
+ * memory.
+ */
 export class Quota {
   readonly #clock: Pick<Clock, "monotonic">;
   readonly #count: number;
@@ -125,7 +129,7 @@ export class Quota {
     const now = this.#clock.monotonic();
     const since = now - this.#window_ms;
     for (const [other, times] of this.#taken) {
-      // In the order of their last use: the first that is still fresh ends the search.
+      // Keys are in the order of their last use, so the first recent one ends the search.
       if ((times.at(-1) as number) > since) break;
       this.#taken.delete(other);
     }

@@ -1,7 +1,7 @@
 /**
- * An embedding that needs no model: words and their three-letter pieces are hashed into a vector of length 1. Texts that
- * share words lie near each other; it knows nothing of meaning. It is what plugins get while no provider offers better,
- * and the same text gives the same vector for ever, since plugins keep them.
+ * An embedding that needs no model: words and their three-letter pieces are hashed into a vector of length 1.
+ * Texts that share words have similar vectors; meaning is not considered. Plugins use this embedding while no
+ * provider offers a better one. The vector of a text must never change, because plugins store vectors.
  */
 const SIZE = 256;
 const PIECE = 3;
@@ -24,7 +24,7 @@ export function embedText(text: string): number[] {
       add(`p ${marked.slice(at, at + PIECE)}`, PIECE_WEIGHT);
   }
   const length = Math.hypot(...vector);
-  // A text without words points nowhere in particular, but always the same way.
+  // A text without words gets a fixed vector, because a zero vector cannot be normalized.
   if (length === 0) return vector.map((_, at) => (at === 0 ? 1 : 0));
   return vector.map((value) => value / length);
 }

@@ -1,6 +1,6 @@
 /**
- * Which bus events reach a session's clients, and how (bus.scope). What the tape keeps comes from the tape, after it
- * is on disk and with its entry id; everything else comes straight from the bus.
+ * Selects the bus events that reach a session's clients (bus.scope). Events that the tape keeps are sent from
+ * the tape, after they are on disk and with their entry id. All other events are sent directly from the bus.
  */
 
 import { type BusEvent, KERNEL_SESSION } from "@backplane/contract";
@@ -14,32 +14,37 @@ const ESSENTIAL: ReadonlySet<string> = new Set([
   "tool.error",
 ]);
 
-/** Says what `entryFor` would, without making the entry; a test holds the two together. */
+/**
+ * Returns whether `entryFor` would make an entry, without making it. A test keeps the two functions in step.
+ */
 export function isTaped({ kind, session_id, payload }: BusEvent): boolean {
   if (session_id === KERNEL_SESSION || kind.startsWith("session.")) return false;
   if (kind === "assistant.message.delta" || kind === "llm.call.delta") return false;
   return ESSENTIAL.has(kind) || (payload.persist !== false && payload.__persist__ !== false);
 }
 
-/** The conversation that an event of `kernel` is about, or null. */
+/** Returns the session that an event of the `kernel` session is about, or null. */
 export function subjectOf({ payload }: BusEvent): string | null {
   const { target_session_id, session_id } = payload;
   if (typeof target_session_id === "string") return target_session_id;
   return typeof session_id === "string" ? session_id : null;
 }
 
-/** About the host or the org rather than a conversation. */
+/** Returns whether an event is about the host or the org rather than about one session. */
 export function isAnnounced(kind: string): boolean {
   return kind.startsWith("plugin.") || kind.startsWith("kernel.");
 }
 
-/** An announcement of the whole org is for its projects too; one of a project is for that project alone. */
+/**
+ * An announcement for a whole org also reaches its projects. An announcement for a project reaches that
+ * project only.
+ */
 export function hears(viewer: Scope, event: Scope): boolean {
   if (viewer.org_id !== event.org_id) return false;
   return event.project_id === null || event.project_id === viewer.project_id;
 }
 
-/** After these the text so far is no longer an unfinished answer. */
+/** After one of these events the text so far is no longer an unfinished answer. */
 export const ANSWER_ENDS: ReadonlySet<string> = new Set([
   "assistant.message.done",
   "llm.call.request",
@@ -47,7 +52,10 @@ export const ANSWER_ENDS: ReadonlySet<string> = new Set([
   "user.interrupt",
 ]);
 
-/** These tell of entries that were written with a new chain, past the tape's feed. */
+/**
+ * These events announce entries that were written with a new chain and did not pass through the feed of the
+ * tape.
+ */
 export const TAPE_MOVES: ReadonlySet<string> = new Set([
   "session.reset",
   "session.handoff",

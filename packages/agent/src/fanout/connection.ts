@@ -1,8 +1,8 @@
 /**
- * One client on one session. It reads the tape from its cursor until the tape and what was kept since meet, goes live
- * in that same step, and from then on takes each entry as it is written:
+ * One client on one session. The connection reads the tape from its cursor until it reaches the entries that
+ * the hub kept since, becomes live in that same step, and from then on receives each entry as it is written:
  *
- *   reading → live → gone, and live → reading again when an entry was not told of (fanout.attach).
+ *   reading → live → gone, and live → reading again after a gap in the entries (fanout.attach).
  */
 
 import { codeOf, type Entry } from "@backplane/contract";
@@ -18,7 +18,7 @@ export interface ConnectionDeps {
   replay(key: SessionKey, after_id: number, limit: number): Promise<Entry[]>;
   log: Pick<Logger, "debug" | "warn">;
   buffered_bytes: number;
-  /** Told once, when it has left its hub. */
+  /** Called once, after the connection has left its hub. */
   left(connection: Connection, reason: DetachReason): void;
 }
 
@@ -33,7 +33,10 @@ export class Connection {
   readonly #options: AttachOptions;
   #state: "reading" | "live" | "gone" = "reading";
   #cursor: number;
-  /** Of what is on no tape: all up to here was sent, or came before this reading. */
+  /**
+   * Position among the events that are not on the tape. All events up to here were sent, or preceded this
+   * read.
+   */
   #seq = 0;
   #waiting = 0;
 
@@ -53,7 +56,8 @@ export class Connection {
 
   entry(id: number, shown: Shown): void {
     if (this.#state !== "live" || id <= this.#cursor) return;
-    // Ids of a session have no holes, so this one came before another that is on the tape already.
+    // Entry ids of a session have no gaps, so a jump means that an earlier entry is on the tape and was not
+    // received.
     if (id !== this.#cursor + 1) void this.read(null);
     else if (this.#send(shown)) this.#cursor = id;
   }
@@ -66,7 +70,7 @@ export class Connection {
     if (this.#state === "live") void this.read(null);
   }
 
-  /** Never rejects. `first` is the attach itself; null brings a live connection up to date. */
+  /** Never rejects. `first` is the attach itself. Null brings a live connection up to date. */
   async read(first: { replay: boolean } | null): Promise<void> {
     const { hub } = this;
     this.#state = "reading";
@@ -105,7 +109,7 @@ export class Connection {
     }
   }
 
-  /** How many entries were sent; null when the client has gone meanwhile. */
+  /** Returns the number of entries sent, or null when the client has left meanwhile. */
   async #readTape(): Promise<number | null> {
     const { hub } = this;
     const deps = this.#deps;
@@ -117,7 +121,8 @@ export class Connection {
         if (!this.#send(deps.envelopes.replayed(hub.key, entry))) return null;
         this.#cursor = entry.id;
         replayed++;
-        // The tape is faster than any client; what one cannot take yet stays on the tape.
+        // The tape is read faster than a client receives, so reading pauses until the client has drained its
+        // buffer.
         if (this.#waiting > deps.buffered_bytes / 4) await this.#options.drained?.();
       }
       if (this.#isGone()) return null;
@@ -126,8 +131,8 @@ export class Connection {
   }
 
   /**
-   * In one step, so that nothing can come between what was kept and what comes next. False: something that was told
-   * of is not there, so the tape has to be asked.
+   * Runs synchronously, so that no entry can arrive between the kept entries and the live ones. Returns false
+   * when the kept entries leave a gap after the cursor, which only the tape can fill.
    */
   #goLive(): boolean {
     const { hub } = this;

@@ -1,7 +1,7 @@
 /**
- * Several clients on one session (fanout.attach, fanout.heartbeat). Persisted events come from the tape's feed, all
- * others from the bus; each is spelled once for all connections of its session. A session costs something here only
- * while somebody watches it or an answer is under way.
+ * Serves several clients on one session (fanout.attach, fanout.heartbeat). Persisted events come from the
+ * feed of the tape and all others from the bus. Each event is serialized once for all connections of its
+ * session. A session uses resources here only while a client watches it or an answer is unfinished.
  */
 
 import {
@@ -48,7 +48,9 @@ export interface FanoutDeps {
   sessions: Pick<Sessions, "open" | "get">;
   bus: Pick<Bus, "kernel">;
   feed: TapeFeed;
-  /** Which workspace a session id means on the bus; without it, any that is watched. */
+  /**
+   * Resolves the workspace of a session id on the bus. Without it, an event reaches every watched workspace.
+   */
   live?: Pick<LiveSessions, "keyOf">;
   clock: Clock;
   ids: IdSource;
@@ -96,7 +98,7 @@ class SessionFanout implements FanoutService {
       try {
         this.#hubs.at(key)?.written(items);
       } catch (error) {
-        // The entries are on disk; whoever wrote them must not be told otherwise.
+        // The entries are on disk, so a failure here must not reach the writer.
         deps.log.error({ err: error, session_id: key.session_id }, "telling watchers of entries failed");
       }
     });
@@ -106,7 +108,7 @@ class SessionFanout implements FanoutService {
     const { clock, ids, sessions } = this.#deps;
     const session_id = checkClientSessionId(ref.session_id);
     const key = { scope: caller.scope, workspace: ref.workspace ?? DEFAULT_WORKSPACE, session_id };
-    // Before the row is read: what is written from here on is told to the hub.
+    // The hub is pinned before the row is read, so that it receives every entry written from here on.
     const hub = this.#hubs.pin(key);
     try {
       const row = await (mayWrite(caller) ? sessions.open(key) : sessions.get(key));
@@ -151,7 +153,7 @@ class SessionFanout implements FanoutService {
     this.#timer?.stop();
     for (const connection of this.#hubs.connections()) connection.end("shutdown");
     this.#partials.sweep(Number.POSITIVE_INFINITY);
-    // The last of what was published is heard by others before the port is gone.
+    // The port is detached last, so that subscribers still receive the final events.
     this.#port.detach();
   }
 
@@ -179,7 +181,10 @@ class SessionFanout implements FanoutService {
     }
   }
 
-  /** Nobody can attach to a sub-agent: who watches the session that spawned it is asked instead. */
+  /**
+   * A client cannot attach to a sub-agent, so the watchers of the session that spawned it receive its
+   * questions.
+   */
   #tellAncestors(event: BusEvent, subject: string): void {
     for (let id = subject; id.includes(AGENT_SEPARATOR); ) {
       id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR));
@@ -225,7 +230,7 @@ class SessionFanout implements FanoutService {
     }
   }
 
-  /** One timer for all connections and answers; none while there are none. */
+  /** One timer serves all connections and unfinished answers. No timer runs while there are none. */
   #arm(): void {
     if (this.#timer !== null || this.#closed) return;
     if (this.#hubs.size === 0 && this.#partials.size === 0) return;
@@ -245,7 +250,10 @@ class SessionFanout implements FanoutService {
   }
 }
 
-/** A watcher that may write opens the session that it names; others see only what is there. */
+/**
+ * A client that may write creates the session that it names. Other clients can only watch an existing
+ * session.
+ */
 function mayWrite({ admin, delegation, role, scopes }: Caller): boolean {
   if (delegation !== undefined) return delegation.scopes.includes("sessions:write");
   return admin || (role !== "guest" && (scopes.includes("sessions:write") || scopes.includes("admin")));

@@ -1,6 +1,7 @@
 /**
- * One watched session: its connections, and what they missed while they were reading the tape. `recent` holds what
- * came since the first of them began to read, so that the step from the tape to live leaves no gap.
+ * One watched session: its connections, and the events that they missed while they were reading the tape.
+ * `recent` holds everything since the first of them began to read, so that the change from the tape to live
+ * leaves no gap.
  */
 
 import type { BusEvent, Entry } from "@backplane/contract";
@@ -14,18 +15,18 @@ import { type Envelopes, finishedBy, Shown } from "./shown.ts";
 export interface HubDeps {
   envelopes: Envelopes;
   partials: Partials;
-  /** What `recent` may hold, in characters. */
+  /** The capacity of `recent`, in characters. */
   recent_bytes: number;
 }
 
 export class Hub {
   readonly key: SessionKey;
   readonly connections = new Set<Connection>();
-  /** Attaches under way: the hub stays though nobody is connected yet. */
+  /** Attaches in progress. They keep the hub alive before the first client is connected. */
   pins = 0;
-  /** The highest entry that was told of. */
+  /** The highest entry id that the hub has received. */
   last = 0;
-  /** Counts what is kept. */
+  /** Numbers the events that are kept. */
   seq = 0;
   readonly #deps: HubDeps;
   #readers = 0;
@@ -47,7 +48,9 @@ export class Hub {
     return partial?.workspace === null || partial?.workspace === workspace ? partial : undefined;
   }
 
-  /** Entries that are on disk now. A repeated or late one stops at the connections, which know where they are. */
+  /**
+   * Distributes entries that are on disk. Each connection ignores repeated or late entries by its own cursor.
+   */
   written(items: readonly WrittenItem[]): void {
     for (const item of items) {
       const { entry } = item;
@@ -60,7 +63,7 @@ export class Hub {
     }
   }
 
-  /** An event that is on no tape. */
+  /** Distributes an event that is not on the tape. */
   tell(event: BusEvent): void {
     if (this.connections.size === 0) return;
     const shown = new Shown(this.key.session_id, event, null);
@@ -68,18 +71,23 @@ export class Hub {
     for (const connection of this.connections) connection.live(shown);
   }
 
-  /** The tape may have grown past its feed, as by a reset or a compaction. */
+  /** The tape may have grown without its feed, for example by a reset or a compaction. */
   refresh(): void {
     for (const connection of this.connections) connection.refresh();
   }
 
-  /** Not kept for readers: they get all text of the answer at once. */
+  /**
+   * Deltas are not kept for readers, because a reader receives the whole text of the answer when it becomes
+   * live.
+   */
   delta(event: BusEvent): void {
     const shown = new Shown(this.key.session_id, event, null);
     for (const connection of this.connections) connection.live(shown);
   }
 
-  /** True for a piece of an answer whose end has been told: the bus may be behind the tape. */
+  /**
+   * Returns true for a delta of an answer that has already ended, because the bus may lag behind the tape.
+   */
   isLate(delta: BusEvent): boolean {
     return delta.id < this.#finished_id;
   }

@@ -1,4 +1,7 @@
-/** The watched sessions. Found by session id first, so that an event of an unwatched one costs a single look-up. */
+/**
+ * The watched sessions. The first lookup is by session id, so that an event of an unwatched session costs one
+ * lookup.
+ */
 import type { Scope, SessionKey } from "@backplane/ports";
 import type { Connection } from "./connection.ts";
 import { Hub, type HubDeps } from "./hub.ts";
@@ -22,7 +25,9 @@ export class Hubs {
     return hubs?.find(({ key: own }) => own.workspace === key.workspace && isSame(own.scope, key.scope));
   }
 
-  /** Events name no workspace: those of every workspace that has a session of this id. */
+  /**
+   * Events do not name a workspace, so this returns the hubs of every workspace with a session of this id.
+   */
   about(scope: Scope, session_id: string): readonly Hub[] {
     const hubs = this.#byId.get(session_id);
     if (hubs === undefined) return NONE;
@@ -39,7 +44,7 @@ export class Hubs {
     for (const hub of this.all()) yield* hub.connections;
   }
 
-  /** The hub of the session, made if need be; it stays at least until `unpin`. */
+  /** Returns the hub of the session and creates it if needed. The hub stays at least until `unpin`. */
   pin(key: SessionKey): Hub {
     let hub = this.at(key);
     if (hub === undefined) {

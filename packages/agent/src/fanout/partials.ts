@@ -1,17 +1,21 @@
 /**
- * The text so far of every answer that is under way, whether somebody watches or not: whoever joins in the middle is
- * given it. Kept until the answer ends, and at most `max` characters of each.
+ * The text so far of every unfinished answer, whether the session is watched or not, so that a client that
+ * attaches in the middle can receive it. The text is kept until the answer ends, and at most `max` characters
+ * of each answer.
  */
 
 import type { BusEvent } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
 
 export interface UnfinishedAnswer {
-  /** Of the first piece: ids rise, so an answer that was finished after it is this one. */
+  /**
+   * The event id of the first delta. Ids increase, so an answer that finished after this id is the same
+   * answer.
+   */
   first_id: string;
-  /** Null: whichever the session is in. */
+  /** Null matches every workspace. */
   workspace: string | null;
-  /** Which model call of the turn, as the pieces say. */
+  /** The model call of the turn, as the deltas name it. */
   iteration: unknown;
   text: string;
   truncated: boolean;
@@ -54,13 +58,13 @@ export class Partials {
     if (this.#open.size > 0) this.#open.delete(nameOf(scope, session_id));
   }
 
-  /** The tape may tell of the end before the bus does. */
+  /** The end of an answer may arrive from the tape before it arrives from the bus. */
   finished(scope: Scope, session_id: string, event_id: string): void {
     const partial = this.of(scope, session_id);
     if (partial !== undefined && partial.first_id < event_id) this.drop(scope, session_id);
   }
 
-  /** Answers whose end nobody told. */
+  /** Drops answers whose end was never published. */
   sweep(before: number): void {
     for (const [name, { at }] of this.#open) if (at < before) this.#open.delete(name);
   }

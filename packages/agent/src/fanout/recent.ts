@@ -1,4 +1,7 @@
-/** What came while somebody reads the tape. Entries that do not fit are on the tape; other events are nowhere else. */
+/**
+ * Events that arrived while a client reads the tape. Evicted entries can be read from the tape; evicted
+ * events are lost.
+ */
 import type { Shown } from "./shown.ts";
 
 export interface Kept {
@@ -10,7 +13,7 @@ export class Recent {
   readonly #entries: Shelf;
   readonly #events: Shelf;
 
-  /** So many characters of either. */
+  /** `max` limits the characters of entries and of events separately. */
   constructor(max: number) {
     this.#entries = new Shelf(max);
     this.#events = new Shelf(max);
@@ -20,12 +23,15 @@ export class Recent {
     (kept.shown.entry_id === null ? this.#events : this.#entries).add(kept);
   }
 
-  /** Whether everything after `cursor` that the tape did not show yet is here. */
+  /** Returns whether every entry after `cursor` that was not read from the tape is still kept. */
   reaches(cursor: number): boolean {
     return this.#entries.lost <= cursor;
   }
 
-  /** Entries after `cursor` and other events after `seq`, as they came; null when some of those are gone. */
+  /**
+   * Returns the entries after `cursor` and the other events after `seq` in order of arrival, or null when
+   * some of those events were evicted.
+   */
   since(cursor: number, seq: number): Kept[] | null {
     if (this.#events.lost > seq) return null;
     const entries = this.#entries.kept.filter(({ shown }) => shown.entry_id! > cursor);
@@ -36,7 +42,7 @@ export class Recent {
 
 class Shelf {
   kept: Kept[] = [];
-  /** The highest mark of those that had to make room: an entry's id, or an event's place. */
+  /** The highest mark among the evicted items: the id of an entry, or the sequence number of an event. */
   lost = 0;
   #size = 0;
   readonly #max: number;

@@ -1,4 +1,4 @@
-/** What watchers are sent: the envelope that a client reads, spelled once however many connections get it. */
+/** The envelope that clients receive, serialized once for any number of connections. */
 
 import { type BusEvent, type Entry, type IdSource, KERNEL_SESSION, type Session } from "@backplane/contract";
 import type { Clock, SessionKey, Watched } from "@backplane/ports";
@@ -37,7 +37,9 @@ export interface EnvelopeDeps {
   ids: IdSource;
 }
 
-/** Makes the envelopes that are for one session's watchers and never ride the bus. */
+/**
+ * Makes the envelopes that only the watchers of one session receive and that are never published on the bus.
+ */
 export class Envelopes {
   readonly #deps: EnvelopeDeps;
 
@@ -45,7 +47,7 @@ export class Envelopes {
     this.#deps = deps;
   }
 
-  /** An entry without an event, as an anchor or an added block is, looks as it does in a replay. */
+  /** An entry without an event, such as an anchor or an added block, has the same form as in a replay. */
   written(key: SessionKey, { entry, event }: WrittenItem): Shown {
     if (event === null) return this.replayed(key, entry);
     return new Shown(key.session_id, asTaped(event, entry), entry.id);
@@ -63,7 +65,7 @@ export class Envelopes {
     return new Shown(key.session_id, event, null);
   }
 
-  /** All text of the unfinished answer: it takes the place of what the client has of it. */
+  /** The whole text of the unfinished answer. It replaces the part that the client already has. */
   caughtUp(key: SessionKey, { text, iteration, truncated }: UnfinishedAnswer): Shown {
     const told = {
       content: text,
@@ -87,14 +89,17 @@ export class Envelopes {
   }
 }
 
-/** The whole context of a model call would be sent again with each call; the tape's own form names it instead. */
+/**
+ * The event holds the whole context of a model call. The form on the tape refers to it instead, which avoids
+ * sending the context again with each call.
+ */
 function asTaped(event: BusEvent, { payload }: Entry): BusEvent {
   const { data } = payload;
   if (event.kind !== "llm.call.request" || typeof data !== "object" || data === null) return event;
   return { ...event, payload: data as Record<string, unknown> };
 }
 
-/** The id of the event that finished an answer, when this entry is one. */
+/** Returns the id of the event that finished an answer, or null when the entry is not such an answer. */
 export function finishedBy({ kind, payload, meta }: Entry): string | null {
   if (kind !== "message" || payload.role !== "assistant") return null;
   return typeof meta.event_id === "string" ? meta.event_id : null;

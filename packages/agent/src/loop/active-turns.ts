@@ -28,8 +28,9 @@ export class ActiveTurns {
   }
 
   /**
-   * The turn that made a call, by the call's own row. The session id of a request is whatever its caller named, and a
-   * caller that names the session of a running turn must not act with the rights of that turn.
+   * Returns the turn that made a call, found by the call's own row. The session id of a request is chosen by
+   * its caller, and a caller that names the session of a running turn must not act with the rights of that
+   * turn.
    */
   ofCall(invocation_id: string): Turn | undefined {
     const row = this.#calls.get(invocation_id)?.row;

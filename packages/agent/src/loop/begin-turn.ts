@@ -1,7 +1,8 @@
 /**
- * Begins turns and writes the messages of users. The row of a turn and the message are written in one transaction. A
- * turn that is recorded and cannot go on is ended, so that no row stays running. A message is published on the bus after
- * it is written; one that an adapter published itself is not published again.
+ * Begins turns and writes the messages of users. The row of a turn and the message are written in one
+ * transaction. A turn that is recorded but cannot continue is ended, so that no row stays `running`. A
+ * message is published on the bus after it is written. A message that an adapter published itself is not
+ * published again.
  */
 
 import {
@@ -39,14 +40,14 @@ import { Turn, type TurnLimits } from "./turn.ts";
 export interface TurnRequest {
   key: SessionKey;
   caller: Caller;
-  /** null: the turn goes on from its tape. */
+  /** Null means that the turn continues from its tape. */
   message: UserMessage | null;
   trigger: RunTrigger;
   strategy?: string;
   /** Defaults to the context of the trigger. */
   context?: RiskContext;
   parent_run_id?: string;
-  /** The hold of the parent turn: a sub-agent begins only while this gateway holds its parent. */
+  /** The hold of the parent turn. A sub-agent begins only while this gateway holds its parent. */
   parent?: RunHold;
   limits?: Partial<TurnLimits>;
   /** An Idempotency-Key that is claimed in the transaction that writes the run. */
@@ -108,7 +109,10 @@ export async function beginTurn(
   return { turn, entry_id: ids.last_id };
 }
 
-/** Only the sender of a message is known to be present. A sub-agent gets the context of its parent. */
+/**
+ * Only the sender of a message is known to be present, so every other trigger runs in the background context.
+ * A sub-agent gets the context of its parent.
+ */
 export const CONTEXT_OF = {
   message: "conversation",
   api: "background",
@@ -138,7 +142,7 @@ function newRun(
     usage: tokenUsage(),
     iterations: 0,
     requested_by: caller.actor,
-    // The date of the message, because resuming finds the start of the turn on the tape by it.
+    // Resuming finds the start of the turn on the tape by this date, so it must be the date of the message.
     started_at: said_at ?? new Date(deps.clock.now()).toISOString(),
     ended_at: null,
     node_id: deps.node_id,
@@ -167,7 +171,10 @@ async function record(
   }
 }
 
-/** The history up to the message just written. It is read again when others have written in between. */
+/**
+ * Returns the history up to the message just written. The tape is read again when others have written in
+ * between.
+ */
 async function historyAt(
   { histories }: BeginDeps,
   key: SessionKey,
@@ -180,8 +187,8 @@ async function historyAt(
 }
 
 /**
- * Whether a message may join a running turn. The turn acts with the rights of its caller, so a sender with fewer rights
- * would borrow them; such a message waits and begins a turn of its own.
+ * Returns whether a message may join a running turn. The turn acts with the rights of its caller, so a sender
+ * with fewer rights would borrow them. Such a message waits and begins a turn of its own.
  */
 export function mayJoin(turn: Caller, sender: Caller): boolean {
   if (sender.actor === turn.actor) return true;
@@ -214,7 +221,10 @@ export function sayMessage(
   return { items: [itemOf(prepared.event)], event_id: prepared.event.id, publish };
 }
 
-/** Appends to the tape of a running turn. With an idempotency key it is a separate write that claims the key. */
+/**
+ * Appends to the tape of a running turn. A message with an idempotency key is a separate write that claims
+ * the key.
+ */
 export async function writeMessage(
   { persister, sessions }: Pick<BeginDeps, "persister" | "sessions">,
   turn: Turn,

@@ -1,7 +1,7 @@
 /**
- * Makes room in a full context (compact.auto): older entries become a summary, recent ones stay, on a new chain
- * whose parent keeps everything. The bound compactor does it where there is one, else the model that is being asked.
- * A compaction that fails costs nothing but the room.
+ * Frees space in a full context (compact.auto). Older entries become a summary and recent ones stay, on a new
+ * chain whose parent keeps everything. The bound compactor writes the summary; without one, the model of the
+ * turn does. A failed compaction leaves the session unchanged.
  */
 
 import {
@@ -49,12 +49,12 @@ export interface CompactionDeps {
   histories: Histories;
   ids: { next(noun: "session"): string };
   log: Logger;
-  /** How many tokens the instance's model takes, and which model it is. */
+  /** Returns the context window of the instance's model in tokens, and which model it is. */
   windowOf(
     org_id: string,
     provider: string | null,
   ): Promise<{ provider: string; model: string; window: number } | null>;
-  /** The scope's bound compactor; null when there is none. */
+  /** Calls the compactor that is bound in the scope. Returns null when none is bound. */
   bound(caller: Caller, source: Hydrated, target_tokens: number): Promise<Compacted | null>;
 }
 
@@ -70,10 +70,10 @@ export class Compactions {
     this.#deps = deps;
   }
 
-  /** Before a model call of the turn. */
+  /** Called before each model call of the turn. */
   async makeRoom(turn: Turn, provider: string): Promise<void> {
     const { tokens } = turn.history;
-    // Most contexts are far from any window; asking costs a look into the configuration.
+    // Reading the window costs a configuration lookup, and most contexts are far below the smallest window.
     if (tokens < SMALLEST_WINDOW * COMPACTION_LIMITS.threshold || this.#gaveUp.has(turn)) return;
     const about = await this.#deps.windowOf(turn.key.scope.org_id, provider);
     if (about === null || tokens < about.window * COMPACTION_LIMITS.threshold) return;
@@ -87,12 +87,12 @@ export class Compactions {
     }
   }
 
-  /** Because somebody asks for it. */
+  /** Compacts on request, whatever the size of the context. */
   async compact(key: SessionKey, caller: Caller): Promise<Chain> {
     const about = await this.#deps.windowOf(key.scope.org_id, null);
     if (about === null) throw new BackplaneError("llm.failed", "no provider instance is active");
     const { tokens } = await this.#deps.histories.open(key);
-    // Asked for by a person it is about this conversation, however little of the window it fills.
+    // The user asked for this compaction, so the window is lowered to the size of the conversation.
     const window = Math.min(about.window, Math.max(tokens, 1));
     return await this.#run(key, caller, { ...about, window }, new AbortController().signal, undefined);
   }
@@ -147,7 +147,8 @@ export class Compactions {
     const answer = await this.#deps.models.call(
       { provider, model, messages, tools: [], params: {} },
       {
-        // A session of its own: the conversation's watchers and tape are not to see it.
+        // A separate session id keeps this model call away from the watchers and the tape of the
+        // conversation.
         to: { session_id: this.#deps.ids.next("session"), scope: caller.scope },
         signal,
         timeout_ms: LOOP_LIMITS.model_ms,
@@ -165,7 +166,8 @@ export class Compactions {
     hold: RunHold | undefined,
   ): Promise<Chain> {
     const { sessions, histories, persister } = this.#deps;
-    // The chain's own last entry: after an undo the session has later ones, on the chain that was left.
+    // The last entry of this chain is used, because after an undo the session also has later entries on the
+    // abandoned chain.
     const last_entry_id = source.entries.at(-1)?.id ?? 0;
     const at = { chain_id: source.session.head_chain_id, last_entry_id };
     const tokens_after = Math.ceil(summary.length / 4) + tokensOf(seed.map((entry) => ({ id: 0, ...entry })));
@@ -194,20 +196,20 @@ export class Compactions {
   }
 }
 
-/** Another try would end in the same way. */
+/** Errors that a retry cannot change. */
 const NOT_AGAIN: ReadonlySet<string | undefined> = new Set([
   "request.invalid",
   "run.taken_over",
   "session.busy",
 ]);
 
-/** No model that one would configure takes less. */
+/** Smaller than the window of any model in use. */
 const SMALLEST_WINDOW = 1_000;
 const MIN_SUMMARY_CHARS = 2_000;
 
 /**
- * Where the past is cut: before a user's message, so that no call is torn from its result, and as early as half of
- * the target allows. The last message stays, whatever its size.
+ * Splits before a user's message, so that no call is separated from its result, and as early as half of the
+ * target allows. The last message always stays, whatever its size.
  */
 export function split(entries: readonly Entry[], target: number): { older: Entry[]; recent: Entry[] } {
   let cut = entries.length;
@@ -259,7 +261,7 @@ export function boundCompactor(door: Door): CompactionDeps["bound"] {
       const code = error !== null && isErrorCode(error.code) ? error.code : "loop.failed";
       throw new BackplaneError(code, `the compactor failed: ${error?.message ?? status}`);
     }
-    // The door has checked the shape (answer-shape.ts).
+    // The door has already checked the shape of the result (answer-shape.ts).
     const { seed_blocks = [], summary } = result as { seed_blocks?: Block[]; summary?: { text: string } };
     const date = new Date(door.deps.clock.now()).toISOString();
     return {

@@ -1,6 +1,7 @@
 /**
- * The model's view of sessions in use, kept in step with their tapes: read once, then fed with every entry as it is
- * written. Bounded; what was dropped is read again when its session speaks next.
+ * The model's view of sessions in use. Each history is read from the tape once and then extended with every
+ * entry as it is written. The number of histories is bounded; an evicted one is read again when its session
+ * is next used.
  */
 
 import type { ChatMessage, Entry } from "@backplane/contract";
@@ -18,7 +19,7 @@ export interface History {
 class Kept implements History {
   chain_id = "";
   last_id = 0;
-  /** What was written while the tape is still being read. */
+  /** Entries that were written while the tape is still being read. */
   early: Entry[] | null = [];
   readonly #builder = new ContextBuilder();
 
@@ -55,7 +56,7 @@ export class Histories {
     });
   }
 
-  /** Reads the tape, unless it has been followed since. */
+  /** Returns the history and reads the tape only if it is not cached. */
   async open(key: SessionKey): Promise<History> {
     const name = sessionName(key);
     const there = this.#kept.get(name);
@@ -81,7 +82,7 @@ export class Histories {
     }
   }
 
-  /** The head moved, or somebody else wrote. */
+  /** Called when the head moved or another writer appended. */
   forget(key: SessionKey): void {
     this.#kept.delete(sessionName(key));
   }

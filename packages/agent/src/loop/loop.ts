@@ -1,7 +1,8 @@
 /**
- * The agent loop. A session has one turn at a time; a message that comes meanwhile is on the tape at once and joins
- * at the next step. A turn begins with its row and the user's message in one transaction and ends with its row and
- * the answer in another, so that what was acknowledged is there after any crash.
+ * The agent loop. A session has one turn at a time. A message that arrives during a turn is written to the
+ * tape immediately and joins at the next step. A turn begins with its row and the user's message in one
+ * transaction and ends with its row and the answer in another, so that every acknowledged write survives a
+ * crash.
  */
 
 import {
@@ -32,7 +33,7 @@ import { type RunTurnDeps, runTurn } from "./run-turn.ts";
 import type { StopReason, Turn } from "./turn.ts";
 
 export interface Begun extends Accepted {
-  /** Null: the message joined a turn of another gateway. */
+  /** Null when the message joined a turn of another gateway. */
   turn: Turn | null;
 }
 
@@ -45,7 +46,7 @@ export interface LoopDeps extends RunTurnDeps {
 }
 
 interface Place {
-  /** null: something else than a turn has the session for itself. */
+  /** Resolves to null when the session is reserved for work other than a turn. */
   turn: Promise<Turn | null>;
   leave(): void;
   /** Set while the turn runs. */
@@ -59,7 +60,7 @@ export class Loop {
   readonly #deps: LoopDeps;
   readonly #places = new IdTable<Place>();
   readonly #seen = new Set<string>();
-  /** Turns of earlier gateways wait for it. */
+  /** Turns recovered from earlier gateways start after this promise resolves. */
   readonly #ready = Promise.withResolvers<void>();
   #stopping = false;
 
@@ -72,7 +73,10 @@ export class Loop {
     });
   }
 
-  /** Resolves when the message is on disk and its turn has begun, or when it has joined the one that runs. */
+  /**
+   * Resolves when the message is on disk and its turn has begun, or when the message has joined the running
+   * turn.
+   */
   async accept(request: TurnRequest): Promise<Begun> {
     if (this.#stopping) throw new BackplaneError("gateway_stopping");
     const name = sessionName(request.key);
@@ -92,7 +96,7 @@ export class Loop {
     const leave = this.#deps.live.acquire(request.key);
     const begun = this.#begin(request);
     const opened: Place = { turn: begun.then(({ turn }) => turn), leave, running: null };
-    // Whoever waits for it hears of a failure; nobody has to wait.
+    // The caller receives the failure from `begun`. This handler prevents an unhandled rejection.
     opened.turn.catch(() => {});
     this.#places.add(name, opened);
     try {
@@ -110,8 +114,9 @@ export class Loop {
   }
 
   /**
-   * A call whose turn is gone has ended: the conversation goes on where it was left, and with no more rights. Nobody
-   * waits for a sub-agent whose parent is gone.
+   * Called when a call has ended whose turn no longer exists. The conversation continues from the result with
+   * the rights of the original actor at most. A sub-agent is not resumed, because its parent no longer waits
+   * for it.
    */
   resume(key: SessionKey, actor: string): void {
     if (this.#stopping || this.#places.has(sessionName(key))) return;
@@ -119,7 +124,7 @@ export class Loop {
     this.#delegatedCallerOf(key, actor)
       .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
       .catch((error: unknown) => {
-        // The result is on the tape, where the turn that runs finds it.
+        // When another turn is running, that turn reads the result from the tape.
         if (otherTurnOf(error) === null) this.#complain(key, "a conversation could not go on", error);
       });
   }
@@ -130,17 +135,20 @@ export class Loop {
     return row === null ? null : delegatedCallerOf(row);
   }
 
-  /** False: no turn runs there. */
+  /** Returns false when the session has no turn. */
   interrupt(key: SessionKey, reason: StopReason): boolean {
     const place = this.#places.get(sessionName(key));
-    // One that is just beginning is stopped as soon as it has begun.
+    // A turn that is still beginning is stopped as soon as it has begun.
     if (place === undefined) return false;
     if (place.running !== null) place.running.stop(reason);
     else place.turn.then((turn) => turn?.stop(reason)).catch(() => {});
     return true;
   }
 
-  /** Work that moves the head: no turn begins before it is done. Throws session.busy while one runs. */
+  /**
+   * Runs work that moves the head. No turn begins before the work is done. Throws session.busy while a turn
+   * runs.
+   */
   async alone<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
     const name = sessionName(key);
     if (this.#places.has(name)) {
@@ -164,7 +172,7 @@ export class Loop {
     return this.#places.get(sessionName(this.#deps.live.keyOf(scope, session_id)))?.running ?? undefined;
   }
 
-  /** Whether a turn runs there, or is about to. */
+  /** Returns whether the session has a turn that runs or is about to begin. */
   busy(key: SessionKey): boolean {
     return this.#places.get(sessionName(key)) !== undefined;
   }
@@ -173,7 +181,7 @@ export class Loop {
     return this.#places.size;
   }
 
-  /** Ends every turn; what they were doing is on the record. */
+  /** Ends every turn and waits until each end is recorded. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#ready.resolve();
@@ -183,12 +191,12 @@ export class Loop {
     await Promise.all(all.map((turn) => turn.settled));
   }
 
-  /** Lets the turns of earlier gateways go on, now that the tools they need are loaded. */
+  /** Starts the recovered turns of earlier gateways. Called when the tools that they need are loaded. */
   resumeTurns(): void {
     this.#ready.resolve();
   }
 
-  /** After the gateway's lease had run out: turns that another gateway has taken over stop here. */
+  /** Called after the gateway's lease had expired. Stops the turns that another gateway has taken over. */
   async checkHolds(): Promise<void> {
     for (const turn of this.#deps.turns.all()) {
       if (turn.stopped === "lost") continue;
@@ -197,8 +205,9 @@ export class Loop {
   }
 
   /**
-   * Turns of gateways that died: each has its session at once, and goes on, or ends, when the loop is ready. `calls`
-   * takes up the calls that were taken over with them, before anybody waits for these.
+   * Claims the turns of gateways that died. Each claimed turn reserves its session immediately, and resumes
+   * or ends when the loop is ready. `calls` recovers the calls that were claimed with the turns; it runs
+   * before any turn waits for them.
    */
   async recover(calls: () => Promise<unknown> = async () => {}, limit = 1_000): Promise<number> {
     const { store, node_id, clock, log, node_lease } = this.#deps;
@@ -220,7 +229,8 @@ export class Loop {
     const name = sessionName(key);
     const other = this.#places.get(name);
     if (other !== undefined) {
-      // A session has one turn, so this is a request that is about to be refused, or work of another kind.
+      // A session has one turn, so the other holder is a request that is about to be refused, or work of
+      // another kind.
       void other.turn
         .catch(() => null)
         .then((turn) => turn?.left)
@@ -231,7 +241,7 @@ export class Loop {
     const place: Place = { turn: Promise.resolve(null), leave: () => leave(), running: null };
     const begin = async (): Promise<Turn | null> => {
       await this.#ready.promise;
-      // Whoever starts next finds it as it is.
+      // The run is left as it is, so that the next gateway recovers it.
       if (this.#stopping) return null;
       leave = this.#deps.live.acquire(key);
       return await resumeTurn(this.#deps, run);
@@ -261,7 +271,7 @@ export class Loop {
     }
   }
 
-  /** A message that an adapter plugin published by itself. */
+  /** Handles a message that an adapter plugin published itself. */
   async #heard(event: BusEvent<"user.message.received">): Promise<void> {
     if (this.#seen.delete(event.id)) return;
     const { org_id, project_id, session_id, payload, source } = event;
@@ -273,7 +283,7 @@ export class Loop {
       scopes: [],
       admin: false,
     };
-    // Not awaited: the session's worker is never held by a turn (bus.fifo).
+    // Not awaited, because a turn must never block the worker of its session (bus.fifo).
     void this.accept({ key, caller, message: messageOf(payload), trigger: "message", event }).catch(
       (error: unknown) => this.#complain(key, "a message could not be taken", error),
     );
@@ -289,7 +299,7 @@ export class Loop {
     return { entry_id, event_id: said.event_id, run_id: turn.run.id, turn };
   }
 
-  /** Null: it is not to join this turn. */
+  /** Returns null when the message must not join this turn. */
   async #tryJoin(turn: Turn | null, request: TurnRequest): Promise<Begun | null> {
     if (turn === null || turn.closing || turn.stopped === "lost") return null;
     if (!mayJoin(turn.caller, request.caller)) return null;
@@ -302,12 +312,12 @@ export class Loop {
     }
   }
 
-  /** The gateway that has the turn finds the message on the tape at its next step. */
+  /** Appends the message to the tape. The gateway that holds the turn reads the message at its next step. */
   async #joinElsewhere(request: TurnRequest, run_id: string): Promise<Begun> {
     const { persister, store } = this.#deps;
     const { key, caller, once } = request;
     const run = await store.runs.get(key.scope, run_id);
-    // Of the other's rights no more is known than who it is.
+    // Only the actor of the other turn is known, not its rights, so no other actor may join.
     if (run?.status === "running" && run.requested_by !== caller.actor) throw busyElsewhere(run_id);
     const said = this.#say(request);
     const { event_id } = said;
@@ -346,14 +356,15 @@ export class Loop {
     persister.release(turn.key, turn.hold, run === null ? "lost" : "ended");
     this.#places.delete(name);
     turns.remove(turn);
-    // A moment later: what was just told belongs to this workspace's tape.
+    // The session is released one tick later, so that events just published still resolve to the tape of this
+    // workspace.
     clock.after(0, () => place.leave());
     turn.leave();
     if (run === null) log.warn({ run_id: turn.run.id }, "another gateway carries on a turn of this one");
     turn.end(run ?? (await this.#endElsewhere(turn)));
   }
 
-  /** Whoever waits here for a turn that another gateway has is told how it ended there. */
+  /** Waits for the end of a turn that another gateway holds and returns its final record. */
   async #endElsewhere({ key, run: row }: Turn): Promise<Run> {
     const { node_id: _node, fence: _fence, joins: _joins, ...known } = row;
     for (;;) {
@@ -371,7 +382,10 @@ export class Loop {
   }
 }
 
-/** The run that a session has on whatever gateway, when that is why a turn could not begin. */
+/**
+ * Returns the run that holds the session on any gateway, when that run is the reason why a turn could not
+ * begin.
+ */
 function otherTurnOf(error: unknown): string | null {
   if (codeOf(error) !== "session.busy") return null;
   const { run_id } = toBackplaneError(error).details ?? {};

@@ -1,4 +1,7 @@
-/** How far a turn had come, read from its tape alone: what the model answered last, and what became of its calls. */
+/**
+ * Reads the progress of a turn from its tape alone: the last answer of the model and the results of its
+ * calls.
+ */
 import {
   type AgentLoopState,
   type BusPayload,
@@ -11,23 +14,26 @@ import {
 import { answerOf, type ModelAnswer } from "../models/call-model.ts";
 
 type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
-  /** The tool gave the turn back to the user. */
+  /** The tool returned control to the user. */
   yields?: true;
 };
 
 export interface Progress {
-  /** Null: the model is to be asked. */
+  /** Null means that the model has to be asked. */
   answer: ModelAnswer | null;
-  /** Of the answer's own calls, by the id of the call: some models count theirs from zero in every answer. */
+  /**
+   * Results of this answer's calls only, by call id, because some models number their calls from zero in
+   * every answer.
+   */
   results: ReadonlyMap<string, Result>;
-  /** Calls on the tape without an outcome. */
+  /** Calls on the tape that have no result yet. */
   open: string[];
-  /** A user spoke after the model was last asked. */
+  /** A user sent a message after the last model call. */
   steered: boolean;
   usage: TokenUsage[];
 }
 
-/** An answer is used up by the message that it became; what is older than the turn is another turn's. */
+/** An answer counts until it has become a message. Entries older than the turn belong to another turn. */
 export function progressOf(entries: readonly Entry[], started_at: string): Progress {
   const results = new Map<string, Result>();
   const usage: TokenUsage[] = [];
@@ -38,7 +44,8 @@ export function progressOf(entries: readonly Entry[], started_at: string): Progr
     if (kind === "tool_call") {
       calls.add(textOf(payload.id));
       results.delete(textOf(payload.id));
-      // Its answer was not kept. Its result is in the history, so the model is asked again.
+      // The answer to this call was not kept. The result of the call is in the history, so the model is asked
+      // again.
       if (meta.step !== answer?.step) answer = null;
     } else if (kind === "tool_result") {
       results.set(textOf(payload.tool_call_id), resultOf(payload, meta));

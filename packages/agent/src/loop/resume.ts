@@ -1,7 +1,8 @@
 /**
- * Turns whose gateway died. Everything that such a turn had done is on its tape, so another gateway goes on from there:
- * it waits for the calls that the door has taken up, then asks the model, or makes the calls that were not yet made.
- * Nothing runs twice but what may (inv.effect-class). A turn that brings its gateway down again is not tried again.
+ * Resumes turns whose gateway died. The tape holds everything that such a turn has done, so another gateway
+ * continues from there: it waits for the calls that the door recovered, then asks the model or makes the
+ * calls that were not made yet. Only calls whose effect class allows it run twice (inv.effect-class). A turn
+ * that crashed its gateway again is not resumed again.
  */
 
 import { AGENT_SEPARATOR, BackplaneError, isId } from "@backplane/contract";
@@ -16,19 +17,19 @@ import { Turn } from "./turn.ts";
 export interface ResumeDeps extends BeginDeps {
   store: Pick<Store, "runs" | "invocations" | "sessions" | "keys">;
   persister: BeginDeps["persister"] & TapeFeed;
-  /** Speaks as x.loop.*. */
+  /** Publishes events of the kind x.loop.*. */
   own_port: KernelPort;
-  /** False: every such turn ends. */
+  /** False means that every interrupted turn is ended instead of resumed. */
   resume_turns: boolean;
-  /** Calls of the turn that this gateway has taken up end with it from now on. */
+  /** Ties the recovered calls of the turn to the turn, so that they end together. */
   adoptCalls: (turn: Turn) => void;
 }
 
 const MOST_RESUMED = 1;
-/** How often the tape is read again for results that another node writes. */
+/** The interval at which the tape is read again for results that another node writes. */
 const LOOK_MS = 1_000;
 
-/** Throws why it cannot go on; null: it is no longer ours. */
+/** Throws the reason when the turn cannot continue. Returns null when this gateway no longer holds it. */
 export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | null> {
   const { persister, store, sessions, settings } = deps;
   const key = keyOf(run);
@@ -57,7 +58,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   told.publish();
   const limits = { iterations: rules.max_iterations, tools: null };
   const turn = new Turn(key, caller, again, limits, CONTEXT_OF[run.trigger]);
-  // Another gateway has written since this one last read it, if it ever did.
+  // Another gateway has written to this tape, so a cached history is stale.
   deps.histories.forget(key);
   const [history, { tools }] = await wait(() =>
     Promise.all([deps.histories.open(key), deps.catalog.snapshot(caller)]),
@@ -68,7 +69,10 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   return turn;
 }
 
-/** Where it goes on from, once no call of it is open any more. Throws cancelled when it is stopped first. */
+/**
+ * Waits until the turn has no open calls and returns its progress. Throws `cancelled` when the turn is
+ * stopped first.
+ */
 export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
   for (;;) {
     const news = nextWrite(deps, turn);
@@ -85,13 +89,13 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
     news.stop();
     for (const usage of progress.usage) turn.addUsage(usage);
     turn.iterations = progress.usage.length;
-    // Beside who joined while the tape was read.
+    // Incremented rather than assigned, because messages may have joined while the tape was read.
     if (progress.steered) turn.steers++;
     return progress;
   }
 }
 
-/** As what it is, with a last message, so that whoever reads the tape knows. */
+/** Records the failure and a last message, so that the tape shows why the turn ended. */
 export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: BackplaneError): Promise<void> {
   const key = keyOf(run);
   if ((await deps.store.sessions.get(key)) === null) {
@@ -126,7 +130,7 @@ function whyNot({ resume_turns }: ResumeDeps, run: RunRow, caller: Caller | null
 
 const ANYBODY = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
 
-/** With the rights of now; whether a key is still valid is for `permit` to say. */
+/** Returns the caller with its current rights. `permit` decides whether an API key is still valid. */
 async function whoAsked({ store }: ResumeDeps, run: RunRow): Promise<Caller | null> {
   const { org_id, project_id, requested_by: actor } = run;
   const scope = { org_id, project_id };
@@ -146,7 +150,7 @@ interface News {
   stop(): void;
 }
 
-/** Made before the tape is read, so that nothing is missed in between. */
+/** Must be created before the tape is read, so that no write in between is missed. */
 function nextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): News {
   const { promise: come, resolve, reject } = Promise.withResolvers<void>();
   const name = sessionName(key);

@@ -1,4 +1,7 @@
-/** How a turn ends: its row, the answer's entry and the semantic event in one transaction, then told on the bus. */
+/**
+ * Records the end of a turn: its row, the answer's entry and the semantic event in one transaction. The event
+ * is published on the bus afterwards.
+ */
 
 import type {
   BackplaneError,
@@ -26,10 +29,13 @@ export interface RecordDeps {
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 5_000;
 
-/** `lost`: another gateway has the turn. `joined`: another gateway added a message that it has to answer first. */
+/**
+ * `lost`: another gateway holds the turn. `joined`: another gateway added a message that this turn has to
+ * answer first.
+ */
 export type Finished = { state: "ended"; run: Run } | { state: "lost" } | { state: "joined"; joins: number };
 
-/** Never rejects: a store that is away is tried until it takes the record. */
+/** Never rejects. The write is retried until the store accepts it. */
 export async function finishTurn(
   deps: RecordDeps,
   turn: Turn,
@@ -80,7 +86,9 @@ function publicRun(row: RunRow, ended: RunEnd, content: string, entry_id: number
   return { ...run, ...ended, output: { content, entry_id } };
 }
 
-/** An answer in the middle of a turn: the user spoke again before the turn could end. */
+/**
+ * Records an answer in the middle of a turn, when the user sent another message before the turn could end.
+ */
 export async function recordAnswer(deps: RecordDeps, turn: Turn, end: TurnEnd): Promise<void> {
   const extra = { run_id: turn.run.id, status: "running" };
   const { item, publish } = answerItem(deps.port, turn, end.content, end.tool_calls, extra);

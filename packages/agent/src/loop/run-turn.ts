@@ -1,7 +1,7 @@
 /**
- * Runs a turn from its first step to its record. The steps follow the order that is the kernel's contract with adapters
- * (loop.order): decide, memory if the strategy asks for it, model, tools, decide again. Everything that a step learns is
- * on the tape or in `state`.
+ * Runs a turn from its first step to its record. The steps follow the order that is the kernel's contract
+ * with adapters (loop.order): decide, memory if the strategy asks for it, model, tools, decide again. Every
+ * result of a step is on the tape or in `state`.
  */
 
 import {
@@ -43,8 +43,8 @@ export interface StepDeps {
   /** The model of this provider instance, or of the active one. */
   activeModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
   /**
-   * Called before each step. Waits until this gateway may start calls, notices messages that other gateways wrote, and
-   * throws `run.taken_over` when another gateway holds the turn.
+   * Called before each step. Waits until this gateway may start calls, reads messages that other gateways
+   * wrote, and throws `run.taken_over` when another gateway holds the turn.
    */
   atStep(turn: Turn): Promise<void>;
   store_wait: StoreWait;
@@ -54,10 +54,13 @@ export interface StepDeps {
   permit(caller: Caller): Promise<void>;
 }
 
-/** The longest delay that a timer supports. An approval may take that long, and the door bounds every call itself. */
+/**
+ * The longest delay that a timer supports. An approval may take that long, and the door limits every call
+ * itself.
+ */
 const TOOL_WAIT_MS = 2_000_000_000;
 
-/** A model that cannot call this tool is not told which skills exist. */
+/** Skills are listed only for a model that can call this tool. */
 const SKILL_TOOL = "skill";
 
 export interface TurnEnd {
@@ -74,7 +77,10 @@ interface Done {
   failure: BackplaneError | null;
 }
 
-/** Never rejects: an error inside is recorded as the failure of the turn. Null means that another gateway holds it. */
+/**
+ * Never rejects. An error inside is recorded as the failure of the turn. Null means that another gateway
+ * holds the turn.
+ */
 export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null> {
   let done = await untilDone(deps, turn, () => firstSteps(deps, turn));
   for (;;) {
@@ -94,7 +100,7 @@ export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null
     }
     turn.joinedElsewhere(finished.joins);
     deps.histories.forget(turn.key);
-    // A turn that failed or was stopped does not answer the new message. It ends at the next attempt.
+    // A turn that failed or was stopped does not answer the new message. The next attempt ends the turn.
     if (done.end === null || done.failure !== null || turn.stopped !== null) continue;
     turn.reopen();
     const answered = done.end;
@@ -206,7 +212,7 @@ async function recall(
     );
     return (reply as BusEvent<"memory.result">).payload.hits as unknown as MemoryEntry[];
   } catch (error) {
-    // The turn goes on without memories when the memory plugin is slow or does not answer.
+    // The turn continues without memories when the memory plugin is slow or does not answer.
     if (codeOf(error) === "timeout") return [];
     throw error;
   }

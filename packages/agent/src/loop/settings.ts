@@ -1,4 +1,6 @@
-/** What an operator sets for turns: `kernel.strategy` and `kernel.max_iterations` of the org, or a session's own. */
+/**
+ * Settings for turns: `kernel.strategy` and `kernel.max_iterations` of the org, or the session's own values.
+ */
 
 import { type Json, LOOP_LIMITS } from "@backplane/contract";
 import type { SessionKey, SessionStore } from "@backplane/ports";
@@ -19,7 +21,7 @@ export class LoopSettings {
   readonly #sessions: Pick<SessionStore, "get">;
   readonly #default_strategy: string;
   readonly #orgs = new Map<string, Promise<TurnRules>>();
-  /** A session's own strategy, null for none. */
+  /** The strategy that each session sets for itself, or null. */
   readonly #own = new Map<string, string | null>();
 
   constructor(config: LiveConfig, sessions: Pick<SessionStore, "get">, default_strategy?: string) {
@@ -37,7 +39,7 @@ export class LoopSettings {
     return { ...rules, strategy };
   }
 
-  /** A session's metadata changed. */
+  /** Called when the metadata of a session changed. */
   forget(key: SessionKey): void {
     this.#own.delete(sessionName(key));
   }

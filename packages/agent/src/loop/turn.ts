@@ -1,4 +1,4 @@
-/** One turn as the loop carries it: who asked for what, what it may do, and how it is told to stop. */
+/** The state of one running turn: its caller and session, its limits, and its stop signal. */
 
 import type { RiskContext, Run, TokenUsage } from "@backplane/contract";
 import { tokenUsage } from "@backplane/contract";
@@ -6,13 +6,13 @@ import type { OfferedTool, Revocation } from "@backplane/door";
 import type { Caller, RunHold, RunRow, SessionKey } from "@backplane/ports";
 import type { History } from "./history.ts";
 
-/** `lost`: another gateway carries it on. */
+/** `lost` means that another gateway has taken over the turn. */
 export type StopReason = "user" | "shutdown" | "wall" | "revoked" | "lost";
 
-/** What a sub-agent's turn may do; the kernel enforces it (subagent.enforced). */
+/** The limits of a sub-agent's turn. The kernel enforces them (subagent.enforced). */
 export interface TurnLimits {
   iterations: number;
-  /** Names; null allows all that the caller may use. */
+  /** Tool names. Null allows every tool that the caller may use. */
   tools: ReadonlySet<string> | null;
 }
 
@@ -21,36 +21,39 @@ export class Turn {
   readonly caller: Caller;
   readonly run: RunRow;
   readonly limits: TurnLimits;
-  /** Whose tolerance of risk counts for its tool calls. */
+  /** Selects the risk tolerance that applies to the tool calls of this turn. */
   readonly context: RiskContext;
   readonly settled: Promise<Run>;
-  /** Resolves when the session is free here, which is before `settled` where another gateway has the turn. */
+  /**
+   * Resolves when the session is free on this gateway. When another gateway holds the turn, this is before
+   * `settled`.
+   */
   readonly left: Promise<void>;
-  /** Every tool that exists for the caller; offered is what `limits` leaves of it. */
+  /** Every tool that exists for the caller. `offered()` returns the subset that `limits` allows. */
   tools: ReadonlyMap<string, OfferedTool> = new Map();
-  /** Deferred tools that the model has searched for. */
+  /** Deferred tools that the model has found by searching. */
   readonly found = new Set<string>();
   history!: History;
   usage: TokenUsage = tokenUsage();
   iterations = 0;
-  /** The text of the answer that is being given. */
+  /** The text of the unfinished answer. */
   partial = "";
   /** Calls outside the allow-list. */
   forbidden: string[] = [];
-  /** How often users spoke since the model was last asked. */
+  /** Number of user messages since the last model call. */
   steers = 0;
-  /** Messages that joined it. */
+  /** Messages that joined the turn on this gateway. */
   joined = 0;
-  /** Messages of other gateways that it has read. */
+  /** Messages that other gateways wrote and that the turn has read. */
   joins: number;
-  /** The last step is taken: who speaks now speaks to the next turn. */
+  /** Set after the last step. A message that arrives now begins the next turn. */
   closing = false;
-  /** The model's answer whose calls are made now; a request of another step comes too late. */
+  /** The model answer whose calls are running. A request of another step is too late and is ignored. */
   step: string | null = null;
   readonly #joining = new Set<Promise<unknown>>();
   readonly #calls = new Set<Promise<unknown>>();
   stopped: StopReason | null = null;
-  /** Why it was stopped as `revoked`. */
+  /** Set when the turn was stopped as `revoked`. */
   revocation: Revocation | null = null;
   readonly #stop = new AbortController();
   #resolve!: (run: Run) => void;
@@ -81,7 +84,7 @@ export class Turn {
     return this.#stop.signal;
   }
 
-  /** What every write of the turn carries. */
+  /** Every write of the turn carries this hold, so that the store rejects writes after a takeover. */
   get hold(): RunHold {
     return { run_id: this.run.id, fence: this.run.fence };
   }
@@ -96,18 +99,18 @@ export class Turn {
     this.#stop.abort();
   }
 
-  /** Whoever asked for it may no longer. */
+  /** Called when the caller of the turn has lost its authority. */
   revoke(why: Revocation): void {
     if (this.stopped === null) this.revocation = why;
     this.stop("revoked");
   }
 
-  /** Whether a call may still begin. */
+  /** Returns whether a call of this step may still begin. */
   takes(step: unknown): boolean {
     return !this.closing && step === this.step;
   }
 
-  /** Work for a call that is to be over before the turn is. */
+  /** Registers work that must finish before the turn ends. */
   async waitFor<T>(work: Promise<T>): Promise<T> {
     this.#calls.add(work);
     try {
@@ -117,7 +120,7 @@ export class Turn {
     }
   }
 
-  /** No call begins any more, those that run are stopped; resolves when their ends are on the tape. */
+  /** Rejects new calls and stops the running ones. Resolves when the ends of all calls are on the tape. */
   async close(): Promise<void> {
     this.closing = true;
     if (this.#calls.size === 0) return;
@@ -125,7 +128,7 @@ export class Turn {
     while (this.#calls.size > 0) await Promise.allSettled(this.#calls);
   }
 
-  /** Another gateway added a message before the turn could end. */
+  /** Called when another gateway added a message before the turn could end. */
   reopen(): void {
     this.closing = false;
   }
@@ -134,7 +137,10 @@ export class Turn {
     return this.limits.tools === null || this.limits.tools.has(tool);
   }
 
-  /** What the model is shown now: everything allowed, of the deferred what it has found. */
+  /**
+   * Returns the tools that the model is offered now: every allowed tool, except deferred tools that it has
+   * not found.
+   */
   offered(): string[] {
     const names: string[] = [];
     for (const { name, deferred } of this.tools.values()) {
@@ -153,7 +159,9 @@ export class Turn {
     });
   }
 
-  /** Counts at once, so that the turn cannot end between the message and its entry. */
+  /**
+   * Counts the message before it is written, so that the turn cannot end between the message and its entry.
+   */
   async join<T>(writing: Promise<T>): Promise<T> {
     this.joined++;
     this.steers++;
@@ -161,7 +169,7 @@ export class Turn {
     try {
       return await writing;
     } catch (error) {
-      // It was not said after all, so nobody waits for an answer to it.
+      // The message was not written, so the turn must not wait to answer it.
       this.joined--;
       this.steers = Math.max(0, this.steers - 1);
       throw error;
@@ -170,13 +178,15 @@ export class Turn {
     }
   }
 
-  /** Until all that was said is on the tape, or failed to get there; what comes after counts as new. */
+  /**
+   * Waits until every joining message is on the tape or has failed. Messages that arrive later count as new.
+   */
   async hear(): Promise<void> {
     while (this.#joining.size > 0) await Promise.allSettled(this.#joining);
     this.steers = 0;
   }
 
-  /** Messages that another gateway has written to the tape. */
+  /** Counts messages that another gateway has written to the tape. Returns false when there are none. */
   joinedElsewhere(joins: number): boolean {
     if (joins <= this.joins) return false;
     this.joins = joins;

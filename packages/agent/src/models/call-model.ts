@@ -1,6 +1,7 @@
 /**
- * One answer of the model: llm.call.request, deltas passed on as they come, one response. Retried a few times, and
- * only before the first delta, because nobody wants to read the same words twice (llm.retry).
+ * Makes one model call: llm.call.request, deltas forwarded as they arrive, one response. A call is retried a
+ * few times, and only before the first delta, because a retry after that would repeat text that the user has
+ * already read (llm.retry).
  */
 
 import {
@@ -32,7 +33,7 @@ export interface ModelRequest {
 }
 
 export interface ModelAnswer {
-  /** Of the request that was answered: the step that its tool calls belong to. */
+  /** The id of the answered request, which identifies the step that the tool calls belong to. */
   step: string;
   text: string;
   tool_calls: ToolCallRequest[];
@@ -44,7 +45,7 @@ export interface ModelCallOptions {
   signal: AbortSignal;
   timeout_ms: number;
   retries?: number;
-  /** Before each try. Throws when whoever the call is for may no longer ask. */
+  /** Called before each attempt. Throws when the caller has lost its authority. */
   permit?: () => Promise<void>;
   onDelta?: (text: string) => void;
 }
@@ -55,7 +56,7 @@ interface Failure {
   retry_after_ms: number;
 }
 
-/** The loaded plugin that answers for an instance of the org, or null. */
+/** Returns the loaded plugin that serves an instance of the org, or null. */
 export type ProviderOwners = (org_id: string, provider: string) => Promise<string | null>;
 
 interface Asked {
@@ -74,7 +75,7 @@ export class ModelCalls {
     this.#port = port;
     this.#clock = clock;
     this.#owners = owners;
-    // Who throws over a call, or goes away, will not answer it.
+    // A plugin that throws while it handles a call, or that is unloaded, will not answer the call.
     port.subscribe("plugin.error", ({ payload }) => {
       const asked = this.#asked.get(String(payload.event_id));
       if (asked?.owner === payload.name) asked.fail(`${payload.name} failed: ${payload.error}`);
@@ -89,7 +90,7 @@ export class ModelCalls {
     });
   }
 
-  /** Throws llm.failed, or cancelled when the signal came. */
+  /** Throws llm.failed, or `cancelled` when the signal is aborted. */
   async call(request: ModelRequest, options: ModelCallOptions): Promise<ModelAnswer> {
     const retries = options.retries ?? LLM_LIMITS.retries;
     for (let attempt = 0; ; attempt++) {
@@ -192,12 +193,12 @@ function failureOf({ payload }: BusEvent<"llm.call.error">, started: boolean): F
     ...(status_code === undefined ? {} : { status_code }),
   };
   const retryable = typeof payload.retryable === "boolean" ? payload.retryable : isRetryableFailure(failure);
-  // A plugin of somebody's wrote it; it goes into records and answers.
+  // The message comes from a plugin and is shown in records and answers, so it is sanitized.
   const message = plainWords(error.slice(0, MESSAGE_LENGTH));
   return { message, retryable: retryable && !started, retry_after_ms: retryMs(retry_after_s) };
 }
 
-/** A vendor that wants an hour is not waited for: the turn fails and says so. */
+/** Caps the delay that a vendor asks for, so that the turn fails instead of waiting for an hour. */
 function retryMs(seconds: number | undefined): number {
   return Math.min((seconds ?? 0) * 1_000, LLM_LIMITS.max_backoff_ms);
 }
@@ -208,7 +209,7 @@ export function answerOf(
 ): ModelAnswer {
   const seen = new Set<string>();
   const tool_calls = (payload.tool_calls ?? []).map(({ id, name, args }, n) => {
-    // Results are matched by id, and some models repeat theirs or give none.
+    // Results are matched by call id, and some models repeat ids or omit them.
     const own = id === "" || seen.has(id) ? `${id || "call"}_${n}` : id;
     seen.add(own);
     return { id: own, name, args: args as JsonObject };

@@ -1,4 +1,7 @@
-/** Which model answers: the active instance and what it is configured with; kept until the configuration changes. */
+/**
+ * Selects the model for a call: the active instance and its configuration, cached until the configuration
+ * changes.
+ */
 
 import {
   BackplaneError,
@@ -19,7 +22,7 @@ interface Instances {
 export interface ChosenModel {
   provider: string;
   model: string;
-  /** Tokens that it takes. */
+  /** Context window in tokens. */
   window: number;
 }
 
@@ -34,7 +37,7 @@ export class ActiveModels {
     });
   }
 
-  /** The named instance, or the active one. Null: there is none. */
+  /** Returns the named instance or the active one, or null when there is none. */
   async of(org_id: string, provider: string | null = null): Promise<ChosenModel | null> {
     const { active, all } = await this.#instances(org_id);
     const instance = all.get(provider ?? active ?? "");
@@ -62,7 +65,7 @@ export class ActiveModels {
 
 const PROBE_MS = 5_000;
 
-/** One small question to an instance, as a person tries out a key that was just pasted. */
+/** Sends one small request to an instance, so that a user can test a new API key. */
 export function createProbe(
   models: ModelCalls,
   active: ActiveModels,

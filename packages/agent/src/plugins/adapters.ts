@@ -1,6 +1,6 @@
 /**
- * The HTTP routes of adapter plugins. They are mounted while their plugin is loaded. The body of a request is checked
- * before the plugin sees it, and the plugin's answer before it becomes an HTTP response.
+ * The HTTP routes of adapter plugins. Routes are mounted while their plugin is loaded. The body of a request
+ * is checked before the plugin receives it, and the plugin's answer before it becomes an HTTP response.
  */
 
 import {
@@ -43,7 +43,10 @@ export class MountedAdapters implements Adapters {
     return findMount(this.#all, method, path);
   }
 
-  /** What `mount` would do; throws `plugin.invalid` when a route is not usable or taken. */
+  /**
+   * Checks the routes without mounting them. Throws `plugin.invalid` when a route is invalid or already in
+   * use.
+   */
   check(instance: Instance, api: boolean): readonly Mounted[] {
     const { plugin, name } = instance;
     const mounts = (plugin.routes ?? []).map((route) => mountRoute(name, route, api));
@@ -88,7 +91,7 @@ export class MountedAdapters implements Adapters {
       const answer = await instance.track(() => within(deps.clock, timeouts.request_ms, what, ask));
       return checkAnswer(mount.plugin, answer);
     } catch (error) {
-      // A refusal of a kernel service that the adapter let through is the answer itself.
+      // An error of a kernel service that the adapter did not catch is returned to the client unchanged.
       if (codeOf(error) !== undefined) throw error;
       deps.log.warn({ plugin: mount.plugin, route, trace: describeThrown(error).trace }, "an adapter failed");
       throw new BackplaneError("crashed", `${mount.plugin} failed to answer ${route}; its log says why`);

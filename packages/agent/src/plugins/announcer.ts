@@ -1,4 +1,7 @@
-/** The kernel's own words about plugins: on its session, in every org that was entered, never waiting. */
+/**
+ * Publishes the kernel's events about plugins on the kernel session of every entered org, without waiting for
+ * a full queue.
+ */
 
 import { type BusPayload, KERNEL_SESSION } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
@@ -27,7 +30,7 @@ export class Announcer {
     }
   }
 
-  /** Resolves when every org's plugins have been handed it, however much waits before it. */
+  /** Resolves when the plugins of every org have received the event, after all events queued before it. */
   async deliver<K extends Announced>(kind: K, payload: BusPayload<K>): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const left = new Set(this.#subscriptions.orgs);

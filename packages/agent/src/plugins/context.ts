@@ -1,6 +1,6 @@
 /**
- * What a plugin is handed (plug.context), scoped to one org and project: it publishes there and reads that org's
- * configuration, whichever org's event it is serving. An unloaded plugin's context refuses everything.
+ * The context that a plugin receives (plug.context), scoped to one org and project. The plugin publishes
+ * there and reads the configuration of that org. The context of an unloaded plugin refuses every operation.
  */
 
 import {
@@ -26,7 +26,7 @@ export interface ContextParts {
   deps: Pick<PluginSystemDeps, "config" | "ids" | "loader" | "log">;
   subscriptions: Subscriptions;
   service: ServiceDoor;
-  /** Where the call or request that this `as` stands for belongs; null when it stands for nobody in particular. */
+  /** Returns the scope of the call or request behind `as`, or null when `as` is not tied to one. */
   scopeOf(plugin: string, as: string): Scope | null;
   enter(org_id: string): void;
   register(instance: Instance, tool: KernelTool): void;

@@ -1,6 +1,7 @@
 /**
- * One life of a plugin: its module or process, what runs in it, and its bonds to the bus. A reload makes a second
- * instance beside the first; each counts and drains its own calls, so that what began in one ends in it.
+ * One loaded instance of a plugin: its module or process, its running work, and its bus subscriptions. A
+ * reload creates a second instance beside the first. Each instance counts and drains its own calls, so that a
+ * call ends in the instance in which it began.
  */
 
 import type { BusEvent, KernelPlugin, PluginContext, PluginEntry } from "@backplane/contract";
@@ -15,11 +16,14 @@ export type Mode = "inline" | "hosted";
 
 export interface InstanceHooks {
   context(instance: Instance, scope: Scope): PluginContext;
-  /** Whether this event of its subscriptions is meant for it; a promise when that has to be read first. */
+  /**
+   * Returns whether a subscribed event is meant for this instance, as a promise when configuration has to be
+   * read first.
+   */
   routes(instance: Instance, event: BusEvent): boolean | Promise<boolean>;
-  /** After each handled event: null, or what was thrown. */
+  /** Called after each handled event with the thrown value, or null on success. */
   outcome(instance: Instance, failure: unknown): void;
-  /** A failure that the bus has not told of. */
+  /** Reports a failure that the bus has not published. */
   complain(instance: Instance, failure: unknown): void;
 }
 
@@ -29,14 +33,14 @@ export class Instance {
   readonly plugin: KernelPlugin;
   readonly digest: string | undefined;
   readonly generation: number;
-  /** What it subscribed to; asked once. */
+  /** Read once, so that a plugin cannot change its subscriptions while it is loaded. */
   readonly kinds: readonly string[];
   readonly tools = new Set<RegisteredTool>();
   readonly legacy = new LegacyCalls();
-  /** Rejects when the process ends by itself. */
+  /** Rejects when the process exits unexpectedly. */
   readonly died: Promise<never>;
   dead = false;
-  /** From the end of onUnload on its context refuses everything. */
+  /** Set after onUnload. From then on the context refuses every operation. */
   ended = false;
   readonly #loaded: LoadedPlugin;
   readonly #hooks: InstanceHooks;
@@ -78,7 +82,7 @@ export class Instance {
     return this.#running;
   }
 
-  /** The context of this org and project; the same one each time. */
+  /** Returns the cached context of this org and project. */
   context({ org_id, project_id }: Scope): PluginContext {
     const key = `${org_id}/${project_id ?? ""}`;
     const known = this.#contexts.get(key);
@@ -89,7 +93,7 @@ export class Instance {
     return made;
   }
 
-  /** From now on its events of this org are delivered. */
+  /** Starts the delivery of this org's events. */
   bind(org_id: string, port: BusPort): void {
     if (this.kinds.length === 0 || this.plugin.onEvent === undefined || this.#bonds.has(org_id)) return;
     const end = port.subscribe(this.kinds, (event) => this.#handle(event), {
@@ -114,20 +118,22 @@ export class Instance {
     }
   }
 
-  /** When nothing runs any more. */
+  /** Resolves when no work is running. */
   idle(): Promise<void> {
     if (this.#running === 0) return Promise.resolve();
     return new Promise((resolve) => void this.#idle.push(resolve));
   }
 
-  /** Lets whoever waits for `idle` go on. */
+  /** Resolves `idle` immediately, even while work is running. */
   hurry(): void {
     const waiting = this.#idle;
     this.#idle = [];
     for (const resolve of waiting) resolve();
   }
 
-  /** The outcome of an onEvent that the bus did not deliver: a legacy tool's call. */
+  /**
+   * Reports the outcome of an onEvent call that the bus did not deliver, which is the call of a legacy tool.
+   */
   report(failure: unknown): void {
     if (failure !== null) this.#hooks.complain(this, failure);
     this.#count(failure);
@@ -143,7 +149,7 @@ export class Instance {
   #mayWant(event: BusEvent): boolean {
     const wanted = this.#hooks.routes(this, event);
     if (typeof wanted === "boolean") return wanted;
-    // The handler asks again and reports what goes wrong.
+    // The handler reads the route again and reports the error.
     wanted.catch(() => {});
     return true;
   }
@@ -178,11 +184,11 @@ export class Instance {
 
   #land(event: BusEvent, failure: unknown): void {
     this.#leave();
-    // What ended after its deadline was counted then.
+    // An event that ended after its deadline was already counted at the deadline.
     if (!this.#late.has(event)) this.#count(failure);
   }
 
-  /** A process that died fails all its calls at once; its end counts, and counts once. */
+  /** A process that exits fails all its calls at the same time. Only the exit itself counts as a failure. */
   #count(failure: unknown): void {
     if (this.mode === "hosted" && codeOf(failure) === "crashed") return;
     this.#hooks.outcome(this, failure);

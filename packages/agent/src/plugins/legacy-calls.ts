@@ -1,6 +1,6 @@
 /**
- * Calls of a legacy tool that wait for the tool.call.result which the plugin emits. The answer is taken here and
- * never reaches the bus: the kernel publishes its own result once that is on disk.
+ * Calls of a legacy tool that wait for the tool.call.result that the plugin emits. The result is intercepted
+ * here and does not reach the bus, because the kernel publishes its own result after it is on disk.
  */
 
 import type { BusPayload, StopSignal } from "@backplane/contract";
@@ -15,7 +15,7 @@ export class LegacyCalls {
     return this.#waiting.size;
   }
 
-  /** Runs `ask` and waits for the result, until `signal` says that nobody wants it any more. */
+  /** Runs `ask` and waits for the result until `signal` is aborted. */
   async call(request_id: string, signal: StopSignal, ask: () => Promise<void>): Promise<LegacyResult> {
     const waiting = Promise.withResolvers<LegacyResult>();
     const stop = () =>
@@ -32,7 +32,7 @@ export class LegacyCalls {
     }
   }
 
-  /** False: no call waits for this. */
+  /** Returns false when no call waits for this result. */
   answer(result: LegacyResult): boolean {
     const waiting = this.#waiting.get(result.request_id ?? "");
     if (waiting === undefined) return false;

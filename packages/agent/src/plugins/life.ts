@@ -1,6 +1,6 @@
 /**
- * The steps of a plugin's life, each bounded in time and each leaving nothing behind when it fails: bring up, settle
- * in, take off the air, retire. Who takes them when is the registry's.
+ * The lifecycle steps of a plugin: start, activate, deactivate and retire. Each step has a time limit and
+ * leaves nothing behind when it fails. The registry decides when each step runs.
  */
 
 import {
@@ -41,18 +41,18 @@ export class Life {
     this.#maker = { clock, ids, brief_ms: parts.timeouts.brief_ms };
   }
 
-  /** Those that get events. */
+  /** The instances that receive events. */
   get loaded(): ReadonlySet<Instance> {
     return this.#loaded;
   }
 
-  /** Loads the module or starts the process; nothing of the plugin but `subscriptions()` runs. */
+  /** Loads the module or starts the process. Only `subscriptions()` of the plugin runs in this step. */
   async bringUp(entry: PluginEntry, mode: Mode, reach: PluginReach): Promise<Instance> {
     const { deps, timeouts, hooks } = this.#parts;
     const loading = deps.loader.load(entry, mode, reach);
     const loaded = await within(deps.clock, timeouts.load_ms, `loading ${entry.name}`, () => loading).catch(
       (error: unknown) => {
-        // What comes after its time is not wanted any more.
+        // A plugin that is ready after the timeout is closed, because nothing else would close it.
         loading.then((late) => late.close()).catch(() => {});
         throw error;
       },
@@ -71,8 +71,9 @@ export class Life {
   }
 
   /**
-   * onLoad, and then in one step: tools, routes and subscriptions, those of `old` replaced. `stillWanted` is asked
-   * right before that step. When it throws, the instance is closed and `old` goes on.
+   * Runs onLoad and then, in one synchronous step, activates tools, routes and subscriptions in place of
+   * those of `old`. `stillWanted` is called right before that step. On an error the instance is closed and
+   * `old` stays active.
    */
   async settleIn(
     instance: Instance,
@@ -96,7 +97,8 @@ export class Life {
       );
       if (!options.stillWanted())
         throw new BackplaneError("cancelled", `${name} changed its state while it was loaded`);
-      // Again, since others may have come meanwhile; from here on nothing waits.
+      // Checked again, because other plugins may have been loaded during onLoad. No step after this one is
+      // asynchronous.
       checkIds(instance, this.#loaded);
       adapters.check(instance, api);
       tools.replace(old?.tools ?? [], instance.tools);
@@ -112,7 +114,10 @@ export class Life {
     for (const org_id of subscriptions.orgs) instance.bind(org_id, subscriptions.port(name, org_id));
   }
 
-  /** From `registerTool`: at once for a plugin that is loaded, else together with the rest of it. */
+  /**
+   * Called by `registerTool`. A loaded plugin's tool is active immediately; before that it is activated with
+   * the plugin.
+   */
   register(instance: Instance, tool: KernelTool): void {
     const { tools } = this.#parts;
     const made = typedTool(this.#maker, instance, tool);
@@ -128,7 +133,7 @@ export class Life {
     instance.tools.add(made);
   }
 
-  /** No new events, calls or requests; what runs goes on. */
+  /** Stops the delivery of new events, calls and requests. Running work continues. */
   takeOff(instance: Instance): void {
     instance.unbind();
     this.#loaded.delete(instance);
@@ -136,7 +141,7 @@ export class Life {
     this.#parts.adapters.unmount(instance);
   }
 
-  /** Lets what runs end, says onUnload, and closes it. Never throws. */
+  /** Waits for running work, calls onUnload and closes the instance. Never throws. */
   async retire(instance: Instance, drain_ms: number): Promise<void> {
     const { deps, timeouts } = this.#parts;
     const { name, plugin } = instance;
@@ -159,7 +164,7 @@ export class Life {
     await this.discard(instance);
   }
 
-  /** Ends one that was never loaded, or has said onUnload. Never throws. */
+  /** Closes an instance that was never loaded or whose onUnload has run. Never throws. */
   async discard(instance: Instance): Promise<void> {
     const { deps, timeouts } = this.#parts;
     const close = () => instance.close();
@@ -179,8 +184,8 @@ export function subscriberFor({ entry, plugin }: Instance): Subscriber {
 const PATTERN = /^(\*|[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*(\.\*)?)$/;
 
 /**
- * Throws `plugin.invalid` when the module does not agree with the entry of its package.json, which was read without
- * running it (plug.trust).
+ * Throws `plugin.invalid` when the module differs from the entry in its package.json. The entry was read
+ * without running the module (plug.trust).
  */
 function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
   if (typeof plugin !== "object" || plugin === null) throw invalid(`${entry.name} exports no plugin`);
@@ -200,7 +205,7 @@ function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
   if (typeof plugin.subscriptions !== "function") throw invalid(`${name} has no subscriptions()`);
 }
 
-/** Throws `plugin.invalid`; answers public kinds that do not exist, which is worth a warning only. */
+/** Throws `plugin.invalid`. Returns the public kinds that do not exist, which cause only a warning. */
 function checkKinds(name: string, kinds: readonly string[]): string[] {
   if (!isStrings(kinds)) throw invalid(`subscriptions() of ${name} gave no list of kinds`);
   const odd = kinds.find((kind) => !PATTERN.test(kind));
@@ -209,7 +214,10 @@ function checkKinds(name: string, kinds: readonly string[]): string[] {
   return kinds.filter((kind) => !kind.endsWith("*") && !kind.startsWith("x.") && !isBusKind(kind));
 }
 
-/** Throws when another loaded plugin has the same strategy, provider or adapter id: the first one keeps it. */
+/**
+ * Throws when another loaded plugin has the same strategy, provider or adapter id. The first plugin keeps the
+ * id.
+ */
 function checkIds(instance: Instance, others: Iterable<Instance>): void {
   const mine = idsOf(instance);
   for (const other of others) {

@@ -1,4 +1,4 @@
-/** Where an adapter's routes lie and which of them a path means. Pure. */
+/** Pure functions that mount an adapter's routes and match a path to a route. */
 
 import { type AdapterRoute, BackplaneError } from "@backplane/contract";
 import type { AdapterMount } from "@backplane/ports";
@@ -10,13 +10,13 @@ const API = "/api/";
 export interface Mounted {
   mount: AdapterMount;
   segments: readonly string[];
-  /** More characters that have to be matched exactly make it the better match. */
+  /** Number of literal characters. The route with the most literal characters wins. */
   literal: number;
-  /** The same for two routes that could not be told apart. */
+  /** Two routes with the same shape match the same paths and therefore conflict. */
   shape: string;
 }
 
-/** `api`: the operator lets the plugin mount under /api/. Throws `plugin.invalid`. */
+/** `api` is true when the operator allows the plugin to mount under /api/. Throws `plugin.invalid`. */
 export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): Mounted {
   const { method, path } = route;
   const bad = (what: string) =>
@@ -24,7 +24,7 @@ export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): M
   if (!METHODS.includes(method)) throw bad("has no method that can be mounted");
   if (typeof path !== "string" || !path.startsWith("/")) throw bad("does not start with /");
   const own = path === "/" ? [] : path.slice(1).split("/");
-  // No dots that climb, no escapes: what is mounted is what is written.
+  // Dot segments and escapes are rejected, so that the mounted path is exactly the declared path.
   if (own.some((segment) => !SEGMENT.test(segment) || /^\.+$/.test(segment))) {
     throw bad("may hold only plain segments and {parameters}");
   }
@@ -37,7 +37,7 @@ export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): M
   return { mount: { ...route, plugin, mounted }, segments, literal, shape };
 }
 
-/** `mounts` with the most literal ones first. */
+/** Expects `mounts` to be sorted with the most literal routes first. */
 export function findMount(
   mounts: readonly Mounted[],
   method: string,

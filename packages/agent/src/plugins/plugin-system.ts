@@ -121,7 +121,8 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   async function stop(reason: string): Promise<void> {
     stopListening();
     owners.close();
-    // Plugins are told before they are unsubscribed, unless the queue of the kernel's session is blocked.
+    // Plugins receive kernel.shutdown before they are unsubscribed, unless the queue of the kernel's session
+    // is blocked.
     const tell = () => announcer.deliver("kernel.shutdown", { reason });
     await within(clock, timeouts.drain_ms, "kernel.shutdown", tell).catch((error: unknown) =>
       log.warn({ err: error }, "some plugins were not told of the shutdown"),

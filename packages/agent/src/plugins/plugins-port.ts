@@ -1,4 +1,4 @@
-/** The plugin system as the rest of the kernel knows it: what it is given and what it offers. */
+/** The interface between the plugin system and the rest of the kernel. */
 
 import type {
   IdSource,
@@ -34,34 +34,37 @@ export interface PluginSystemDeps {
   clock: Clock;
   ids: IdSource;
   log: Logger;
-  /** Where `plugin.<ns>.enabled`, `.trusted`, `.services` and `.api` are read: one instance serves all orgs. */
+  /**
+   * The scope of `plugin.<ns>.enabled`, `.trusted`, `.services` and `.api`, because one instance serves all
+   * orgs.
+   */
   default_scope: Scope;
-  /** Asked at each call, so that services can be made after the plugin system. */
+  /** Called for each request, because services may be added after the plugin system was built. */
   services(): ReadonlyMap<string, KernelService>;
-  /** Holds bodies against what an adapter says of them; without it that is left to the adapter. */
+  /** Checks request bodies against the schema of the adapter. Without it, the adapter has to check them. */
   schemas?: Schemas;
-  /** One small call to a provider instance. */
+  /** Sends one small request to a provider instance. */
   probe: AgentProviders["test"];
-  /** Consecutive failures that end a plugin; default 3. */
+  /** Consecutive failures after which a plugin is unloaded; default 3. */
   failures?: number;
   timeouts?: Partial<PluginTimeouts>;
 }
 
 export interface PluginTimeouts {
-  /** Bringing a module to life, and its onLoad. */
+  /** Limit for loading a module, and for its onLoad. */
   load_ms: number;
   unload_ms: number;
-  /** What still runs in a plugin that is being unloaded may take this long to end. */
+  /** Limit for the running work of a plugin that is being unloaded. */
   drain_ms: number;
-  /** The same for an instance that a reload replaced: nothing waits for it. */
+  /** The same limit for an instance that a reload replaced. The reload does not wait for it. */
   retire_ms: number;
   request_ms: number;
   brief_ms: number;
-  /** Before the first restart of a process that ended by itself; doubles. */
+  /** Delay before the first restart of a process that exited unexpectedly. The delay doubles each time. */
   restart_ms: number;
 }
 
-/** On whose behalf a plugin asks a service. */
+/** The caller on whose behalf a plugin uses a service. */
 export interface ServiceWho {
   plugin: string;
   caller: Caller | null;
@@ -74,17 +77,16 @@ interface ServiceCall {
   session_id: string | null;
   workspace?: string;
   run_id?: string | null;
-  /** Of the call, also where no turn made it. */
+  /** The scope of the call, also when no turn made the call. */
   scope?: Scope;
 }
 
-/** Values in, values out. */
 export type KernelService = (args: JsonObject, who: ServiceWho) => Promise<Json>;
 
 export interface Callers {
-  /** `as` stands for `who` until `end()`, and for the plugin that it names alone. */
+  /** `as` represents `who` until `end()`, and only for the plugin that `who` names. */
   mint(who: ServiceWho): { as: string; end(): void };
-  /** Throws auth.invalid when `as` is not of a call of this plugin that still runs. */
+  /** Throws auth.invalid when `as` does not belong to a running call or request of this plugin. */
   resolve(plugin: string, as: string | undefined): ServiceWho;
 }
 
@@ -98,7 +100,7 @@ export interface PluginState {
   /** Consecutive failures so far. */
   failures: number;
   error: string | null;
-  /** The author's own trace of what `error` says. */
+  /** The stack trace that belongs to `error`. */
   trace: string | null;
 }
 
@@ -109,12 +111,12 @@ export interface PluginSystem {
   providers: AgentProviders;
   callers: Callers;
   start(): Promise<void>;
-  /** Subscribes every loaded plugin in this org. In the default org plugins are subscribed from the start. */
+  /** Subscribes every loaded plugin in this org. Plugins are subscribed in the default org from the start. */
   enter(org_id: string): void;
-  /** `enter`, and the org's default provider instances are there. */
+  /** Calls `enter` and creates the org's default provider instances. */
   prepare(org_id: string): Promise<void>;
   strategies(): { strategy_id: string; plugin: string }[];
-  /** The loaded plugin that answers for this provider instance, or null. */
+  /** Returns the loaded plugin that serves this provider instance, or null. */
   providerOf(org_id: string, provider: string): Promise<string | null>;
   /** The loaded memory plugins. */
   memories(): string[];

@@ -1,6 +1,7 @@
 /**
- * Kernel plugins as the edges see and change them. One instance of a plugin serves every org, so changing one takes
- * an admin, or an owner or admin of the default org; making one run inside the gateway takes an admin.
+ * The facade for listing and changing kernel plugins. One instance of a plugin serves every org, so a change
+ * requires an admin, or an owner or admin of the default org. Only an admin may let a plugin run inside the
+ * gateway.
  */
 
 import {
@@ -76,7 +77,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
   async function write(caller: Caller, action: string, record: PluginRecord, key: string, value: Json) {
     const audit = auditOf(deps, caller, action, record.name, { key, value });
     await config.write(home, { set: { [key]: value } }, { audit });
-    // The write was heard by the registry before it was answered; what it set off waits in the record's line.
+    // The registry has queued its reaction to the write by now, so this waits until the change is applied.
     await record.settled();
     return await rowOf(caller, record);
   }
@@ -102,12 +103,12 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
     },
     async install(caller, source, options) {
       requirePluginOperator(caller, "install a plugin");
-      // On the record before it happens: what was tried and failed is worth knowing too.
+      // The audit entry is written first, so that a failed attempt is recorded too.
       await deps.store.audit.append(auditOf(deps, caller, "plugin.install", source, { ...options }));
       const installed = await loader.install(source, options);
       const added = await registry.discover();
       const records = installed.map(({ name }) => registry.get(name));
-      // One after the other, as they may require each other.
+      // Loaded in sequence, because the plugins may require each other.
       for (const record of records) {
         if (added.includes(record)) await registry.load(record);
         else await registry.reload(record);
@@ -126,7 +127,8 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
       await registry.unload(record, "unloaded");
       await loader.remove(name);
       registry.forget(record);
-      // What it replaced, a bundled plugin of the same name for instance, comes back.
+      // A plugin that the removed one had overridden, such as a bundled plugin of the same name, is loaded
+      // again.
       for (const uncovered of await registry.discover()) await registry.load(uncovered);
     },
     async reload(caller, name) {
@@ -140,7 +142,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
   };
 }
 
-/** `a.b` becomes `{a: {b}}`, unless `a` is a value itself. */
+/** Stores `a.b` as `{a: {b}}`, unless `a` is itself a value. */
 function place(into: JsonObject, path: string, value: Json): void {
   const dot = path.indexOf(".");
   const head = dot < 0 ? path : path.slice(0, dot);
@@ -158,8 +160,8 @@ function place(into: JsonObject, path: string, value: Json): void {
 type Report = { name: string } & HealthReport;
 
 /**
- * Asks every plugin for its health at the same time, each with its own timeout (plug.health). Disabled and unloaded
- * plugins are left out.
+ * Asks every plugin for its health in parallel, each with its own timeout (plug.health). Disabled and
+ * unloaded plugins are omitted.
  */
 async function checkHealth(
   records: readonly PluginRecord[],

@@ -1,4 +1,7 @@
-/** The installed plugins. Each has one record, which is kept while its package is installed, loaded or not. */
+/**
+ * The installed plugins. Each plugin has one record, which exists while its package is installed, loaded or
+ * not.
+ */
 
 import { BackplaneError, type JsonObject, type PluginEntry, type PluginStatus } from "@backplane/contract";
 import type { Timer } from "@backplane/ports";
@@ -6,7 +9,7 @@ import type { PluginSettings } from "@backplane/registry";
 import type { Instance, Mode } from "./instance.ts";
 import type { PluginState, PluginSystemDeps } from "./plugins-port.ts";
 
-/** The state of one plugin, and the queue in which its changes wait for each other. */
+/** The state of one plugin, and the queue that serializes its changes. */
 export class PluginRecord {
   entry: PluginEntry;
   status: PluginStatus = "unloaded";
@@ -14,7 +17,7 @@ export class PluginRecord {
   settings: PluginSettings = { enabled: true, trusted: false, api: false, services: [], allowed_domains: [] };
   version: string;
   config_schema: JsonObject | null = null;
-  /** Consecutive. */
+  /** Consecutive failures. */
   failures = 0;
   error: string | null = null;
   trace: string | null = null;
@@ -32,7 +35,7 @@ export class PluginRecord {
     return this.entry.name;
   }
 
-  /** The mode it runs in, or would run in if it were loaded. */
+  /** The mode in which the plugin runs, or would run if it were loaded. */
   get mode(): Mode {
     if (this.instance !== null) return this.instance.mode;
     return this.entry.origin === "bundled" || this.settings.trusted ? "inline" : "hosted";
@@ -87,7 +90,10 @@ export class PluginRecords {
     return record;
   }
 
-  /** Reads the installed packages again and returns the new records. A running plugin keeps the entry it was loaded from. */
+  /**
+   * Reads the installed packages again and returns the new records. A running plugin keeps the entry from
+   * which it was loaded.
+   */
   async discover(): Promise<PluginRecord[]> {
     const { loader, log } = this.#deps;
     const { entries, problems } = await loader.discover();

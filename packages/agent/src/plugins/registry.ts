@@ -1,9 +1,9 @@
 /**
- * Brings plugins in, anew and out again; one change of a plugin at a time.
+ * Loads, reloads and unloads plugins. The changes of one plugin are serialized.
  *
- *   unloaded ─► loaded ─► unloading ─► failed      so many failures in a row (plug.failures)
- *                 │           └──────► unloaded    stop, remove;  disabled   the operator's word
- *                 └─► failed ─► loaded             its process ended by itself and is started again
+ *   unloaded ─► loaded ─► unloading ─► failed      after `threshold` consecutive failures (plug.failures)
+ *                 │           └──────► unloaded    by a stop or a removal, or `disabled` by the operator
+ *                 └─► failed ─► loaded             after its process exited and was restarted
  */
 
 import { BackplaneError, codeOf, type PluginEntry } from "@backplane/contract";
@@ -21,7 +21,7 @@ import { describeThrown } from "./within.ts";
 export interface RegistryParts {
   deps: PluginSystemDeps;
   timeouts: PluginTimeouts;
-  /** Failures in a row that end a plugin. */
+  /** Consecutive failures after which a plugin is unloaded. */
   threshold: number;
   subscriptions: Subscriptions;
   life: Life;
@@ -55,7 +55,7 @@ export class Registry {
     return this.#records.get(name);
   }
 
-  /** Brings all modules up side by side, then loads them one after the other, requirements first. */
+  /** Starts all modules in parallel, then loads them in sequence, requirements first. */
   async boot(): Promise<void> {
     await this.discover();
     const up = new Map<string, Instance>();
@@ -80,12 +80,12 @@ export class Registry {
     }
   }
 
-  /** Looks again at what is installed. Answers the records that are new. */
+  /** Reads the installed packages again. Returns the new records. */
   discover(): Promise<PluginRecord[]> {
     return this.#records.discover();
   }
 
-  /** Does nothing for one that is loaded, and only notes it for one that is disabled. Never throws. */
+  /** Does nothing for a loaded plugin and only updates the status of a disabled one. Never throws. */
   async load(record: PluginRecord): Promise<void> {
     await record.queue(() => this.#load(record));
   }
@@ -94,12 +94,15 @@ export class Registry {
     await record.queue(() => this.#unload(record, to));
   }
 
-  /** Loads it anew; what runs ends in the old instance. Throws when the new one is no good: then the old goes on. */
+  /**
+   * Replaces the running instance. Calls in flight end in the old instance. When the new instance cannot be
+   * loaded, this throws and the old instance stays active.
+   */
   async reload(record: PluginRecord): Promise<void> {
     await record.queue(() => this.#reload(record));
   }
 
-  /** Makes the plugin what its `enabled` says. */
+  /** Loads or unloads the plugin according to its `enabled` setting. */
   async applyEnabled(record: PluginRecord): Promise<void> {
     await record.queue(async () => {
       record.settings = await this.#settings(record);
@@ -147,7 +150,7 @@ export class Registry {
     if (instance !== null) await this.#admit(record, instance, "restart");
   }
 
-  /** Null: it is disabled. */
+  /** Returns null when the plugin is disabled. */
   async #bringUp(record: PluginRecord): Promise<Instance | null> {
     record.settings = await this.#settings(record);
     if (!record.settings.enabled) {
@@ -159,7 +162,7 @@ export class Registry {
 
   async #admit(record: PluginRecord, instance: Instance, how: "first" | "restart" = "first"): Promise<void> {
     if (record.instance !== null) {
-      // Enabled by a write while the kernel was booting.
+      // A write has enabled the plugin while the kernel was booting, so it is already loaded.
       await this.#parts.life.discard(instance);
       return;
     }
@@ -188,7 +191,8 @@ export class Registry {
       const entry = (await this.#records.installed(record.name)) ?? record.entry;
       const next = await life.bringUp(entry, this.#modeFor(record, entry), record.settings);
       if (!subscriptions.fits(subscriberFor(next))) {
-        // An instance with another category or other prefixes cannot use the same subscription, so the old one goes first.
+        // An instance with another category or other prefixes cannot use the same subscription, so the old
+        // instance is unloaded first.
         await this.#unload(record, "unloaded");
         record.entry = entry;
         await this.#admit(record, next);
@@ -225,12 +229,13 @@ export class Registry {
     if (instance !== null) {
       record.status = "unloading";
       life.takeOff(instance);
-      // At a stop its calls are over on the record, and have been told to end: who still runs does not listen.
+      // When the gateway stops, all calls are already recorded and aborted, so work that still runs ignores
+      // its signal and gets a short drain only.
       await life.retire(instance, this.#stopped ? STOP_DRAIN_MS : timeouts.drain_ms);
       record.instance = null;
     }
     subscriptions.release(record.name);
-    // A stop does not wash a failure away.
+    // A stop keeps the status `failed`, so that the failure stays visible.
     if (to === "disabled" || record.status !== "failed") record.status = to;
     if (instance !== null && !this.#stopped)
       this.#parts.announcer.tell("plugin.removed", { name: record.name });
@@ -250,7 +255,7 @@ export class Registry {
   #fail(record: PluginRecord, error: unknown): void {
     const { subscriptions, deps } = this.#parts;
     const { message, trace } = describeThrown(error);
-    // A second life that came to nothing leaves the first alone.
+    // A failed reload or restart must not change the state of an instance that is still running.
     if (record.instance === null) {
       subscriptions.release(record.name);
       record.status = "failed";

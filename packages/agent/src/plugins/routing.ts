@@ -1,13 +1,13 @@
 /**
- * Which of the events that a plugin subscribed to are meant for it (plug.extras): a model call goes to the plugin
- * that owns the instance, a decision to the session's strategy, and a tool call never over the bus at all, since
- * tools run through the one door.
+ * Selects the subscribed events that are meant for a plugin (plug.extras). A model call goes to the plugin
+ * that owns the provider instance, and a decision to the session's strategy. A tool call never reaches a
+ * plugin over the bus, because tools run through the door.
  */
 import { type BusEvent, LOOP_LIMITS } from "@backplane/contract";
 import type { InstanceOwners } from "../providers/owners.ts";
 import type { Instance } from "./instance.ts";
 
-/** A promise where the owner of a provider instance is being read anew. */
+/** Returns a promise when the owner of a provider instance has to be read first. */
 export function isMeantFor(
   instance: Instance,
   event: BusEvent,

@@ -1,11 +1,13 @@
-/** Kernel services for plugins: which plugin may use which service, and on whose behalf it does. */
+/** Access of plugins to kernel services: which plugin may use which service, and on whose behalf. */
 
 import { randomBytes } from "node:crypto";
 import { BackplaneError, IdTable, type Json, type JsonObject, type PluginEntry } from "@backplane/contract";
 import { pluginSettingKey, readPluginSettings } from "@backplane/registry";
 import type { Callers, PluginSystemDeps, ServiceWho } from "./plugins-port.ts";
 
-/** What bundled plugins hold without an operator's word; "" is everything. */
+/**
+ * Grants that bundled plugins have without a setting of the operator. An empty prefix matches every service.
+ */
 const BUNDLED_GRANTS: Readonly<Record<string, string>> = {
   web: "",
   "agent-tool": "subagent.",
@@ -27,13 +29,13 @@ export function createServiceDoor(
       deps.default_scope.org_id,
       entry.name,
     );
-    // Whoever is named a domain may ask for it.
+    // A plugin with allowed domains needs no separate grant for net.fetch.
     if (name === NET_FETCH && allowed_domains.length > 0) return true;
     return services.some((one) => one === name || (one.endsWith(".*") && name.startsWith(one.slice(0, -1))));
   }
 
   return async (entry, name, args, as) => {
-    // Asked first, so that a plugin without a grant cannot find out which services there are.
+    // The grant is checked first, so that a plugin without one cannot find out which services exist.
     if (!(await isGranted(entry, name))) {
       const fix =
         name === NET_FETCH
@@ -56,7 +58,10 @@ export const NET_FETCH = "net.fetch";
 const TOKENS_AT_ONCE = 64;
 const TOKEN_BYTES = 18;
 
-/** Short-lived handles for the callers of plugins. A handle is valid for one plugin, and until its call has ended. */
+/**
+ * Short-lived handles for the callers of plugins. A handle is valid for one plugin and until its call has
+ * ended.
+ */
 export class MintedCallers implements Callers {
   readonly #minted = new IdTable<ServiceWho>();
   #spare: string[] = [];
@@ -80,7 +85,7 @@ export class MintedCallers implements Callers {
     });
   }
 
-  /** Made in batches: one is needed for each call of a tool. */
+  /** Random bytes are read in batches, because every tool call needs a token. */
   #token(): string {
     if (this.#spare.length === 0) {
       const bytes = randomBytes(TOKENS_AT_ONCE * TOKEN_BYTES);

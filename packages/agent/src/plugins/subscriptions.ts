@@ -1,6 +1,7 @@
 /**
- * The subscription of each plugin to the bus, one port per org. It outlives a reload, so that calls that still run in the
- * old instance can publish their answers while the new one already receives events.
+ * The subscription of each plugin to the bus, with one port per org. A subscription outlives a reload, so
+ * that calls that still run in the old instance can publish their answers while the new instance already
+ * receives events.
  */
 
 import { BackplaneError } from "@backplane/contract";
@@ -31,13 +32,16 @@ export class Subscriptions {
     for (const held of this.#held.values()) this.#attach(held, org_id);
   }
 
-  /** Whether the plugin can keep the subscription that it has. */
+  /** Returns whether the plugin can keep its existing subscription. */
   fits(subscriber: Subscriber): boolean {
     const held = this.#held.get(subscriber.name);
     return held !== undefined && isSameSubscriber(held.subscriber, subscriber);
   }
 
-  /** Subscribes the plugin in every org that was entered. When the bus refuses one, it throws and none is left. */
+  /**
+   * Subscribes the plugin in every entered org. When the bus refuses one subscription, this throws and
+   * removes the others.
+   */
   add(subscriber: Subscriber): void {
     if (this.fits(subscriber)) return;
     this.release(subscriber.name);

@@ -1,7 +1,8 @@
 /**
- * Counts what goes wrong (plug.failures). So many failures in a row end a plugin: `unloading` is entered in the step
- * that sees the last of them, so rival failures find it and do nothing. A process that ends by itself is a failure
- * like another, after which the plugin is started again, each time a little later.
+ * Counts the failures of plugins (plug.failures). A plugin is unloaded after `threshold` consecutive
+ * failures. The status becomes `unloading` in the same synchronous step as the last failure, so that
+ * concurrent failures do not unload the plugin twice. An unexpected process exit counts as a failure, and the
+ * plugin is restarted with an increasing delay.
  */
 import type { Announcer } from "./announcer.ts";
 import type { Instance } from "./instance.ts";
@@ -14,14 +15,14 @@ import { describeThrown } from "./within.ts";
 export interface SupervisorParts {
   deps: Pick<PluginSystemDeps, "clock" | "log">;
   timeouts: PluginTimeouts;
-  /** Failures in a row that end a plugin. */
+  /** Consecutive failures after which a plugin is unloaded. */
   threshold: number;
   subscriptions: Subscriptions;
   life: Life;
   announcer: Announcer;
-  /** Brings a plugin whose process ended back; throws when it cannot. */
+  /** Restarts a plugin whose process exited. Throws when the restart fails. */
   revive(record: PluginRecord): Promise<void>;
-  /** Notes that the plugin could not be loaded. */
+  /** Records that the plugin could not be loaded. */
   fail(record: PluginRecord, error: unknown): void;
 }
 
@@ -32,14 +33,17 @@ export class Supervisor {
     this.#parts = parts;
   }
 
-  /** After each handled event: null, or what was thrown. What an earlier instance still does is no longer counted. */
+  /**
+   * Called after each handled event with the thrown value, or null. Outcomes of an earlier instance are
+   * ignored.
+   */
   outcome(record: PluginRecord | undefined, instance: Instance, failure: unknown): void {
     if (record?.instance !== instance || record.status !== "loaded") return;
     if (failure === null) record.failures = 0;
     else if (++record.failures >= this.#parts.threshold) this.#breakDown(record, instance, failure);
   }
 
-  /** Hears of the end of its process. */
+  /** Watches for the exit of the plugin's process. */
   watch(record: PluginRecord, instance: Instance): void {
     instance.died.catch((error: unknown) => this.#exited(record, instance, error));
   }
@@ -86,7 +90,7 @@ export class Supervisor {
     record.restart = deps.clock.after(wait, () => void record.queue(() => this.#restart(record)));
   }
 
-  /** Whatever happened to the plugin meanwhile has the last word. Never throws. */
+  /** Does nothing when the plugin was loaded, disabled or removed meanwhile. Never throws. */
   async #restart(record: PluginRecord): Promise<void> {
     if (record.instance !== null || record.status !== "failed") return;
     const { threshold, announcer } = this.#parts;

@@ -1,6 +1,6 @@
 /**
- * Every tool of the loaded kernel plugins by name. One name has one owner; where a typed and a legacy tool share a
- * name the typed one is called, and the log says so.
+ * Every tool of the loaded kernel plugins by name. Each name has one owner. When a typed and a legacy tool
+ * share a name, the typed tool is called and a warning is logged.
  */
 
 import { BackplaneError } from "@backplane/contract";
@@ -42,7 +42,7 @@ export class Tools implements ToolTable {
     });
   }
 
-  /** Takes up the new ones and lets go of the old ones in one step; throws before anything has changed. */
+  /** Replaces the old tools with the new ones in one step. Throws before any change is made. */
   replace(old: Iterable<RegisteredTool>, next: Iterable<RegisteredTool>): void {
     const added = [...next];
     for (const tool of added) this.check(tool);
@@ -68,7 +68,7 @@ export class Tools implements ToolTable {
   #drop(tool: RegisteredTool): void {
     const place = this.#places.get(tool.spec.name);
     if (place === undefined) return;
-    // A later life of the plugin may have taken the place.
+    // A newer instance of the plugin may already have registered its own tool under this name.
     if (place.typed === tool) place.typed = null;
     if (place.legacy === tool) place.legacy = null;
     if (place.typed === null && place.legacy === null) this.#places.delete(tool.spec.name);

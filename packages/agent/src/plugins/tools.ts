@@ -1,4 +1,4 @@
-/** Tools of kernel plugins as the door calls them: typed ones, and legacy ones that answer an event. */
+/** Adapts tools of kernel plugins for the door: typed tools, and legacy tools that answer an event. */
 
 import {
   BackplaneError,
@@ -36,7 +36,7 @@ export function typedTool(maker: ToolMaker, instance: Instance, tool: KernelTool
     run: (args, call) => instance.track(async () => checkReturn(spec.name, await tool.run(args, call))),
     brief: async (args) => {
       if (tool.approvalBrief === undefined) return null;
-      // A headline is a courtesy: without it the prompt still shows the call.
+      // The headline is optional, because the prompt shows the call without it.
       const ask = () => tool.approvalBrief!(args);
       const brief = await within(maker.clock, maker.brief_ms, "the approval brief", ask).catch(() => null);
       return typeof brief === "string" && brief !== "" ? cut(brief) : null;
@@ -44,7 +44,7 @@ export function typedTool(maker: ToolMaker, instance: Instance, tool: KernelTool
   };
 }
 
-/** Null for a plugin without a tool of the old kind. */
+/** Returns null for a plugin without a legacy tool. */
 export function legacyTool(maker: ToolMaker, instance: Instance): RegisteredTool | null {
   const { toolName, jsonSchema, description, requiresApproval } = instance.plugin;
   if (toolName === undefined) return null;
@@ -105,7 +105,7 @@ function fromLegacy(name: string, { ok, value, error, envelope }: LegacyResult):
   return { ok: false, kind: "internal", brief: cut(error ?? `${name} failed`), display };
 }
 
-/** What a plugin answers is checked before anyone believes it. */
+/** A plugin's answer is untyped at run time, so its shape is checked here. */
 function checkReturn(name: string, value: unknown): ToolReturn {
   const answer = value as Partial<ToolReturn> | null | undefined;
   const broken = (what: string) =>

@@ -1,9 +1,14 @@
-/** Time bounds on what a plugin is asked to do; the plugin itself may go on, nobody waits for it. */
+/**
+ * Time limits for the work of plugins. After the limit the caller stops waiting, but the work itself may
+ * continue.
+ */
 
 import { BackplaneError } from "@backplane/contract";
 import type { Clock } from "@backplane/ports";
 
-/** Throws `timeout` when `work` has not ended after `ms`. What `work` throws at once comes out as a rejection. */
+/**
+ * Throws `timeout` when `work` has not ended after `ms`. A synchronous throw of `work` becomes a rejection.
+ */
 export async function within<T>(
   clock: Clock,
   ms: number,
@@ -28,7 +33,7 @@ async function run<T>(work: () => T | Promise<T>): Promise<T> {
 const MESSAGE_LENGTH = 2_000;
 const TRACE_LENGTH = 16_000;
 
-/** What was thrown, as text; a thrown value whose own spelling throws does not get further. */
+/** Returns the thrown value as text. A value whose string conversion throws is handled too. */
 export function describeThrown(error: unknown): { message: string; trace: string } {
   try {
     if (!(error instanceof Error)) return { message: String(error), trace: String(error) };

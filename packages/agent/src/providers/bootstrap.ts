@@ -1,6 +1,7 @@
 /**
- * The first instances of an org (llm.instances): one for each loaded provider plugin, with what was configured under
- * `plugin.<ns>.*`. The marker is written last, so a crash in the middle runs it again; it never overwrites a key.
+ * Creates the first provider instances of an org (llm.instances): one for each loaded provider plugin, with
+ * the configuration under `plugin.<ns>.*`. The marker is written last, so a crash in the middle repeats the
+ * bootstrap, which never overwrites a key.
  */
 
 import { isDestinationConfig, isSecretConfigKey, type Json, pluginNamespace } from "@backplane/contract";
@@ -14,7 +15,7 @@ import {
 } from "@backplane/registry";
 
 export const SEEDED_KEY = "_meta.providers_seeded_at";
-/** Needs no key and no network: the default while nothing else could answer. */
+/** The default while no other provider has a key, because this plugin needs neither a key nor the network. */
 const OFFLINE = "llm-echo";
 
 interface BootstrapDeps {
@@ -23,7 +24,7 @@ interface BootstrapDeps {
   log: Logger;
 }
 
-/** False: there was no provider to set up, and it has to be asked again. */
+/** Returns false when no provider was loaded, so that the caller tries again later. */
 export async function bootstrapProviders(
   deps: BootstrapDeps,
   org_id: string,
@@ -55,7 +56,10 @@ export async function bootstrapProviders(
   return true;
 }
 
-/** What is there already points to another place than the one that the credentials were given for. */
+/**
+ * Returns whether the existing instance has another destination than the one that the credentials were meant
+ * for.
+ */
 function isElsewhere(wanted: ReadonlyMap<string, Json>, there: ReadonlyMap<string, Json>): boolean {
   return [...there].some(
     ([key, value]) =>
@@ -73,7 +77,8 @@ async function instanceOf(config: LiveConfig, org_id: string, plugin: string): P
   ]);
   for (const [key, value] of await config.list(org_id, from)) {
     const field = key.slice(from.length);
-    // What opens a private place is given to an instance by the host's admin, and to nothing by copying.
+    // Permission to reach a private address is granted to one instance by an admin of the host and must not
+    // be copied.
     if (isPluginSettingField(field) || field === ALLOW_PRIVATE_FIELD) continue;
     if (!rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
   }

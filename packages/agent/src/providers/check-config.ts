@@ -1,20 +1,20 @@
 /**
- * An instance's fields against the schema of its plugin, before they are written. What the schema requires may still be
- * missing: instances are made first and completed later, and health says what a call will lack. An empty text is how an
- * operator leaves a field to its default. No message holds a value, which may be a secret.
+ * Checks an instance's fields against the schema of its plugin before they are written. Required fields may
+ * be missing, because instances are created first and completed later; health reports the missing fields. An
+ * empty string selects the default of a field. Messages never contain a value, because it may be a secret.
  */
 
 import { BackplaneError, canonicalJson, isObject, type JsonObject } from "@backplane/contract";
 import type { SchemaIssue, Schemas } from "@backplane/ports";
 import { ALLOW_PRIVATE_FIELD } from "@backplane/registry";
 
-/** The kernel reads these of any instance, whatever its plugin knows. */
+/** Fields that the kernel reads from every instance, whether or not the plugin declares them. */
 const KERNEL_FIELDS: JsonObject = {
   context_window: { type: "integer", minimum: 1 },
   [ALLOW_PRIVATE_FIELD]: { type: "string" },
 };
 
-/** Only issues with `changed` fields count: what was written before a plugin knew better hinders no other change. */
+/** Only issues with `changed` fields count, so that older invalid values do not block other changes. */
 export async function checkConfig(
   schemas: Schemas | undefined,
   plugin: { name: string; config_schema: JsonObject | null },
@@ -50,7 +50,7 @@ export async function checkConfig(
 
 interface ReadSchema {
   known: string[];
-  /** Nothing but what is known. */
+  /** True when the schema allows no additional fields. */
   closed: boolean;
   schema: JsonObject;
 }

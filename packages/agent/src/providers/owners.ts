@@ -1,6 +1,6 @@
 /**
- * Which plugin owns a provider instance, known without a read for each model call. A write to `providers.<id>.plugin`
- * makes the org's map stale at once, and whoever asks meanwhile waits for the new one.
+ * Caches which plugin owns a provider instance, so that a model call needs no read. A write to
+ * `providers.<id>.plugin` invalidates the org's map immediately, and later lookups wait for the new map.
  */
 import { type LiveConfig, parseInstanceKey } from "@backplane/registry";
 
@@ -18,7 +18,7 @@ export class InstanceOwners {
     });
   }
 
-  /** Null: there is no such instance. */
+  /** Null when the instance does not exist. */
   of(org_id: string, id: string): string | null | Promise<string | null> {
     const known = this.#orgs.get(org_id) ?? this.#read(org_id);
     return known instanceof Promise
@@ -33,7 +33,8 @@ export class InstanceOwners {
   #read(org_id: string): Promise<Owners> {
     const reading = this.#load(org_id);
     this.#orgs.set(org_id, reading);
-    // A write in between has put the org aside: then this answer is for those who asked before it, and not kept.
+    // A write during the read has invalidated this map. The result then serves only the lookups that preceded
+    // the write and is not cached.
     reading.then(
       (owners) => void (this.#orgs.get(org_id) === reading && this.#orgs.set(org_id, owners)),
       () => void (this.#orgs.get(org_id) === reading && this.#orgs.delete(org_id)),

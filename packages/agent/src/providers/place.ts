@@ -1,9 +1,12 @@
-/** Where an instance is, as `host:port`, and the one private place that the host's admin has opened for it. */
+/**
+ * The address of an instance as `host:port`, and the one private address that an admin of the host has
+ * allowed for it.
+ */
 
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import { ALLOW_PRIVATE_FIELD } from "@backplane/registry";
 
-/** Lower case, IPv6 in brackets, the port always there. Null for what is not an http or https URL. */
+/** Returns lower case with IPv6 in brackets and an explicit port, or null unless the URL is http or https. */
 export function placeOfUrl(url: unknown): string | null {
   if (typeof url !== "string" || !URL.canParse(url)) return null;
   const { hostname, port, protocol } = new URL(url);
@@ -12,8 +15,8 @@ export function placeOfUrl(url: unknown): string | null {
 }
 
 /**
- * The fields to write, with `allow_private` as the place it stands for: `true` means wherever `base_url` is. A permission
- * for another place than the new `base_url` is removed with the change.
+ * Returns the fields to write, with `allow_private` resolved to an address: `true` means the address of
+ * `base_url`. A permission for another address than the new `base_url` is removed with the change.
  */
 export function withAllowedPlace(
   before: JsonObject,
@@ -36,7 +39,7 @@ export function withAllowedPlace(
   return { ...fields, [ALLOW_PRIVATE_FIELD]: place };
 }
 
-/** Left empty, it is the vendor's. */
+/** An empty base_url selects the default of the vendor. */
 function baseUrl({ base_url }: JsonObject, config_schema: JsonObject | null): Json | undefined {
   if (base_url !== undefined && base_url !== null && base_url !== "") return base_url;
   const { properties } = (config_schema ?? {}) as { properties?: { base_url?: { default?: Json } } };

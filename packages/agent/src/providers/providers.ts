@@ -1,6 +1,6 @@
 /**
- * Provider instances as the edges see and change them: `providers.<id>.*` and the key `provider`. Each change is one
- * write, whole or not at all; changes of one org wait for each other, so a check holds until its write is done.
+ * The facade for provider instances: `providers.<id>.*` and the key `provider`. Each change is one atomic
+ * write. Changes of one org are serialized, so that a check stays valid until its write is done.
  */
 
 import { randomBytes } from "node:crypto";
@@ -50,7 +50,7 @@ export interface ProvidersDeps {
   log: Logger;
   schemas?: Schemas;
   probe: AgentProviders["test"];
-  /** The org's first instances are there. */
+  /** Ensures that the org's first instances exist. */
   prepare(org_id: string): Promise<void>;
   /** Throws `plugin.not_found`. */
   plugin(name: string): { status: string; entry: { category: string }; config_schema: JsonObject | null };
@@ -65,7 +65,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     return await readProviders(deps, org_id);
   }
 
-  /** One change of an org at a time, each with what the one before it left. */
+  /** Serializes the changes of an org, so that each change sees the result of the previous one. */
   async function change<T>(
     caller: Caller,
     work: (state: ProviderState, org_id: string) => Promise<T>,
@@ -84,7 +84,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
 
   function rowOf(instance: ProviderInstance, active: string | null): ProviderRow {
     const { id, plugin, label, config: fields } = instance;
-    // An instance whose plugin is gone is still listed, so that it can be removed.
+    // An instance whose plugin was removed is still listed, so that the instance can be removed too.
     const config_schema = schemaOf(plugin) ?? null;
     return { id, plugin, label, active: id === active, config: fields, config_schema };
   }
@@ -102,7 +102,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     if (status !== "loaded") throw invalid(`${name} is ${status}; it has to be loaded`);
   }
 
-  /** Undefined: the plugin is not there. */
+  /** Undefined when the plugin is not installed. */
   function schemaOf(name: string): JsonObject | null | undefined {
     try {
       return deps.plugin(name).config_schema;
@@ -111,7 +111,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     }
   }
 
-  /** A plugin that is not loaded says nothing; its instance is checked when it is next changed. */
+  /** The schema of a plugin that is not loaded is unknown, so its instance is checked at the next change. */
   async function checkFields(name: string, fields: JsonObject, changed: readonly string[]): Promise<void> {
     const config_schema = schemaOf(name);
     if (config_schema === undefined) return;
@@ -153,7 +153,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         set[`providers.${id}.label`] = label ?? id;
         requireConfigSet(caller, Object.keys(set));
         const audit = auditOf(deps, caller, "provider.create", id, { plugin, ...openedIn(fields) });
-        // What an instance without a plugin may have left there is no part of the new one.
+        // Fields that remain from a deleted instance with this id must not become part of the new one.
         await config.write(org_id, { set, unset: [`providers.${id}.*`] }, { audit });
         return await rowNow(org_id, id);
       }),
@@ -232,7 +232,7 @@ function keysOf(id: string, fields: JsonObject): Record<string, Json> {
   return keys;
 }
 
-/** For the record: what an instance may reach beyond the public addresses. */
+/** Returns the audit detail about a private address that the instance may reach. */
 function openedIn(fields: JsonObject): JsonObject {
   const place = fields[ALLOW_PRIVATE_FIELD];
   return typeof place === "string" ? { [ALLOW_PRIVATE_FIELD]: place } : {};
@@ -242,7 +242,7 @@ function withoutNulls(fields: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }
 
-/** What a reader was shown instead of the secret, sent back unchanged. */
+/** Returns whether the value is the mask that a reader received instead of the secret. */
 function isMasked(field: string, value: Json): boolean {
   return isSecretConfigKey(field) && typeof value === "string" && value.startsWith("****");
 }

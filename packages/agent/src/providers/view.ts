@@ -1,4 +1,7 @@
-/** Provider instances as plugins read them: fresh at every call, foreign secrets masked (plug.context). */
+/**
+ * The view that plugins have of provider instances: read at every call, with the secrets of other plugins
+ * masked (plug.context).
+ */
 
 import type { Json, ProviderInstance, ProvidersView } from "@backplane/contract";
 import type { ConfigRow, Logger } from "@backplane/ports";
@@ -14,10 +17,10 @@ export interface ProviderState {
   instances: ProviderInstance[];
 }
 
-/** By the rows that it was made of: a cached configuration gives the same ones until something changes. */
+/** Keyed by the rows array, because the cached configuration returns the same array until it changes. */
 const states = new WeakMap<readonly ConfigRow[], ProviderState>();
 
-/** Shared by all who ask: to read, not to change. */
+/** The returned object is shared by all callers and must not be modified. */
 export async function readProviders(deps: ViewDeps, org_id: string): Promise<ProviderState> {
   const rows = await deps.config.rows(org_id, "provider");
   let state = states.get(rows);
@@ -34,7 +37,7 @@ function stateOf(deps: ViewDeps, org_id: string, rows: readonly ConfigRow[]): Pr
     try {
       entries.set(row.key, deps.config.open(org_id, row));
     } catch (error) {
-      // One value that no key opens any more must not take the other instances along.
+      // A value that cannot be decrypted must not hide the other instances.
       deps.log.warn({ err: error, key: row.key }, "configuration value cannot be decrypted");
     }
   }

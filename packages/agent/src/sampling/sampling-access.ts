@@ -1,8 +1,9 @@
 /**
- * The gateway's own model for MCP servers (mcp.server): where the client that called takes no sampling request, a binding
- * whose policy says so may have the org's provider answer it. Refused by default. Each request is an invocation of the
- * core tool `model_sampling` in the caller's name and context, so that policy, approval and record are those of any call;
- * tokens for one request and requests within an hour are bounded by the binding, counted in the store for all nodes.
+ * Lets MCP servers use the gateway's own model (mcp.server). When the calling client does not support
+ * sampling requests, the org's provider may answer for a binding whose policy allows it. The default is to
+ * refuse. Each request is an invocation of the core tool `model_sampling` in the caller's name and context,
+ * so that policy, approval and audit apply as for any call. The binding limits the tokens per request and the
+ * requests per hour; the store counts requests for all nodes.
  */
 
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
@@ -26,7 +27,7 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
   access: SamplingAccess;
   tool: RegisteredTool;
 } {
-  /** Requests under way. The tool answers these alone. */
+  /** Requests in flight. The tool answers only these. */
   const open = new Map<string, SamplingRequest>();
 
   async function sample(
@@ -63,7 +64,7 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
         ...(session_id === null ? {} : { session_id }),
       };
       const ticket = await invoke(door, { caller, context, body });
-      // A call that is over wants no answer any more.
+      // The model call is stopped when the call that requested it has ended.
       const forget = live.onSettled(() => {
         const asked = door.live.get(ticket.id);
         if (asked !== undefined) stopCall(door, asked, "user");

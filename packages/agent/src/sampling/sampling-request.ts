@@ -1,7 +1,7 @@
 /**
- * `sampling/createMessage` of an MCP server, read: what of it the gateway's model can be asked. Texts alone, since that is
- * what every provider takes; no tools, no context of other servers. What else a server would like is refused or left out,
- * as the protocol allows a client.
+ * Parses `sampling/createMessage` of an MCP server into a request for the gateway's model. Only text is
+ * supported, because every provider accepts text. Tools and the context of other servers are not supported.
+ * Other parameters are refused or ignored, as the protocol allows.
  */
 import { BackplaneError, COGNITION_LIMITS, isObject, type Json, type JsonObject } from "@backplane/contract";
 
@@ -16,7 +16,7 @@ export interface SamplingRequest {
 const MESSAGES = 200;
 const STOPS = 16;
 
-/** Throws request.invalid. `most`: tokens that the binding may have for one request. */
+/** Throws request.invalid. `most` is the binding's limit of tokens for one request. */
 export function readSampling(params: JsonObject, most: number): SamplingRequest {
   const { messages, systemPrompt, maxTokens, temperature, stopSequences, tools } = params;
   if (tools !== undefined) throw invalid("the gateway's model is lent without tools");

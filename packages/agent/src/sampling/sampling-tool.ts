@@ -1,7 +1,7 @@
 /**
- * `model_sampling`: the org's own model, asked on behalf of an MCP server. It is a core tool so that the one door records
- * it, weighs it and asks a person where the tolerance says so; models are not offered it, and it answers nothing but
- * requests that the gateway itself has taken from a server.
+ * `model_sampling` asks the org's model on behalf of an MCP server. It is a core tool, so that the door
+ * records each request, assesses its risk and asks for approval where the tolerance requires it. The tool is
+ * not offered to models and answers only requests that the gateway itself received from a server.
  */
 
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, type ToolReturn } from "@backplane/contract";
@@ -15,7 +15,7 @@ export interface SamplingToolParts {
   deps: Pick<KernelDeps, "ids" | "version">;
   models: ModelCalls;
   active_models: ActiveModels;
-  /** Requests under way, by their ids; others are nobody's. */
+  /** Requests in flight by id. The tool refuses every other id. */
   open: ReadonlyMap<string, SamplingRequest>;
 }
 
@@ -80,7 +80,7 @@ function refused(text: string): ToolReturn {
   return { ok: false, kind: "validation", brief: text, display: { kind: "text", text } };
 }
 
-/** What the tool gave, from its settled row. */
+/** Reads the tool's answer from its settled row. */
 export function samplingAnswer(structured: unknown): { text: string; model: string; output: number } {
   const data = (structured as { display?: { data?: JsonObject } } | undefined)?.display?.data ?? {};
   const { text, model, usage } = data;

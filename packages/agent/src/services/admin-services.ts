@@ -1,6 +1,6 @@
 /**
- * The kernel's admin services: the facade as values in, values out, for adapter plugins that hold the operator's
- * grant. Each acts for the caller of the request that the plugin serves, with that caller's rights and no more.
+ * The kernel's admin services: the facade with JSON arguments and results, for adapter plugins with the
+ * operator's grant. Each service acts with the rights of the caller whose request the plugin serves.
  */
 
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";

@@ -1,4 +1,4 @@
-/** Arguments of services, checked one by one: what a plugin sends is not typed. */
+/** Checks the arguments of services one by one, because a plugin's arguments are untyped. */
 import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 
 export function text(args: JsonObject, name: string): string {
@@ -26,7 +26,7 @@ export function list(args: JsonObject, name: string): JsonObject[] {
   return Array.isArray(value) && value.every(isObject) ? value : refuse(name, "a list of objects");
 }
 
-/** Nothing when it was left out; null is left out too. */
+/** Returns an empty object when the argument is missing or null. */
 export function optional<N extends string, T>(
   args: JsonObject,
   name: N,

@@ -1,6 +1,7 @@
 /**
- * `net.fetch`: the network for kernel plugins, as the operator allows it to each (`plugin.<ns>.allowed_domains`). A tool's
- * call keeps a record of what was refused, as a call in a sandbox does.
+ * `net.fetch`: network access for kernel plugins, limited by the operator for each plugin
+ * (`plugin.<ns>.allowed_domains`). Refused requests are recorded with the tool call, as for a call in a
+ * sandbox.
  */
 
 import {

@@ -1,7 +1,7 @@
 /**
- * The tool dispatcher (ktool.dispatch): one subscriber that turns tool.call.request into the one door. Its outcome is
- * told by the door's own settlement, so a call that a crash cut off is told in the same way. It never holds the
- * session's worker: it starts the call and returns.
+ * The tool dispatcher (ktool.dispatch): one subscriber that passes each tool.call.request to the door. The
+ * door publishes the outcome when it settles the call, so a call that a crash interrupted is reported in the
+ * same way. The dispatcher starts the call and returns, so that it never blocks the worker of the session.
  */
 
 import { type BusEvent, codeOf, toBackplaneError } from "@backplane/contract";
@@ -42,12 +42,15 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
     }
     port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
     call.brief = await briefOf(tool, event);
-    // Nothing is on the tape yet: a turn that ended meanwhile never asked.
+    // Nothing is on the tape yet, so a turn that has ended meanwhile leaves no trace of this call.
     if (turn.closing) return;
     await turn.waitFor(enter(call, turn, tool));
   }
 
-  /** Through the door, to the end. Never rejects for what the door refuses: that is an outcome. */
+  /**
+   * Invokes the tool through the door and waits for its end. A refusal by the door is an outcome, not a
+   * rejection.
+   */
   async function enter(call: TurnCall, turn: Turn, tool: OfferedTool): Promise<void> {
     const { args, id } = call.request.payload;
     try {
@@ -57,12 +60,12 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
         tool.binding_id === null
           ? { export_id: tool.export_id, package_id: tool.package_id }
           : { binding_id: tool.binding_id };
-      // What the turn may not use, a tool of it may not use either.
+      // A tool called by the turn is limited to the tools of the turn.
       const { tools: allowed } = turn.limits;
       const narrow = allowed === null ? {} : { narrow: { tools: [...allowed] } };
       const body = { ...which, input: args as never, session_id, chain_id, run_id, ...narrow };
       const request = { caller: turn.caller, body, turn: call, context: turn.context };
-      // Nothing is on disk when it throws for the store's sake, so it may be asked again.
+      // Nothing is on disk when the store fails here, so the call can be retried.
       const ticket = await door.store_wait.run(
         "a call",
         async () => {
@@ -76,7 +79,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
     } catch (error) {
       const { code, message, details } = toBackplaneError(error);
       if (code === "run.taken_over") throw error;
-      // The door has written and told what it recorded as refused.
+      // The door has already recorded and published this refusal.
       if (details?.invocation_id !== undefined && code !== "gateway_stopping") return;
       const ids = { id, request_id: call.request.id };
       const outcome = toolError(ids, refusalKind(code) ?? "rejected", message);

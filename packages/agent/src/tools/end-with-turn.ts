@@ -1,29 +1,29 @@
 /**
- * A turn that ends takes its calls along and hears of their ends first, so that on the tape each call's result stands
- * before the turn's last message. A call that does not end when it is told to is recorded as cancelled without it;
- * what it still answers counts for nothing.
+ * Ends the calls of a turn together with the turn. The turn waits for their ends, so that on the tape the
+ * result of each call precedes the last message of the turn. A call that ignores its stop signal is recorded
+ * as cancelled, and its later answer is discarded.
  */
 import { cancelledBy, type Door, failedWith, type LiveCall, settle, stopCall } from "@backplane/door";
 import type { Turn } from "../loop/turn.ts";
 
-/** An interrupt ends a turn within 200 ms (loop.order). */
+/** Half of the 200 ms within which an interrupt has to end a turn (loop.order). */
 const GRACE_MS = 100;
 
 const LEFT = "the turn ended; the call was told to stop and had not ended, so what it did is not known";
 
-/** Resolves when the call has ended, or when the turn need not wait for it. */
+/** Resolves when the call has ended, or when the turn does not have to wait for it. */
 export function endWithTurn(door: Door, turn: Turn, live: LiveCall): Promise<void> {
   return new Promise((resolve) => {
     let give_up = () => {};
     const stop = () => {
-      // The gateway's own stop ends every call, in its own time and for its own reason.
+      // The shutdown of the gateway ends every call itself, with its own timeout and reason.
       if (turn.stopped === "shutdown") return;
-      // Another gateway has the turn and its questions: nothing is to be said about them here.
+      // Another gateway holds the turn and its approvals, so this gateway must not answer or withdraw them.
       if (turn.stopped === "lost" && live.stage === "approval") {
         if (live.row.approval_id !== null) door.pending.resolve(live.row.approval_id, { kind: "detached" });
         return resolve();
       }
-      // A question outlives a turn that broke: whoever answers it sets the conversation going again.
+      // An approval outlives a turn that failed. The answer to it resumes the conversation.
       if (turn.stopped === null && live.stage === "approval") return resolve();
       const why = turn.revocation;
       stopCall(door, live, why ?? "user");
@@ -43,7 +43,10 @@ export function endWithTurn(door: Door, turn: Turn, live: LiveCall): Promise<voi
   });
 }
 
-/** The calls that an earlier gateway began for this turn, and that this one has taken up, are its own again. */
+/**
+ * Ties the calls that an earlier gateway began for this turn, and that this gateway has recovered, to the
+ * turn.
+ */
 export function adoptCalls(door: Door, turn: Turn): void {
   for (const live of door.live.all()) {
     if (live.row.turn === null || live.row.run_id !== turn.run.id) continue;

@@ -1,6 +1,6 @@
 /**
- * Runs tools of kernel plugins for the door; everything else goes to the runner of processes. Inline code cannot be
- * stopped: at the deadline the call ends, is told by its signal, and whatever it still answers counts for nothing.
+ * Runs tools of kernel plugins for the door and forwards every other tool to the process runner. Inline code
+ * cannot be stopped: at the deadline its signal is aborted, the call ends, and a later answer is discarded.
  */
 
 import {
@@ -25,9 +25,9 @@ import { displayText } from "@backplane/session";
 export interface ModuleRunnerDeps {
   runner: Runner;
   clock: Clock;
-  /** The tool that a binding of the gateway's own stands for. */
+  /** Returns the tool of one of the gateway's own bindings. */
   tool: (binding_id: string) => RegisteredTool | null;
-  /** A handle by which the tool asks kernel services on behalf of this call. */
+  /** Creates a handle by which the tool uses kernel services on behalf of this call. */
   mint(call: ModuleCall): { as: string; end(): void };
 }
 
@@ -118,7 +118,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
   };
 }
 
-/** What only processes are asked. A runner may lack each of these. */
+/** Operations that only apply to processes. A runner may lack each of them. */
 function questions({
   describe,
   request,
@@ -149,7 +149,10 @@ async function run(tool: RegisteredTool, args: JsonObject, call: Call): Promise<
   }
 }
 
-/** The envelope as a tool's result: its text for the model, itself as the structured output. */
+/**
+ * Converts the envelope to a tool result: its text for the model, and the envelope itself as the structured
+ * output.
+ */
 function resultOf(answer: ToolReturn): RunOutcome {
   const { ok, brief, display } = answer;
   const envelope: JsonObject = { ok, brief, display: display as unknown as Json };

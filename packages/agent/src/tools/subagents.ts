@@ -1,6 +1,7 @@
 /**
- * Sub-agents (subagent.tool, subagent.enforced): a child session that reads its parent's tape and writes its own. The
- * child's id, depth, allow-list, steps and wall time are the kernel's to give and to enforce; a tool plugin only asks.
+ * Sub-agents (subagent.tool, subagent.enforced): a child session that reads its parent's tape and writes its
+ * own. The kernel assigns and enforces the child's id, depth, allow-list, steps and wall time. A tool plugin
+ * can only request a child.
  */
 
 import {
@@ -26,9 +27,9 @@ export interface SubagentDeps {
   clock: Clock;
   store_wait: StoreWait;
   random: (bytes: Uint8Array) => void;
-  /** The running turn that made the call. */
+  /** Returns the running turn that made the call. */
   turnOfCall(invocation_id: string): Turn | undefined;
-  /** Tells when the tool call that spawned it has ended, however it ended. */
+  /** Calls `tell` when the tool call that spawned the child has ended, with any outcome. */
   onCallEnded(invocation_id: string, tell: () => void): void;
 }
 
@@ -88,7 +89,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     };
     if (parent.signal.aborted) stop();
     else parent.signal.addEventListener("abort", stop, { once: true });
-    // The call that spawned it may end before the turn does.
+    // The child must stop with the call that spawned it, which may end before the turn does.
     if (who.call !== null) deps.onCallEnded(who.call.invocation_id, () => turn.stop("user"));
     void turn.settled.then(() => {
       timer.stop();
@@ -144,7 +145,7 @@ function reasonOf(turn: Turn): "timeout" | "cancelled" | "error" {
   return turn.stopped === null ? "error" : "cancelled";
 }
 
-/** Never wider than the parent's own list. */
+/** The child's list is never wider than the parent's list. */
 function narrowed(
   parent: ReadonlySet<string> | null,
   asked: readonly string[] | null,

@@ -1,6 +1,6 @@
 /**
- * `tool_search` (tools.token-cost): the core tool by which a model finds deferred tools. What it finds can be called for
- * the rest of that run and is shown to the model from its next step on.
+ * `tool_search` (tools.token-cost): the core tool by which a model finds deferred tools. A tool that was
+ * found can be called for the rest of that run and is offered to the model from its next step on.
  */
 
 import type { Json, JsonObject, ToolReturn } from "@backplane/contract";
@@ -49,7 +49,10 @@ export function toolSearch(
   });
 }
 
-/** The best first; a word counts most in the name, then in the keywords, then in the description. */
+/**
+ * Returns the best match first. A word counts most in the name, then in the keywords, then in the
+ * description.
+ */
 function search(tools: readonly OfferedTool[], query: string, limit: number): OfferedTool[] {
   const words = wordsOf(query);
   return tools

@@ -5,17 +5,17 @@ import { embedText } from "../../src/cognition/embed-text.ts";
 const dot = (a: readonly number[], b: readonly number[]) =>
   a.reduce((sum, value, at) => sum + value * b[at]!, 0);
 
-describe("an embedding without a model", () => {
-  test("is a vector of length 1, the same for ever", () => {
+describe("embedding without a model", () => {
+  test("returns a vector of length 1 that never changes for a text", () => {
     const vector = embedText("The quick brown fox");
     expect(vector).toHaveLength(256);
     expect(dot(vector, vector)).toBeCloseTo(1, 10);
     expect(embedText("The quick brown fox")).toEqual(vector);
-    // Plugins keep vectors: a change of this number is a change of everything they have kept.
+    // Plugins store vectors, so a change of this number would invalidate every stored vector.
     expect(vector.findIndex((value) => value !== 0)).toBe(7);
     expect(dot(embedText("!!!"), embedText("???"))).toBe(1);
   });
-  test("lies nearer to a text with the same words than to another", () => {
+  test("places texts with the same words nearer to each other than other texts", () => {
     const query = embedText("how do I install a plugin");
     const near = embedText("installing plugins: how it is done");
     const far = embedText("the weather in Prague is cold");
@@ -23,7 +23,7 @@ describe("an embedding without a model", () => {
   });
 });
 
-test("a quota gives so many in any minute, per key", () => {
+test("limits requests per key in any window of one minute", () => {
   let now = 0;
   const quota = new Quota({ monotonic: () => now }, 2, 60_000);
   expect([quota.take("a"), quota.take("a"), quota.take("a"), quota.take("b")]).toEqual([

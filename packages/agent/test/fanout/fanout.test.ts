@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { caller, createTestFanout, keyOf, scope, until, upTo } from "./test-fanout.ts";
 
-test("a client gets the entries after the one it has, one replay.done, then live ones with their ids", async () => {
+test("sends the entries after the cursor, one replay.done, then live entries with their ids", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   for (const text of ["one", "two", "three"]) await rig.say(text);
@@ -30,7 +30,7 @@ test("a client gets the entries after the one it has, one replay.done, then live
   expect(Object.keys(live).sort()).toEqual(["id", "kind", "payload", "session_id", "source", "ts"]);
 });
 
-test("an event is spelled once, however many get it", async () => {
+test("serializes an event once for all connections", async () => {
   const rig = await createTestFanout();
   const frames = new Set<string>();
   const shown = new Set<object>();
@@ -56,7 +56,7 @@ test("an event is spelled once, however many get it", async () => {
   expect([frames.size, shown.size]).toEqual([1, 1]);
 });
 
-test("what is written while a client replays comes once and in its place", async () => {
+test("sends entries written during a replay once and in order", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   for (let n = 0; n < 600; n++) await rig.say(String(n));
@@ -70,7 +70,7 @@ test("what is written while a client replays comes once and in its place", async
   expect(watcher.ids()).toEqual(upTo((await rig.sessions.get(keyOf())).last_entry_id));
 });
 
-test("a feed that is late, doubled or out of order changes nothing of the order", async () => {
+test("keeps the order when the feed is late, repeated or out of order", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   const watcher = await rig.watch({ since: 0 });
@@ -87,7 +87,7 @@ test("a feed that is late, doubled or out of order changes nothing of the order"
   expect([watcher.ids(), joined.ids()]).toEqual([upTo(5), upTo(5, 2)]);
 });
 
-test("a feed that is out of order while a client replays leaves nothing out", async () => {
+test("misses no entry when the feed is out of order during a replay", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   let pages = 0;
@@ -105,7 +105,7 @@ test("a feed that is out of order while a client replays leaves nothing out", as
   expect([watcher.ids(), watcher.replays()]).toEqual([upTo(5), [1]]);
 });
 
-test("more than is kept while a client replays is read from the tape", async () => {
+test("reads entries from the tape that exceed the buffer during a replay", async () => {
   const rig = await createTestFanout({ buffered_bytes: 20_000 });
   await rig.sessions.create(keyOf());
   let pages = 0;
@@ -117,7 +117,7 @@ test("more than is kept while a client replays is read from the tape", async () 
   expect([watcher.ids(), watcher.replays(), watcher.ended]).toEqual([upTo(41), [41], []]);
 });
 
-test("a client that replays while more of what is on no tape comes than is kept has to come again", async () => {
+test("disconnects a replaying client when unpersisted events exceed the buffer", async () => {
   const rig = await createTestFanout({ buffered_bytes: 20_000 });
   await rig.sessions.create(keyOf());
   const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "x".repeat(500) };
@@ -130,7 +130,7 @@ test("a client that replays while more of what is on no tape comes than is kept 
   expect(watcher.ended).toEqual(["send_failed"]);
 });
 
-test("entries that were written past the feed are found on the tape: reset, compaction, undo", async () => {
+test("reads entries of a reset, compaction and undo from the tape", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   const watcher = await rig.watch({ since: 0 });
@@ -156,7 +156,7 @@ test("entries that were written past the feed are found on the tape: reset, comp
   expect(watcher.replays()).toEqual([1]);
 });
 
-test("a fork shows what it inherited and goes on by itself", async () => {
+test("replays inherited entries in a fork and then only its own", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   await rig.say("one");
@@ -171,7 +171,7 @@ test("a fork shows what it inherited and goes on by itself", async () => {
   expect(child.ops.at(-1)!.event.payload).toEqual({ text: "of the child" });
 });
 
-test("a client that asks for more than there is gets what comes next", async () => {
+test("sends the next entries to a client whose cursor is beyond the end", async () => {
   const rig = await createTestFanout();
   const watcher = await rig.watch({ since: 500 });
   expect(watcher.last_entry_id).toBe(1);
@@ -180,40 +180,36 @@ test("a client that asks for more than there is gets what comes next", async () 
   expect([watcher.ids(), watcher.replays()]).toEqual([[2], [0]]);
 });
 
-verifies(
-  "bus.scope",
-  "a client gets what is about its own session, in its own project, and nothing else",
-  async () => {
-    const rig = await createTestFanout();
-    const watcher = await rig.watch();
-    await rig.idle();
-    watcher.ops.length = 0;
-    const elsewhere = { ...scope, project_id: "proj_two" };
-    const abroad = { ...scope, org_id: "org_other" };
-    const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "run it" };
-    for (const at of [scope, elsewhere, abroad]) {
-      for (const target_session_id of ["s", "other"]) {
-        await rig.publish("approval.request", { ...approval, target_session_id }, "kernel", at);
-      }
-      for (const session_id of ["s", "other"]) {
-        await rig.publish("assistant.message.delta", { content: "x" }, session_id, at);
-        await rig.publish("llm.call.delta", { content: "x" }, session_id, at);
-      }
-      await rig.publish("plugin.loaded", { name: "acme", version: "1", category: "tool" }, "kernel", at);
-      await rig.publish("config.updated", { key: "a.b", prefix_match_hint: "a." }, "kernel", at);
+verifies("bus.scope", "sends a client only the events of its own session and project", async () => {
+  const rig = await createTestFanout();
+  const watcher = await rig.watch();
+  await rig.idle();
+  watcher.ops.length = 0;
+  const elsewhere = { ...scope, project_id: "proj_two" };
+  const abroad = { ...scope, org_id: "org_other" };
+  const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "run it" };
+  for (const at of [scope, elsewhere, abroad]) {
+    for (const target_session_id of ["s", "other"]) {
+      await rig.publish("approval.request", { ...approval, target_session_id }, "kernel", at);
     }
-    await rig.publish("kernel.ready", { version: "1" }, "kernel", { ...scope, project_id: null as never });
-    expect(watcher.kinds()).toEqual([
-      "approval.request",
-      "assistant.message.delta",
-      "plugin.loaded",
-      "kernel.ready",
-    ]);
-    expect(watcher.ops[0]!.event.payload.target_session_id).toBe("s");
-  },
-);
+    for (const session_id of ["s", "other"]) {
+      await rig.publish("assistant.message.delta", { content: "x" }, session_id, at);
+      await rig.publish("llm.call.delta", { content: "x" }, session_id, at);
+    }
+    await rig.publish("plugin.loaded", { name: "acme", version: "1", category: "tool" }, "kernel", at);
+    await rig.publish("config.updated", { key: "a.b", prefix_match_hint: "a." }, "kernel", at);
+  }
+  await rig.publish("kernel.ready", { version: "1" }, "kernel", { ...scope, project_id: null as never });
+  expect(watcher.kinds()).toEqual([
+    "approval.request",
+    "assistant.message.delta",
+    "plugin.loaded",
+    "kernel.ready",
+  ]);
+  expect(watcher.ops[0]!.event.payload.target_session_id).toBe("s");
+});
 
-test("an event of no tape that comes during a replay is not lost", async () => {
+test("delivers an unpersisted event that arrives during a replay", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   let pages = 0;
@@ -227,7 +223,7 @@ test("an event of no tape that comes during a replay is not lost", async () => {
   expect(watcher.kinds().filter((kind) => kind === "approval.request")).toHaveLength(1);
 });
 
-test("a model call is shown as the tape keeps it, without all its messages", async () => {
+test("shows a model call in its tape form without the messages", async () => {
   const rig = await createTestFanout();
   const watcher = await rig.watch();
   const messages = [{ role: "user", content: "hello" }];
@@ -237,7 +233,7 @@ test("a model call is shown as the tape keeps it, without all its messages", asy
   expect(payload.messages).toBeUndefined();
 });
 
-test("reserved ids are refused, and a guest makes no session", async () => {
+test("rejects reserved session ids and does not create a session for a guest", async () => {
   const rig = await createTestFanout();
   for (const session_id of ["kernel", "_bridge:web", "s::agent::1", ""]) {
     await expect(rig.watch({ session_id })).rejects.toMatchObject({ code: "request.invalid" });
@@ -250,7 +246,7 @@ test("reserved ids are refused, and a guest makes no session", async () => {
   expect(rig.fanout.stats()).toEqual({ sessions: 1, connections: 2 });
 });
 
-test("the same id in another workspace is another session", async () => {
+test("separates sessions with the same id in different workspaces", async () => {
   const rig = await createTestFanout();
   const here = await rig.watch({ since: 0 });
   const there = await rig.watch({ since: 0, workspace: "/else" });

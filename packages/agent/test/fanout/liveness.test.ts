@@ -9,13 +9,13 @@ const contextEvents = (seen: readonly { kind: string; payload: unknown }[]) =>
 
 verifies(
   "fanout.heartbeat",
-  "who is silent for more than a minute is reaped within the poll, who fails to take is cut off, all are told of shutdown",
+  "detaches silent clients within the poll and failing ones immediately, and ends all on shutdown",
   async () => {
     const rig = await createTestFanout();
     const { clock } = rig;
     const quiet = await rig.watch();
     const lively = await rig.watch();
-    // The poll, and the bus that looks after an idle scope.
+    // The timers are the poll and the bus timer for idle scopes.
     expect(clock.timers).toBe(2);
     for (let s = 0; s < 60; s += 10) {
       await clock.advance(10_000);
@@ -58,7 +58,7 @@ verifies(
   },
 );
 
-test("coming and going is told on the kernel's session with what the seed names", async () => {
+test("publishes attach and detach events on the kernel session", async () => {
   const rig = await createTestFanout();
   const watcher = await rig.watch();
   const { connection_id } = watcher;
@@ -72,7 +72,7 @@ test("coming and going is told on the kernel's session with what the seed names"
   expect(rig.seen.every((event) => event.source === "kernel-session-context")).toBe(true);
 });
 
-test("nothing is left behind when the last client goes: no timer, no session", async () => {
+test("leaves no timer and no session after the last client detaches", async () => {
   const rig = await createTestFanout();
   const watcher = await rig.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
@@ -82,7 +82,7 @@ test("nothing is left behind when the last client goes: no timer, no session", a
   expect(rig.clock.timers).toBe(0);
 });
 
-test("an answer whose end nobody tells is forgotten in the end", async () => {
+test("drops an unfinished answer whose end is never published", async () => {
   const rig = await createTestFanout();
   await rig.publish("assistant.message.delta", { content: "Once" }, "s");
   await rig.clock.advance(610_000);
@@ -91,7 +91,7 @@ test("an answer whose end nobody tells is forgotten in the end", async () => {
   expect(watcher.text()).toBe("");
 });
 
-test("a replay waits for a client that takes it slowly, and is not cut off", async () => {
+test("pauses a replay for a slow client instead of disconnecting it", async () => {
   const rig = await createTestFanout({ buffered_bytes: 4_000 });
   await rig.sessions.create(keyOf());
   for (let n = 0; n < 50; n++) await rig.say("x".repeat(500));
@@ -110,7 +110,7 @@ test("a replay waits for a client that takes it slowly, and is not cut off", asy
   expect([watcher.ids(), watcher.ended]).toEqual([upTo(51), []]);
 });
 
-test("a client that comes back takes the place of the connection that it lost", async () => {
+test("replaces the lost connection of a client that reconnects", async () => {
   const rig = await createTestFanout();
   const lost = await rig.watch();
   const stranger = await rig.watch({
@@ -123,7 +123,7 @@ test("a client that comes back takes the place of the connection that it lost", 
   expect(rig.fanout.stats().connections).toBe(2);
 });
 
-test("a tape that cannot be read ends the client that waits for it, and no other", async () => {
+test("ends only the client that reads when the tape cannot be read", async () => {
   const rig = await createTestFanout();
   const live = await rig.watch();
   rig.beforePage = () => {

@@ -1,9 +1,9 @@
-/** Answers that are still being written: what who joins sees of them, and when they are no longer shown. */
+/** Unfinished answers: the text that a client receives when it attaches, and when it is no longer sent. */
 import { entryFor } from "@backplane/session";
 import { expect, test } from "vitest";
 import { createTestFanout, keyOf, scope, turn, until, upTo } from "./test-fanout.ts";
 
-test("who joins in the middle of an answer ends with the same text", async () => {
+test("gives a client that attaches in the middle of an answer the same final text", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   await rig.say("tell me");
@@ -13,7 +13,7 @@ test("who joins in the middle of an answer ends with the same text", async () =>
   const first = await rig.watch({ since: 0 });
   await until(() => first.replays().length === 1);
   await delta("a ");
-  // The client reloads: nobody watches for a while.
+  // The client reloads, so the session has no watcher for a while.
   first.detach();
   await delta("time");
   const second = await rig.watch({ since: 2 });
@@ -32,7 +32,7 @@ test("who joins in the middle of an answer ends with the same text", async () =>
   expect(third.kinds()).not.toContain("assistant.message.delta");
 });
 
-test("an answer that is on the tape but not told of yet is not shown as unfinished", async () => {
+test("does not show an answer as unfinished when it is on the tape but not published yet", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   await rig.write("assistant.message.done", { content: "Earlier.", tool_calls: [] });
@@ -55,7 +55,7 @@ test("an answer that is on the tape but not told of yet is not shown as unfinish
   expect([early.text(), early.ids(), late.ids()]).toEqual(["Hello", upTo(3), upTo(3)]);
 });
 
-test("pieces that the bus delivers after the answer is on the tape are not shown", async () => {
+test("ignores deltas that arrive after the answer is on the tape", async () => {
   const rig = await createTestFanout();
   await rig.sessions.create(keyOf());
   const watcher = await rig.watch({ since: 0 });
@@ -77,7 +77,7 @@ test("pieces that the bus delivers after the answer is on the tape are not shown
   expect(joined.text()).toBe("Hello");
 });
 
-test("the unfinished answer that is kept is bounded, and says so", async () => {
+test("limits the kept text of an unfinished answer and marks it as truncated", async () => {
   const rig = await createTestFanout({ partial_bytes: 10 });
   for (let n = 0; n < 5; n++) await rig.publish("assistant.message.delta", { content: "four" }, "s");
   const watcher = await rig.watch();

@@ -16,7 +16,7 @@ interface Visit {
 
 verifies(
   "fanout.attach",
-  "200 clients that come back at random under 1,000 events/s get each later entry once, in order, and one replay.done",
+  "sends 200 randomly reconnecting clients each later entry once and in order at 1,000 events/s",
   async () => {
     const rig = await createTestFanout();
     await rig.sessions.create(keyOf());
@@ -40,7 +40,7 @@ verifies(
     for (let n = 0; n < EVENTS; n += PER_TICK) {
       await write(rig, n);
       last += PER_TICK;
-      // Late ticks are not made up for in one go, so the rate is at most the one that is named.
+      // Late ticks are not caught up, so the rate never exceeds the configured one.
       while (performance.now() - from < n + PER_TICK) await turn();
     }
     writing = false;
@@ -79,7 +79,7 @@ async function attach({ fanout }: Rig, since: number): Promise<Visit> {
   return visit;
 }
 
-/** One commit of several events, each told on the bus after it. */
+/** Commits several events together and publishes each of them afterwards. */
 async function write({ bus, persister }: Rig, n: number): Promise<void> {
   const port = bus.kernel("loop");
   const told = upTo(PER_TICK).map((i) =>
@@ -97,7 +97,7 @@ const isRun = (ids: readonly number[], first: number): boolean => ids.every((id,
 
 const nextMs = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
 
-/** The same choices in every run. */
+/** A seeded generator makes the same choices in every run. */
 function seeded(seed: number): () => number {
   let state = seed;
   return () => {

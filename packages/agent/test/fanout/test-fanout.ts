@@ -1,4 +1,4 @@
-/** A fan-out over a real bus, a real store and the real tape, with a clock that moves only when told. */
+/** A fan-out with a real bus, store and tape, and a manual clock. */
 
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -24,11 +24,11 @@ export interface Rig extends OpenBus {
   fanout: FanoutService;
   sessions: Sessions;
   persister: Persister;
-  /** While set, the tape's feed is told later. */
+  /** While this is set, the feed of the tape is delayed. */
   held: (() => void)[] | null;
-  /** Runs before each page of a replay is handed out. */
+  /** Runs before each page of a replay is returned. */
   beforePage: () => Promise<void> | void;
-  /** As the loop does: on disk first, then told. */
+  /** Writes to disk first and publishes afterwards, as the loop does. */
   write<K extends string>(kind: K, payload: BusPayload<K>, session_id?: string): Promise<BusEvent<K>>;
   say(text: string, session_id?: string): Promise<void>;
   publish<K extends string>(
@@ -70,10 +70,10 @@ interface Watcher {
   last_entry_id: number;
   heartbeat(): void;
   detach(): void;
-  /** Ids of the entries that were shown, in the order in which they came. */
+  /** Ids of the received entries in order of arrival. */
   ids(): number[];
   kinds(): string[];
-  /** What a client that follows the rules shows of the answer. */
+  /** The text of the answer that a conforming client shows. */
   text(): string;
   replays(): number[];
 }

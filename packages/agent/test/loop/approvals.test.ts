@@ -19,7 +19,7 @@ const shell: KernelTool = {
   },
 };
 
-/** An adapter that a test answers through, as a chat surface would. */
+/** An adapter through which a test answers approvals, like a chat client. */
 function surface(): {
   plugin: KernelPlugin;
   asked: BusEvent<"approval.request">[];
@@ -60,7 +60,7 @@ async function openAsking(): Promise<{ fixture: TestSession; ui: ReturnType<type
   return { fixture: await createTestSession({ tools: [shell], plugins: [ui.plugin] }), ui };
 }
 
-verifies("approval.flow", "a tool runs after a yes on the reserved session, and not before", async () => {
+verifies("approval.flow", "runs a tool only after an approval on the kernel session", async () => {
   const { fixture, ui } = await openAsking();
   const turn = fixture.say('/tool shell {"command": "ls"}');
   await until(() => ui.asked.length === 1);
@@ -75,7 +75,7 @@ verifies("approval.flow", "a tool runs after a yes on the reserved session, and 
   expect(runs).toEqual([{ command: "ls" }]);
 });
 
-verifies("approval.flow", "a no with its reason comes back to the model, and nothing runs", async () => {
+verifies("approval.flow", "returns a rejection with its reason to the model and runs nothing", async () => {
   const { fixture, ui } = await openAsking();
   const turn = fixture.say('/tool shell {"command": "rm"}');
   await until(() => ui.asked.length === 1);
@@ -87,13 +87,13 @@ verifies("approval.flow", "a no with its reason comes back to the model, and not
   expect(runs).toEqual([]);
 });
 
-verifies("approval.flow", "forged, late, doubled and swapped answers run nothing", async () => {
+verifies("approval.flow", "runs nothing for forged, late, repeated or mismatched answers", async () => {
   const { fixture, ui } = await openAsking();
   const turn = fixture.say('/tool shell {"command": "one"}\n/tool shell {"command": "two"}');
   await until(() => ui.asked.length === 2);
   const [one, two] = ui.asked.map(({ payload }) => payload);
   await answer(ui.ctx, "appr_00000000000000000000000000", "approve");
-  // The digest of the other call: the answer is for other arguments.
+  // The digest belongs to the other call, so this answer is for other arguments.
   await answer(ui.ctx, one!.id, "approve", { digest: two!.digest });
   await answer(ui.ctx, two!.id, "reject");
   await answer(ui.ctx, two!.id, "approve");
@@ -114,7 +114,7 @@ verifies("approval.flow", "forged, late, doubled and swapped answers run nothing
 
 verifies(
   "approval.session-cache",
-  "a yes for the session holds for this tool, these arguments, this session",
+  "limits an approval for the session to the same tool, arguments and session",
   async () => {
     const { fixture, ui } = await openAsking();
     const first = fixture.say('/tool shell {"command": "ls"}');
@@ -141,24 +141,20 @@ verifies(
   },
 );
 
-verifies(
-  "approval.parallel",
-  "identical calls of one step each have a question and an id of their own",
-  async () => {
-    const { fixture, ui } = await openAsking();
-    const turn = fixture.say(Array.from({ length: 3 }, () => '/tool shell {"command": "ls"}').join("\n"));
-    await until(() => ui.asked.length === 3);
-    const ids = ui.asked.map(({ payload }) => payload.id);
-    expect(new Set(ids).size).toBe(3);
-    for (const id of ids) await answer(ui.ctx, id, "approve");
-    await turn;
-    expect(runs).toHaveLength(3);
-  },
-);
+verifies("approval.parallel", "asks separately for identical calls of one step", async () => {
+  const { fixture, ui } = await openAsking();
+  const turn = fixture.say(Array.from({ length: 3 }, () => '/tool shell {"command": "ls"}').join("\n"));
+  await until(() => ui.asked.length === 3);
+  const ids = ui.asked.map(({ payload }) => payload.id);
+  expect(new Set(ids).size).toBe(3);
+  for (const id of ids) await answer(ui.ctx, id, "approve");
+  await turn;
+  expect(runs).toHaveLength(3);
+});
 
 verifies(
   "approval.timeout",
-  "withdraws a question that nobody answers and leaves nothing pending",
+  "withdraws an unanswered approval after the timeout and leaves nothing pending",
   async () => {
     runs.length = 0;
     const ui = surface();
@@ -178,7 +174,7 @@ verifies(
   },
 );
 
-test("an answer over HTTP or by the CLI is told on the bus, once, so that prompts elsewhere go away", async () => {
+test("publishes an answer given over the API once, so that other prompts close", async () => {
   const { fixture, ui } = await openAsking();
   const turn = fixture.say('/tool shell {"command": "ls"}');
   await until(() => ui.asked.length === 1);
@@ -193,7 +189,7 @@ test("an answer over HTTP or by the CLI is told on the bus, once, so that prompt
   );
 });
 
-test("an interrupt withdraws the question", async () => {
+test("withdraws the approval when the turn is interrupted", async () => {
   const { fixture, ui } = await openAsking();
   const turn = fixture.say('/tool shell {"command": "ls"}');
   await until(() => ui.asked.length === 1);
@@ -206,7 +202,7 @@ test("an interrupt withdraws the question", async () => {
   expect(runs).toEqual([]);
 });
 
-verifies("bus.scope", "a question and its answer stay in their own project", async () => {
+verifies("bus.scope", "keeps an approval and its answer in their own project", async () => {
   const { fixture, ui } = await openAsking();
   const other = { ...user, scope: { ...scope, project_id: "proj_other" } };
   const turn = fixture.kernel.runs.start(other, {
@@ -215,7 +211,7 @@ verifies("bus.scope", "a question and its answer stay in their own project", asy
   });
   await until(() => ui.asked.length === 1);
   expect(ui.asked[0]).toMatchObject({ project_id: "proj_other" });
-  // This context publishes in the default project, where there is no such approval.
+  // This context publishes in the default project, where the approval does not exist.
   await answer(ui.ctx, ui.asked[0]!.payload.id, "approve");
   await until(() => fixture.logged.some(({ message }) => message.includes("answer to an approval rejected")));
   expect(runs).toEqual([]);

@@ -7,7 +7,7 @@ import { createTestSession, type TestSession } from "./test-session.ts";
 
 const WINDOW = 4_000;
 
-/** A model with a small window, and a fixture that nearly fills it. */
+/** Opens a session whose model has a small window, and nearly fills the window. */
 async function openFull(): Promise<TestSession> {
   const fixture = await createTestSession();
   await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": WINDOW });
@@ -20,7 +20,7 @@ const compactions = (fixture: TestSession) =>
 
 verifies(
   "compact.auto",
-  "at 80 % of the window the past becomes a summary on a new chain, and is told",
+  "replaces older entries with a summary on a new chain at 80 % of the window",
   async () => {
     const fixture = await openFull();
     const before = await fixture.kernel.sessions.get(user, { session_id: "s1" });
@@ -42,7 +42,7 @@ verifies(
     expect(chain).toMatchObject({ origin: "compaction", parent_chain_id: before.head_chain_id });
     expect(await fixture.kernel.chains.verify(user, before.head_chain_id)).toBeNull();
     expect(await fixture.kernel.chains.verify(user, after.head_chain_id)).toBeNull();
-    // The model's context begins with the summary from now on.
+    // From now on the context of the model begins with the summary.
     await fixture.say("and?");
     const asked = fixture.events
       .filter(({ kind, session_id }) => kind === "llm.call.request" && session_id === "s1")
@@ -50,7 +50,7 @@ verifies(
     const messages = asked.payload.messages as { role: string; content: string }[];
     expect(messages.filter(({ role }) => role === "system")).toHaveLength(2);
     expect(JSON.stringify(messages).length / 4).toBeLessThan(WINDOW * 0.8);
-    // And it can be undone: nothing was rewritten.
+    // The compaction can be undone, because no entry was rewritten.
     await fixture.kernel.sessions.undoCompaction(user, { session_id: "s1" });
     expect(await fixture.kernel.sessions.get(user, { session_id: "s1" })).toMatchObject({
       head_chain_id: before.head_chain_id,
@@ -58,7 +58,7 @@ verifies(
   },
 );
 
-/** Answers everything but the question for a summary. */
+/** Answers every request except the request for a summary. */
 const brittle: KernelPlugin = {
   name: "brittle",
   version: "1.0.0",
@@ -77,7 +77,7 @@ const brittle: KernelPlugin = {
 
 verifies(
   "compact.auto",
-  "a compaction that fails is tried three times, told once, and the turn goes on",
+  "tries a failing compaction three times, reports it once, and continues the turn",
   async () => {
     const fixture = await createTestSession({ plugins: [brittle] });
     await fixture.kernel.config.set(admin, {
@@ -103,7 +103,7 @@ verifies(
   },
 );
 
-test("the past is cut before a user's message, and the last one always stays", () => {
+test("splits before a user's message and always keeps the last one", () => {
   const say = (id: number, role: string, length: number): Entry => ({
     id,
     kind: "message",

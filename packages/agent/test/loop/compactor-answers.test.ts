@@ -1,4 +1,4 @@
-/** What a bound compactor answers is checked before the conversation changes. */
+/** The answer of a bound compactor is checked before the session changes. */
 import type { Json } from "@backplane/contract";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -37,7 +37,7 @@ const MALFORMED: [name: string, answer: Json][] = [
   ["diagnostics that are text", { seed_blocks: [{ kind: "input", content: TEXT }], diagnostics: "fine" }],
 ];
 
-describe("a malformed answer of a compactor", () => {
+describe("a malformed compactor answer", () => {
   test.each(MALFORMED)("%s: fails as malformed_response and changes nothing", async (_name, answer) => {
     const fixture = await openWithCompactor(() => answer);
     const before = await fixture.kernel.sessions.get(user, REF);
@@ -76,14 +76,14 @@ test.each<[string, Json]>([
       diagnostics: { dropped: 3 },
     },
   ],
-])("a compactor may answer with %s", async (_name, answer) => {
+])("accepts a compactor answer with %s", async (_name, answer) => {
   const fixture = await openWithCompactor(() => answer);
   expect(await fixture.kernel.sessions.compact(user, REF)).toMatchObject({ origin: "compaction" });
 });
 
 verifies(
   "compactor.repeat",
-  "compact, undo and compact again need no message in between, as often as one likes",
+  "compacts again after an undo without a message in between, any number of times",
   async () => {
     let turn = 0;
     const fixture = await openWithCompactor(() => ({
@@ -105,7 +105,7 @@ verifies(
   },
 );
 
-verifies("compactor.repeat", "the model's summary can be repeated after an undo too", async () => {
+verifies("compactor.repeat", "repeats the model's summary after an undo", async () => {
   const fixture = await createTestSession();
   for (let n = 0; n < 6; n++) await fixture.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
   const start = (await fixture.kernel.sessions.get(user, REF)).head_chain_id;
@@ -113,7 +113,7 @@ verifies("compactor.repeat", "the model's summary can be repeated after an undo 
   await fixture.kernel.sessions.undoCompaction(user, REF);
   const again = await fixture.kernel.sessions.compact(user, REF);
   expect(again).toMatchObject({ origin: "compaction", parent_chain_id: start });
-  // The conversation goes on from the summary.
+  // The conversation continues from the summary.
   expect((await fixture.say("/say still here")).status).toBe("completed");
   expect((await fixture.kernel.sessions.get(user, REF)).head_chain_id).toBe(again.id);
 });

@@ -8,7 +8,10 @@ import { addTool, createTestSession, type TestSession } from "./test-session.ts"
 const outcomes = (fixture: TestSession) =>
   fixture.events.filter(({ kind }) => kind === "tool.error" || kind === "tool.call.result");
 
-/** A tool as plugins wrote them before the typed contract: it hears the request and emits the result. */
+/**
+ * A legacy tool, as plugins implemented it before the typed contract: it receives the request and emits the
+ * result.
+ */
 function legacyTool(heard: BusEvent[], more: Partial<KernelPlugin> = {}): KernelPlugin {
   return {
     name: "tool-shout",
@@ -29,7 +32,7 @@ function legacyTool(heard: BusEvent[], more: Partial<KernelPlugin> = {}): Kernel
   };
 }
 
-verifies("ktool.dispatch", "each way a typed call can end is told as what it is", async () => {
+verifies("ktool.dispatch", "reports each outcome of a typed call with its own kind", async () => {
   let ran = 0;
   const strict: KernelTool = {
     ...addTool,
@@ -77,11 +80,11 @@ verifies("ktool.dispatch", "each way a typed call can end is told as what it is"
 
 verifies(
   "ktool.dispatch",
-  "a legacy tool is heard only through the door: checked, approved, recorded",
+  "calls a legacy tool only through the door, checked, approved and recorded",
   async () => {
     const heard: BusEvent[] = [];
     const fixture = await createTestSession({ plugins: [legacyTool(heard)] });
-    // Nobody has said what it does, so that it would ask first.
+    // The effect of the tool is undeclared, so it would need approval at the default tolerance.
     await fixture.kernel.policy.patch(admin, "org", { tolerance: { conversation: "full" } });
     const run = await fixture.say('/tool shout {"text": "hi"}\n/tool shout {"text": 5}');
     expect(run.output!.content).toContain("HI");
@@ -105,7 +108,7 @@ verifies(
   },
 );
 
-verifies("ktool.dispatch", "a legacy tool that needs a yes hears nothing before it", async () => {
+verifies("ktool.dispatch", "sends nothing to a legacy tool before its call is approved", async () => {
   const heard: BusEvent[] = [];
   const fixture = await createTestSession({ plugins: [legacyTool(heard, { requiresApproval: true })] });
   const turn = fixture.say('/tool shout {"text": "hi"}');
@@ -117,7 +120,7 @@ verifies("ktool.dispatch", "a legacy tool that needs a yes hears nothing before 
   expect(heard).toHaveLength(1);
 });
 
-verifies("ktool.dispatch", "nobody but the kernel publishes a call", async () => {
+verifies("ktool.dispatch", "lets only the kernel publish a tool call", async () => {
   const refused: string[] = [];
   const forger: KernelPlugin = {
     name: "forger",

@@ -1,4 +1,4 @@
-/** Two gateways on one PostgreSQL, one of which loses its lease for a while and comes back. */
+/** Two gateways on one PostgreSQL database. One of them loses its lease for a while and returns. */
 import { BackplaneError, type KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { openPostgresStore } from "@backplane/store";
@@ -24,11 +24,11 @@ afterAll(async () => {
 });
 
 interface Node extends TestSession {
-  /** Its leases are not renewed any more, as if it were frozen. Answers how to thaw it. */
+  /** Stops the renewal of the leases, as if the gateway were frozen. Returns a function that resumes it. */
   freeze(): () => void;
 }
 
-/** `toolsOf` makes the tools of each of the two, which count apart. */
+/** `toolsOf` makes separate tools for each of the two gateways. */
 async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Promise<[Node, Node, string]> {
   const schema = `fenced_${++schemas}`;
   const open = async (n: number): Promise<Node> => {
@@ -55,7 +55,7 @@ async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Pro
   return [...nodes, schema];
 }
 
-/** A tool that may not run twice; the first run on the first node hangs until the test lets it go. */
+/** A tool that must not run twice. Its first run on the first gateway hangs until the test releases it. */
 function payTool(paid: string[], released: Promise<void>) {
   return (node: number): KernelTool[] => [
     {
@@ -76,7 +76,7 @@ const PAY_TWICE = '/tool pay {"what": "a"}\n/then\n/tool pay {"what": "b"}\n/the
 
 verifies(
   "node.fence",
-  "a turn that was taken over goes on there alone; the gateway that had it writes nothing and calls nothing",
+  "continues a taken-over turn on one gateway only, and the previous one neither writes nor calls",
   async () => {
     const paid: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -92,7 +92,7 @@ verifies(
     thaw();
     await until(async () => (await first.kernel.health()).lease.held);
     resolve();
-    // Its session is free there, and what the old turn still says goes nowhere.
+    // The session is free on the first gateway, and late writes of the old turn are refused.
     await until(async () => {
       const { run_id: next } = await first.kernel.sessions.message(user, s1, { text: "/say hello" });
       return next !== run_id;
@@ -110,7 +110,7 @@ verifies(
   60_000,
 );
 
-test("a call that waits for a slot is not dispatched by a gateway that lost it meanwhile", async () => {
+test("does not dispatch a queued call that another gateway has taken over", async () => {
   const [first, second] = await twoNodes();
   const narrow = tool("narrow", { max_concurrency: 1 }, { effect_class: "non_idempotent_write" });
   await first.bind(manifest([narrow]));
@@ -133,7 +133,7 @@ test("a call that waits for a slot is not dispatched by a gateway that lost it m
   expect(first.runner.orders).toHaveLength(1);
 }, 60_000);
 
-test("a gateway whose lease has run out dispatches nothing until it is renewed", async () => {
+test("dispatches nothing while the lease is expired", async () => {
   const [first, second] = await twoNodes();
   await second.crash();
   await first.bind(manifest([tool("read")]));
@@ -149,7 +149,7 @@ test("a gateway whose lease has run out dispatches nothing until it is renewed",
 
 verifies(
   "node.store-outage",
-  "when the store is back, a gateway leaves calls and deliveries of living ones alone for one lease",
+  "leaves calls and deliveries of live gateways alone for one lease after a store outage",
   async () => {
     const [first, second, schema] = await twoNodes();
     const content = manifest([tool("quick"), tool("read"), hook("notify", ["invocation.settled"])]);
@@ -171,7 +171,7 @@ verifies(
     await until(() => orders("notify").includes(1));
     const ticket = await first.kernel.invocations.invoke(user, { export_id: "read", timeout_ms: 50_000 });
     await until(() => orders("read")[0] === 1);
-    // The store goes away for both, for longer than a lease, and is back for the second one first.
+    // The store is unavailable to both for longer than a lease, and returns for the second gateway first.
     const [thawFirst, thawSecond] = [first.freeze(), second.freeze()];
     const lapsed = async () => {
       const healths = await Promise.all([first, second].map(({ kernel }) => kernel.health()));
@@ -199,7 +199,7 @@ verifies(
 
 verifies(
   "node.turn-once",
-  "a message at the other gateway joins the turn, which answers it before it ends",
+  "joins a message from another gateway to the turn and answers it before the turn ends",
   async () => {
     const paid: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -10,7 +10,7 @@ const ROUNDS = 60;
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
-/** Ends some time after it is told to. */
+/** Ends some time after its signal is aborted. */
 const polite: KernelTool = {
   ...addTool,
   name: "polite",
@@ -23,9 +23,9 @@ const polite: KernelTool = {
 
 const asking: KernelTool = { ...addTool, name: "asking", requires_approval: true };
 
-test("whenever a turn is interrupted, each call on the tape has its result before the next message", async () => {
+test("records the result of each call before the next message after an interrupt", async () => {
   const fixture = await createTestSession({ tools: [addTool, polite, asking] });
-  // In a process of its own, and deaf: it never answers.
+  // This tool runs in its own process and never answers.
   await fixture.bind(manifest([tool("deaf")]));
   fixture.runner.obeys = false;
   fixture.runner.script = () => new Promise(() => {});
@@ -65,7 +65,7 @@ test("whenever a turn is interrupted, each call on the tape has its result befor
   }
 });
 
-/** Calls without a result when the next message comes, or at the end, and results of nothing. */
+/** Returns calls without a result before the next message or the end, and results without a call. */
 function unanswered(tape: readonly Entry[]): unknown[] {
   const open = new Set<unknown>();
   const found: unknown[] = [];
@@ -83,7 +83,7 @@ function errorOf({ name, data }: Entry["payload"]): unknown {
   return name === "tool.error" ? (data as { id: string }).id : undefined;
 }
 
-/** The same numbers every time. */
+/** A seeded generator returns the same numbers in every run. */
 function randomOf(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {

@@ -8,7 +8,7 @@ import { addTool, createTestSession, type TestSession } from "./test-session.ts"
 const kinds = (events: readonly BusEvent[], session_id = "s1") =>
   events.filter((event) => event.session_id === session_id).map(({ kind }) => kind);
 
-/** A tool that answers when the test says so. */
+/** A tool that answers when the test releases it. */
 function gatedTool(name: string): {
   tool: KernelTool;
   open: (() => void)[];
@@ -33,7 +33,7 @@ function gatedTool(name: string): {
 
 verifies(
   ["loop.order", "loop.echo"],
-  "a turn has one order of events, and no key is needed for it",
+  "publishes the events of a turn in one order and needs no API key",
   async () => {
     const fixture = await createTestSession();
     const run = await fixture.say('/tool add {"a": 2, "b": 3}');
@@ -67,7 +67,7 @@ verifies(
   },
 );
 
-test("the tape holds the turn, its hashes fit, and the call is a recorded invocation", async () => {
+test("keeps the turn on the tape with valid hashes and records its call as an invocation", async () => {
   const fixture = await createTestSession();
   const run = await fixture.say('/tool add {"a": 2, "b": 3}');
   const tape = await fixture.tape();
@@ -86,7 +86,7 @@ test("the tape holds the turn, its hashes fit, and the call is a recorded invoca
 
 verifies(
   "loop.parallel-tools",
-  "calls of one step run at once, and results stand in call order",
+  "runs the calls of one step in parallel and keeps results in call order",
   async () => {
     const gate = gatedTool("wait");
     const fixture = await createTestSession({ tools: [gate.tool] });
@@ -101,7 +101,7 @@ verifies(
 
 verifies(
   "loop.order",
-  "an interrupt ends the turn without another model call and cancels running tools",
+  "ends an interrupted turn without another model call and cancels running tools",
   async () => {
     const gate = gatedTool("wait");
     const fixture = await createTestSession({ tools: [gate.tool] });
@@ -119,12 +119,12 @@ verifies(
     await until(async () => (await fixture.tape()).filter(({ kind }) => kind === "tool_result").length === 2);
     expect(await fixture.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(false);
     for (const open of gate.open) open();
-    // The next turn is not hindered by what the last one left behind.
+    // The calls that the previous turn left behind do not block the next turn.
     expect((await fixture.say("hello")).status).toBe("completed");
   },
 );
 
-test("an interrupt does not wait for a model that is in the middle of its answer", async () => {
+test("interrupts a turn while the model is answering", async () => {
   const fixture = await createTestSession();
   const turn = fixture.say(`/slow 50\n/say ${"word ".repeat(200)}`);
   await until(() => fixture.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
@@ -135,17 +135,21 @@ test("an interrupt does not wait for a model that is in the middle of its answer
   expect(run.output!.content.length).toBeLessThan(900);
 });
 
-verifies("loop.order", "25 model calls end a turn with kernel.error, and the kernel lives on", async () => {
-  const fixture = await createTestSession();
-  const steps = Array.from({ length: 30 }, (_, n) => `/tool add {"a": ${n}, "b": 1}`).join("\n/then\n");
-  const run = await fixture.say(steps);
-  expect(run).toMatchObject({ status: "failed", iterations: 25, error: { code: "loop.iterations" } });
-  const error = fixture.events.find(({ kind }) => kind === "kernel.error");
-  expect(error?.payload).toMatchObject({ source: "kernel-loop" });
-  expect((await fixture.say("hello")).status).toBe("completed");
-});
+verifies(
+  "loop.order",
+  "ends a turn after 25 model calls with kernel.error and keeps the kernel running",
+  async () => {
+    const fixture = await createTestSession();
+    const steps = Array.from({ length: 30 }, (_, n) => `/tool add {"a": ${n}, "b": 1}`).join("\n/then\n");
+    const run = await fixture.say(steps);
+    expect(run).toMatchObject({ status: "failed", iterations: 25, error: { code: "loop.iterations" } });
+    const error = fixture.events.find(({ kind }) => kind === "kernel.error");
+    expect(error?.payload).toMatchObject({ source: "kernel-loop" });
+    expect((await fixture.say("hello")).status).toBe("completed");
+  },
+);
 
-verifies("loop.order", "a strategy that breaks the order ends the turn and nothing else", async () => {
+verifies("loop.order", "ends only the turn when a strategy violates the step order", async () => {
   const fixture = await createTestSession({
     plugins: [
       {
@@ -165,22 +169,18 @@ verifies("loop.order", "a strategy that breaks the order ends the turn and nothi
   expect((await fixture.say("hello")).status).toBe("completed");
 });
 
-verifies(
-  "loop.history",
-  "what was said and done before is shown to the model, from the tape alone",
-  async () => {
-    const fixture = await createTestSession();
-    await fixture.say('/tool add {"a": 2, "b": 3}');
-    await fixture.say("and now?");
-    const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
-    const roles = (asked.payload.messages as { role: string }[]).map(({ role }) => role);
-    expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant", "user"]);
-  },
-);
+verifies("loop.history", "builds the model's context of earlier turns from the tape alone", async () => {
+  const fixture = await createTestSession();
+  await fixture.say('/tool add {"a": 2, "b": 3}');
+  await fixture.say("and now?");
+  const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
+  const roles = (asked.payload.messages as { role: string }[]).map(({ role }) => role);
+  expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant", "user"]);
+});
 
 verifies(
   "llm.retry",
-  "an error before the first delta is tried again three times, with Retry-After",
+  "retries an error before the first delta three times and honours Retry-After",
   async () => {
     const fixture = await createTestSession();
     expect((await fixture.say("/error connection times 2\n/say fine")).output!.content).toBe("fine");
@@ -201,7 +201,7 @@ verifies(
   60_000,
 );
 
-test("a message during a turn is on the tape at once and answered in the same turn", async () => {
+test("writes a message during a turn immediately and answers it in the same turn", async () => {
   const gate = gatedTool("wait");
   const fixture = await createTestSession({ tools: [gate.tool] });
   const turn = fixture.say('/tool wait {"n": 1}');
@@ -217,7 +217,7 @@ test("a message during a turn is on the tape at once and answered in the same tu
   expect(run.output!.content).toBe("and this");
 });
 
-test("a message of somebody with fewer rights joins no turn; it begins its own afterwards", async () => {
+test("begins a separate turn for a message whose sender has fewer rights", async () => {
   const gate = gatedTool("wait");
   const fixture = await createTestSession({ tools: [gate.tool] });
   const { sessions, runs } = fixture.kernel;
@@ -233,7 +233,7 @@ test("a message of somebody with fewer rights joins no turn; it begins its own a
   expect(told).toMatchObject([{ payload: { brief: "there is no tool plugins_list" } }]);
 });
 
-test("two messages at once begin one turn, and both are answered", async () => {
+test("begins one turn for two concurrent messages and answers both", async () => {
   const fixture = await createTestSession();
   const both = await Promise.all(
     ["one", "two"].map((text) => fixture.kernel.sessions.message(user, { session_id: "s1" }, { text })),
@@ -244,7 +244,7 @@ test("two messages at once begin one turn, and both are answered", async () => {
   expect(said.at(-1)).toMatchObject({ role: "assistant" });
 });
 
-test("a session without its strategy says so, and writes nothing", async () => {
+test("reports a missing strategy and writes nothing", async () => {
   const fixture = await createTestSession();
   await fixture.kernel.sessions.create(user, { session_id: "lost", strategy: "nowhere" });
   const asked = fixture.kernel.sessions.message(user, { session_id: "lost" }, { text: "hello" });
@@ -252,7 +252,7 @@ test("a session without its strategy says so, and writes nothing", async () => {
   expect((await fixture.tape("lost")).map(({ kind }) => kind)).toEqual(["anchor"]);
 });
 
-test("unknown tools, bad arguments and throwing tools come back to the model as what they are", async () => {
+test("returns unknown tools, invalid arguments and thrown errors to the model by kind", async () => {
   const broken: KernelTool = {
     ...addTool,
     name: "broken",
@@ -271,10 +271,10 @@ test("unknown tools, bad arguments and throwing tools come back to the model as 
   expect(crashed?.payload).toMatchObject({ ok: false, envelope: { kind: "crashed", brief: "out of order" } });
 });
 
-test("a run begins with the message that asked for it, however long it takes to be set up", async () => {
+test("dates the start of a run by its message, however long the setup takes", async () => {
   const fixture = await createTestSession();
   await fixture.say("/say one");
-  // Every look at the clock takes a millisecond.
+  // Every read of the clock advances it by a millisecond.
   const now = fixture.clock.now.bind(fixture.clock);
   fixture.clock.now = () => {
     fixture.clock.wall_offset++;

@@ -4,7 +4,7 @@ import { progressOf } from "../../src/loop/progress.ts";
 
 const BEGUN = "2026-11-15T10:00:00.000Z";
 
-/** Entries in the order given; `old` ones are from before the turn. */
+/** Makes entries in the given order. `old` entries precede the turn. */
 function tape(...lines: [kind: Entry["kind"], payload: JsonObject, step?: string][]): Entry[] {
   return lines.map(([kind, payload, step], n) => ({
     id: n + 1,
@@ -37,12 +37,12 @@ const answered = (request_id: string, ...ids: string[]) =>
 const of = (...lines: (readonly [Entry["kind"], JsonObject, string?])[]) =>
   progressOf(tape(...(lines as [Entry["kind"], JsonObject, string?][])), BEGUN);
 
-test("a turn that had asked nothing begins anew", () => {
+test("starts from the beginning when the turn had not asked the model", () => {
   expect(of(said("user"))).toMatchObject({ answer: null, open: [], usage: [] });
   expect(of(said("user"), asked)).toMatchObject({ answer: null, steered: false });
 });
 
-test("the last answer counts with what became of its calls; those not made are missing, not open", () => {
+test("returns the last answer with the results of its calls and omits calls that were not made", () => {
   const progress = of(
     said("user"),
     asked,
@@ -58,7 +58,7 @@ test("the last answer counts with what became of its calls; those not made are m
   expect(progress.usage).toHaveLength(1);
 });
 
-test("a tool's refusal is an outcome", () => {
+test("counts a refusal of a tool as a result", () => {
   const refused = [
     "event",
     { name: "tool.error", data: { id: "a", kind: "rejected", brief: "no" } },
@@ -67,18 +67,18 @@ test("a tool's refusal is an outcome", () => {
   expect({ open, result: results.get("a") }).toEqual({ open: [], result: { ok: false, brief: "no" } });
 });
 
-test("calls of an answer that was not kept are waited for, and then the model is asked", () => {
+test("waits for the calls of an answer that was not kept and then asks the model", () => {
   const progress = of(said("user"), answered("q1", "a"), called("a", "q1"), result("a"), called("b", "q2"));
   expect(progress).toMatchObject({ answer: null, open: ["b"] });
   expect(of(said("user"), called("a", "q0"), answered("q1", "b")).answer).toMatchObject({ step: "q1" });
 });
 
-test("an answer that became a message, or that is older than the turn, is not this turn's", () => {
+test("ignores an answer that became a message or that is older than the turn", () => {
   expect(of(said("user"), answered("q1"), said("assistant"), said("user")).answer).toBeNull();
   const [kind, payload] = answered("q1");
   const progress = of([kind, { ...payload, old: true }], said("user"));
   expect(progress).toMatchObject({ answer: null, usage: [] });
-  // An id that an earlier turn has used is open again.
+  // A call id that an earlier turn has used is open again.
   const again = of(
     said("user"),
     called("a", "q0"),
@@ -90,13 +90,13 @@ test("an answer that became a message, or that is older than the turn, is not th
   expect(again.open).toEqual(["a"]);
 });
 
-test("who spoke after the model was asked is still to be answered", () => {
+test("marks a message after the last model call as unanswered", () => {
   expect(of(said("user"), asked, answered("q1"), said("user")).steered).toBe(true);
   expect(of(said("user"), asked, said("user"), answered("q1")).steered).toBe(true);
   expect(of(said("user"), said("user"), asked, answered("q1")).steered).toBe(false);
 });
 
-test("a model that counts its calls from zero is not given an earlier answer's results", () => {
+test("does not reuse an earlier result when a model numbers its calls from zero", () => {
   const again = of(
     said("user"),
     answered("q1", "call_0"),

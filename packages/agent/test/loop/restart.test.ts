@@ -20,7 +20,7 @@ const deploy: KernelTool = {
 };
 const HOUR = 3_600_000;
 
-/** Answers the id of the run, which waits for a person. */
+/** Starts a run that waits for approval, and returns its id. */
 async function askToDeploy({ kernel }: TestSession): Promise<string> {
   const text = '/tool deploy {"to": "prod"}';
   return (await kernel.sessions.message(user, { session_id: "s1" }, { text })).run_id;
@@ -30,7 +30,7 @@ async function pending({ kernel }: TestSession): Promise<readonly Approval[]> {
   return (await kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
 }
 
-verifies("loop.history", "a conversation goes on after a restart as if nothing had been", async () => {
+verifies("loop.history", "continues a conversation after a restart with its full context", async () => {
   const first = await createTestSession();
   await first.say('/tool add {"a": 2, "b": 3}');
   const tape = await first.tape();
@@ -45,7 +45,7 @@ verifies("loop.history", "a conversation goes on after a restart as if nothing h
 
 verifies(
   "approval.durable",
-  "a question with a long time is a row: it survives, is answered elsewhere, and is checked again",
+  "keeps a durable approval across a restart, accepts its answer there and checks the call again",
   async () => {
     ran.length = 0;
     const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
@@ -57,7 +57,7 @@ verifies(
     const second = await createTestSession({ ...long, file: first.file });
     const items = await pending(second);
     expect(items).toMatchObject([{ tool: "deploy", durable: true, session_id: "s1" }]);
-    // The turn waits for the answer as it did before.
+    // The turn waits for the answer again after the restart.
     expect(await second.kernel.runs.get(user, run_id)).toMatchObject({ status: "running" });
     await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
     await until(async () => (await second.tape()).some(({ kind }) => kind === "tool_result"));
@@ -70,7 +70,7 @@ verifies(
   },
 );
 
-test("after an orderly stop the conversation goes on from the result, though the turn that asked is gone", async () => {
+test("continues the conversation after an orderly stop when the approval is answered", async () => {
   ran.length = 0;
   const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
   const first = await createTestSession(long);
@@ -90,34 +90,30 @@ test("after an orderly stop the conversation goes on from the result, though the
   expect(ran).toEqual(["prod"]);
 });
 
-verifies(
-  "approval.durable",
-  "what was approved is not what would run: another version is another question",
-  async () => {
-    ran.length = 0;
-    const long = { host: { approval_timeout_ms: HOUR } };
-    const first = await createTestSession({ ...long, tools: [deploy] });
-    await askToDeploy(first);
-    await until(async () => (await pending(first)).length === 1);
-    await first.crash();
-    const second = await createTestSession({
-      ...long,
-      tools: [{ ...deploy, description: "Deploys and deletes." }],
-      file: first.file,
-    });
-    const items = await pending(second);
-    await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
-    await until(async () => (await pending(second)).length === 1);
-    const [again] = await pending(second);
-    expect(again).toMatchObject({ replaces: items[0]!.id, invocation_id: items[0]!.invocation_id });
-    expect(again!.changed).toContain("package_digest");
-    expect(ran).toEqual([]);
-  },
-);
+verifies("approval.durable", "asks again when the tool has changed since it was approved", async () => {
+  ran.length = 0;
+  const long = { host: { approval_timeout_ms: HOUR } };
+  const first = await createTestSession({ ...long, tools: [deploy] });
+  await askToDeploy(first);
+  await until(async () => (await pending(first)).length === 1);
+  await first.crash();
+  const second = await createTestSession({
+    ...long,
+    tools: [{ ...deploy, description: "Deploys and deletes." }],
+    file: first.file,
+  });
+  const items = await pending(second);
+  await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
+  await until(async () => (await pending(second)).length === 1);
+  const [again] = await pending(second);
+  expect(again).toMatchObject({ replaces: items[0]!.id, invocation_id: items[0]!.invocation_id });
+  expect(again!.changed).toContain("package_digest");
+  expect(ran).toEqual([]);
+});
 
 verifies(
   "approval.shutdown",
-  "an orderly stop cancels short questions without waiting for its grace period and keeps durable ones",
+  "cancels short approvals immediately on an orderly stop and keeps durable ones",
   async () => {
     for (const [timeout_ms, status] of [
       [30_000, "cancelled"],
@@ -127,7 +123,8 @@ verifies(
       const fixture = await createTestSession({ host: { approval_timeout_ms: timeout_ms }, tools: [deploy] });
       await askToDeploy(fixture);
       await until(async () => (await pending(fixture)).length === 1);
-      // An hour of grace: a stop that waited for the question would not return within the limit of this test.
+      // The grace period is an hour, so a stop that waited for the approval would exceed the timeout of this
+      // test.
       await fixture.kernel.stop(HOUR);
       const { items } = await fixture.kernel.approvals.list(user, {}, { limit: 5 });
       expect(items).toMatchObject([{ status }]);
@@ -140,7 +137,7 @@ verifies(
   },
 );
 
-test("a run that was begun under a key is found by a repeat after the gateway died", async () => {
+test("finds a run by its idempotency key after the gateway died", async () => {
   const first = await createTestSession();
   const body = { session_id: "once", input: { text: "/say hello" } };
   const begun = await first.kernel.runs.startOnce(user, body, "k", "d");
@@ -162,7 +159,7 @@ test("a run that was begun under a key is found by a repeat after the gateway di
   });
 });
 
-test("a call that answers after the gateway has stopped is not recorded again", async () => {
+test("does not record a call again that answers after the gateway has stopped", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([tool("deaf")]), { policy: { class: "worker" } });
   fixture.runner.obeys = false;

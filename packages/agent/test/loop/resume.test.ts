@@ -11,7 +11,7 @@ import { addTool, createTestSession, type TestSession } from "./test-session.ts"
 
 const s1 = { session_id: "s1" };
 
-/** Counts its calls; the first of them hangs for ever when it is told to. */
+/** Counts its calls. The first call hangs forever when its arguments request it. */
 function counted(name: string, effect_class: KernelTool["effect_class"], calls: string[]): KernelTool {
   return {
     name,
@@ -31,7 +31,7 @@ const says = (tape: readonly Entry[]) =>
     kind === "message" && payload.role === "assistant" ? [payload.content] : [],
   );
 
-/** What a model would be shown, in the order of the tape. */
+/** The entries that a model would receive, in the order of the tape. */
 const orderOf = (tape: readonly Entry[]) =>
   tape.flatMap(({ kind, payload }) =>
     kind === "message" ? [payload.role] : kind === "event" || kind === "anchor" ? [] : [kind],
@@ -42,7 +42,7 @@ async function ended(fixture: TestSession, run_id: string) {
   return await fixture.kernel.runs.get(user, run_id);
 }
 
-/** Somebody who asks by a key of their own, which can be taken back. */
+/** A caller with an API key that can be revoked. */
 async function keyHolder({ kernel }: TestSession): Promise<{ caller: Caller; revoke: () => Promise<void> }> {
   const wanted = { name: "k", role: "user", scopes: ["sessions:write"] };
   const { key, token } = await kernel.keys.create(admin, wanted as never);
@@ -50,7 +50,7 @@ async function keyHolder({ kernel }: TestSession): Promise<{ caller: Caller; rev
   return { caller, revoke: () => kernel.keys.revoke(admin, key.id) };
 }
 
-test("a turn that a crash cut off in its tools goes on: what may run twice does, nothing is doubled", async () => {
+test("resumes a turn after a crash in its tools and repeats only calls that may run twice", async () => {
   const calls: string[] = [];
   const tools = [
     counted("look", "read_only", calls),
@@ -80,16 +80,16 @@ test("a turn that a crash cut off in its tools goes on: what may run twice does,
   const results = tape.filter(({ kind }) => kind === "tool_result");
   expect(results.filter(({ payload }) => payload.ok === true)).toHaveLength(2);
   expect(results).toHaveLength(3);
-  // The model is told that nobody knows what became of the payment.
+  // The model is informed that the outcome of the payment is unknown.
   const asked = second.events.findLast(({ kind }) => kind === "llm.call.request")!;
   expect(JSON.stringify(asked.payload.messages)).toContain("never run twice");
   const resumed = tape.filter(({ payload }) => payload.name === "x.loop.turn.resumed");
   expect(resumed.map(({ payload }) => payload.data)).toMatchObject([{ run_id, resumed: 1, from: "answer" }]);
-  // The tape was asked once for the tools: the model's answer is not asked for again.
+  // The first answer is read from the tape, so the model is not asked for it again.
   expect(tape.filter(({ payload }) => payload.name === "llm.call.response")).toHaveLength(2);
 });
 
-test("a turn that a crash cut off in the model's answer asks the model again", async () => {
+test("asks the model again after a crash during its answer", async () => {
   const first = await createTestSession();
   const { run_id } = await first.kernel.sessions.message(user, s1, {
     text: "/slow 50\n/say one two three four five six",
@@ -103,12 +103,12 @@ test("a turn that a crash cut off in the model's answer asks the model again", a
   expect(await second.say("and now?")).toMatchObject({ status: "completed" });
 });
 
-test("an answer that was given and not yet kept is kept, without asking again", async () => {
+test("keeps an answer that was given before a crash without asking the model again", async () => {
   const first = await createTestSession();
   const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool add {"a": 1, "b": 2}' });
   await ended(first, run_id);
   const tape = await first.tape();
-  // As if the gateway had died between the model's last answer and the end of the turn.
+  // Simulates a crash between the model's last answer and the end of the turn.
   const last = tape.findIndex(({ kind, payload }) => kind === "message" && payload.role === "assistant");
   const cut = tape.slice(1, last).map(({ kind, payload, meta, date }) => ({ kind, payload, meta, date }));
   const { node_id: _, ...row } = { ...(await first.kernel.runs.get(user, run_id)), node_id: "" };
@@ -133,7 +133,7 @@ test("an answer that was given and not yet kept is kept, without asking again", 
   expect(says(await second.tape("cut"))).toEqual(says(tape));
 });
 
-test("a message during the wait joins the turn; an interrupt ends it and its calls", async () => {
+test("joins a message to a resumed turn and ends its calls on an interrupt", async () => {
   const calls: string[] = [];
   const hanging: KernelTool = { ...counted("look", "read_only", calls), run: () => new Promise(() => {}) };
   const first = await createTestSession({ tools: [hanging] });
@@ -149,7 +149,7 @@ test("a message during the wait joins the turn; an interrupt ends it and its cal
   expect(orderOf(tape)).toEqual(["user", "tool_call", "user", "tool_result", "assistant"]);
 });
 
-test("a turn that brought the gateway down twice is ended, and says why", async () => {
+test("ends a turn that crashed the gateway twice and records the reason", async () => {
   const calls: string[] = [];
   const tools = [{ ...counted("look", "read_only", calls), run: () => new Promise<never>(() => {}) }];
   const first = await createTestSession({ tools });
@@ -169,7 +169,7 @@ test("a turn that brought the gateway down twice is ended, and says why", async 
   expect(await third.say("hello")).toMatchObject({ status: "completed" });
 });
 
-test("an operator can have cut off turns end; who may no longer ask is not answered", async () => {
+test("ends interrupted turns when resuming is off or the caller lost its authority", async () => {
   const slow = "/slow 50\n/say one two three four five six";
   const first = await createTestSession();
   const { caller, revoke } = await keyHolder(first);
@@ -202,7 +202,7 @@ test("an operator can have cut off turns end; who may no longer ask is not answe
   });
 });
 
-verifies("tools.context", "a result that yields gives the turn back after a crash too", async () => {
+verifies("tools.context", "returns control to the user after a crash when the result yields", async () => {
   const calls: string[] = [];
   const tools = [counted("look", "read_only", calls)];
   const first = await createTestSession({ tools });
@@ -221,7 +221,7 @@ verifies("tools.context", "a result that yields gives the turn back after a cras
   });
 });
 
-/** As some servers do that count from zero in every answer. */
+/** Some servers number their calls from zero in every answer. */
 const counting = (plugin: KernelPlugin): KernelPlugin => ({
   ...plugin,
   onEvent(event, ctx) {
@@ -234,7 +234,7 @@ const counting = (plugin: KernelPlugin): KernelPlugin => ({
   },
 });
 
-test("a call of a later answer is made, whatever id the model gives it", async () => {
+test("makes a call of a later answer even when the model reuses an id", async () => {
   const calls: string[] = [];
   const tools = [counted("look", "read_only", calls), counted("count", "read_only", calls)];
   const provider = counting(echo);
@@ -248,20 +248,16 @@ test("a call of a later answer is made, whatever id the model gives it", async (
   expect(calls).toEqual(["look", "look", "count"]);
 });
 
-verifies(
-  "inv.effect-class",
-  "a plugin's reading tool that a crash cut off runs again after the restart",
-  async () => {
-    const calls: string[] = [];
-    const tools = [addTool, counted("look", "read_only", calls)];
-    const first = await createTestSession({ tools });
-    await first.kernel.sessions.message(user, s1, { text: '/tool look {"hang": true}' });
-    await until(() => calls.length === 1);
-    await first.crash();
-    const second = await createTestSession({ tools, file: first.file });
-    await until(() => calls.length === 2);
-    const result = async () => (await second.tape()).find(({ kind }) => kind === "tool_result");
-    await until(async () => (await result()) !== undefined);
-    expect((await result())?.payload).toMatchObject({ ok: true });
-  },
-);
+verifies("inv.effect-class", "repeats a plugin's read-only tool call after a restart", async () => {
+  const calls: string[] = [];
+  const tools = [addTool, counted("look", "read_only", calls)];
+  const first = await createTestSession({ tools });
+  await first.kernel.sessions.message(user, s1, { text: '/tool look {"hang": true}' });
+  await until(() => calls.length === 1);
+  await first.crash();
+  const second = await createTestSession({ tools, file: first.file });
+  await until(() => calls.length === 2);
+  const result = async () => (await second.tape()).find(({ kind }) => kind === "tool_result");
+  await until(async () => (await result()) !== undefined);
+  expect((await result())?.payload).toMatchObject({ ok: true });
+});

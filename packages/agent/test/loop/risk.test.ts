@@ -1,4 +1,7 @@
-/** Risk in turns: what runs, what asks and what is refused, by context; and tools that are found only by searching. */
+/**
+ * Risk in turns: which calls run, need approval or are refused in each context, and tools that are found by
+ * searching.
+ */
 import type { BusEvent, Json, KernelTool, Risk } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
@@ -28,7 +31,7 @@ const offered = ({ events }: TestSession): string[][] =>
 const outcomes = ({ events }: TestSession): BusEvent[] =>
   events.filter(({ kind }) => kind === "tool.call.result" || kind === "tool.error");
 
-/** Which of the tools ask, when a turn calls all of them; every question is then answered with no. */
+/** Returns the tools that ask for approval when a turn calls all of them. Every approval is rejected. */
 async function asksIn(fixture: TestSession, start: (text: string) => Promise<unknown>): Promise<string[]> {
   const turn = start(RISKY.map(({ name }) => `/tool ${name} {}`).join("\n"));
   const before = outcomes(fixture).length;
@@ -44,7 +47,7 @@ async function asksIn(fixture: TestSession, start: (text: string) => Promise<unk
 
 verifies(
   "tools.risk",
-  "low runs, medium asks at the default, high unless full, critical always",
+  "runs low risk, asks for medium at the default, for high unless full, for critical always",
   async () => {
     const fixture = await createTestSession({ tools: RISKY });
     const say = (text: string) => fixture.say(text);
@@ -62,7 +65,7 @@ verifies(
 
 verifies(
   "tools.risk",
-  "each context has its own tolerance, and in headless what would ask is refused",
+  "applies a separate tolerance to each context and refuses in headless instead of asking",
   async () => {
     const fixture = await createTestSession({ tools: RISKY });
     await fixture.kernel.policy.put(admin, "org", {
@@ -97,7 +100,7 @@ verifies(
   },
 );
 
-verifies("tools.risk-map", "requires_approval asks whatever the risk and the tolerance are", async () => {
+verifies("tools.risk-map", "asks for a tool with requires_approval at any risk and tolerance", async () => {
   const fixture = await createTestSession({ tools: [toolOf("low", { requires_approval: true })] });
   await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });
   const turn = fixture.say("/tool do_low {}");
@@ -110,7 +113,7 @@ verifies("tools.risk-map", "requires_approval asks whatever the risk and the tol
 
 verifies(
   "tools.token-cost",
-  "each tool shows its cost; a deferred one is sent to no model, found by searching, callable in that run",
+  "shows the cost of each tool and offers a deferred tool only after a search in the same run",
   async () => {
     const fixture = await createTestSession({
       tools: [addTool, toolOf("low", { name: "weather", description: "Tells the weather.", deferred: true })],
@@ -137,7 +140,7 @@ verifies(
     const { envelope } = search!.payload as unknown as { envelope: { display: { data: Json } } };
     expect(envelope.display.data).toMatchObject({ tools: [{ name: "weather" }] });
     expect(ran!.payload).toMatchObject({ ok: true });
-    // The next run begins without it; where nothing is deferred there is nothing to search for.
+    // The next run begins without the found tool. Without deferred tools the search tool is not offered.
     await fixture.say("/say hello", "s3");
     expect(offered(fixture).at(-1)).toEqual(["add", "tool_search"]);
     const plain = await createTestSession();
@@ -149,7 +152,7 @@ verifies(
   },
 );
 
-test("a turn keeps the catalog that it began with; policy holds from the next call on", async () => {
+test("keeps the catalog of a turn from its start and applies policy from the next call on", async () => {
   const gate = Promise.withResolvers<void>();
   const entered = Promise.withResolvers<void>();
   const wait = toolOf("low", {

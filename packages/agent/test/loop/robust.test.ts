@@ -1,4 +1,4 @@
-/** What a fresh pair of eyes broke once. */
+/** Regression tests for faults that a review found. */
 import type { KernelPlugin, KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
@@ -24,7 +24,7 @@ function gated(): { tool: KernelTool; open: () => void; running: () => number } 
   return { tool, running: () => gates.length, open: () => void gates.splice(0).map((open) => open()) };
 }
 
-verifies("loop.history", "what others write in between does not hide a result from the model", async () => {
+verifies("loop.history", "shows the model a result although others write in between", async () => {
   const gate = gated();
   const fixture = await createTestSession({ tools: [gate.tool] });
   const turn = fixture.say("/tool wait {}");
@@ -36,7 +36,7 @@ verifies("loop.history", "what others write in between does not hide a result fr
   expect((await turn).output!.content).toBe("Tool results:\n- wait: waited");
 });
 
-test("a reset and a message at once: one waits for the other", async () => {
+test("serializes a reset and a concurrent message", async () => {
   const fixture = await createTestSession();
   await fixture.say("hello");
   for (let n = 0; n < 10; n++) {
@@ -50,7 +50,7 @@ test("a reset and a message at once: one waits for the other", async () => {
 
 verifies(
   "llm.provider",
-  "a provider that throws, or goes, ends its call",
+  "fails a model call when its provider throws or is unloaded",
   async () => {
     const broken: KernelPlugin = {
       name: "broken",
@@ -83,7 +83,7 @@ verifies(
   30_000,
 );
 
-verifies("bus.correlation", "only the plugin that was asked answers", async () => {
+verifies("bus.correlation", "accepts an answer only from the plugin that was asked", async () => {
   const hijack: KernelPlugin = {
     name: "hijack",
     version: "1.0.0",
@@ -101,14 +101,14 @@ verifies("bus.correlation", "only the plugin that was asked answers", async () =
   expect((await fixture.say("/slow 5\n/say mine")).output!.content).toBe("mine");
 });
 
-test("what no frame can carry is refused before it is said", async () => {
+test("rejects a message that cannot be serialized before it is published", async () => {
   const fixture = await createTestSession();
   const attachments = [{ constructor: { prototype: 1 } }] as never;
   const said = fixture.kernel.sessions.message(user, s1, { text: "x", attachments });
   await expect(said).rejects.toMatchObject({ code: "request.invalid" });
 });
 
-test("an interrupt does not wait for a handler that hangs", async () => {
+test("interrupts a turn while an event handler hangs", async () => {
   const gate = gated();
   const stuck: KernelPlugin = {
     name: "stuck",
@@ -127,7 +127,7 @@ test("an interrupt does not wait for a handler that hangs", async () => {
   gate.open();
 });
 
-verifies("subagent.enforced", "a child ends with the call that spawned it", async () => {
+verifies("subagent.enforced", "ends a child together with the call that spawned it", async () => {
   const gate = gated();
   const { yes } = yesPlugin();
   const fixture = await createTestSession({ tools: [gate.tool], plugins: [agentTool, yes] });
@@ -145,7 +145,7 @@ verifies("subagent.enforced", "a child ends with the call that spawned it", asyn
   gate.open();
 });
 
-verifies("bus.scope", "plugins of the host are not another org's to change", async () => {
+verifies("bus.scope", "rejects changes to the host's plugins by another org or a project", async () => {
   const fixture = await createTestSession();
   for (const scope of [
     { org_id: "org_two", project_id: null },
@@ -157,7 +157,7 @@ verifies("bus.scope", "plugins of the host are not another org's to change", asy
   }
 });
 
-test("a person can have a short conversation compacted, and one that is too short is told so", async () => {
+test("compacts a short conversation on request and rejects one that is too short", async () => {
   const fixture = await createTestSession();
   for (let n = 0; n < 4; n++) await fixture.say(`/say ${"words that fill a line ".repeat(60)}`);
   const chain = await fixture.kernel.sessions.compact(user, s1);

@@ -1,4 +1,4 @@
-/** A turn whose store goes away in the middle waits for it, and ends as if nothing had been. */
+/** A turn whose store becomes unavailable waits for it and then completes normally. */
 
 import { BackplaneError, type KernelTool } from "@backplane/contract";
 import type { Store } from "@backplane/ports";
@@ -10,7 +10,7 @@ import { createTestSession } from "./test-session.ts";
 
 const s1 = { session_id: "s1" };
 
-/** Every read and write that a turn makes fails until it is given back. */
+/** Makes every read and write of a turn fail until the returned function is called. */
 function takeAway(store: Store): () => void {
   const parts = ["sessions", "runs", "invocations", "config", "policies", "bindings", "secrets"] as const;
   const backs: (() => void)[] = [];
@@ -31,7 +31,7 @@ function takeAway(store: Store): () => void {
 
 verifies(
   "node.store-outage",
-  "a turn waits for a store that is away, wherever it is, and loses no entry",
+  "waits for an unavailable store at any step of a turn and loses no entry",
   async () => {
     for (const at of ["model", "tool"]) {
       const { promise, resolve } = Promise.withResolvers<void>();

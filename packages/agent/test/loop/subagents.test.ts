@@ -8,7 +8,7 @@ import { addTool, createTestSession, type TestSession } from "./test-session.ts"
 
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
-/** Says yes to every question, and counts them. */
+/** Approves every request and counts the requests. */
 async function openAgents(): Promise<TestSession & { asked: BusEvent[] }> {
   const { asked, yes } = yesPlugin();
   const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes] });
@@ -22,7 +22,7 @@ const bridge = (fixture: TestSession) =>
 
 verifies(
   "subagent.tool",
-  "one approval, an overlay of the parent's tape, and the answer comes back",
+  "runs a sub-agent on an overlay of the parent's tape after one approval and returns its answer",
   async () => {
     const fixture = await openAgents();
     const run = await fixture.say(spawn('/tool add {"a": 20, "b": 22}'));
@@ -37,7 +37,7 @@ verifies(
       kind: "x.agent.subagent.completed",
       payload: { child_id, steps_used: 2 },
     });
-    // The child wrote on its own tape; the parent's has the one call and its result.
+    // The child wrote to its own tape. The parent's tape has one call and its result.
     const parent = await fixture.tape();
     expect(parent.filter(({ kind }) => kind === "tool_call")).toHaveLength(1);
     const child = await fixture.tape(child_id);
@@ -50,29 +50,25 @@ verifies(
   },
 );
 
-verifies(
-  ["subagent.enforced", "subagent.tool"],
-  "a tool outside the allow-list does not run, however often it is asked for",
-  async () => {
-    const fixture = await openAgents();
-    await fixture.say(spawn('/tool add {"a": 1, "b": 1}', { tools: ["agent"] }));
-    const narrowed = bridge(fixture).find(({ kind }) => kind === "x.agent.allowlist.narrowed");
-    expect(narrowed?.payload).toMatchObject({ attempted: ["add"], allowed: ["agent"] });
-    const { items } = await fixture.kernel.invocations.list(user, { export_id: "add" }, { limit: 5 });
-    expect(items).toEqual([]);
-    const refused = fixture.events.filter(({ kind }) => kind === "tool.error");
-    expect(refused.map(({ payload }) => payload.kind)).toEqual(["rejected"]);
-    // A child of the child cannot have what its parent does not have.
-    await fixture.say(
-      spawn(spawn('/tool add {"a": 1, "b": 1}', { tools: ["add"] }), { tools: ["agent"] }),
-      "s2",
-    );
-    const after = await fixture.kernel.invocations.list(user, { export_id: "add" }, { limit: 5 });
-    expect(after.items).toEqual([]);
-  },
-);
+verifies(["subagent.enforced", "subagent.tool"], "never runs a tool outside the allow-list", async () => {
+  const fixture = await openAgents();
+  await fixture.say(spawn('/tool add {"a": 1, "b": 1}', { tools: ["agent"] }));
+  const narrowed = bridge(fixture).find(({ kind }) => kind === "x.agent.allowlist.narrowed");
+  expect(narrowed?.payload).toMatchObject({ attempted: ["add"], allowed: ["agent"] });
+  const { items } = await fixture.kernel.invocations.list(user, { export_id: "add" }, { limit: 5 });
+  expect(items).toEqual([]);
+  const refused = fixture.events.filter(({ kind }) => kind === "tool.error");
+  expect(refused.map(({ payload }) => payload.kind)).toEqual(["rejected"]);
+  // A child cannot give its own child a tool that it does not have itself.
+  await fixture.say(
+    spawn(spawn('/tool add {"a": 1, "b": 1}', { tools: ["add"] }), { tools: ["agent"] }),
+    "s2",
+  );
+  const after = await fixture.kernel.invocations.list(user, { export_id: "add" }, { limit: 5 });
+  expect(after.items).toEqual([]);
+});
 
-verifies("subagent.tool", "five deep and no deeper, with an approval for every spawn", async () => {
+verifies("subagent.tool", "allows five levels of sub-agents with an approval for every spawn", async () => {
   const fixture = await openAgents();
   let goal = "/say the bottom";
   for (let depth = 0; depth < 6; depth++) goal = spawn(goal);
@@ -86,7 +82,7 @@ verifies("subagent.tool", "five deep and no deeper, with an approval for every s
 
 verifies(
   "subagent.tool",
-  "wall time and steps are the kernel's, and an interrupt takes the child along",
+  "enforces wall time and steps, and interrupts the child with its parent",
   async () => {
     const fixture = await openAgents();
     const run = await fixture.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`, { max_wall_seconds: 1 }));
@@ -110,7 +106,7 @@ verifies(
   },
 );
 
-verifies("bus.scope", "what a tool tells belongs to the project that called it", async () => {
+verifies("bus.scope", "publishes a tool's events in the project that called the tool", async () => {
   const fixture = await openAgents();
   const other = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
   const { settled } = await fixture.kernel.runs.start(other, {
@@ -122,7 +118,7 @@ verifies("bus.scope", "what a tool tells belongs to the project that called it",
   expect(told.map(({ project_id }) => project_id)).toEqual(["proj_other", "proj_other"]);
 });
 
-verifies("tools.risk", "a sub-agent has the context of the turn that spawned it", async () => {
+verifies("tools.risk", "gives a sub-agent the context of the turn that spawned it", async () => {
   const fixture = await openAgents();
   const tolerance = { conversation: "low", background: "none" } as const;
   await fixture.kernel.policy.put(admin, "org", { tolerance });

@@ -1,4 +1,6 @@
-/** A fixture with the bundled offline provider and strategy, a few tools, and what one needs to talk to it. */
+/**
+ * A test session with the bundled offline provider and strategy, a few tools, and functions to send messages.
+ */
 
 import type { BusEvent, Entry, KernelPlugin, KernelTool, Run } from "@backplane/contract";
 import { plugin as echo } from "@backplane/plugin-llm-echo";
@@ -28,7 +30,7 @@ export const addTool: KernelTool = {
 };
 
 export interface TestSession extends TestKernel {
-  /** Says something and waits for the end of the turn. */
+  /** Sends a message and waits for the end of the turn. */
   say(text: string, session_id?: string): Promise<Run>;
   tape(session_id?: string): Promise<Entry[]>;
   events: BusEvent[];

@@ -1,4 +1,4 @@
-/** Halves of requirements that other tests of the loop leave out. */
+/** Parts of requirements that the other tests of the loop do not cover. */
 import type { KernelPlugin } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
@@ -25,55 +25,47 @@ function failing(name: string, more: { delta?: string; retryable?: boolean }): K
   };
 }
 
-verifies(
-  "llm.retry",
-  "after the first delta, or when the provider says no, nothing is tried again",
-  async () => {
-    const fixture = await createTestSession({
-      plugins: [failing("begun", { delta: "half an ans" }), failing("unwilling", { retryable: false })],
-    });
-    for (const provider of ["begun", "unwilling"]) {
-      await fixture.kernel.config.set(admin, { [`providers.${provider}.plugin`]: provider, provider });
-      const run = await fixture.say("hello", provider);
-      expect(run).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
-      const tries = fixture.events.filter(
-        ({ kind, session_id }) => kind === "llm.call.request" && session_id === provider,
-      );
-      expect(tries).toHaveLength(1);
-    }
-  },
-);
+verifies("llm.retry", "does not retry after the first delta or when the provider forbids it", async () => {
+  const fixture = await createTestSession({
+    plugins: [failing("begun", { delta: "half an ans" }), failing("unwilling", { retryable: false })],
+  });
+  for (const provider of ["begun", "unwilling"]) {
+    await fixture.kernel.config.set(admin, { [`providers.${provider}.plugin`]: provider, provider });
+    const run = await fixture.say("hello", provider);
+    expect(run).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
+    const tries = fixture.events.filter(
+      ({ kind, session_id }) => kind === "llm.call.request" && session_id === provider,
+    );
+    expect(tries).toHaveLength(1);
+  }
+});
 
-verifies(
-  "compact.auto",
-  "the bound compactor does it where there is one, and its blocks are the context",
-  async () => {
-    const fixture = await createTestSession();
-    await fixture.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]), {
-      policy: { class: "worker" },
+verifies("compact.auto", "uses the bound compactor and its blocks as the new context", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]), {
+    policy: { class: "worker" },
+  });
+  fixture.runner.script = () =>
+    ok({
+      seed_blocks: [{ kind: "input", content: [{ type: "text", text: "what matters" }] }],
+      summary: { text: "they talked" },
     });
-    fixture.runner.script = () =>
-      ok({
-        seed_blocks: [{ kind: "input", content: [{ type: "text", text: "what matters" }] }],
-        summary: { text: "they talked" },
-      });
-    for (let n = 0; n < 3; n++) await fixture.say(`/say ${"words that fill a line ".repeat(40)}`);
-    const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
-    const chain = await fixture.kernel.sessions.compact(user, { session_id: "s1" });
-    expect(fixture.runner.orders.map(({ export_id, op }) => [export_id, op])).toEqual([
-      ["shrink", "compactor.compact"],
-    ]);
-    expect(fixture.events.filter(({ kind }) => kind === "llm.call.request")).toHaveLength(asked);
-    expect(chain.origin).toBe("compaction");
-    await fixture.say("and?");
-    const { messages } = fixture.events.findLast(({ kind }) => kind === "llm.call.request")!.payload;
-    const shown = JSON.stringify(messages);
-    expect([shown.includes("they talked"), shown.includes("what matters")]).toEqual([true, true]);
-    expect(shown).not.toContain("words that fill");
-  },
-);
+  for (let n = 0; n < 3; n++) await fixture.say(`/say ${"words that fill a line ".repeat(40)}`);
+  const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
+  const chain = await fixture.kernel.sessions.compact(user, { session_id: "s1" });
+  expect(fixture.runner.orders.map(({ export_id, op }) => [export_id, op])).toEqual([
+    ["shrink", "compactor.compact"],
+  ]);
+  expect(fixture.events.filter(({ kind }) => kind === "llm.call.request")).toHaveLength(asked);
+  expect(chain.origin).toBe("compaction");
+  await fixture.say("and?");
+  const { messages } = fixture.events.findLast(({ kind }) => kind === "llm.call.request")!.payload;
+  const shown = JSON.stringify(messages);
+  expect([shown.includes("they talked"), shown.includes("what matters")]).toEqual([true, true]);
+  expect(shown).not.toContain("words that fill");
+});
 
-test("an interrupt in one workspace leaves the other's turn of that name alone", async () => {
+test("does not interrupt a turn of the same session id in another workspace", async () => {
   const gates: (() => void)[] = [];
   const wait = {
     ...addTool,
@@ -94,7 +86,7 @@ test("an interrupt in one workspace leaves the other's turn of that name alone",
   expect((await turn).status).toBe("completed");
 });
 
-verifies("bus.scope", "who watches a session is asked for its sub-agents too", async () => {
+verifies("bus.scope", "sends the approvals of sub-agents to the watchers of the parent session", async () => {
   const asking = { ...addTool, name: "asking", requires_approval: true };
   const fixture = await createTestSession({ tools: [asking], plugins: [agentTool] });
   await fixture.kernel.sessions.create(user, { session_id: "s1" });

@@ -8,7 +8,7 @@ import { createTestSession } from "./test-session.ts";
 const asks = (yield_to_user: boolean) =>
   ok({ content: [{ type: "text", text: "Which one?" }], status: "waiting for you", yield_to_user });
 
-verifies("tools.context", "a result that yields gives the turn back without another model call", async () => {
+verifies("tools.context", "ends the turn without another model call when a result yields", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([tool("choose")]), { policy: { class: "worker" } });
   const models = () => fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
@@ -26,14 +26,14 @@ verifies("tools.context", "a result that yields gives the turn back without anot
   const { items } = await fixture.kernel.invocations.list(user, { session_id: "s1" }, { limit: 10 });
   expect(items[0]!.tool_result).toMatchObject({ status: "waiting for you", yield_to_user: true });
 
-  // The next message is answered with the result in sight.
+  // The answer to the next message has the result in its context.
   fixture.runner.script = () => ok();
   await fixture.say("the first");
   const { messages } = fixture.events.findLast(({ kind }) => kind === "llm.call.request")!.payload;
   expect(JSON.stringify(messages)).toContain("Which one?");
 });
 
-verifies("tools.context", "a tool is told whether somebody watches the conversation", async () => {
+verifies("tools.context", "informs a tool whether the conversation has a watcher", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([tool("look")]), { policy: { class: "worker" } });
   await fixture.say("/tool look {}");

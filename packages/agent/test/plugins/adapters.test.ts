@@ -21,7 +21,7 @@ async function get({ system }: TestPlugins, path: string, caller: Caller = admin
   return await system.adapters.handle(caller, found.mount, { ...request, params: found.params });
 }
 
-test("routes are there while their plugin is loaded, under /x/ or with the operator's word under /api/", async () => {
+test("mounts routes while the plugin is loaded, under /x/ or, if allowed, under /api/", async () => {
   const answer: OnRequest = ({ route, params }) => ({ status: 200, body: { route, params } });
   const fixture = await createTestPlugins((loader) => {
     loader.add(adapter("web", "/api/config/{key}", answer));
@@ -42,7 +42,7 @@ test("routes are there while their plugin is loaded, under /x/ or with the opera
   expect(await codeOfRejected(fixture.system.adapters.handle(admin, mount, request))).toBe("route.not_found");
 });
 
-test("a route that another adapter has fails the later plugin", async () => {
+test("fails a plugin whose route is already taken by another adapter", async () => {
   const fixture = await createTestPlugins((loader) => {
     loader.add(adapter("web", "/api/{a}", () => ({ status: 204 })));
     loader.add(adapter("web-two", "/api/{b}", () => ({ status: 204 })));
@@ -59,7 +59,7 @@ test("a route that another adapter has fails the later plugin", async () => {
   expect(own.system.snapshot()[0]).toMatchObject({ error: "the route GET /x/web/a is taken by web" });
 });
 
-test("an adapter acts for its caller through `as`, in the caller's org, until it has answered", async () => {
+test("lets an adapter act for its caller through `as` until the request is answered", async () => {
   let kept: { as: string; ctx: PluginContext } | undefined;
   const fixture = await createTestPlugins((loader) =>
     loader.add(
@@ -86,7 +86,7 @@ test("an adapter acts for its caller through `as`, in the caller's org, until it
   expect(await codeOfRejected(kept!.ctx.service("whoami", {}, kept!.as))).toBe("auth.invalid");
 });
 
-test("what an adapter answers is checked; what it throws is an answer of its own or a failure that blames nobody else", async () => {
+test("checks an adapter's answer and hides the details of what it throws", async () => {
   let answer: OnRequest = () => ({ status: 200 });
   const fixture = await createTestPlugins(
     (loader) => loader.add(adapter("web", "/api/a", (asked, ctx) => answer(asked, ctx))),
@@ -126,7 +126,7 @@ test("what an adapter answers is checked; what it throws is an answer of its own
     code: "crashed",
     message: expect.not.stringContaining("secret"),
   });
-  // Requests do not count as failures: else any client could unload the web surface.
+  // Requests do not count as failures, because otherwise any client could unload the web adapter.
   expect(fixture.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
   fixture.services.set("config.get", () =>
     Promise.reject(Object.assign(new Error("no"), { code: "config.not_found" })),

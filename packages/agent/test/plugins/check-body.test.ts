@@ -19,7 +19,7 @@ const mount = (body?: object) =>
 
 const days = { type: "object", properties: { days: { type: "integer" } }, required: ["days"] };
 
-test("a body is held against what the adapter says of it, and every issue names its place", async () => {
+test("checks a body against the adapter's schema and names the path of every issue", async () => {
   await checkBody(schemas, mount(days), { days: 3 });
   const refused = await checkBody(schemas, mount(days), { days: "many" }).catch((error: unknown) => error);
   expect(codeOf(refused)).toBe("request.invalid");
@@ -28,13 +28,13 @@ test("a body is held against what the adapter says of it, and every issue names 
     await expect(checkBody(schemas, mount(days), body)).rejects.toMatchObject({ code: "request.invalid" });
 });
 
-test("the same route with another schema is another check", async () => {
+test("compiles a separate check when the schema of a route changes", async () => {
   const text = { ...days, properties: { days: { type: "string" } } };
   await checkBody(schemas, mount(text), { days: "many" });
   await expect(checkBody(schemas, mount(days), { days: "many" })).rejects.toThrow();
 });
 
-test("without a schema anything goes to the adapter", async () => {
+test("passes any body to an adapter without a schema", async () => {
   await expect(checkBody(schemas, mount(), null)).resolves.toBeUndefined();
   await expect(checkBody(undefined, mount(days), null)).resolves.toBeUndefined();
 });

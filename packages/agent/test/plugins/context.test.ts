@@ -8,7 +8,7 @@ const llm = (name: string, onLoad: (ctx: PluginContext) => void) => () =>
 
 verifies(
   "plug.context",
-  "emit, a scoped logger, config, the providers view and a state directory",
+  "provides emit, a scoped logger, config, the providers view and a state directory",
   async () => {
     const skill = keepContext();
     const one = keepContext();
@@ -21,7 +21,7 @@ verifies(
     expect(ctx.name).toBe("my-skill");
     expect(ctx.stateDir).toBe("/data/plugins/my-skill");
 
-    // Id, time, source, org and project are the kernel's.
+    // The kernel sets id, time, source, org and project.
     const { id } = await ctx.emit("x.my-skill.done", { n: 1 }, { session_id: "s1" });
     await settle(fixture.bus);
     expect(fixture.seen.find((event) => event.id === id)).toMatchObject({
@@ -39,7 +39,8 @@ verifies(
       message: "careful",
     });
 
-    // Its own keys alone, without the prefix, secrets in the clear, fresh at every call.
+    // A plugin reads only its own keys, without the prefix, with secrets in clear text, and fresh at every
+    // call.
     await fixture.set({
       "plugin.my_skill.tone": "loud",
       "plugin.my_skill.deep.api_key": "sk-secret-1234",
@@ -77,7 +78,7 @@ verifies(
 
 verifies(
   "bus.reserved",
-  "through its context a plugin publishes only what its category may, where it may",
+  "lets a plugin publish only the kinds and sessions that its category allows",
   async () => {
     const kept = { adapter: keepContext(), skill: keepContext(), tool: keepContext() };
     const fixture = await createTestPlugins((loader) => {
@@ -116,7 +117,7 @@ verifies(
   },
 );
 
-test("the context of a plugin that was unloaded refuses everything", async () => {
+test("refuses every operation of an unloaded plugin's context", async () => {
   const kept = keepContext();
   const fixture = await createTestPlugins((loader) => loader.add(() => plugin("gone", "tool", kept)));
   await fixture.system.stop("x");

@@ -16,7 +16,7 @@ test.each([
   ["/api/things", true, "/api/things"],
   ["/apis", true, "/x/acme/apis"],
   ["/things/{id}", true, "/x/acme/things/{id}"],
-])("%s with /api allowed: %s is mounted at %s", (path, api, mounted) => {
+])("mounts %s with /api allowed %s at %s", (path, api, mounted) => {
   expect(mountRoute("acme", route(path), api).mount.mounted).toBe(mounted);
 });
 
@@ -33,13 +33,13 @@ test.each([
   "/a{b}",
   "/./a",
   "/...",
-])("the path %j is not mounted", (path) => {
+])("rejects the path %j", (path) => {
   expect(() => mountRoute("acme", route(path), true)).toThrow(
     expect.objectContaining({ code: "plugin.invalid" }),
   );
 });
 
-test("the most literal route wins, parameters are decoded, and nothing else matches", () => {
+test("prefers the most literal route, decodes parameters and matches nothing else", () => {
   const mounts = ["/api/config/{key}", "/api/{kind}/active", "/api/config/active", "/api/config"]
     .map((path) => mountRoute("web", route(path), true))
     .toSorted((a, b) => b.literal - a.literal);

@@ -23,7 +23,7 @@ const audited = async ({ store }: TestPlugins) =>
     .map(({ actor, action, subject }) => `${actor} ${action} ${subject}`)
     .toReversed();
 
-test("a row says what a plugin is and how it is configured, secrets masked", async () => {
+test("lists each plugin with its configuration and masked secrets", async () => {
   const configSchema = { type: "object", properties: { api_key: { type: "string" } } };
   const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("my-llm", "llm-provider", { configSchema }));
@@ -59,7 +59,7 @@ test("a row says what a plugin is and how it is configured, secrets masked", asy
   ]);
 });
 
-test("only an operator changes plugins; only an admin lets one run in the gateway", async () => {
+test("lets only an operator change plugins and only an admin trust one", async () => {
   const fixture = await createTestPlugins((loader) =>
     loader.add(() => plugin("third", "skill"), { origin: "installed" }),
   );
@@ -92,7 +92,7 @@ test("only an operator changes plugins; only an admin lets one run in the gatewa
   ]);
 });
 
-test("enabling and disabling applies at once, by the facade or by any write of the key", async () => {
+test("applies enabling and disabling immediately, by the facade or by any write of the key", async () => {
   const calls: string[] = [];
   const fixture = await createTestPlugins((loader) =>
     loader.add(() =>
@@ -120,7 +120,7 @@ test("enabling and disabling applies at once, by the facade or by any write of t
   await until(() => fixture.status("switchy") === "disabled");
   await fixture.config.write(scope.org_id, { unset: ["plugin.switchy.enabled"] }, {});
   await until(() => fixture.status("switchy") === "loaded");
-  // Another org has no say.
+  // The setting of another org has no effect.
   await fixture.set({ "plugin.switchy.enabled": false }, "org_acme");
   await settle(fixture.bus);
   expect(fixture.status("switchy")).toBe("loaded");
@@ -141,7 +141,7 @@ test("enabling and disabling applies at once, by the facade or by any write of t
   );
 });
 
-test("a trusted plugin runs inline from then on, and hosted again when trust is withdrawn", async () => {
+test("runs a trusted plugin inline and hosts it again when trust is withdrawn", async () => {
   const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("third", "skill"), { origin: "installed" });
     loader.add(() => plugin("own", "skill"));
@@ -163,7 +163,7 @@ test("a trusted plugin runs inline from then on, and hosted again when trust is 
   expect(await codeOfRejected(fixture.system.facade.setTrusted(admin, "own", true))).toBe("request.invalid");
 });
 
-test("install loads what it brings, remove unloads it; a bundled one stays, and comes back from under an override", async () => {
+test("loads installed plugins, unloads removed ones and restores an overridden bundled one", async () => {
   const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("bundled-one", "skill"));
     loader.offer("acme-tool", () => plugin("acme-tool", "tool"));
@@ -205,7 +205,7 @@ test("install loads what it brings, remove unloads it; a bundled one stays, and 
 
 verifies(
   "plug.health",
-  "health is asked of all at once: ok, degraded at the time limit, failed when it raises",
+  "asks all plugins for health in parallel and reports ok, degraded or failed",
   async () => {
     const fixture = await createTestPlugins((loader) => {
       loader.add(() =>

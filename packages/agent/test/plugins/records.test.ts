@@ -25,7 +25,7 @@ function records() {
 }
 const running = (requires: string[]) => ({ plugin: { requires } }) as unknown as Instance;
 
-test("what is installed is found once; one that runs keeps what it was loaded from", async () => {
+test("discovers each package once and keeps the loaded entry of a running plugin", async () => {
   const { known, installed, warned } = records();
   installed.push(entry("a"), entry("b"));
   expect((await known.discover()).map(({ name }) => name)).toEqual(["a", "b"]);
@@ -44,7 +44,7 @@ test("what is installed is found once; one that runs keeps what it was loaded fr
   expect(() => known.get("a")).toThrow(expect.objectContaining({ code: "plugin.not_found" }));
 });
 
-test("the first requirement that is not loaded is named, and who waited for one is freed once", async () => {
+test("names the first missing requirement and unblocks waiting plugins once", async () => {
   const { known, installed } = records();
   installed.push(entry("base"), entry("top"));
   await known.discover();

@@ -1,10 +1,10 @@
-/** How plugins go: in which order, hearing what, and within what time. */
+/** How plugins are stopped: the order, the events that they receive, and the time limits. */
 
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { createTestPlugins, plugin, scope, until } from "./test-plugins.ts";
 
-test("a hanging onLoad, onUnload or loader is bounded", async () => {
+test("limits the time of a hanging onLoad, onUnload or loader", async () => {
   const never = () => new Promise<void>(() => {});
   const fixture = await createTestPlugins(
     (loader) => {
@@ -21,7 +21,7 @@ test("a hanging onLoad, onUnload or loader is bounded", async () => {
   expect(fixture.status("hangs-at-unload")).toBe("unloaded");
 });
 
-test("plugins are unloaded before what they require, whatever was reloaded meanwhile", async () => {
+test("unloads plugins before their requirements, also after a reload", async () => {
   const unloaded: string[] = [];
   const make = (name: string, ...requires: string[]) =>
     plugin(name, "skill", { requires, onUnload: () => void unloaded.push(name) });
@@ -36,11 +36,11 @@ test("plugins are unloaded before what they require, whatever was reloaded meanw
   expect(unloaded).toEqual(["base", "top", "middle", "base"]);
 });
 
-test("kernel.shutdown reaches the plugins before they are unloaded, also when the kernel's session is busy", async () => {
+test("delivers kernel.shutdown before unloading, also when the kernel session is busy", async () => {
   const calls: string[] = [];
   const busy = Promise.withResolvers<void>();
   const fixture = await createTestPlugins((loader) => {
-    // Unloaded last, so that nothing but the announcement keeps the other one waiting.
+    // This plugin is unloaded last, so that only the announcement delays the other one.
     loader.add(() =>
       plugin("slow", "skill", { subscriptions: () => ["kernel.ready"], onEvent: () => busy.promise }),
     );
@@ -62,7 +62,7 @@ test("kernel.shutdown reaches the plugins before they are unloaded, also when th
   expect(calls).toEqual(["heard SIGTERM", "unload"]);
 });
 
-test("a session of the kernel that is held up does not hold up the stop for ever", async () => {
+test("stops within the time limit when the kernel session is blocked", async () => {
   const fixture = await createTestPlugins(
     (loader) =>
       loader.add(() =>

@@ -1,4 +1,4 @@
-/** How plugins come: each category, requirements, modules that are not what they say, orgs. */
+/** How plugins are loaded: each category, requirements, modules that differ from their manifest, and orgs. */
 import type { KernelPlugin, PluginCategory } from "@backplane/contract";
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -9,80 +9,74 @@ const boom = () => {
   throw new Error("boom");
 };
 
-verifies(
-  "plug.abi",
-  "one plugin of each category, with every hook of the ABI called in its order",
-  async () => {
-    const calls: string[] = [];
-    const categories: PluginCategory[] = ["adapter", "tool", "llm-provider", "strategy", "memory", "skill"];
-    const make = (category: PluginCategory, requires: string[]): KernelPlugin => {
-      const name = `p-${category}`;
-      const note = (what: string) => void calls.push(`${what} ${name}`);
-      return plugin(name, category, {
-        version: "2.1.0",
-        requires,
-        subscriptions: () => {
-          note("subscriptions");
-          return ["kernel.ready", "x.p-skill.*"];
-        },
-        onLoad: (ctx) => note(`onLoad(${ctx.name})`),
-        onEvent: (event, ctx) => note(`onEvent(${event.kind},${ctx.name})`),
-        onUnload: (ctx) => note(`onUnload(${ctx.name})`),
-        healthCheck: () => ({ status: "ok", summary: "fine" }),
-      });
-    };
-    const fixture = await createTestPlugins((loader) => {
-      // Found in an order that is not that of their requirements.
-      for (const [at, category] of categories.entries()) {
-        const next = categories[at + 1];
-        loader.add(() => make(category, next === undefined ? [] : [`p-${next}`]));
-      }
+verifies("plug.abi", "loads one plugin of each category and calls every ABI hook in order", async () => {
+  const calls: string[] = [];
+  const categories: PluginCategory[] = ["adapter", "tool", "llm-provider", "strategy", "memory", "skill"];
+  const make = (category: PluginCategory, requires: string[]): KernelPlugin => {
+    const name = `p-${category}`;
+    const note = (what: string) => void calls.push(`${what} ${name}`);
+    return plugin(name, category, {
+      version: "2.1.0",
+      requires,
+      subscriptions: () => {
+        note("subscriptions");
+        return ["kernel.ready", "x.p-skill.*"];
+      },
+      onLoad: (ctx) => note(`onLoad(${ctx.name})`),
+      onEvent: (event, ctx) => note(`onEvent(${event.kind},${ctx.name})`),
+      onUnload: (ctx) => note(`onUnload(${ctx.name})`),
+      healthCheck: () => ({ status: "ok", summary: "fine" }),
     });
-    const loaded = categories.toReversed().map((category) => `p-${category}`);
-    expect(calls.filter((one) => one.startsWith("subscriptions")).length).toBe(6);
-    expect(calls.slice(6)).toEqual(loaded.map((name) => `onLoad(${name}) ${name}`));
-    expect(fixture.system.snapshot()).toEqual(
-      categories.map((category) => ({
-        name: `p-${category}`,
-        version: "2.1.0",
-        category,
-        origin: "bundled",
-        status: "loaded",
-        mode: "inline",
-        failures: 0,
-        error: null,
-        trace: null,
-      })),
-    );
-    await settle(fixture.bus);
-    const events = fixture.seen.filter(({ kind }) => kind === "plugin.loaded");
-    expect(events.map(({ payload }) => payload)).toEqual(
-      loaded.map((name) => ({ name, version: "2.1.0", category: name.slice(2) })),
-    );
-    expect(events.every(({ session_id, source }) => session_id === "kernel" && source === "kernel")).toBe(
-      true,
-    );
+  };
+  const fixture = await createTestPlugins((loader) => {
+    // The plugins are discovered in an order that differs from the order of their requirements.
+    for (const [at, category] of categories.entries()) {
+      const next = categories[at + 1];
+      loader.add(() => make(category, next === undefined ? [] : [`p-${next}`]));
+    }
+  });
+  const loaded = categories.toReversed().map((category) => `p-${category}`);
+  expect(calls.filter((one) => one.startsWith("subscriptions")).length).toBe(6);
+  expect(calls.slice(6)).toEqual(loaded.map((name) => `onLoad(${name}) ${name}`));
+  expect(fixture.system.snapshot()).toEqual(
+    categories.map((category) => ({
+      name: `p-${category}`,
+      version: "2.1.0",
+      category,
+      origin: "bundled",
+      status: "loaded",
+      mode: "inline",
+      failures: 0,
+      error: null,
+      trace: null,
+    })),
+  );
+  await settle(fixture.bus);
+  const events = fixture.seen.filter(({ kind }) => kind === "plugin.loaded");
+  expect(events.map(({ payload }) => payload)).toEqual(
+    loaded.map((name) => ({ name, version: "2.1.0", category: name.slice(2) })),
+  );
+  expect(events.every(({ session_id, source }) => session_id === "kernel" && source === "kernel")).toBe(true);
 
-    calls.length = 0;
-    await fixture.publish("kernel.ready", { version: "1" }, "kernel");
-    await fixture.publish("user.message.received", { text: "not asked for" });
-    await settle(fixture.bus);
-    expect(calls.toSorted()).toEqual(
-      categories.map((category) => `onEvent(kernel.ready,p-${category}) p-${category}`).toSorted(),
-    );
-    expect((await fixture.system.facade.health(admin, 3_000)).map(({ summary }) => summary)).toEqual(
-      Array(6).fill("fine"),
-    );
+  calls.length = 0;
+  await fixture.publish("kernel.ready", { version: "1" }, "kernel");
+  await fixture.publish("user.message.received", { text: "not asked for" });
+  await settle(fixture.bus);
+  expect(calls.toSorted()).toEqual(
+    categories.map((category) => `onEvent(kernel.ready,p-${category}) p-${category}`).toSorted(),
+  );
+  expect((await fixture.system.facade.health(admin, 3_000)).map(({ summary }) => summary)).toEqual(
+    Array(6).fill("fine"),
+  );
 
-    calls.length = 0;
-    await fixture.system.stop("done");
-    expect(calls).toEqual(categories.map((category) => `onUnload(p-${category}) p-${category}`));
-    await fixture.system.stop("twice");
-    expect(calls).toHaveLength(6);
-  },
-);
+  calls.length = 0;
+  await fixture.system.stop("done");
+  expect(calls).toEqual(categories.map((category) => `onUnload(p-${category}) p-${category}`));
+  await fixture.system.stop("twice");
+  expect(calls).toHaveLength(6);
+});
 
-test("a missing, failed or disabled requirement fails the plugin and names it; a circle is named", async () => {
+test("fails a plugin with a missing, failed, disabled or circular requirement and names it", async () => {
   const fixture = await createTestPlugins(
     (loader) => {
       loader.add(() => plugin("needs-absent", "skill", { requires: ["absent"] }));
@@ -113,13 +107,13 @@ test("a missing, failed or disabled requirement fails the plugin and names it; a
   });
   expect(fixture.loader.log).not.toContain("load off inline");
 
-  // Once what was missing is there, those that waited for it are loaded.
+  // Plugins that waited for a requirement are loaded as soon as it is loaded.
   await fixture.system.facade.setEnabled(admin, "off", true);
   await until(() => fixture.status("needs-off") === "loaded");
   expect(fixture.status("off")).toBe("loaded");
 });
 
-test("a module that is not what its package.json says is not loaded", async () => {
+test("does not load a module that differs from its package.json", async () => {
   const odd = (more: object) => () => ({ ...plugin("odd", "skill"), ...more }) as KernelPlugin;
   for (const [make, entry, reason] of [
     [odd({ name: "other" }), { name: "odd" }, "the module calls itself other, its package.json odd"],
@@ -141,7 +135,7 @@ test("a module that is not what its package.json says is not loaded", async () =
   }
 });
 
-test("a plugin that is enabled while the kernel boots is loaded once", async () => {
+test("loads a plugin once that is enabled while the kernel boots", async () => {
   let loads = 0;
   const gate = Promise.withResolvers<void>();
   const fixture = await createTestPlugins(
@@ -162,7 +156,7 @@ test("a plugin that is enabled while the kernel boots is loaded once", async () 
   await expect(fixture.publish("kernel.ready", { version: "1" }, "kernel")).resolves.toBeDefined();
 });
 
-test("an org is entered once; its plugins get its events with a context of that org", async () => {
+test("enters an org once and delivers its events with a context of that org", async () => {
   const heard: string[] = [];
   const fixture = await createTestPlugins((loader) =>
     loader.add(() =>

@@ -1,10 +1,10 @@
-/** A plugin is loaded again while it works: calls in flight, events, and a reload that fails. */
+/** Reloads during work: calls in flight, events, and a reload that fails. */
 import type { KernelPlugin } from "@backplane/contract";
 import { admin, owner } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { call, createTestPlugins, plugin, settle, until } from "./test-plugins.ts";
 
-test("a reload takes over at once, calls in flight end in the old instance, and no event is lost or doubled", async () => {
+test("reloads immediately, ends calls in the old instance, and delivers each event once", async () => {
   const gates: PromiseWithResolvers<void>[] = [];
   const log: string[] = [];
   let version = 0;
@@ -61,7 +61,7 @@ test("a reload takes over at once, calls in flight end in the old instance, and 
   ]);
 });
 
-test("a reload that fails leaves the old instance running and says why", async () => {
+test("keeps the old instance running after a failed reload and reports the reason", async () => {
   let broken = false;
   const heard: string[] = [];
   const fixture = await createTestPlugins((loader) =>

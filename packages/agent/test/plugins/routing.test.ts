@@ -19,7 +19,7 @@ function listeners(...plugins: [string, PluginCategory, string[], Partial<Kernel
   };
 }
 
-test("a model call goes to the plugin that owns the instance, also right after its owner changed", async () => {
+test("routes a model call to the instance's owner, also right after the owner changed", async () => {
   const { heard, makers } = listeners(
     ["llm-one", "llm-provider", ["llm.call.request"]],
     ["llm-two", "llm-provider", ["llm.*"], { providerId: "two" }],
@@ -48,7 +48,7 @@ test("a model call goes to the plugin that owns the instance, also right after i
   expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
   expect(await ask("two")).toEqual(["llm-two llm.call.request"]);
   expect(await ask("absent")).toEqual([]);
-  // An instance that has the id of another plugin's provider_id belongs to the plugin that it names.
+  // An instance whose id equals another plugin's provider_id still belongs to the plugin that it names.
   await fixture.set({ "providers.two.plugin": "llm-one" });
   expect(await ask("two")).toEqual(["llm-one llm.call.request"]);
   // Instances are per org.
@@ -61,7 +61,7 @@ test("a model call goes to the plugin that owns the instance, also right after i
 
 verifies(
   "plug.extras",
-  "a decision goes to the strategy that the session chose, by default react",
+  "routes a decision to the session's strategy, which is react by default",
   async () => {
     const { heard, makers } = listeners(
       ["strategy-react", "strategy", ["strategy.decide.request"], { strategyId: "react" }],
@@ -89,7 +89,7 @@ verifies(
   },
 );
 
-test("tool calls never reach a tool over the bus; memory and skills get what they subscribed to", async () => {
+test("never delivers tool calls over the bus, and delivers other subscribed events", async () => {
   const { heard, makers } = listeners(
     ["a-tool", "tool", ["*"]],
     ["a-memory", "memory", ["memory.query", "memory.write"]],

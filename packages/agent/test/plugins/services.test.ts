@@ -2,7 +2,7 @@ import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { codeOfRejected, createTestPlugins, keepContext, plugin } from "./test-plugins.ts";
 
-test("a service answers plugins that hold its grant: bundled by name, others by the operator's word", async () => {
+test("serves bundled plugins by name and other plugins by the operator's grant", async () => {
   const names = ["web", "agent-tool", "other", "third"] as const;
   const kept = Object.fromEntries(names.map((name) => [name, keepContext()])) as Record<
     (typeof names)[number],
@@ -32,12 +32,12 @@ test("a service answers plugins that hold its grant: bundled by name, others by 
   expect(await ask("third", "configure")).toBe("policy.denied");
   await fixture.set({ "plugin.third.services": [] });
   expect(await ask("third", "config.set")).toBe("policy.denied");
-  // Another org's word is not the operator's.
+  // A grant in another org has no effect.
   await fixture.set({ "plugin.third.services": ["config.*"] }, "org_acme");
   expect(await ask("third", "config.set")).toBe("policy.denied");
 });
 
-test("a plugin of the name web that is not bundled holds nothing", async () => {
+test("grants nothing to an installed plugin with the name of a bundled one", async () => {
   const kept = keepContext();
   const fixture = await createTestPlugins((loader) =>
     loader.add(() => plugin("web", "skill", kept), { origin: "local" }),
@@ -49,7 +49,7 @@ test("a plugin of the name web that is not bundled holds nothing", async () => {
   });
 });
 
-test("an `as` stands for whom it was minted, for one plugin, until it ends", async () => {
+test("resolves `as` to its caller for one plugin and until it ends", async () => {
   const web = keepContext();
   const other = keepContext();
   const fixture = await createTestPlugins((loader) => {

@@ -1,4 +1,4 @@
-/** Plugins that fail or die while they serve: how often they may, and what becomes of them. */
+/** Plugins that fail or exit while they serve: the failure count, and the unload or restart that follows. */
 import { BackplaneError, type BusEvent } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -6,7 +6,7 @@ import { createTestPlugins, plugin, settle, until } from "./test-plugins.ts";
 
 verifies(
   "plug.failures",
-  "failures in a row unload a plugin once; a success resets; the kernel goes on",
+  "unloads a plugin once after consecutive failures and resets the count on success",
   async () => {
     const unloading = Promise.withResolvers<void>();
     let unloads = 0;
@@ -69,7 +69,7 @@ verifies(
     expect(fixture.status("shaky")).toBe("loaded");
     expect(fixture.told()).toEqual(Array(4).fill("plugin.error shaky"));
 
-    // Three sessions fail at the same time: the third failure in a row and its rivals.
+    // Three sessions fail at the same time, so the last counted failure has concurrent ones.
     mode = "hold";
     for (const session of ["a", "b", "c", "d"])
       await fixture.publish("user.message.received", { text: "hi" }, session);
@@ -97,7 +97,7 @@ verifies(
   },
 );
 
-test("the threshold can be set; a handler past its deadline counts as a failure, once", async () => {
+test("counts a handler past its deadline as one failure against the set threshold", async () => {
   const stuck: PromiseWithResolvers<void>[] = [];
   const fixture = await createTestPlugins(
     (loader) =>
@@ -115,7 +115,7 @@ test("the threshold can be set; a handler past its deadline counts as a failure,
   );
   await fixture.publish("user.message.received", { text: "1" });
   await until(() => fixture.system.snapshot()[0]!.failures === 1);
-  // Its late end neither counts again nor resets.
+  // The late end neither counts again nor resets the count.
   stuck[0]!.reject(new Error("late"));
   await settle(fixture.bus);
   expect(fixture.system.snapshot()[0]).toMatchObject({ failures: 1, status: "loaded" });
@@ -124,7 +124,7 @@ test("the threshold can be set; a handler past its deadline counts as a failure,
   expect(fixture.system.snapshot()[0]?.error).toBe("handling user.message.received took too long");
 });
 
-test("a hosted plugin whose process ends is started again with back-off, up to the threshold", async () => {
+test("restarts a hosted plugin after its process exits, with back-off, up to the threshold", async () => {
   let lives = 0;
   const heard: string[] = [];
   const fixture = await createTestPlugins(
@@ -149,7 +149,7 @@ test("a hosted plugin whose process ends is started again with back-off, up to t
   });
   await until(() => fixture.status("mortal") === "loaded");
   expect(lives).toBe(2);
-  // It works again, which resets the count.
+  // A handled event after the restart resets the count.
   await fixture.publish("user.message.received", { text: "still there?" });
   await settle(fixture.bus);
   expect(heard).toEqual(["still there?"]);
@@ -177,7 +177,7 @@ test("a hosted plugin whose process ends is started again with back-off, up to t
   ]);
 });
 
-test("a crash of a process with many calls under way is one failure", async () => {
+test("counts the exit of a process with many calls in flight as one failure", async () => {
   const stuck: PromiseWithResolvers<void>[] = [];
   const fixture = await createTestPlugins(
     (loader) =>

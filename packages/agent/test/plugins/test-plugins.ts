@@ -1,4 +1,7 @@
-/** A plugin system on a real bus and a real SQLite store; plugins are plain objects, "processes" can be killed. */
+/**
+ * A plugin system with a real bus and a real SQLite store. Plugins are plain objects, and "processes" can be
+ * killed.
+ */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -52,12 +55,12 @@ export class MemoryLoader implements PluginLoader {
     this.shelf.set(made.entry.name, [...(this.shelf.get(made.entry.name) ?? []), made]);
   }
 
-  /** What `install(source)` will put on the shelf. */
+  /** Registers the plugin that `install(source)` will install. */
   offer(source: string, make: Factory): void {
     this.sources.set(source, [shelve(make, { origin: "installed", source })]);
   }
 
-  /** As if the plugin's process had died. */
+  /** Simulates the exit of the plugin's process. */
   kill(name: string, message = "exit code 7"): void {
     this.#exits.get(name)!(new BackplaneError("crashed", message));
   }
@@ -142,7 +145,7 @@ export interface TestPlugins {
   logged: { level: string; fields: object; message: string }[];
   /** Every event, in order. */
   seen: BusEvent[];
-  /** `kind name` of the plugin lifecycle events of the default org. */
+  /** `kind name` of each plugin lifecycle event in the default org. */
   told(): string[];
   status(name: string): string;
   set(values: Record<string, Json>, org_id?: string): Promise<void>;
@@ -219,13 +222,13 @@ export async function until(condition: () => boolean | Promise<boolean>): Promis
   while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 1));
 }
 
-/** Lets everything that is already under way on the bus be delivered. */
+/** Waits until every event that is already on the bus is delivered. */
 export async function settle(bus: Bus): Promise<void> {
   await until(() => bus.stats().queued === 0 && bus.stats().running === 0);
   await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Keeps the contexts that a plugin is handed. */
+/** Keeps the contexts that a plugin receives. */
 export function keepContext(): { ctx: PluginContext; onLoad: (ctx: PluginContext) => void } {
   const kept = {
     ctx: null as unknown as PluginContext,

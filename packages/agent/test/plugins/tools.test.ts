@@ -30,7 +30,7 @@ const toolPlugin =
       },
     });
 
-test("a typed tool is in the table with its spec, runs, and gives its headline", async () => {
+test("registers a typed tool with its spec, runs it and returns its headline", async () => {
   const echo = tool("echo", {
     requires_approval: true,
     timeout_ms: 500,
@@ -67,7 +67,7 @@ test.each([
   [{ ok: false, kind: "odd", brief: "b", display: { kind: "text", text: "t" } }, "one of the error kinds"],
   [{ ok: true, brief: "b", display: { kind: "html", html: "<b>" } }, "a display block"],
   [undefined, "a result object"],
-])("an answer %j that is no ToolReturn is refused", async (answer, what) => {
+])("rejects the answer %j, which is not a ToolReturn", async (answer, what) => {
   const fixture = await createTestPlugins((loader) =>
     loader.add(toolPlugin("tools", tool("bad", { run: () => answer as ToolReturn }))),
   );
@@ -77,7 +77,7 @@ test.each([
   });
 });
 
-test("registerTool takes good names and object schemas, from plugins of category tool, once", async () => {
+test("accepts registerTool once per valid name and object schema from tool plugins", async () => {
   const kept = keepContext();
   const skill = keepContext();
   let changes = 0;
@@ -107,7 +107,7 @@ test("registerTool takes good names and object schemas, from plugins of category
 
 verifies(
   "plug.extras",
-  "ids and tools of each category have one owner; the later one fails with the reason",
+  "gives each id and tool name one owner and fails the later plugin with the reason",
   async () => {
     const legacy = (name: string, toolName: string) => () =>
       plugin(name, "tool", { toolName, onEvent: () => {} });
@@ -144,7 +144,7 @@ verifies(
     });
     expect(fixture.status("long-dashed-name")).toBe("disabled");
     expect(fixture.status("short")).toBe("loaded");
-    // Nothing of a plugin that failed stays behind.
+    // A failed plugin leaves no tools registered.
     expect(fixture.system.tools.list().map(({ spec, plugin: owner }) => `${spec.name} of ${owner}`)).toEqual([
       "old of old-one",
       "shared of first",
@@ -153,7 +153,7 @@ verifies(
   },
 );
 
-test("of two plugins that are loaded at the same time with one tool name the first to be ready has it", async () => {
+test("gives a tool name to the first of two concurrently loaded plugins that is ready", async () => {
   const gate = Promise.withResolvers<void>();
   let registered = false;
   const fixture = await createTestPlugins(
@@ -183,7 +183,7 @@ test("of two plugins that are loaded at the same time with one tool name the fir
   expect(fixture.system.tools.get("t")?.plugin).toBe("quick-tools");
 });
 
-test("a typed tool is used in place of a legacy one of the same name, with a warning, and gives it back", async () => {
+test("prefers a typed tool over a legacy one, warns, and restores it after an unload", async () => {
   const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("tool-old", "tool", { toolName: "bash", onEvent: () => {} }));
     loader.add(toolPlugin("tool-new", tool("bash")), { origin: "installed" });
@@ -198,7 +198,7 @@ test("a typed tool is used in place of a legacy one of the same name, with a war
   expect(fixture.system.tools.get("bash")).toMatchObject({ plugin: "tool-old", legacy: true });
 });
 
-test("a legacy tool answers the event that it is handed; its result is taken and not published", async () => {
+test("calls a legacy tool by an event and does not publish its result", async () => {
   const asked: BusEvent[] = [];
   const answers: Record<string, object> = {
     text: { ok: true, value: "x".repeat(200) },

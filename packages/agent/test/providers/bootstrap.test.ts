@@ -21,7 +21,7 @@ async function seeded(before: Record<string, Json>, plugins = ["llm-openai", "ll
 
 verifies(
   "llm.instances",
-  "the first start makes one instance for each provider and lifts what was configured",
+  "creates one instance per provider on the first start and copies its configuration",
   async () => {
     const fixture = await seeded({
       "plugin.llm_openai.api_key": "sk-secret-1234",
@@ -46,14 +46,14 @@ verifies(
     expect(values["plugin.llm_openai.api_key"]).toBe("sk-secret-1234");
     expect(values[SEEDED_KEY]).toEqual(expect.stringMatching(/^\d{4}-/));
 
-    // Once and never again: what an operator removed stays away.
+    // The bootstrap runs only once, so an instance that an operator removed stays removed.
     await fixture.config.write(ORG, { unset: ["providers.llm-anthropic.*"] }, {});
     await bootstrapProviders(fixture.deps, ORG, ["llm-anthropic", "llm-echo"]);
     expect(await fixture.config.list(ORG, "providers.llm-anthropic.")).toEqual(new Map());
   },
 );
 
-test("with no key the offline provider is the active one; an operator's choice is kept", async () => {
+test("activates the offline provider without a key and keeps an operator's choice", async () => {
   const fresh = await seeded({});
   await fresh.system.start();
   expect((await fresh.values()).provider).toBe("llm-echo");
@@ -62,7 +62,7 @@ test("with no key the offline provider is the active one; an operator's choice i
   expect(await chosen.values()).toMatchObject({ provider: "mine", "providers.llm-openai.label": "My label" });
 });
 
-test("the marker is written last: killed at any write, the next start finishes it to the same end", async () => {
+test("writes the marker last and completes to the same state after a crash at any write", async () => {
   const whole = await seeded({ "plugin.llm_openai.model": "m" });
   let writes = 0;
   const counting: LiveConfig = {
@@ -93,7 +93,7 @@ test("the marker is written last: killed at any write, the next start finishes i
   }
 });
 
-test("without any provider nothing is marked, so that a later one is still set up", async () => {
+test("sets no marker without a provider, so that a later one is still set up", async () => {
   const fixture = await seeded({}, []);
   await fixture.system.start();
   expect(await fixture.config.get(ORG, SEEDED_KEY)).toBeUndefined();
@@ -105,7 +105,7 @@ test("without any provider nothing is marked, so that a later one is still set u
 
 verifies(
   "sec.credential-destination",
-  "a credential is not lifted into an instance that is somewhere else",
+  "does not copy a credential into an instance with another destination",
   async () => {
     const lifted = {
       "plugin.llm_openai.api_key": "sk-secret-1234",
@@ -121,7 +121,7 @@ verifies(
       "providers.llm-openai.base_url": "https://evil.example",
       "providers.llm-openai.model": "m",
     });
-    // Nor where somebody has moved it since and has the first start happen again.
+    // The same holds for an instance that was moved before the bootstrap is repeated.
     await fixture.config.write(ORG, { unset: [SEEDED_KEY] }, {});
     await bootstrapProviders(fixture.deps, ORG, ["llm-openai"]);
     expect(await instance()).not.toHaveProperty(["providers.llm-openai.api_key"]);

@@ -28,13 +28,13 @@ const check = (
     (error: { code: string; message: string; details: { issues: { path: string }[] } }) => error,
   );
 
-test("what the schema allows passes; what it requires may come later, and an empty text is the default", async () => {
+test("accepts valid fields, missing required fields and empty strings", async () => {
   expect(await check({ model: "m", temperature: 1, context_window: 1000 })).toBeNull();
   expect(await check({})).toBeNull();
   expect(await check({ base_url: "", temperature: null })).toBeNull();
 });
 
-test("each wrong field is named, with what it has to be and never with what it was", async () => {
+test("names each invalid field and its expected type, but never its value", async () => {
   const wrong = await check({ temperature: 3, base_url: "nowhere", api_key: "sk-1" });
   expect(wrong).toMatchObject({ code: "provider.invalid" });
   expect(wrong?.details.issues.map(({ path }) => path).toSorted()).toEqual([
@@ -46,7 +46,7 @@ test("each wrong field is named, with what it has to be and never with what it w
   expect((await check({ context_window: "big" }))?.message).toContain("config.context_window");
 });
 
-test("a field that the plugin does not have is named with those that it has, where it says that these are all", async () => {
+test("names an unknown field and the known ones when the schema is closed", async () => {
   const wrong = await check({ modle: "m" });
   expect(wrong?.message).toContain("config.modle: llm-x has no such field");
   expect(wrong?.message).toContain("api_key, base_url, model, temperature, context_window");
@@ -55,7 +55,7 @@ test("a field that the plugin does not have is named with those that it has, whe
   expect(await check({ anything: 1 }, ["anything"], null)).toBeNull();
 });
 
-test("what was wrong before hinders no other change", async () => {
+test("ignores fields that were already invalid before the change", async () => {
   expect(await check({ temperature: 9, model: "m" }, ["model"])).toBeNull();
   expect((await check({ temperature: 9, model: "m" }, ["temperature"]))?.message).toContain("temperature");
 });

@@ -17,77 +17,81 @@ const open = () =>
 const idsOf = async ({ system }: TestPlugins) =>
   (await system.providers.list(user, { show: false })).map(({ id, active }) => (active ? `${id}*` : id));
 
-verifies("llm.instances", "many instances of one plugin, with checked ids, changed one by one", async () => {
-  const fixture = await open();
-  const { providers } = fixture.system;
-  expect(await idsOf(fixture)).toEqual(["llm-echo*", "llm-openai"]);
+verifies(
+  "llm.instances",
+  "manages several instances of one plugin with checked ids and separate changes",
+  async () => {
+    const fixture = await open();
+    const { providers } = fixture.system;
+    expect(await idsOf(fixture)).toEqual(["llm-echo*", "llm-openai"]);
 
-  const config = { base_url: "https://api.example.com", api_key: "sk-secret-1234", params: { seed: 1 } };
-  expect(
-    await providers.create(user, { id: "prod", plugin: "llm-openai", label: "OpenAI prod", config }),
-  ).toEqual({
-    id: "prod",
-    plugin: "llm-openai",
-    label: "OpenAI prod",
-    active: false,
-    config: { ...config, api_key: "****1234" },
-    config_schema: configSchema,
-  });
-  const auto = await providers.create(user, { plugin: "llm-openai" });
-  expect(auto.id).toMatch(/^llm-openai-[0-9a-f]{8}$/);
-  expect(auto).toMatchObject({ label: auto.id, config: {} });
+    const config = { base_url: "https://api.example.com", api_key: "sk-secret-1234", params: { seed: 1 } };
+    expect(
+      await providers.create(user, { id: "prod", plugin: "llm-openai", label: "OpenAI prod", config }),
+    ).toEqual({
+      id: "prod",
+      plugin: "llm-openai",
+      label: "OpenAI prod",
+      active: false,
+      config: { ...config, api_key: "****1234" },
+      config_schema: configSchema,
+    });
+    const auto = await providers.create(user, { plugin: "llm-openai" });
+    expect(auto.id).toMatch(/^llm-openai-[0-9a-f]{8}$/);
+    expect(auto).toMatchObject({ label: auto.id, config: {} });
 
-  for (const id of ["ab", "-abc", "abc-", "a.b", "Abc", "active", "x".repeat(65), "a_b", ""]) {
-    expect(await codeOfRejected(providers.create(user, { id, plugin: "llm-openai" })), id).toBe(
-      "provider.invalid",
-    );
-  }
-  await providers.create(user, { id: "x".repeat(64), plugin: "llm-echo" });
+    for (const id of ["ab", "-abc", "abc-", "a.b", "Abc", "active", "x".repeat(65), "a_b", ""]) {
+      expect(await codeOfRejected(providers.create(user, { id, plugin: "llm-openai" })), id).toBe(
+        "provider.invalid",
+      );
+    }
+    await providers.create(user, { id: "x".repeat(64), plugin: "llm-echo" });
 
-  // What is merged, what is removed, and what a reader was shown instead of the secret.
-  const heard: string[] = [];
-  fixture.config.onUpdated(({ key }) => heard.push(key));
-  const patch = {
-    base_url: "https://other.example.com",
-    api_key: "****1234",
-    params: null,
-    model: "m2",
-  } as JsonObject;
-  const moved = await providers.patch(user, "prod", { config: patch });
-  expect(moved).toMatchObject({ label: "OpenAI prod" });
-  // The key was given for the old address.
-  expect(moved.config).toEqual({ base_url: "https://other.example.com", model: "m2" });
-  expect(heard.toSorted()).toEqual([
-    "providers.prod.api_key",
-    "providers.prod.base_url",
-    "providers.prod.model",
-    "providers.prod.params",
-  ]);
-  expect(await fixture.config.get(scope.org_id, "providers.prod.params")).toBeUndefined();
-  await providers.patch(user, "prod", { label: "Renamed", config: { api_key: "sk-fresh-5678" } });
-  expect(await fixture.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
-  const same = { base_url: "https://other.example.com", api_key: "****5678" };
-  await providers.patch(user, "prod", { config: same });
-  expect(await fixture.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
-  heard.length = 0;
-  await providers.patch(user, "prod", {});
-  expect(heard).toEqual([]);
+    // The patch merges fields, removes one with null, and sends back a masked secret.
+    const heard: string[] = [];
+    fixture.config.onUpdated(({ key }) => heard.push(key));
+    const patch = {
+      base_url: "https://other.example.com",
+      api_key: "****1234",
+      params: null,
+      model: "m2",
+    } as JsonObject;
+    const moved = await providers.patch(user, "prod", { config: patch });
+    expect(moved).toMatchObject({ label: "OpenAI prod" });
+    // The key was meant for the old address, so it is removed.
+    expect(moved.config).toEqual({ base_url: "https://other.example.com", model: "m2" });
+    expect(heard.toSorted()).toEqual([
+      "providers.prod.api_key",
+      "providers.prod.base_url",
+      "providers.prod.model",
+      "providers.prod.params",
+    ]);
+    expect(await fixture.config.get(scope.org_id, "providers.prod.params")).toBeUndefined();
+    await providers.patch(user, "prod", { label: "Renamed", config: { api_key: "sk-fresh-5678" } });
+    expect(await fixture.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
+    const same = { base_url: "https://other.example.com", api_key: "****5678" };
+    await providers.patch(user, "prod", { config: same });
+    expect(await fixture.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
+    heard.length = 0;
+    await providers.patch(user, "prod", {});
+    expect(heard).toEqual([]);
 
-  await providers.setActive(user, "prod");
-  expect((await idsOf(fixture)).filter((id) => id.endsWith("*"))).toEqual(["prod*"]);
-  expect(await fixture.config.get(scope.org_id, "provider")).toBe("prod");
-  expect(await codeOfRejected(providers.remove(user, "prod"))).toBe("provider.conflict");
-  await providers.setActive(user, "llm-echo");
-  await providers.remove(user, "prod");
-  expect(await fixture.config.list(scope.org_id, "providers.prod.")).toEqual(new Map());
-  await providers.remove(user, auto.id);
-  await expect(providers.remove(user, "llm-openai")).rejects.toMatchObject({
-    code: "provider.conflict",
-    message: "llm-openai is the last instance of llm-openai",
-  });
-});
+    await providers.setActive(user, "prod");
+    expect((await idsOf(fixture)).filter((id) => id.endsWith("*"))).toEqual(["prod*"]);
+    expect(await fixture.config.get(scope.org_id, "provider")).toBe("prod");
+    expect(await codeOfRejected(providers.remove(user, "prod"))).toBe("provider.conflict");
+    await providers.setActive(user, "llm-echo");
+    await providers.remove(user, "prod");
+    expect(await fixture.config.list(scope.org_id, "providers.prod.")).toEqual(new Map());
+    await providers.remove(user, auto.id);
+    await expect(providers.remove(user, "llm-openai")).rejects.toMatchObject({
+      code: "provider.conflict",
+      message: "llm-openai is the last instance of llm-openai",
+    });
+  },
+);
 
-test("what cannot be: unknown plugins and instances, plugins of another category, fields that are none", async () => {
+test("rejects unknown plugins and instances, other categories and invalid fields", async () => {
   const fixture = await open();
   const { providers } = fixture.system;
   const create = (body: { id?: string; plugin: string; config?: JsonObject }) =>
@@ -122,7 +126,7 @@ test("what cannot be: unknown plugins and instances, plugins of another category
   }
 });
 
-test("secrets are shown to an admin who asks for them, on the record, and to nobody else", async () => {
+test("shows secrets only to an admin on request and audits it", async () => {
   const fixture = await open();
   const { providers } = fixture.system;
   await providers.create(user, { id: "prod", plugin: "llm-openai", config: { api_key: "sk-secret-1234" } });
@@ -139,7 +143,7 @@ test("secrets are shown to an admin who asks for them, on the record, and to nob
   expect(JSON.stringify(audit)).not.toContain("sk-secret");
 });
 
-test("rivals: of ten creates with one id one wins, and of two last instances one stays", async () => {
+test("lets one of ten concurrent creates win and keeps one of two last instances", async () => {
   const fixture = await open();
   const { providers } = fixture.system;
   const tries = Array.from({ length: 10 }, (_, n) =>
@@ -152,7 +156,7 @@ test("rivals: of ten creates with one id one wins, and of two last instances one
   expect(await Promise.all(both)).toEqual(["nothing was thrown", "provider.conflict"]);
 });
 
-test("another org has instances of its own, set up when it is first looked at", async () => {
+test("creates separate instances for another org on first access", async () => {
   const fixture = await open();
   const acme = { ...user, scope: { org_id: "org_acme", project_id: null } };
   const rows = await fixture.system.providers.list(acme, { show: false });

@@ -1,4 +1,7 @@
-/** An MCP server that asks for a model while it is called: refused by default, else bounded, weighed and recorded. */
+/**
+ * An MCP server requests a model during a call: refused by default, otherwise limited, risk-assessed and
+ * recorded.
+ */
 import type { BackplaneError, BindingPolicy, Invocation, Json, JsonObject } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { openPostgresStore } from "@backplane/store";
@@ -33,7 +36,7 @@ async function open(policy: BindingPolicy) {
   return { ...asking(talk), binding_id };
 }
 
-/** Its server asks one question for each call. */
+/** The server sends one sampling request for each call. */
 function asking(talk: TestSession) {
   const answers: Json[] = [];
   let question: JsonObject = QUESTION("hi there");
@@ -66,7 +69,7 @@ function asking(talk: TestSession) {
 const pending = async ({ kernel }: Pick<TestSession, "kernel">) =>
   (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
 
-test("without a word of the operator no model is lent, and nothing is recorded", async () => {
+test("refuses sampling and records nothing without a policy of the operator", async () => {
   const fixture = await open({});
   await (await fixture.call()).settled;
   expect(fixture.answers).toEqual(["nobody"]);
@@ -75,7 +78,7 @@ test("without a word of the operator no model is lent, and nothing is recorded",
 
 verifies(
   "mcp.server",
-  "where the client takes no sampling request, a binding that may have the gateway's model is answered by it",
+  "answers sampling with the gateway's model when the client lacks it and the binding allows it",
   async () => {
     const fixture = await open({ sampling: { max_tokens: 100, per_hour: 2 } });
     const { id, settled } = await fixture.call();
@@ -98,7 +101,7 @@ verifies(
     const asked = fixture.events.find(({ kind }) => kind === "llm.call.request");
     expect(asked?.payload).toMatchObject({ params: { max_tokens: 100 }, tools: [] });
 
-    // Only texts, no tools; a request that cannot be put costs nothing of the quota.
+    // Only text without tools is accepted. An invalid request does not count against the quota.
     fixture.ask(QUESTION("x", { tools: [] }));
     await (await fixture.call()).settled;
     fixture.ask({ messages: [{ role: "user", content: { type: "image", data: "" } }], maxTokens: 1 });
@@ -116,7 +119,7 @@ verifies(
   },
 );
 
-test("it is weighed like any call: a conversation asks first, a headless run and a guest are refused", async () => {
+test("asks for approval in a conversation and refuses a headless run and a guest", async () => {
   const fixture = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
   const { settled } = await fixture.call("conversation");
   await until(async () => (await pending(fixture)).length === 1);
@@ -138,7 +141,7 @@ test("it is weighed like any call: a conversation asks first, a headless run and
   expect(fixture.answers[3]).toMatchObject({ role: "assistant" });
 });
 
-test("a call that is cancelled takes its question along", async () => {
+test("withdraws the approval when the call is cancelled", async () => {
   const fixture = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
   const { id } = await fixture.call("conversation");
   await until(async () => (await pending(fixture)).length === 1);
@@ -147,7 +150,7 @@ test("a call that is cancelled takes its question along", async () => {
   expect(await pending(fixture)).toEqual([]);
 });
 
-test("the quota holds over a restart, and is free again after an hour", async () => {
+test("keeps the quota across a restart and renews it after an hour", async () => {
   const first = await open({ sampling: { max_tokens: 100, per_hour: 2 } });
   await (await first.call()).settled;
   await first.crash();
@@ -164,7 +167,7 @@ test("the quota holds over a restart, and is free again after an hour", async ()
   expect(second.answers[2]).toMatchObject({ role: "assistant" });
 });
 
-test("the quota is one for all nodes", { timeout: 60_000 }, async () => {
+test("shares one quota among all nodes", { timeout: 60_000 }, async () => {
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
   const node = async () =>
@@ -180,7 +183,7 @@ test("the quota is one for all nodes", { timeout: 60_000 }, async () => {
   expect(answers.filter((answer) => JSON.stringify(answer).includes("request.overloaded"))).toHaveLength(3);
 });
 
-test("nobody else gets at the model this way: models are not offered it, and by hand it answers nothing", async () => {
+test("hides model_sampling from models and refuses a direct invocation", async () => {
   const fixture = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
   const [entry] = await fixture.kernel.catalog.get(admin, "model_sampling");
   expect(entry).toMatchObject({ status: "hidden", origin: "core" });

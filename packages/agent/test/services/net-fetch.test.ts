@@ -32,7 +32,7 @@ function open(settings: Record<string, Json>) {
   return { asked, call, ask: (args: Record<string, Json>, as = who) => service(args, as) };
 }
 
-test("the domains are the operator's for this plugin, whatever the plugin sends", async () => {
+test("uses the operator's domains for the plugin, whatever the plugin sends", async () => {
   const { ask, asked } = open({
     "plugin.my_tool.allowed_domains": ["a.test"],
     "plugin.other.allowed_domains": ["*"],
@@ -52,7 +52,7 @@ test("the domains are the operator's for this plugin, whatever the plugin sends"
   ]);
 });
 
-test("a refusal is on the record of the call that asked, and a broken question is not asked", async () => {
+test("records a refusal with the call and does not send a malformed request", async () => {
   const { ask, asked, call } = open({});
   await expect(ask({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
   await expect(ask({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
