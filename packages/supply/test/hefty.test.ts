@@ -112,6 +112,33 @@ verifies(
   },
 );
 
+/** As the format's own guide prints it: a JVM class that wants to run inside the host. */
+const PUBLISHED = {
+  id: "hello-world",
+  name: "Hello World Plugin",
+  version: "1.0.0",
+  author: "Your Name",
+  description: "A minimal example plugin",
+  providerClass: "com.example.HelloWorldProvider",
+  isolationMode: "InProcess",
+  dependencies: [],
+  platforms: [],
+  minHeftyVersion: "0.22.0",
+};
+
+verifies(
+  "instr.manifest",
+  "refuses a JVM class inside the gateway and names the mode in which the published manifest runs",
+  async () => {
+    const files = { "com/example/HelloWorldProvider.class": MAIN_CLASS };
+    const error = await refused(PUBLISHED, files);
+    expect(error.code).toBe("package.invalid");
+    expect(error.message).toMatch(/com\.example\.HelloWorldProvider.*set isolationMode to External/);
+    const runtime = await runtimeOf({ ...PUBLISHED, isolationMode: "External" }, files);
+    expect(runtime).toMatchObject({ instrument: { plugin_id: "hello-world", isolation: "External" } });
+  },
+);
+
 describe("the start of an instrument plugin (instr.manifest)", () => {
   test("is InProcess by default, with the default export of a module", async () => {
     const runtime = await runtimeOf({ isolationMode: undefined, providerClass: "provider.js" });
