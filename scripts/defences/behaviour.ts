@@ -23,4 +23,25 @@ export const BEHAVIOUR: Mutant[] = [
     to: "    void level;\n",
     tests: ["packages/registry/test/bindings/rollout.test.ts"],
   },
+  {
+    defence: "session events: session.started is published",
+    file: "packages/agent/src/agent/sessions.ts",
+    from: '      tell(key, "session.started", { session_id, tape_name: session.name, workspace: key.workspace });\n',
+    to: "",
+    tests: ["packages/agent/test/agent/session-events.test.ts"],
+  },
+  {
+    defence: "session events: session.forked is published",
+    file: "packages/agent/src/agent/sessions.ts",
+    from: '      tell(key, "session.forked", { parent_id: key.session_id, child_id });\n',
+    to: "",
+    tests: ["packages/agent/test/agent/session-events.test.ts"],
+  },
+  {
+    defence: "session events: session.archived is published",
+    file: "packages/agent/src/agent/sessions.ts",
+    from: '        tell(key, "session.archived", { session_id, archive_path });\n',
+    to: "",
+    tests: ["packages/agent/test/agent/session-events.test.ts"],
+  },
 ];
