@@ -60,7 +60,7 @@ const zipOf = (files: Record<string, string>) =>
 const runtimeOf = async (changes: object, others?: Record<string, string | Buffer>) =>
   (await fromFolder(filesOf({ ...HELLO, ...changes }, others))).manifest.runtime;
 
-async function refused(manifest: unknown, others?: Record<string, string>) {
+async function refused(manifest: unknown, others?: Record<string, string | Buffer>) {
   const error = await fromFolder(filesOf(manifest, others)).then(
     () => null,
     (reason: { code: string; message: string; details: { issues?: { path: string }[] } }) => reason,
