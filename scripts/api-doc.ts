@@ -1,6 +1,6 @@
 /**
- * docs/api.md from the OpenAPI document of a gateway that runs with its bundled plugins. Needs a build.
- * `test/api-reference.test.ts` fails when the page is not what would be written.
+ * Writes docs/api.md from the OpenAPI document of a running gateway with its bundled plugins. Needs a build.
+ * `test/api-reference.test.ts` fails if the page differs from the generated text.
  */
 import { writeFileSync } from "node:fs";
 import { startTestGateway } from "../test/support/gateway.ts";

@@ -1,4 +1,7 @@
-/** Installs the bench's own peers when one is missing, builds, then runs it. The default install knows nothing of them. */
+/**
+ * Installs the benchmark's own peers if one is missing, builds, then runs the benchmark. The default install
+ * does not include the peers.
+ */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 
@@ -11,7 +14,7 @@ function run(command: string, args: string[], cwd: string): number {
 
 function main(words: string[]): number {
   if (!isInstalled()) {
-    // No script of a stranger's package runs: the peers work without theirs.
+    // Install scripts of third-party packages are disabled: the peers work without them.
     const installed = run("npm", ["ci", "--ignore-scripts", "--no-fund", "--no-audit"], "bench");
     if (installed !== 0) return installed;
   }

@@ -1,7 +1,7 @@
 /**
  * Makes the examples self-contained, as every package must be: TypeScript is bundled into one file, and the
- * Python SDK is copied beside the plugin. What is made is not committed. Files are replaced whole and only
- * when they change, so that a test that runs meanwhile never reads half of one.
+ * Python SDK is copied beside the plugin. Generated files are not committed. A file is replaced atomically
+ * and only if it changed, so that a concurrent test never reads a partial file.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

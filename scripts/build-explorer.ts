@@ -1,6 +1,7 @@
 /**
- * Copies the two files of Swagger UI that the API explorer loads into the api package, so that an installed gateway serves
- * them without the library and its install script (docs/decisions/0020-swagger-ui-as-explorer.md).
+ * Copies the two Swagger UI files that the API explorer loads into the api package, so that an installed
+ * gateway serves them without the library and its install script
+ * (docs/decisions/0020-swagger-ui-as-explorer.md).
  */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,6 +1,6 @@
 /**
- * Bundles the ready host of instrument modules into one file: a sandbox is shown that file and nothing else of this
- * installation. Replaced whole and only when it changes.
+ * Bundles the ready host of instrument modules into one file, because a sandbox mounts that file and nothing
+ * else of this installation. The file is replaced atomically and only if it changed.
  */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,7 +1,8 @@
 /**
- * Puts each package that the gateway is made of into one file per entry: reading 700 small modules was most of its
- * start. The packages stay what they are, so whoever imports one by its name gets the same module. What a file reads
- * from beside itself (threads, pages, C sources) it still finds from where tsc puts it.
+ * Bundles each package of the gateway into one file per entry, because reading 700 small modules took most of
+ * the start time. The package names and entries stay the same, so an import by name gets the same module.
+ * Files that a module reads from its own folder (threads, pages, C sources) are still found where tsc puts
+ * them.
  */
 import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -27,7 +28,7 @@ const NAMES = [
   "gateway",
   "cli",
 ];
-/** Below `dist`, as package.json names it. */
+/** The path below `dist`, as package.json names it. */
 const LIB = "lib";
 
 interface Manifest {
@@ -63,7 +64,10 @@ async function buildPackage(folder: string): Promise<void> {
   for (const name of readdirSync(lib)) if (!made.has(join(lib, name))) rmSync(join(lib, name));
 }
 
-/** `import.meta.url` of a source file is that of its module in `dist`, which lies beside what it looks for. */
+/**
+ * `import.meta.url` of a source file becomes the URL of its module in `dist`, next to the files that it
+ * reads.
+ */
 function fromDist(src: string): Plugin {
   return {
     name: "from-dist",
@@ -78,7 +82,10 @@ function fromDist(src: string): Plugin {
   };
 }
 
-/** An import of it has Node look at all it exports, and one of that loads a whole HTTP client that nobody here uses. */
+/**
+ * An ES import of node:http makes Node evaluate all its exports, and one of them loads an HTTP client that
+ * nothing here uses.
+ */
 const plainHttp: Plugin = {
   name: "plain-http",
   setup(building) {

@@ -1,6 +1,7 @@
 /**
- * Bundles the program that hosts tool files into one file, with the compiler that it needs: a sandbox is shown that
- * file and nothing else of this installation. Replaced whole and only when it changes, as the examples are.
+ * Bundles the host of tool files and its compiler into one file, because a sandbox mounts that file and
+ * nothing else of this installation. The file is replaced atomically and only if it changed, like the
+ * examples.
  */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -19,7 +20,7 @@ export async function buildToolHost(target: string = join(SDK, "dist/tool-host.m
     format: "esm",
     target: "node20",
     conditions: ["backplane-source"],
-    // The compiler is CommonJS and asks for Node's own modules with require.
+    // The compiler is CommonJS and loads Node's built-in modules with require.
     banner: {
       js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
     },

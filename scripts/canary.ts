@@ -1,8 +1,9 @@
 /**
- * After the tests: adds up what the gateways of the suite were searched for (test/support/canary.ts), searches the test
- * reports and what a killed test left in the temporary folder, and fails when one copy of the canary is found, or when
- * nothing was searched at all. It covers the gateways that tests start as processes and the plugins that the helpers
- * write for them; rooms that are tested by themselves have canaries of their own.
+ * Runs after the tests: sums up the canary searches of the suite's gateways (test/support/canary.ts),
+ * searches the test reports and the files that a killed test left in the temporary folder, and fails if one
+ * copy of the canary is found or if nothing was searched. The check covers the gateways that tests start as
+ * processes and the plugins that test support writes for them; modules with their own tests have their own
+ * canaries.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,6 @@
 /**
- * The subjects of commits: `type(module): imperative summary`, at most 72 characters. Commits older than this check are
- * not looked at. A tree without a history, such as an archive, has nothing to check.
+ * Checks commit subjects: `type(module): imperative summary`, at most 72 characters. Commits older than this
+ * check are skipped. A tree without history, such as an archive, passes.
  */
 import { execFileSync } from "node:child_process";
 
@@ -8,7 +8,7 @@ const TYPES = ["feat", "fix", "perf", "refactor", "test", "docs", "style", "buil
 const SUBJECT = new RegExp(`^(${TYPES.join("|")})(\\([a-z0-9,-]+\\))?!?: [a-z0-9\`/.-]`);
 const LONGEST = 72;
 
-/** What is wrong with a subject; null: nothing. */
+/** Returns the fault of a subject, or null if there is none. */
 export function subjectProblem(subject: string): string | null {
   if (subject.startsWith("Merge ")) return null;
   if (subject.length > LONGEST) return `${subject.length} characters, ${LONGEST} are allowed`;

@@ -1,6 +1,7 @@
 /**
- * The README's first minute as a newcomer types it, on an empty home: `npm start` comes up, and every command of
- * "Run a plugin" does what it says there, in the sandbox. Only the port is another one, since 7420 may be taken.
+ * Runs the README's first steps as a new user types them, with an empty home: `npm start` starts the gateway,
+ * and every command of "Run a plugin" has the documented result, in the sandbox. Only the port differs,
+ * because 7420 may be in use.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -8,7 +9,7 @@ import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 
 const README_URL = "http://127.0.0.1:7420";
-/** `npm start` may have to install packages of the system first. */
+/** `npm start` may have to install system packages first. */
 const READY_MS = 600_000;
 const STOP_MS = 60_000;
 
@@ -22,14 +23,17 @@ const ended = new Promise<never>((_, reject) => {
 });
 ended.catch(() => undefined);
 
-/** Another HOME, so that `~` of the README is an empty one; npm keeps its cache. */
+/** HOME is replaced so that `~` in the README is an empty folder; npm keeps its cache. */
 function newcomerEnvironment(): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(([name]) => !/^(?:BACKPLANE_|XDG_)/.test(name));
   const cache = process.env.npm_config_cache ?? join(homedir(), ".npm");
   return { ...Object.fromEntries(kept), HOME: user, npm_config_cache: cache, BACKPLANE_PORT: "0" };
 }
 
-/** The text after the last `is ready at`. The pipe is read on, so that the gateway never waits for us. */
+/**
+ * Returns the text after the last `is ready at`. The pipe is read continuously, so that the gateway never
+ * blocks on it.
+ */
 function readyUrl(): Promise<string> {
   return new Promise((resolve) => {
     let text = "";
@@ -102,7 +106,7 @@ try {
   try {
     process.kill(-child.pid!, "SIGKILL");
   } catch {
-    // It is gone already.
+    // The process has already exited.
   }
   process.exitCode = 1;
 } finally {

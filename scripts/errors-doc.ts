@@ -1,5 +1,6 @@
 /**
- * docs/errors.md from the one list of error codes. `--check` fails when the page is not what would be written.
+ * Writes docs/errors.md from the list of error codes. `--check` fails if the page differs from the generated
+ * text.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { ERROR_CODES, type ErrorSpec } from "@backplane/contract";

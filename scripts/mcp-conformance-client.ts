@@ -1,6 +1,6 @@
 /**
- * Our MCP client for the public conformance suite, which starts it with the address of its server. What a scenario asks
- * for is done through a real runner, as for any binding; a scenario with a sign-in through a gateway that runs
+ * Our MCP client for the public conformance suite, which passes the URL of its server at start. Scenarios run
+ * through a real runner, as for any binding; scenarios with a sign-in run through a running gateway
  * (mcp-conformance-gateway.ts):
  *
  *   npx @modelcontextprotocol/conformance client --requirements 2026-07-28 \
@@ -37,9 +37,10 @@ const runner = createRunner({
   clock,
   scratch_root,
   host: { name: "backplane", version: "0.1.0" },
-  // The suite starts dozens of clients at once; a server that answers late here is not a server of an older revision.
+  // The suite starts dozens of clients concurrently; a server that answers late must not be mistaken for an
+  // older revision.
   timeouts: { discover_ms: 120_000, initialize_ms: 120_000 },
-  // The suite listens on this machine, which only an operator may open.
+  // The suite listens on the loopback interface, which only an operator may allow.
   egress: { operator_allows: [url.host], resolve: async () => ["127.0.0.1"] },
   log: { debug: quiet, info: quiet, warn: quiet, error: quiet } as never,
 });

@@ -1,7 +1,8 @@
 /**
- * What the sign-in scenarios of the conformance suite ask for, done through a gateway that runs: the server of the scenario is
- * installed and bound, a person's part (open the address, hand over where the browser ended) is played here, and every
- * tool is called once. As for a person, a sign-in that was just made and is refused at once is not made again for ever.
+ * Runs the sign-in scenarios of the conformance suite through a running gateway: the scenario's server is
+ * installed and bound, this script plays the person (opens the URL, submits the final redirect), and every
+ * tool is called once. A new sign-in that the server refuses immediately is not repeated without limit, as
+ * for a person.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +19,7 @@ export async function throughGateway(url: URL, scenario: string): Promise<void> 
   const bound = await bind();
   let logins = 0;
 
-  // What may be done without a sign-in is done; the rest says that one is needed.
+  // Operations that need no sign-in run first; the others fail with sign_in.needed.
   for (let done = false; !done; ) {
     const { error, exports } = await client.bindings.describe(bound);
     if (error !== null) {

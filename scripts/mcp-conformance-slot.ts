@@ -1,6 +1,7 @@
 /**
- * Starts a client of the conformance suite when a slot is free. The suite starts its clients all at once; dozens of them
- * on a busy machine starve each other until some scenario's own limit is over. Usage: SLOTS_FOLDER COUNT PROGRAM ARGS…
+ * Starts a client of the conformance suite when a slot is free. The suite starts all clients concurrently;
+ * dozens of them on a busy machine starve each other until a scenario's own time limit expires. Usage:
+ * SLOTS_FOLDER COUNT PROGRAM ARGS…
  */
 import { spawnSync } from "node:child_process";
 import { mkdirSync, rmdirSync } from "node:fs";

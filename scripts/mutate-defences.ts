@@ -1,8 +1,9 @@
 /**
- * Switches one defence off at a time, in a temporary copy, and runs the tests that should notice: a mutant that
- * survives is a defence that nothing guards. Takes minutes; `npm run mutate [-- WORD…]` runs those whose name holds a
- * word. Not among them, on purpose: what keeps a fork bomb, a memory bomb or a packet inside, and what keeps PID 1's kill
- * inside its namespace. Without these the tests would hit this machine; test/hostile shows them with weakened sandboxes.
+ * Disables one defence at a time, in a temporary copy, and runs the tests that should fail: a surviving
+ * mutant is a defence that no test guards. Takes minutes; `npm run mutate [-- WORD…]` runs the mutants whose
+ * name contains a word. Some defences are excluded on purpose: those that contain a fork bomb, a memory bomb
+ * or a packet, and the one that keeps PID 1's kill inside its namespace. Without these the tests would attack
+ * this machine; test/hostile demonstrates them with weakened sandboxes.
  */
 import { spawnSync } from "node:child_process";
 import {
@@ -42,7 +43,7 @@ function main(words: string[]): number {
 function judge(copy: string, { file, from, to, tests }: Mutant): "killed" | "SURVIVED" | "STALE" {
   const path = join(copy, file);
   const source = readFileSync(path, "utf8");
-  // Exactly once, or nobody knows what was switched off.
+  // The string must occur exactly once, or the disabled defence would be ambiguous.
   if (source.split(from).length !== 2) return "STALE";
   writeFileSync(
     path,
@@ -62,7 +63,7 @@ function judge(copy: string, { file, from, to, tests }: Mutant): "killed" | "SUR
   }
 }
 
-/** With node_modules of its own, so that its modules find each other and not the originals. */
+/** The copy has its own node_modules, so that its modules resolve each other and not the originals. */
 function copyOfProject(): string {
   const copy = mkdtempSync(join(tmpdir(), "backplane-mutants-"));
   const skipped = /(?:^|\/)(?:node_modules|\.git|reports|sandbox-init-[0-9a-f]+[^/]*)$/;

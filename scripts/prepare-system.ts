@@ -1,9 +1,9 @@
 /**
- * Installs what the tests, or the start command, need of the system: where that can be done without asking (root on
- * Debian), and otherwise it prints the one command.
+ * Installs the system packages that the tests or the start command need, if that is possible without a prompt
+ * (root on Debian). Otherwise the script prints the install command.
  *
- *   node scripts/prepare-system.ts          for the tests; fails when something is missing
- *   node scripts/prepare-system.ts start    for `npm start`; says what the gateway refuses meanwhile, and never fails
+ *   node scripts/prepare-system.ts          for the tests; fails if a package is missing
+ *   node scripts/prepare-system.ts start    for `npm start`; names the disabled features and never fails
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
@@ -15,11 +15,11 @@ export interface Need {
   present(): boolean;
 }
 
-/** Where the gateway looks; a program elsewhere on the PATH does not help it. */
+/** The folders that the gateway searches; a program elsewhere on the PATH is not used. */
 const COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
 const BWRAP = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
 const APT_GET = "/usr/bin/apt-get";
-/** A machine without a network is told so in seconds. */
+/** Bounds the wait for apt on a machine without a network. */
 const APT_OPTIONS = [
   "-q",
   "-o",
@@ -41,7 +41,7 @@ const debianPostgres = () => {
   );
 };
 
-/** A compiler knows where its library is, and answers with the bare name when there is none. */
+/** A compiler prints the path of its library, or the bare name if the library is missing. */
 function compilesStatically(compiler: string): boolean {
   try {
     const answer = execFileSync(compiler, ["-print-file-name=libc.a"], {
@@ -58,7 +58,8 @@ export const SANDBOX_NEEDS: Need[] = [
   { what: "bubblewrap (bwrap)", apt: ["bubblewrap"], present: () => BWRAP.some((file) => existsSync(file)) },
   {
     what: "a C compiler (cc) with a static C library (libc.a)",
-    // Both, always: apt installs gcc without the library when recommended packages are left out.
+    // Both packages are always named: apt installs gcc without the library if recommended packages are
+    // disabled.
     apt: ["gcc", "libc6-dev"],
     present: () => COMPILERS.some((file) => existsSync(file) && compilesStatically(file)),
   },
@@ -79,7 +80,7 @@ const missingOf = (needs: readonly Need[]) => needs.filter((need) => !need.prese
 const listOf = (needs: readonly Need[]) => needs.map((need) => need.what).join(", ");
 const packagesOf = (needs: readonly Need[]) => needs.flatMap((need) => need.apt);
 
-/** Null where there is no apt: the pieces are named, and each system has its own command. */
+/** Null without apt: the missing programs are named, because each system has its own install command. */
 function commandFor(needs: readonly Need[]): string | null {
   if (!existsSync(APT_GET)) return null;
   return `apt-get update && apt-get install -y --no-install-recommends ${packagesOf(needs).join(" ")}`;
@@ -89,7 +90,7 @@ function canInstall(): boolean {
   return process.getuid?.() === 0 && existsSync(APT_GET);
 }
 
-/** Throws when apt fails; its own words are on stderr then. */
+/** Throws if apt fails, after apt has printed its own error to stderr. */
 function install(needs: readonly Need[], purpose: string): void {
   console.error(`installing for ${purpose}: ${packagesOf(needs).join(", ")}`);
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
@@ -118,7 +119,7 @@ function prepareForTests(): number {
   return still.length === 0 ? 0 : 1;
 }
 
-/** The gateway starts in any case: what it refuses without a sandbox is the smaller part of it. */
+/** The gateway starts in any case, because most of its features work without a sandbox. */
 async function prepareForStart(): Promise<void> {
   let missing = process.platform === "linux" ? missingOf(SANDBOX_NEEDS) : [];
   if (missing.length === 0 || !(await needsSandbox())) return;
@@ -144,7 +145,7 @@ async function prepareForStart(): Promise<void> {
   );
 }
 
-/** Asked only where something is missing: a sandbox that is switched off, or was compiled earlier, needs nothing. */
+/** Checked only if something is missing: a disabled sandbox, or one compiled earlier, needs nothing. */
 async function needsSandbox(): Promise<boolean> {
   try {
     const { checkSystem, homeFolder, loadConfig } = await import("@backplane/gateway");
@@ -153,7 +154,7 @@ async function needsSandbox(): Promise<boolean> {
     const sandbox = (await checkSystem(config)).find(({ name }) => name === "sandbox");
     return sandbox?.message.startsWith("isolated and worker exports are refused") !== false;
   } catch {
-    // The start itself says what is wrong with the configuration.
+    // The start command reports errors of the configuration itself.
     return true;
   }
 }

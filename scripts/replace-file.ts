@@ -1,7 +1,9 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** Whole, and only when it changes: who reads it meanwhile never sees half of it. */
+/**
+ * Replaces the file atomically and only if it changed, so that a concurrent reader never sees a partial file.
+ */
 export function replaceFile(target: string, bytes: Uint8Array): string {
   if (existsSync(target) && readFileSync(target).equals(bytes)) return target;
   mkdirSync(dirname(target), { recursive: true });

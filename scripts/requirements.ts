@@ -1,6 +1,6 @@
 /**
- * Requirement coverage, read from what really ran: the JSON reports of the test runs. Fails for an id that no
- * passed test cites and that is not pending, for a cited pending one, and for an unknown one.
+ * Computes requirement coverage from the JSON reports of the test runs. Fails for an id that no passed test
+ * cites and that is not pending, for a cited pending id, and for an unknown id.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Writes spec/schemas/*.json from the zod schemas of the contract, or with --check fails when they differ. */
+/** Writes spec/schemas/*.json from the zod schemas of the contract; with --check, fails if they differ. */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as schemas from "@backplane/contract/schema";

@@ -1,4 +1,6 @@
-/** A provider with one instrument that greets and remembers how often, and one that asks the host's model. */
+/**
+ * A provider with one instrument that greets and counts its greetings, and one that asks the host's model.
+ */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -51,7 +53,7 @@ function hello({ config, dataDir }: PluginContext): Instrument {
   };
 }
 
-/** In External mode the host's model is out of reach, and the call says so. */
+/** In External mode the host's model is unavailable, and the call fails with an error that explains this. */
 function summarize(context: PluginContext): Instrument {
   return {
     name: "hello_summary",

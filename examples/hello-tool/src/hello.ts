@@ -1,4 +1,7 @@
-/** The tool. Its schemas are literals, so `input` and `call.config` are typed; a test compares them to schemas/. */
+/**
+ * The tool. Its schemas are literals, so `input` and `call.config` are typed; a test compares them with
+ * schemas/.
+ */
 import { definePlugin, tool } from "@backplane/sdk";
 
 const hello = tool({

@@ -47,9 +47,9 @@ OPS = ("tool.invoke", "hook.handle", "compactor.compact", "harness.run")
 FRAME_BYTES = 1024 * 1024
 HEADER_BYTES = 4096
 JSON_DEPTH = 64
-# Longer structured output is not repeated as text: both copies have to fit into one frame.
+# Longer structured output is not repeated as text, because both copies have to fit into one frame.
 TEXT_COPY_LIMIT = 100_000
-# How long calls in flight have, once told to stop, to answer before the process ends.
+# Time that calls in flight have to answer after a shutdown before the process ends.
 LAST_WORDS_SECONDS = 1.0
 
 
@@ -125,7 +125,7 @@ class Call:
         self._body = body
         self._replied = False
         self._started = False
-        #: Ids of the invocation, session, chain and run, the scratch folder: as on the wire.
+        #: Ids of the invocation, session, chain and run, and the scratch folder, named as on the wire.
         self.context: Dict[str, Json] = body["context"]
         #: The binding's configuration, checked by the gateway against config_schema.
         self.config: Dict[str, Json] = self.context.get("config") or {}
@@ -135,11 +135,11 @@ class Call:
         self.deadline: datetime = _parse_time(self.context.get("deadline_at"))
         #: A threading.Event: `is_set()` and `wait(seconds)`.
         self.cancelled = CancelEvent((self.deadline - datetime.now(timezone.utc)).total_seconds())
-        #: Why the host cancelled, once it has.
+        #: The host's reason for the cancel, once it has cancelled.
         self.cancel_reason = "deadline_exceeded"
-        #: Tools: the same over retries of one call, the key for an idempotent write.
+        #: Tools: unchanged over retries of one call, so it can key an idempotent write.
         self.tool_execution_id: str = body.get("tool_execution_id", "")
-        #: Hooks: the same however often one event is delivered.
+        #: Hooks: unchanged over all deliveries of one event.
         self.delivery_id: str = body.get("delivery_id", "")
         self.attempt: int = body.get("attempt", 1)
 
@@ -431,7 +431,7 @@ class _Serving:
             waiting, call._started = not call._started, True
         call.cancelled.set()
         if waiting:
-            # No thread is free for it, and none will be in time: answer here.
+            # No thread has started the call, and none will in time, so the cancel is answered here.
             self._reply(call, _failure("cancelled", "The call was cancelled before it started."))
 
     def _work(self) -> None:
@@ -559,7 +559,7 @@ def _decode(data: bytes) -> Dict[str, Json]:
 
 def _encode(frame: Dict[str, Json]) -> bytes:
     text = json.dumps(frame, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Half of a surrogate pair is no Unicode text; the host would refuse the frame.
+    # Half of a surrogate pair is not valid Unicode; the host would refuse the frame.
     body = text.encode("utf-8", "replace")
     if len(body) > FRAME_BYTES:
         raise ValueError(f"it takes {len(body)} bytes and a frame holds {FRAME_BYTES}; send less, or a file.")

@@ -1,6 +1,7 @@
 /**
- * One wire request → the author's function → one terminal reply. Never throws or rejects. What the author's function
- * gives at once is answered at once: a promise on the way would cost more than the rest of a small call.
+ * Runs the author's function for one wire request and returns one terminal reply. Never throws or rejects. A
+ * synchronous result is answered synchronously, because a promise would cost more than the rest of a small
+ * call.
  */
 import { type JsonObject, OPS } from "@backplane/contract";
 import type { VaiCall } from "@backplane/wire";
@@ -43,7 +44,7 @@ async function answerLater(
   }
 }
 
-/** Calls the author's function; it may give a promise. */
+/** Calls the author's function, which may return a promise. */
 function run(entry: ExportDefinition, body: VaiCall["body"], call: LiveCall): unknown {
   switch (entry.kind) {
     case "tool": {
@@ -83,7 +84,7 @@ function replyOf(entry: ExportDefinition, value: unknown): Reply {
 
 function replyToError(call: LiveCall, error: unknown): Reply {
   const reply = replyToThrow(error, call.cancelled);
-  // The reply carries one sentence; where the author's code broke is for the log.
+  // The reply carries one sentence; the stack trace of the author's code belongs in the log.
   if (reply.status === "failed" && error instanceof Error && outcomeOf(error) === undefined)
     call.log(error.stack);
   return reply;
@@ -98,7 +99,7 @@ function isPromiseLike(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }
 
-/** A tool may say in its own words that it failed; the status has to agree. */
+/** A tool may report its own failure in its result; the status has to agree. */
 function statusOf(answer: { is_error?: boolean; retryable?: boolean }): Reply["status"] {
   if (answer.is_error !== true) return "succeeded";
   return answer.retryable === true ? "retryable_failure" : "failed";

@@ -1,6 +1,7 @@
 /**
- * Files in the call's scratch folder, for data that is too large for a frame. What an author writes is handed over by
- * returning the reference; large input arrives as a file and is read before the author's code runs.
+ * Files in the call's scratch folder, for data that is too large for a frame. An author passes a written file
+ * to the gateway by returning its reference; large input arrives as a file and is read before the author's
+ * code runs.
  */
 import { hash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
@@ -33,10 +34,13 @@ export async function readArtifact(scratch_dir: string | undefined, reference: A
   return bytes;
 }
 
-/** Where the gateway may have put a file in the place of a value: by the names of the body's parts. */
+/** The parts of a body, by name, whose value the gateway may have replaced with a file. */
 const PLACES = [["input"], ["source", "projection"], ["trigger"]] as const;
 
-/** The body with its large part read back; null when it is all there, which is the usual call. */
+/**
+ * Returns the body with its large part read back, or null if no part was moved to a file, which is the usual
+ * case.
+ */
 export function withLargeInput<Body extends object>(
   body: Body,
   scratch_dir: string | undefined,

@@ -1,6 +1,6 @@
 /**
- * What a handler knows about the call that it serves. The signal and the gateway are made on first use: a
- * handler that never looks at them, which is most, pays for neither.
+ * The context of the call that a handler serves. The signal and the gateway are created on first use, because
+ * most handlers use neither.
  */
 import type { ArtifactRef, Grant, InvocationContext, Json, JsonObject } from "@backplane/contract";
 import type { VaiCall } from "@backplane/wire";
@@ -12,27 +12,31 @@ import { fail } from "./outcome.ts";
 export type PluginEvent = { type: string; [key: string]: Json | undefined };
 
 export interface Call<Config = JsonObject> {
-  /** Ids of the invocation, session, chain and run, the deadline, the scratch folder: as on the wire. */
+  /**
+   * Ids of the invocation, session, chain and run, the deadline and the scratch folder, named as on the wire.
+   */
   readonly context: InvocationContext;
   /** The binding's configuration, checked by the gateway against the export's config_schema. */
   readonly config: Config;
   /** Values of the secret slots that the operator has bound. */
   readonly secrets: Readonly<Record<string, string | undefined>>;
   readonly grant: Grant;
-  /** Aborted when the call is cancelled, its deadline passes or the host goes away. */
+  /** Aborted when the call is cancelled, its deadline passes or the host disconnects. */
   readonly signal: AbortSignal;
   readonly deadline: Date;
   readonly gateway: GatewayAccess;
   /** Milliseconds until the deadline, never below 0. */
   timeLeft(): number;
-  /** The value of a slot; ends the call with a clear failure when it is not bound. */
+  /** Returns the value of a slot; an unbound slot ends the call with a failure that names the slot. */
   secret(slot: string): string;
-  /** Tells watchers how far the call is. */
+  /** Reports the progress of the call to watchers. */
   progress(message: string, data?: Json): void;
   emit(event: PluginEvent): void;
-  /** Waits; rejects at once when the call is cancelled. */
+  /** Resolves after the delay, and rejects immediately when the call is cancelled. */
   sleep(ms: number): Promise<void>;
-  /** Writes a file into scratch; return the reference anywhere in the answer, and the gateway takes the file over. */
+  /**
+   * Writes a file into scratch. Return the reference anywhere in the answer, and the gateway stores the file.
+   */
   writeArtifact(path: string, data: string | Uint8Array): Promise<ArtifactRef>;
   readArtifact(reference: ArtifactRef): Promise<Uint8Array>;
   /** One line on stderr, which the gateway keeps with the invocation. */
@@ -40,22 +44,22 @@ export interface Call<Config = JsonObject> {
 }
 
 export interface ToolCall<Config = JsonObject> extends Call<Config> {
-  /** The same over retries of one call: the key for an idempotent write. */
+  /** Unchanged over retries of one call, so it can key an idempotent write. */
   readonly tool_execution_id: string;
 }
 
 export interface HookCall<Config = JsonObject> extends Call<Config> {
-  /** The same however often one event is delivered. */
+  /** Unchanged over all deliveries of one event. */
   readonly delivery_id: string;
   readonly attempt: number;
 }
 
 export interface HarnessCall<Config = JsonObject> extends Call<Config> {
-  /** Stored before any later event; a resumed harness gets the last one. */
+  /** The gateway stores a checkpoint before any later event; a resumed harness gets the last one. */
   checkpoint(data: Json, kind?: string): void;
 }
 
-/** setTimeout turns longer waits into none. */
+/** setTimeout fires immediately for longer delays. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export class LiveCall implements ToolCall, HookCall, HarnessCall {
@@ -168,12 +172,12 @@ export class LiveCall implements ToolCall, HookCall, HarnessCall {
     this.#log(`[${this.context.invocation_id}] ${line}`);
   }
 
-  /** True once the author's code has been told to stop. */
+  /** True once the author's code has been asked to stop. */
   get cancelled(): boolean {
     return this.#wire.signal.aborted || (this.#abort?.signal.aborted ?? false);
   }
 
-  /** The call is answered: its deadline no longer matters. */
+  /** Clears the deadline timer once the call is answered. */
   end(): void {
     clearTimeout(this.#timer);
   }

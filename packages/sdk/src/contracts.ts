@@ -1,4 +1,4 @@
-/** The bodies of the four operations as authors see them; the names are those of the wire. */
+/** The bodies of the four operations as authors see them, with the names of the wire. */
 import type { Json, JsonObject, SemanticEventType } from "@backplane/contract";
 
 export interface ContentBlock {
@@ -6,7 +6,7 @@ export interface ContentBlock {
   [key: string]: Json | undefined;
 }
 
-/** A tool's whole answer, for a tool that wants to word its text apart from its structured output. */
+/** A tool's complete answer, for a tool whose text differs from its structured output. */
 export interface ToolAnswer<Output = Json> {
   content: ContentBlock[];
   structured_output?: Output;
@@ -60,7 +60,7 @@ export interface HarnessRequest {
     allow_compaction?: boolean;
     [key: string]: Json | undefined;
   };
-  /** Where the last run stopped, with mode `resume`. */
+  /** The last checkpoint of the previous run, with mode `resume`. */
   checkpoint?: Checkpoint;
 }
 

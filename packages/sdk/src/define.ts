@@ -1,6 +1,7 @@
 /**
- * What a plugin is made of. `tool`, `hook`, `compactor` and `harness` type the author's function and forget
- * the types again, so that one list can hold them all; the gateway checks the values against the same schemas.
+ * The definitions of a plugin's exports. `tool`, `hook`, `compactor` and `harness` type the author's function
+ * and then erase the types, so that one list can hold all exports; the gateway checks the values against the
+ * same schemas.
  */
 import { BackplaneError, type Json, type JsonObject, type SemanticEventType } from "@backplane/contract";
 import type { Call, HarnessCall, HookCall, ToolCall } from "./call.ts";
@@ -51,7 +52,7 @@ export interface Plugin {
   readonly exports: readonly ExportDefinition[];
 }
 
-/** `package_id`, `version` and the exports must be those of vai-plugin.toml; `checkManifest` compares them. */
+/** `package_id`, `version` and the exports must match vai-plugin.toml; `checkManifest` compares them. */
 export function definePlugin(plugin: Plugin): Plugin {
   const seen = new Set<string>();
   for (const { id } of plugin.exports) {
@@ -65,11 +66,11 @@ export function definePlugin(plugin: Plugin): Plugin {
 
 interface ToolDefinition<Input, Output, Config> {
   id: string;
-  /** A string or any JSON value; `{content, structured_output}` to word the text yourself. */
+  /** A string or any JSON value; return `{content, structured_output}` to set the text separately. */
   run(input: Input, call: ToolCall<Config>): Awaitable<Output | ToolAnswer<Output>>;
 }
 
-/** Types from the schema literals: `tool({ id, input: { type: "object", … }, run(input) {…} })`. */
+/** Infers types from the schema literals: `tool({ id, input: { type: "object", … }, run(input) {…} })`. */
 export function tool<
   const I extends JsonSchema,
   const O extends JsonSchema = { readonly description?: never },
@@ -78,8 +79,8 @@ export function tool<
   definition: ToolDefinition<FromSchema<I>, OutputOf<O>, ConfigOf<C>> & { input: I; output?: O; config?: C },
 ): ToolExport;
 /**
- * Types given by the author: `tool<Input, Output>({ id, run(input) {…} })`. No schemas here: were they allowed,
- * a function that breaks its schema would fall through to this signature and compile.
+ * Uses types given by the author: `tool<Input, Output>({ id, run(input) {…} })`. This signature accepts no
+ * schemas; otherwise a function that breaks its schema would fall through to this signature and compile.
  */
 export function tool<Input = Json, Output = unknown, Config = JsonObject>(
   definition: ToolDefinition<Input, Output, Config> & { input?: never; output?: never; config?: never },
@@ -88,7 +89,10 @@ export function tool(definition: Omit<ToolExport, "kind">): ToolExport {
   return { ...definition, kind: "tool" };
 }
 
-/** A handler of semantic events. It is called again after a failure with the same delivery_id: be idempotent. */
+/**
+ * A handler of semantic events. After a failure the gateway calls it again with the same delivery_id, so the
+ * handler must be idempotent.
+ */
 export function hook<
   const Type extends SemanticEventType,
   const C extends JsonSchema = { readonly description?: never },
@@ -101,7 +105,7 @@ export function hook<
   return { ...definition, kind: "hook" } as unknown as HookExport;
 }
 
-/** Makes the seed of a shorter chain. It never changes the chain that it reads. */
+/** Creates the seed of a shorter chain. A compactor never changes the chain that it reads. */
 export function compactor<const C extends JsonSchema = { readonly description?: never }>(definition: {
   id: string;
   config?: C;
@@ -119,7 +123,7 @@ export function harness<const C extends JsonSchema = { readonly description?: ne
   return { ...definition, kind: "harness" } as unknown as HarnessExport;
 }
 
-/** Without a schema anything goes: the default above has no keyword that says something about the value. */
+/** Without a schema every value is accepted: the default above has no keyword that restricts the value. */
 type Silent = { readonly description?: never };
 type OutputOf<S> = Silent extends S ? unknown : FromSchema<S>;
 type ConfigOf<S> = Silent extends S ? JsonObject : FromSchema<S>;

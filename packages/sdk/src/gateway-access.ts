@@ -1,13 +1,13 @@
-/** The gateway's own API from inside a call, with the call's delegated token and nothing wider. */
+/** Access to the gateway's own API from inside a call, limited to the call's delegated token. */
 import type { DelegationScope, InvocationContext, Json } from "@backplane/contract";
 import { fail, retryLater } from "./outcome.ts";
 
 export interface GatewayAccess {
   readonly base_url: string;
   readonly scopes: readonly DelegationScope[];
-  /** `fetch` for a path of the gateway. Ends with the call: its signal is the call's. */
+  /** `fetch` for a path of the gateway. The request uses the signal of the call and ends with the call. */
   fetch(path: string, init?: RequestInit): Promise<Response>;
-  /** Sends and reads JSON; an answer that is not 2xx ends the call with the gateway's message. */
+  /** Sends and reads JSON; a response that is not 2xx ends the call with the gateway's message. */
   json<Body = Json>(path: string, request?: { method?: string; body?: unknown }): Promise<Body>;
 }
 
@@ -21,7 +21,7 @@ export function gatewayAccess(
     }
     const base = new URL(gateway.base_url);
     const url = new URL(path, base);
-    // The token must not reach another host, whatever the path is made of.
+    // The token must not reach another host, no matter how the path was built.
     if (url.origin !== base.origin)
       fail(`${url.origin} is not the gateway; give a path such as /v1/sessions.`);
     const headers = new Headers(init.headers);

@@ -1,7 +1,7 @@
 /**
- * The part of JSON Schema that types are read from. A schema written as a literal is both what the gateway
- * checks at run time and what the compiler checks in the author's editor; a keyword that is not listed in
- * FromSchema only narrows at run time.
+ * The subset of JSON Schema from which types are inferred. The gateway checks a schema literal at run time,
+ * and the compiler checks the same literal in the author's editor; a keyword that FromSchema does not list
+ * only narrows at run time.
  */
 import type { Json, JsonObject } from "@backplane/contract";
 

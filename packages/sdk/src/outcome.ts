@@ -1,6 +1,6 @@
 /**
- * How a handler's return value or throw becomes a terminal reply. A failure of any kind is a business
- * outcome (`ok: true` with a status); its words are in `content`, the same shape for all four contracts.
+ * Converts a handler's return value or error into a terminal reply. Every failure is a business outcome (`ok:
+ * true` with a status); its message is in `content`, in the same shape for all four contracts.
  */
 import type { TerminalStatus } from "@backplane/contract";
 import type { ContentBlock, ToolAnswer } from "./contracts.ts";
@@ -11,21 +11,21 @@ export interface Reply {
 }
 
 const OUTCOME = Symbol.for("backplane.sdk.outcome");
-/** Longer structured output is not repeated as text: both copies have to fit into one frame. */
+/** Longer structured output is not repeated as text, because both copies have to fit into one frame. */
 const TEXT_COPY_LIMIT = 100_000;
 const ANSWER_KEYS = new Set(["content", "structured_output", "is_error", "retryable"]);
 
-/** Ends the call: it failed, and trying again would not help. */
+/** Ends the call with a failure that a retry would not fix. */
 export function fail(message: string): never {
   throw outcomeError(message, "failed");
 }
 
-/** Ends the call: it failed for now, and the gateway may try again. */
+/** Ends the call with a temporary failure; the gateway may retry. */
 export function retryLater(message: string): never {
   throw outcomeError(message, "retryable_failure");
 }
 
-/** A plain tool result from whatever the author returned. */
+/** Converts any return value of the author into a plain tool result. */
 export function toToolAnswer(value: unknown, hasOutputSchema: boolean): ToolAnswer<unknown> {
   if (value === undefined) return { content: [], is_error: false, retryable: false };
   if (isToolAnswer(value))
@@ -39,7 +39,7 @@ export function toToolAnswer(value: unknown, hasOutputSchema: boolean): ToolAnsw
   return { ...answerOf([text(copy)]), structured_output: value };
 }
 
-/** What a thrown value means. A handler that throws after its cancel has obeyed it. */
+/** Classifies a thrown value. A handler that throws after its cancel has acknowledged the cancel. */
 export function replyToThrow(error: unknown, cancelled: boolean): Reply {
   const status = outcomeOf(error);
   if (status !== undefined) return failureReply(status, messageOf(error));
@@ -74,7 +74,7 @@ function outcomeError(message: string, status: TerminalStatus): Error {
   return Object.assign(new Error(message), { [OUTCOME]: status });
 }
 
-/** By symbol, not by class: a plugin may carry two copies of the SDK. */
+/** Recognized by symbol and not by class, because a plugin may contain two copies of the SDK. */
 export function outcomeOf(error: unknown): TerminalStatus | undefined {
   if (typeof error !== "object" || error === null) return undefined;
   return (error as { [OUTCOME]?: TerminalStatus })[OUTCOME];

@@ -1,14 +1,14 @@
 /**
- * A plugin as a process: the protocol owns stdin and stdout, everything printed goes to stderr, and the
- * process ends when the host says so or is gone. An error that nobody caught is Node's default, which is what
- * we want: its stack on stderr and exit code 1, so that the host starts a fresh process.
+ * Runs a plugin as a process: the protocol owns stdin and stdout, printed output goes to stderr, and the
+ * process ends on shutdown or when the host disconnects. An uncaught error keeps Node's default on purpose: a
+ * stack on stderr and exit code 1, so that the host starts a new process.
  */
 import { Console } from "node:console";
 import { stdioTransport, VaiPlugin } from "@backplane/wire";
 import { answerWith } from "./answer-call.ts";
 import type { Plugin } from "./define.ts";
 
-/** How long calls in flight have, once told to stop, to answer before the process ends. */
+/** Time that calls in flight have to answer after a shutdown before the process ends. */
 const LAST_WORDS_MS = 1_000;
 
 export function serve(plugin: Plugin): void {
@@ -35,14 +35,16 @@ export function serve(plugin: Plugin): void {
   peer.start();
 }
 
-/** A stray print would be read as a broken frame; libraries that write to process.stdout are caught too. */
+/**
+ * A stray print would be parsed as a broken frame; libraries that write to process.stdout are redirected too.
+ */
 function printToStderr(): void {
   globalThis.console = new Console({ stdout: process.stderr, stderr: process.stderr });
   const { stderr } = process;
   Object.defineProperty(process, "stdout", { configurable: true, get: () => stderr });
 }
 
-/** The last answers leave in the turn after they were given, so even an idle peer gets one turn. */
+/** The last answers are written in the next turn of the event loop, so even an idle peer gets one turn. */
 function whenIdle(peer: { readonly inFlight: number }, then: () => void): void {
   setImmediate(() => {
     if (peer.inFlight === 0) setImmediate(then);

@@ -1,4 +1,4 @@
-/** The plugins that docs/authoring.md shows are run as they stand there. */
+/** The plugins that docs/authoring.md shows are run exactly as printed there. */
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ async function countWords(entrypoint: string[]) {
 
 const expected = { counted: { words: 3 }, events: 1, empty: "There is no text to count." };
 
-test("the TypeScript plugin works", async () => {
+test("runs the TypeScript plugin of the authoring guide", async () => {
   await build({
     stdin: { contents: block("ts"), resolveDir: room, loader: "ts" },
     outfile: join(folder, "bin/plugin.mjs"),
@@ -42,7 +42,7 @@ test("the TypeScript plugin works", async () => {
   expect(await countWords(["node", "./bin/plugin.mjs"])).toEqual(expected);
 });
 
-test("the Python plugin works", async () => {
+test("runs the Python plugin of the authoring guide", async () => {
   writeFileSync(join(folder, "bin/plugin.py"), block("python"));
   copyFileSync(join(room, "python/backplane_sdk.py"), join(folder, "lib/backplane_sdk.py"));
   expect(await countWords(["python3", "-B", "./bin/plugin.py"])).toEqual(expected);

@@ -3,14 +3,14 @@ import * as sdk from "../src/index.ts";
 import { definePlugin, tool } from "../src/index.ts";
 import * as testing from "../src/testing/index.ts";
 
-test("two exports of one name are refused where they are written", () => {
+test("refuses two exports with the same name at definition", () => {
   const twice = [tool({ id: "echo", run: () => "a" }), tool({ id: "echo", run: () => "b" })];
   expect(() => definePlugin({ package_id: "acme/x", version: "0.1.0", exports: twice })).toThrow(
     expect.objectContaining({ code: "package.invalid", message: expect.stringContaining("echo") }),
   );
 });
 
-test("what authors can import is a decision", () => {
+test("exports exactly the reviewed list of names", () => {
   expect(Object.keys(sdk).sort()).toEqual([
     "compactor",
     "definePlugin",

@@ -1,4 +1,4 @@
-/** The token goes to the gateway and nowhere else. */
+/** The token is sent to the gateway and to no other host. */
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -60,11 +60,11 @@ function call(export_id: string, input = {}, signal?: AbortSignal) {
   return run.invoke(export_id, input, { gateway: access, ...(signal && { signal }) });
 }
 
-test("a path is fetched", async () => {
+test("fetches a path of the gateway", async () => {
   expect((await call("fetch", { path: "/v1/sessions" })).result.structured_output).toBe(200);
 });
 
-test("another origin and a redirect to one are refused", async () => {
+test("refuses another origin and a redirect to one", async () => {
   const address = await call("fetch", { path: `${originOf(elsewhere)}/v1/sessions` });
   expect(address).toMatchObject({ status: "failed", text: expect.stringContaining("is not the gateway") });
   const protocolRelative = await call("fetch", { path: `//${new URL(originOf(elsewhere)).host}/` });
@@ -73,11 +73,11 @@ test("another origin and a redirect to one are refused", async () => {
   expect(strangers).toBe(0);
 });
 
-test("a body is sent as JSON", async () => {
+test("sends a body as JSON", async () => {
   expect((await call("post")).result.structured_output).toEqual({ text: "ž" });
 });
 
-test("a cancel ends a request that is under way", async () => {
+test("aborts a request in flight when the call is cancelled", async () => {
   const stop = new AbortController();
   asked = () => stop.abort();
   expect((await call("wait", {}, stop.signal)).status).toBe("cancelled");

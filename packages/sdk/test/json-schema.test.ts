@@ -2,13 +2,16 @@ import type { Json, JsonObject } from "@backplane/contract";
 import { expect, expectTypeOf, test } from "vitest";
 import { type FromSchema, hook, type ToolExport, tool } from "../src/index.ts";
 
-/** The compiler judges the types (`npm run check:types`); the run only shows that the literals are values. */
+/**
+ * The compiler checks the types (`npm run check:types`); the test run only shows that the literals are
+ * values.
+ */
 function typeOf<const S extends object>(schema: S) {
   expect(schema).toBeTypeOf("object");
   return expectTypeOf<FromSchema<S>>();
 }
 
-test("scalars, const, enum and lists of types", () => {
+test("infers scalars, const, enum and lists of types", () => {
   typeOf({ type: "string", minLength: 1 }).toEqualTypeOf<string>();
   typeOf({ type: "integer" }).toEqualTypeOf<number>();
   typeOf({ type: "number" }).toEqualTypeOf<number>();
@@ -23,7 +26,7 @@ test("scalars, const, enum and lists of types", () => {
   typeOf({}).toEqualTypeOf<Json>();
 });
 
-test("objects: required and optional properties, nested, open", () => {
+test("infers objects with required, optional, nested and additional properties", () => {
   typeOf({
     type: "object",
     properties: {
@@ -46,7 +49,7 @@ test("objects: required and optional properties, nested, open", () => {
   typeOf({ type: "array" }).toEqualTypeOf<Json[]>();
 });
 
-test("a tool's functions are typed from its schemas", () => {
+test("types the functions of a tool from its schemas", () => {
   const made = tool({
     id: "search",
     input: { type: "object", properties: { query: { type: "string" } }, required: ["query"] },
@@ -62,11 +65,11 @@ test("a tool's functions are typed from its schemas", () => {
   expect(made).toMatchObject({ kind: "tool", id: "search", output: { required: ["hits"] } });
   const input = { type: "object" } as const;
   const output = { type: "object", properties: { hits: { type: "integer" } }, required: ["hits"] } as const;
-  // @ts-expect-error the output schema wants a number
+  // @ts-expect-error the output schema requires a number
   tool({ id: "wrong", input, output, run: () => ({ hits: "three" }) });
 });
 
-test("or from what the author says", () => {
+test("types the functions of a tool from explicit type arguments", () => {
   const made = tool<{ path: string }, { size: number }, { root: string }>({
     id: "size",
     run(input, call) {
@@ -93,7 +96,7 @@ test("or from what the author says", () => {
   });
 });
 
-test("a hook's event has only the types it subscribes to", () => {
+test("limits the event type of a hook to its subscriptions", () => {
   const made = hook({
     id: "watch",
     on: ["run.completed", "run.failed"],
@@ -102,6 +105,6 @@ test("a hook's event has only the types it subscribes to", () => {
     },
   });
   expect(made).toMatchObject({ kind: "hook", on: ["run.completed", "run.failed"] });
-  // @ts-expect-error there is no such event
+  // @ts-expect-error the event type does not exist
   hook({ id: "typo", on: ["run.complete"], handle() {} });
 });

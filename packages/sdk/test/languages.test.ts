@@ -33,7 +33,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     run.close();
   });
 
-  verifies("tool.contract", "a value becomes structured output and text", async () => {
+  verifies("tool.contract", "returns a value as structured output and as text", async () => {
     const input = { query: "billing outage", list: [1, 2.5, null, true], nested: { "": "x" } };
     const outcome = await run.invoke("echo", input);
     expect(outcome).toEqual({
@@ -49,7 +49,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     });
   });
 
-  test("a string is text alone, and every character survives", async () => {
+  test("returns a string as text alone, with every character intact", async () => {
     const outcome = await run.invoke("unicode");
     expect(outcome.text).toBe("žluťoučký kůň 🐎 \u{1F469}\u200D\u{1F680}");
     expect(outcome.result).not.toHaveProperty("structured_output");
@@ -57,7 +57,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect(back.text).toBe('\u0000\u2028 \\ " ř 🐎');
   });
 
-  test("a whole answer is passed on as it is", async () => {
+  test("passes a complete answer through unchanged", async () => {
     const outcome = await run.invoke("words");
     expect(outcome.result).toEqual({
       content: [{ type: "text", text: "Found 1." }],
@@ -67,17 +67,21 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     });
   });
 
-  verifies("tool.contract", "a business failure has a status, is_error and the author's words", async () => {
-    const failed = await run.invoke("failing");
-    expect(failed).toMatchObject({ status: "failed", text: "The ticket is closed." });
-    expect(failed.result).toMatchObject({ is_error: true, retryable: false });
-    const retry = await run.invoke("retry");
-    expect(retry).toMatchObject({ status: "retryable_failure", text: "The service is busy." });
-    expect(retry.result).toMatchObject({ is_error: true, retryable: true });
-    expect(await run.invoke("throws")).toMatchObject({ status: "failed", text: "a bug" });
-  });
+  verifies(
+    "tool.contract",
+    "returns a business failure with its status, is_error and the author's message",
+    async () => {
+      const failed = await run.invoke("failing");
+      expect(failed).toMatchObject({ status: "failed", text: "The ticket is closed." });
+      expect(failed.result).toMatchObject({ is_error: true, retryable: false });
+      const retry = await run.invoke("retry");
+      expect(retry).toMatchObject({ status: "retryable_failure", text: "The service is busy." });
+      expect(retry.result).toMatchObject({ is_error: true, retryable: true });
+      expect(await run.invoke("throws")).toMatchObject({ status: "failed", text: "a bug" });
+    },
+  );
 
-  verifies("inv.artifacts", "a file goes out by reference, and large input comes in as one", async () => {
+  verifies("inv.artifacts", "sends a file by reference and receives large input as a file", async () => {
     const scratch_dir = mkdtempSync(join(tmpdir(), "backplane-sdk-"));
     try {
       const context = { scratch_dir };
@@ -101,14 +105,14 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     }
   });
 
-  test("an unknown export and the wrong operation fail and name what there is", async () => {
+  test("fails an unknown export and a wrong operation and names the available ones", async () => {
     const unknown = await run.invoke("missing");
     expect(unknown.status).toBe("failed");
     expect(unknown.text).toMatch(/no export missing for tool\.invoke.*echo/);
     expect((await run.invoke("watch")).text).toMatch(/no export watch for tool\.invoke/);
   });
 
-  test("a result that does not fit into a frame fails the call, not the process", async () => {
+  test("fails the call, not the process, when a result exceeds the frame limit", async () => {
     const fits = await run.invoke("big", { bytes: 900_000 });
     expect(fits.status).toBe("succeeded");
     expect(fits.result.structured_output).toEqual({ filler: "x".repeat(900_000) });
@@ -119,7 +123,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect((await run.invoke("unicode")).status).toBe("succeeded");
   });
 
-  verifies("vai.event", "progress arrives in order, while the call runs and before its answer", async () => {
+  verifies("vai.event", "delivers progress in order, during the call and before its answer", async () => {
     const seen: string[] = [];
     const outcome = await run.invoke(
       "progress",
@@ -134,7 +138,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect(run.violations).toEqual([]);
   });
 
-  verifies("vai.cancel", "a cancelled call stops at once and says so", async () => {
+  verifies("vai.cancel", "stops a cancelled call immediately and reports it as cancelled", async () => {
     const stop = new AbortController();
     const started = performance.now();
     const outcome = await run.invoke(
@@ -150,20 +154,20 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect(performance.now() - started).toBeLessThan(2_000);
   });
 
-  verifies("vai.cancel", "a call sees its own deadline pass", async () => {
-    // The host here waits much longer: it is the plugin that looks at the clock.
+  verifies("vai.cancel", "lets a call see its own deadline pass", async () => {
+    // The host here waits much longer, so the plugin itself must check the deadline.
     const deadline_at = new Date(Date.now() + 150).toISOString();
     const outcome = await run.invoke("slow", {}, { context: { deadline_at } });
     expect(outcome.status).toBe("cancelled");
     expect(outcome.text).toMatch(/deadline/);
   });
 
-  test("the host's deadline cancels too", async () => {
+  test("cancels a call at the host's deadline", async () => {
     const outcome = await run.invoke("slow", {}, { timeout_ms: 100 });
     expect(outcome.status).toBe("cancelled");
   });
 
-  test("a call knows its context, settings, secrets, grant and time", async () => {
+  test("passes context, settings, secrets, grant and remaining time to a call", async () => {
     const outcome = await run.invoke(
       "knows",
       {},
@@ -187,13 +191,13 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     });
   });
 
-  test("a slot that is not bound is a clear failure", async () => {
+  test("fails with a clear message when a slot is not bound", async () => {
     const outcome = await run.invoke("knows");
     expect(outcome.status).toBe("failed");
     expect(outcome.text).toBe("The secret slot api_token is not bound. Map it in the binding's secrets.");
   });
 
-  test("a hook acknowledges, asks to be called again, and refuses what it does not subscribe to", async () => {
+  test("lets a hook acknowledge, request a retry, and refuse events outside its subscriptions", async () => {
     const body = { delivery_id: "del_7", attempt: 3 };
     const subject = { kind: "run", id: "run_1" };
     const outcome = await run.deliver("watch", { type: "run.completed", subject }, { body });
@@ -211,7 +215,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     });
   });
 
-  test("a compactor gives a seed", async () => {
+  test("returns the seed of a compactor", async () => {
     const source = {
       chain_id: "ch_9",
       projection: { transport: "inline", blocks: [{}, {}], pinned_items: [], token_estimate: 182_000 },
@@ -225,7 +229,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     });
   });
 
-  test("a harness starts, leaves a checkpoint and resumes from it", async () => {
+  test("starts a harness, stores its checkpoint and resumes from it", async () => {
     const first = await run.runHarness("flow");
     expect(first.result).toEqual({ artifacts: [], summary: { text: "start from 0" } });
     expect(first.events).toEqual([
@@ -236,7 +240,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect(second.text).toBe('resume from {"cursor":1}');
   });
 
-  test("the gateway is asked with the call's token, and refusals carry on its meaning", async () => {
+  test("calls the gateway with the call's token and preserves the meaning of refusals", async () => {
     const seen: (string | undefined)[] = [];
     let status = 200;
     const gateway = createServer((request, response) => {
@@ -261,7 +265,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     }
   });
 
-  test("many calls at once are never mixed up", async () => {
+  test("keeps many concurrent calls separate", async () => {
     const calls = Array.from({ length: concurrent }, (_, number) =>
       run.invoke(number % 3 === 0 ? "progress" : "echo", { steps: number % 7, number }),
     );
@@ -276,7 +280,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect(run.inFlight).toBe(0);
   });
 
-  test("many slow calls at once are each cancelled by their own cancel", async () => {
+  test("cancels each of many slow concurrent calls by its own cancel", async () => {
     const stops = Array.from({ length: 100 }, () => new AbortController());
     const outcomes = await Promise.all(
       stops.map((stop) => run.invoke("slow", {}, { signal: stop.signal, onEvent: () => stop.abort() })),

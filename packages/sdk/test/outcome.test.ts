@@ -3,12 +3,12 @@ import { replyToThrow, toToolAnswer } from "../src/outcome.ts";
 
 const plain = { is_error: false, retryable: false };
 
-test("nothing is an empty answer, null is a value", () => {
+test("returns an empty answer for undefined and a value for null", () => {
   expect(toToolAnswer(undefined, false)).toEqual({ content: [], ...plain });
   expect(toToolAnswer(null, false)).toMatchObject({ structured_output: null, content: [{ text: "null" }] });
 });
 
-test("a string is structured output only where a schema asks for it", () => {
+test("returns a string as structured output only if a schema requires it", () => {
   expect(toToolAnswer("hi", false)).toEqual({ content: [{ type: "text", text: "hi" }], ...plain });
   expect(toToolAnswer("hi", true)).toEqual({
     content: [{ type: "text", text: "hi" }],
@@ -17,7 +17,7 @@ test("a string is structured output only where a schema asks for it", () => {
   });
 });
 
-test("a value that only resembles a whole answer is a value", () => {
+test("treats a value that only resembles a complete answer as a value", () => {
   for (const value of [
     { content: "a page" },
     { content: ["a", "b"] },
@@ -27,12 +27,12 @@ test("a value that only resembles a whole answer is a value", () => {
   }
 });
 
-test("a value that is no JSON is refused", () => {
+test("refuses a value that is not JSON", () => {
   expect(() => toToolAnswer(() => 1, false)).toThrow(/must return JSON, not a function/);
   expect(() => toToolAnswer({ n: 1n }, false)).toThrow();
 });
 
-test("a throw after the cancel is its acknowledgement, fail() stays a failure", () => {
+test("treats an error after the cancel as its acknowledgement, and fail() as a failure", () => {
   expect(replyToThrow(new Error("aborted"), true).status).toBe("cancelled");
   expect(replyToThrow(new Error("a bug"), false).status).toBe("failed");
   expect(replyToThrow("just words", false)).toMatchObject({ result: { content: [{ text: "just words" }] } });

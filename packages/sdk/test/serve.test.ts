@@ -1,4 +1,4 @@
-/** A plugin as a process, in both languages: who owns stdout, and how it ends. */
+/** A plugin as a process, in both languages: ownership of stdout, and how the process ends. */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { encodeContentLength } from "@backplane/wire";
@@ -16,7 +16,7 @@ const languages: Record<string, string[]> = {
 describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
   const start = () => startPlugin(entrypoint, identity, { cwd });
 
-  test("stray prints go to stderr and break nothing", async () => {
+  test("redirects stray prints to stderr without breaking the protocol", async () => {
     const run = await start();
     expect((await run.invoke("prints")).text).toBe("printed");
     run.close();
@@ -26,14 +26,18 @@ describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
     expect(run.violations).toEqual([]);
   });
 
-  verifies("vai.shutdown", "shutdown ends it with code 0, a call in flight answers first", async () => {
-    const run = await start();
-    const outcome = await run.invoke("slow", {}, { onEvent: () => run.close() });
-    expect(outcome).toMatchObject({ status: "cancelled" });
-    expect(await run.ended).toEqual({ code: 0, signal: null });
-  });
+  verifies(
+    "vai.shutdown",
+    "exits with code 0 on shutdown after the call in flight has answered",
+    async () => {
+      const run = await start();
+      const outcome = await run.invoke("slow", {}, { onEvent: () => run.close() });
+      expect(outcome).toMatchObject({ status: "cancelled" });
+      expect(await run.ended).toEqual({ code: 0, signal: null });
+    },
+  );
 
-  test("a host that is gone ends it, calls in flight included", async () => {
+  test("exits when the host disconnects, with calls in flight", async () => {
     const run = await start();
     const pending = run.invoke("slow", {}, { onEvent: () => run.hangUp() });
     const settled = pending.catch((error: { code: string }) => error.code);
@@ -43,18 +47,15 @@ describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
     );
   });
 
-  test.each(["close", "hangUp"] as const)(
-    "a call that does not listen cannot keep it (%s)",
-    async (leave) => {
-      const run = await start();
-      const pending = run.invoke("deaf", {}, { onEvent: () => run[leave]() });
-      const settled = pending.catch((error: { code: string }) => error.code);
-      expect(await run.ended).toEqual({ code: 0, signal: null });
-      expect(await settled).toBe("crashed");
-    },
-  );
+  test.each(["close", "hangUp"] as const)("exits although a call ignores its cancel (%s)", async (leave) => {
+    const run = await start();
+    const pending = run.invoke("deaf", {}, { onEvent: () => run[leave]() });
+    const settled = pending.catch((error: { code: string }) => error.code);
+    expect(await run.ended).toEqual({ code: 0, signal: null });
+    expect(await settled).toBe("crashed");
+  });
 
-  test("a host that makes no sense ends it with code 1 and a sentence", async () => {
+  test("exits with code 1 and a message when the host sends invalid data", async () => {
     const { code, stderr, stdout } = await speak(entrypoint, ["Content-Length: 12abc\r\n\r\n{}"]);
     expect(code).toBe(1);
     expect(stderr).toMatch(/^acme\/all-kinds: .*[Ll]ength/);
@@ -62,7 +63,7 @@ describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
   });
 });
 
-test("an error that nobody caught ends a TypeScript plugin with its stack and code 1", async () => {
+test("ends a TypeScript plugin with a stack and exit code 1 on an uncaught error", async () => {
   const run = await startPlugin(languages.TypeScript!, identity, { cwd });
   const call = run.invoke("throws_later").catch((error: { code: string }) => error.code);
   expect(await run.ended).toEqual({ code: 1, signal: null });
@@ -70,7 +71,7 @@ test("an error that nobody caught ends a TypeScript plugin with its stack and co
   expect(await call).toBe("crashed");
 });
 
-test("a failure that is a bug leaves its stack in the log, an outcome does not", async () => {
+test("logs the stack of a bug, but not of a reported outcome", async () => {
   for (const entrypoint of Object.values(languages)) {
     const run = await startPlugin(entrypoint, identity, { cwd });
     await run.invoke("failing");
@@ -82,7 +83,7 @@ test("a failure that is a bug leaves its stack in the log, an outcome does not",
   }
 });
 
-test("Python: a cancel does not wait for a blocking function", async () => {
+test("Python: answers a cancel without waiting for a blocking function", async () => {
   const run = await startPlugin(languages.Python!, identity, { cwd });
   const stop = new AbortController();
   const outcome = await run.invoke("slow_blocking", {}, { signal: stop.signal, onEvent: () => stop.abort() });
@@ -93,7 +94,7 @@ test("Python: a cancel does not wait for a blocking function", async () => {
   expect(await run.ended).toEqual({ code: 0, signal: null });
 });
 
-test("Python: a call that still waits for a thread can be cancelled", async () => {
+test("Python: cancels a call that still waits for a thread", async () => {
   const run = await startPlugin(languages.Python!, identity, { cwd });
   const stops = Array.from({ length: 300 }, () => new AbortController());
   let started = 0;
@@ -104,7 +105,7 @@ test("Python: a call that still waits for a thread can be cancelled", async () =
       {
         signal: stop.signal,
         onEvent() {
-          // All 256 threads are taken: the other 44 calls end here, without one.
+          // All 256 threads are busy: the other 44 calls end here without one.
           if (++started === 256) for (const late of stops.slice(256)) late.abort();
         },
       },
@@ -128,7 +129,7 @@ const hello = encodeContentLength({
   host: { name: "test", version: "0" },
 });
 
-describe.each(Object.entries(languages))("%s and requests that are none", (_language, entrypoint) => {
+describe.each(Object.entries(languages))("%s and invalid requests", (_language, entrypoint) => {
   const context = { invocation_id: "inv_1", deadline_at: soon(20_000) };
   const request = (id: string, change: object) => ({
     protocol: "vai.rpc.v1",
@@ -140,7 +141,7 @@ describe.each(Object.entries(languages))("%s and requests that are none", (_lang
   });
   const changed = (changes: object) => ({ body: { export_id: "echo", context: { ...context, ...changes } } });
 
-  test("each is answered once, and the next call works", async () => {
+  test("answers each once and serves the next call", async () => {
     const strange: object[] = [
       { op: "tool.explode" },
       { op: 7 },
@@ -183,13 +184,13 @@ describe("Python framing", () => {
     "a second hello": [hello, /does not send 'hello'/],
     "an end inside a frame": ["Content-Length: 10\r\n\r\n{", /ended inside a frame/],
   };
-  test.each(Object.entries(refused))("%s is refused", async (_name, [bytes, message]) => {
+  test.each(Object.entries(refused))("refuses %s", async (_name, [bytes, message]) => {
     const { code, stderr } = await speak(languages.Python!, [hello, bytes]);
     expect(stderr).toMatch(message);
     expect(code).toBe(1);
   });
 
-  test("every split of the bytes reads the same, other headers are tolerated", async () => {
+  test("reads every split of the bytes alike and tolerates other headers", async () => {
     const request = {
       protocol: "vai.rpc.v1",
       type: "request",
@@ -206,7 +207,7 @@ describe("Python framing", () => {
     expect(code).toBe(0);
   });
 
-  test("a request that is none gets ok:false", async () => {
+  test("answers an invalid request with ok:false", async () => {
     const bad = { protocol: "vai.rpc.v1", type: "request", id: "req_1", op: "tool.invoke" };
     const { stdout } = await speak(languages.Python!, [hello, encodeContentLength(bad)]);
     expect(stdout).toContain('"id":"req_1","ok":false,"error":{"code":"protocol.invalid_frame"');
@@ -217,7 +218,7 @@ function soon(ms: number): string {
   return new Date(Date.now() + ms).toISOString();
 }
 
-/** Raw bytes in, everything out, until the process ends. */
+/** Writes raw bytes and returns all output once the process has ended. */
 async function speak(
   entrypoint: readonly string[],
   chunks: readonly (string | Uint8Array)[],
@@ -237,7 +238,7 @@ async function speak(
   child.stderr.setEncoding("utf8").on("data", (words: string) => {
     stderr += words;
   });
-  // It may refuse the first chunk and be gone before the last.
+  // The process may refuse the first chunk and exit before the last one is written.
   child.stdin.on("error", () => {});
   for (const chunk of chunks) child.stdin.write(chunk);
   if (until === undefined) child.stdin.end();

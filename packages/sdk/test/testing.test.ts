@@ -1,4 +1,4 @@
-/** What authors test with: runPlugin and checkManifest. */
+/** The test support for authors: runPlugin and checkManifest. */
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { compactor, definePlugin, hook, tool } from "../src/index.ts";
@@ -29,13 +29,13 @@ const plugin = definePlugin({
   ],
 });
 
-test("logs are collected", async () => {
+test("collects logs", async () => {
   const run = await runPlugin(plugin);
   await run.invoke("find", { q: "x" });
   expect(run.logs).toEqual(['[inv_test_1] looking {"for":"it"}']);
 });
 
-test("a tool that ignores its deadline or its cancel rejects after the grace", async () => {
+test("rejects a tool that ignores its deadline or its cancel after the grace period", async () => {
   const run = await runPlugin(plugin);
   const grace = { cancel_grace_ms: 20 };
   await expect(run.invoke("deaf", {}, { timeout_ms: 20, ...grace })).rejects.toMatchObject({
@@ -46,7 +46,7 @@ test("a tool that ignores its deadline or its cancel rejects after the grace", a
   expect(run.inFlight).toBe(0);
 });
 
-test("a program of another identity is refused and killed", async () => {
+test("refuses and kills a program with a different identity", async () => {
   const cwd = fileURLToPath(new URL("fixtures", import.meta.url));
   const started = startPlugin(
     ["python3", "-B", "all_kinds.py"],
@@ -56,7 +56,7 @@ test("a program of another identity is refused and killed", async () => {
   await expect(started).rejects.toMatchObject({ code: "handshake_failed" });
 });
 
-test("a context grants nothing that the test does not name", () => {
+test("grants only the permissions that the test names", () => {
   const { grant, secrets } = testContext("inv_1", { secrets: { token: "x" }, grant: { network: "egress" } });
   expect(grant).toMatchObject({ network: "egress", filesystem: "none", secret_slots: ["token"] });
   expect(secrets).toEqual({ token: "x" });
@@ -74,12 +74,12 @@ const manifest: ManifestLike = {
 };
 const stored = { $schema: "https://json-schema.org/draft/2020-12/schema", ...input };
 
-test("code and manifest that agree have no differences", () => {
+test("reports no differences when code and manifest agree", () => {
   expect(checkManifest(plugin, manifest)).toEqual([]);
   expect(checkManifest(plugin, manifest, () => stored)).toEqual([]);
 });
 
-test("every difference is named", () => {
+test("names every difference", () => {
   const other: ManifestLike = {
     package_id: "acme/kits",
     version: "1.0.1",

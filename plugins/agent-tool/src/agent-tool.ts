@@ -1,4 +1,4 @@
-/** The `agent` tool: one approved call is one sub-agent, from its fork to its last word. */
+/** The `agent` tool: one approved call runs one sub-agent from its fork to its last message. */
 import {
   codeOf,
   type KernelTool,
@@ -13,7 +13,7 @@ import {
 import { announceFor } from "./announce.ts";
 import { type ChildEnd, startChild, waitForChild } from "./child.ts";
 
-/** Longer than any child may run, so that the child's own limit is the one that is met. */
+/** Longer than any child may run, so that the child's own limit always applies first. */
 const TIMEOUT_MS = 330_000;
 
 const PARAMETERS = {
@@ -60,7 +60,7 @@ export function agentTool(ctx: PluginContext): KernelTool {
         try {
           end = await waitForChild(ctx, child.child_id, call);
         } catch (error) {
-          // Whoever saw it start is told that it ended.
+          // Subscribers that saw the start event also get the end event.
           const reason = codeOf(error) ?? "lost";
           await announce.ended(child, args, { status: "failed", reason, forbidden_tool_hits: [] });
           throw error;
@@ -92,7 +92,10 @@ const FAILURES: Readonly<Record<string, readonly [ToolErrorKind, string]>> = {
   rejected: ["rejected", "agent: refused"],
 };
 
-/** A refusal of the kernel (too deep, not allowed) is an answer for the model; a fault is not its doing. */
+/**
+ * A refusal of the kernel (too deep, not allowed) is returned to the model; a fault is rethrown, because the
+ * model did not cause it.
+ */
 function kindOf(code: string | undefined): ToolErrorKind {
   if (code === undefined || code === "store.unavailable" || code === "internal") return "internal";
   if (code === "timeout") return "timeout";

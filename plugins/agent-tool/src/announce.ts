@@ -1,6 +1,6 @@
 /**
- * The plugin's own events, on its own session so that they never stand in a conversation's queue. They belong to the
- * org and project of the call. They tell and decide nothing: one that cannot be published fails no agent.
+ * The plugin's own events, on a separate session so that they never block a conversation's queue. They belong
+ * to the org and project of the call. The events are informational: a failed publish does not fail the agent.
  */
 import type { KernelToolCall, PluginContext } from "@backplane/sdk/kernel";
 import type { AgentArgs, Child, ChildEnd } from "./child.ts";
@@ -41,7 +41,7 @@ export function announceFor(ctx: PluginContext, call: KernelToolCall): Announce 
   };
 }
 
-/** Readers know two reasons. A child that ended of something else counts as cancelled and says in `detail` of what. */
+/** Subscribers know two reasons. Any other end counts as cancelled, with the actual reason in `detail`. */
 function failure(reason: string): { reason: "timeout" | "cancelled"; detail?: string } {
   if (reason === "timeout" || reason === "cancelled") return { reason };
   return { reason: "cancelled", detail: reason };

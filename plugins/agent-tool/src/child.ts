@@ -1,4 +1,7 @@
-/** The kernel's two services as this plugin uses them. Id, fork, limits and the allow-list are the kernel's. */
+/**
+ * The two kernel services as this plugin uses them. The kernel owns the id, the fork, the limits and the
+ * allow-list.
+ */
 import type { Json, JsonObject, KernelToolCall, PluginContext } from "@backplane/sdk/kernel";
 
 export interface AgentArgs {
@@ -36,7 +39,10 @@ export async function startChild(ctx: PluginContext, args: AgentArgs, call: Kern
   };
 }
 
-/** Until the child ends, or the call is stopped: then the kernel ends the child with it, and nobody waits for that. */
+/**
+ * Resolves when the child ends. If the call is stopped, the kernel ends the child, and this does not wait for
+ * that.
+ */
 export function waitForChild(ctx: PluginContext, child_id: string, call: KernelToolCall): Promise<ChildEnd> {
   return new Promise((resolve, reject) => {
     const stop = () => resolve({ status: "failed", reason: "cancelled", forbidden_tool_hits: [] });

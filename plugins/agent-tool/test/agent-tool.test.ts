@@ -19,7 +19,7 @@ interface Asked {
   as: string | undefined;
 }
 
-/** The kernel's half: `start` and `wait` answer with these, or throw them. */
+/** The scripted kernel: `start` and `wait` return or throw these values. */
 async function load(wait: Json | Error | Promise<Json>, start: Json | Error = { child_id: CHILD }) {
   const asked: Asked[] = [];
   const service: Script["service"] = async (name, args, as) => {
@@ -45,7 +45,7 @@ async function load(wait: Json | Error | Promise<Json>, start: Json | Error = { 
   return { ctx, tool, asked, run, stop };
 }
 
-test("the tool asks for approval on every spawn and says what it spawns in 80 characters", async () => {
+test("asks for approval on every spawn and describes the spawn in 80 characters", async () => {
   const { tool, ctx } = await load(done);
   expect(ctx.tools).toHaveLength(1);
   expect(tool).toMatchObject({
@@ -60,7 +60,7 @@ test("the tool asks for approval on every spawn and says what it spawns in 80 ch
   expect(plugin.prefixes).toEqual(["agent"]);
 });
 
-test("its parameters take what the limits allow and nothing else", async () => {
+test("accepts only parameters within the limits", async () => {
   const { tool } = await load(done);
   const accepts = new Ajv2020({ strict: false }).compile(tool.parameters);
   const good: JsonObject[] = [
@@ -83,7 +83,7 @@ test("its parameters take what the limits allow and nothing else", async () => {
   expect(bad.map((args) => accepts(args))).toEqual(bad.map(() => false));
 });
 
-test("a child that completes is announced from fork to end, on the plugin's session and for the caller", async () => {
+test("announces a completed child from fork to end, on the plugin's session and for the caller", async () => {
   const { ctx, asked, run } = await load(done);
   const args = {
     goal: "sum it up",
@@ -122,7 +122,7 @@ test("a child that completes is announced from fork to end, on the plugin's sess
   ]);
 });
 
-test("what is left out is the kernel's to choose", async () => {
+test("leaves omitted parameters to the kernel's defaults", async () => {
   const { ctx, asked, run } = await load(
     { ...done, final_text: "", steps_used: 1 },
     {
@@ -138,7 +138,7 @@ test("what is left out is the kernel's to choose", async () => {
   expect(ctx.emitted[0]!.payload).toMatchObject({ strategy: "planner", tools: null });
 });
 
-test("started is published before anyone waits for the end", async () => {
+test("publishes the start event before it waits for the end", async () => {
   const { promise, resolve } = Promise.withResolvers<Json>();
   const { ctx, asked, run } = await load(promise);
   const running = run({ goal: "g" });
@@ -149,7 +149,7 @@ test("started is published before anyone waits for the end", async () => {
   expect(ctx.emitted).toHaveLength(2);
 });
 
-test("calls outside the allow-list are told once, to watchers and to the model", async () => {
+test("reports calls outside the allow-list once, to watchers and to the model", async () => {
   const { ctx, run } = await load({ ...done, forbidden_tool_hits: ["rm", "curl"] });
   const result = await run({ goal: "g", tools: ["read_file"] });
   expect(result.display).toEqual({
@@ -170,7 +170,7 @@ test.each([
   ["cancelled", "internal", { reason: "cancelled" }],
   ["rejected", "rejected", { reason: "cancelled", detail: "rejected" }],
   ["llm.failed", "internal", { reason: "cancelled", detail: "llm.failed" }],
-])("a child that ends of %s is an error of kind %s", async (reason, kind, told) => {
+])("reports a child that ends with %s as an error of kind %s", async (reason, kind, told) => {
   const { ctx, run } = await load({ status: "failed", child_id: CHILD, reason, forbidden_tool_hits: [] });
   expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind });
   expect(ctx.emitted.at(-1)).toMatchObject({
@@ -179,7 +179,7 @@ test.each([
   });
 });
 
-test("a spawn that the kernel refuses has no child and no event", async () => {
+test("emits no event for a spawn that the kernel refuses", async () => {
   const kinds = [
     [new BackplaneError("policy.denied", "A sub-agent may not be deeper than 5."), "rejected"],
     [new BackplaneError("request.invalid", "There is no strategy x."), "validation"],
@@ -194,7 +194,7 @@ test("a spawn that the kernel refuses has no child and no event", async () => {
   }
 });
 
-test("stopping the call ends it at once, also before the child is there", async () => {
+test("ends a stopped call immediately, also before the child exists", async () => {
   const never = new Promise<Json>(() => undefined);
   for (const early of [true, false]) {
     const { ctx, asked, run, stop } = await load(never);
@@ -209,7 +209,7 @@ test("stopping the call ends it at once, also before the child is there", async 
   }
 });
 
-test("a wait that breaks still tells that the child ended", async () => {
+test("announces the end of the child when the wait fails", async () => {
   const { ctx, run } = await load(new BackplaneError("store.unavailable"));
   expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
   expect(ctx.emitted.at(-1)).toMatchObject({
@@ -218,7 +218,7 @@ test("a wait that breaks still tells that the child ended", async () => {
   });
 });
 
-test("an event that cannot be published fails nothing", async () => {
+test("completes the call when an event cannot be published", async () => {
   const { ctx, run } = await load(done);
   ctx.emit = async () => {
     throw new Error("the queue is full");
@@ -227,7 +227,7 @@ test("an event that cannot be published fails nothing", async () => {
   expect(ctx.logged.map(({ level }) => level)).toEqual(["warn", "warn"]);
 });
 
-test("an answer that is none is an error, not a crash", async () => {
+test("returns an error for an invalid answer of the kernel", async () => {
   const lost = await load(done, {});
   expect(await lost.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
   const odd = await load(null);

@@ -1,4 +1,4 @@
-/** What the SDK's errors mean. An error inside a stream has no status, so its type stands for one. */
+/** Classifies the SDK's errors. An error inside a stream has no status, so its type determines one. */
 import { classifyFailure, type LlmFailure, withStatusOf } from "@backplane/sdk/kernel";
 
 const STATUS_OF: Record<string, number> = {

@@ -1,6 +1,7 @@
 /**
- * The SDK's client, loaded and made at the first call. Key and address are always set here: left out, the SDK would
- * look for credentials in the gateway's environment and home, and send them to some instance's `base_url`.
+ * The SDK's client, loaded and created at the first call. Key and base URL are always set here: otherwise the
+ * SDK would look for credentials in the gateway's environment and home, and send them to the `base_url` of
+ * any instance.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
 import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplane/sdk/kernel";
@@ -24,7 +25,7 @@ async function connect(config: AnthropicConfig): Promise<Anthropic> {
     baseURL: config.base_url,
     timeout: config.timeout_s * 1_000,
     ...VENDOR_TRANSPORT,
-    // Trying again is the kernel's (llm.retry).
+    // Retries are the kernel's responsibility (llm.retry).
     maxRetries: 0,
     logLevel: "off",
     openTelemetry: false,

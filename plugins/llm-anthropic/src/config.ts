@@ -1,4 +1,4 @@
-/** An instance's fields. They come as an operator typed them, so each is read with its default. */
+/** The fields of an instance. Values are as an operator typed them, so each is read with its default. */
 import {
   configNumber,
   configText,
@@ -10,7 +10,7 @@ import {
 
 export const VENDOR_HOST = "api.anthropic.com";
 const VENDOR_URL = `https://${VENDOR_HOST}`;
-/** The API wants a limit in every request. */
+/** The API requires a limit in every request. */
 const MAX_TOKENS = 8_192;
 
 export interface AnthropicConfig {
@@ -18,7 +18,7 @@ export interface AnthropicConfig {
   base_url: string;
   max_tokens: number;
   temperature: number | null;
-  /** Tokens the model may think; 0 is off. */
+  /** The thinking budget in tokens; 0 disables thinking. */
   thinking_budget: number;
   cache: boolean;
   timeout_s: number;

@@ -1,4 +1,6 @@
-/** Claude through the official SDK alone (llm.sdk-only): Messages with tool use, prompt caching and thinking. */
+/**
+ * Claude through the official SDK alone (llm.sdk-only): Messages with tool use, prompt caching and thinking.
+ */
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { classify } from "./classify.ts";
 import { accessOf, lazyClient } from "./client.ts";

@@ -1,4 +1,4 @@
-/** One Messages request, its stream as parts. */
+/** Sends one Messages request and converts its stream into parts. */
 import type { Anthropic } from "@anthropic-ai/sdk";
 import {
   brokenStream,
@@ -12,9 +12,9 @@ import type { AnthropicConfig } from "./config.ts";
 import { markLastTurn, toTurns } from "./turns.ts";
 
 const CACHED = { cache_control: { type: "ephemeral" } } as const;
-/** What makes the request a request is not a parameter's to change. */
+/** Fields that define the request itself cannot be overridden by parameters. */
 const OURS = new Set(["model", "messages", "system", "tools", "stream"]);
-/** Room for the answer besides the thoughts. */
+/** Tokens for the answer in addition to the thinking budget. */
 const ANSWER_TOKENS = 1_024;
 
 export async function* streamMessage(
@@ -52,8 +52,8 @@ function sampling(config: AnthropicConfig, { params, history }: GenerateRequest)
   const own: JsonObject = Object.fromEntries(Object.entries(params).filter(([key]) => !OURS.has(key)));
   const max_tokens = typeof own.max_tokens === "number" ? own.max_tokens : config.max_tokens;
   const budget = config.thinking_budget;
-  // In the middle of a turn the API wants the thoughts back that began it, signed; the tape does not keep them, so
-  // the model thinks about messages and not about results.
+  // In the middle of a turn the API requires the signed thinking blocks that began the turn. The tape does
+  // not keep them, so thinking is enabled for messages and disabled for tool results.
   if (budget > 0 && history.at(-1)?.role !== "tool") {
     const { temperature: _, ...rest } = own;
     return {
@@ -113,7 +113,7 @@ function* deltaParts(index: number, delta: Anthropic.RawContentBlockDelta): Gene
   }
 }
 
-/** Running totals; the last message often brings only the output. */
+/** Running totals; the last message often contains only the output count. */
 function usagePart(usage: {
   input_tokens?: number | null;
   cache_read_input_tokens?: number | null;

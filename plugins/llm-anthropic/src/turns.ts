@@ -1,6 +1,7 @@
 /**
- * The conversation as the Messages API demands it: user and assistant in turn, the user first, all results of a step
- * in the one user turn after it and before anything else there, and no empty text.
+ * Converts the conversation into the form that the Messages API requires: alternating user and assistant
+ * turns that start with the user, all results of a step first in the one user turn after it, and no empty
+ * text.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
 import { contentPieces, type GenerateRequest, textOf } from "@backplane/sdk/kernel";
@@ -8,7 +9,7 @@ import { contentPieces, type GenerateRequest, textOf } from "@backplane/sdk/kern
 type Message = GenerateRequest["history"][number];
 type Block = Anthropic.ContentBlockParam;
 
-/** The blocks of text, image and tool result are alike in that they can be marked for the cache. */
+/** The blocks that can carry a cache marker: text, image and tool result. */
 type UserBlock = Anthropic.TextBlockParam | Anthropic.ImageBlockParam | Anthropic.ToolResultBlockParam;
 
 type Turn = { role: "user"; content: UserBlock[] } | { role: "assistant"; content: Block[] };
@@ -29,7 +30,7 @@ export function toTurns(history: readonly Message[]): Turn[] {
   return turns;
 }
 
-/** Marks the end of the last user turn: what is before it is read from the cache at the next call. */
+/** Marks the end of the last user turn, so that the next call reads everything before it from the cache. */
 export function markLastTurn(turns: readonly Turn[]): void {
   const last = turns.findLast((turn) => turn.role === "user")?.content.at(-1);
   if (last !== undefined) last.cache_control = { type: "ephemeral" };
@@ -72,7 +73,7 @@ function blocksOf(...content: Parameters<typeof contentPieces>) {
   );
 }
 
-/** Ids of another vendor's calls, when a conversation changed its model, may have signs that this one refuses. */
+/** After a change of model, call ids of another vendor may contain characters that this API refuses. */
 function vendorId(id: string): string {
   return id.replaceAll(/[^a-zA-Z0-9_-]/g, "_");
 }

@@ -39,7 +39,7 @@ const tools = [
 
 verifies(
   "llm.provider",
-  "text, thoughts, split tool input and cached usage arrive whole, whatever the byte boundaries",
+  "assembles text, thoughts, split tool input and cached usage at any byte boundaries",
   async () => {
     const stream =
       start({
@@ -108,7 +108,7 @@ const messages = [
   { role: "user", content: "and?" },
 ];
 
-test("results of a step go out in one user turn, and system, tools and the last turn are cached", async () => {
+test("sends the results of a step in one user turn and caches system, tools and the last turn", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   await bus.end({ messages, tools, params: { temperature: 0.2, max_tokens: 77, stream: false } });
   expect(vendor.body).toEqual({
@@ -154,14 +154,14 @@ test("results of a step go out in one user turn, and system, tools and the last 
   });
 });
 
-test("cache: false marks nothing", async () => {
+test("sets no cache markers with cache: false", async () => {
   bus.instances.org_a = [withConfig({ cache: false })];
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   await bus.end({ messages, tools });
   expect(JSON.stringify(vendor.body)).not.toContain("cache_control");
 });
 
-test("a thinking budget is sent with a message and left out between a call and its answer", async () => {
+test("sends a thinking budget with a message and omits it between a call and its answer", async () => {
   bus.instances.org_a = [withConfig({ thinking_budget: 9_000, temperature: 0.3 })];
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   await bus.end({ messages });
@@ -175,7 +175,7 @@ test("a thinking budget is sent with a message and left out between a call and i
   expect(vendor.body.thinking).toBeUndefined();
 });
 
-test("a conversation that begins with the assistant still begins with the user there", async () => {
+test("starts with a user turn when the conversation begins with the assistant", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   await bus.end({
     messages: [
@@ -187,7 +187,7 @@ test("a conversation that begins with the assistant still begins with the user t
   expect(roles).toEqual(["user", "assistant", "user"]);
 });
 
-verifies("llm.provider", "statuses are typed, with Retry-After, and never carry the key", async () => {
+verifies("llm.provider", "types error statuses with Retry-After and never includes the key", async () => {
   const error = (type: string, message = "no") => ({ type: "error", error: { type, message } });
   await expectStatuses(vendor, bus, "sk-ant-key", [
     [400, error("invalid_request_error"), {}, { retryable: false }],
@@ -198,51 +198,47 @@ verifies("llm.provider", "statuses are typed, with Retry-After, and never carry 
   ]);
 });
 
-verifies(
-  "llm.provider",
-  "refused, cut and torn connections are typed as such, before and after a delta",
-  async () => {
-    const half = start() + text(0, "half");
-    const overloaded = event("error", { error: { type: "overloaded_error", message: "Overloaded" } });
-    const cases: [ReturnType<typeof sse>, object][] = [
-      [sse("", { after: "cut" }), { kind: "connection" }],
-      [sse(half, { after: "cut" }), { kind: "connection" }],
-      [sse(half), { kind: "connection" }],
-      [sse(`${half}event: message_delta\ndata: {"ty\n\n`), { kind: "connection" }],
-      [sse(start() + overloaded), { kind: "status", status_code: 529 }],
-      [sse(half + overloaded), { kind: "status", status_code: 529 }],
-      [sse(start() + stop("end_turn", 0)), { kind: "empty" }],
-    ];
-    for (const [answer, expected] of cases) {
-      vendor.answer = answer;
-      const end = await bus.end();
-      expect(end.kind).toBe("llm.call.error");
-      expect(end.payload).toMatchObject({ retryable: true, ...expected });
-    }
-    await vendor.stop();
-    expect((await bus.end()).payload).toMatchObject({ kind: "connection", retryable: true });
-    vendor = new Vendor();
-    await vendor.start();
-  },
-);
+verifies("llm.provider", "types refused, cut and torn connections, before and after a delta", async () => {
+  const half = start() + text(0, "half");
+  const overloaded = event("error", { error: { type: "overloaded_error", message: "Overloaded" } });
+  const cases: [ReturnType<typeof sse>, object][] = [
+    [sse("", { after: "cut" }), { kind: "connection" }],
+    [sse(half, { after: "cut" }), { kind: "connection" }],
+    [sse(half), { kind: "connection" }],
+    [sse(`${half}event: message_delta\ndata: {"ty\n\n`), { kind: "connection" }],
+    [sse(start() + overloaded), { kind: "status", status_code: 529 }],
+    [sse(half + overloaded), { kind: "status", status_code: 529 }],
+    [sse(start() + stop("end_turn", 0)), { kind: "empty" }],
+  ];
+  for (const [answer, expected] of cases) {
+    vendor.answer = answer;
+    const end = await bus.end();
+    expect(end.kind).toBe("llm.call.error");
+    expect(end.payload).toMatchObject({ retryable: true, ...expected });
+  }
+  await vendor.stop();
+  expect((await bus.end()).payload).toMatchObject({ kind: "connection", retryable: true });
+  vendor = new Vendor();
+  await vendor.start();
+});
 
-verifies("llm.provider", "a server that says nothing, or nothing more, times out", async () => {
+verifies("llm.provider", "times out when a server sends nothing or stops sending", async () => {
   bus.instances.org_a = [withConfig({ timeout_s: 0.1 })];
   const half = sse(start() + text(0, "and"), { after: "hang" });
   await expectTimeouts(vendor, bus, [() => undefined, half]);
 });
 
-test("an interrupt closes the connection", async () => {
+test("closes the connection on an interrupt", async () => {
   await expectInterrupted(vendor, bus, sse(start() + text(0, "slowly"), { after: "hang" }));
 });
 
-test("a key of the environment goes to no instance", async () => {
+test("sends no key from the environment to any instance", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   const keyless = instanceOf("llm-anthropic", { base_url: url });
   await expectNoKeyOfEnvironment(vendor, bus, keyless, ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]);
 });
 
-test("without a key the vendor is not asked, and health says what is missing", async () => {
+test("sends no request without a key and reports the missing key in health", async () => {
   bus.instances.org_a = [instanceOf("llm-anthropic", { model: "claude-test" })];
   const { payload } = await bus.end();
   expect(payload).toMatchObject({ kind: "other", retryable: false });

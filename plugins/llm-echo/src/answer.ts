@@ -1,6 +1,7 @@
 /**
- * What the offline model answers. It keeps nothing between calls: where it is in a script is how many results came
- * since the last user message. Only scripted errors are counted, by conversation, since a retry looks like the try.
+ * Computes the answers of the offline model. It keeps no position between calls: the current step follows
+ * from the number of results since the last user message. Only scripted errors are counted, by conversation,
+ * because a retry looks like the first attempt.
  */
 import {
   type GenerateRequest,
@@ -15,13 +16,13 @@ type Message = GenerateRequest["history"][number];
 
 const PIECES = 16;
 const SHORTEST_PIECE = 6;
-/** Conversations whose scripted errors are counted at one time. */
+/** The maximum number of conversations whose scripted errors are counted. */
 const COUNTED = 1_000;
 
 export class ScriptedErrors {
   readonly #failed = new Map<string, number>();
 
-  /** The error that is due, or null once each has come as often as it was asked for. */
+  /** The error that is due, or null once each error has occurred as often as the script asks. */
   next(conversation: string, errors: readonly ScriptedError[]): ScriptedError | null {
     let seen = this.#failed.get(conversation) ?? 0;
     const at = seen;
@@ -85,7 +86,7 @@ async function* perform(
   for (const [index, { name, args }] of tools.entries()) {
     const json = JSON.stringify(args);
     const half = Math.ceil(json.length / 2);
-    // Without an id: the kernel's side gives one that no other call of the session has.
+    // The call has no id: the kernel's side assigns one that is unique in the session.
     yield { type: "tool_call", index, name, args: json.slice(0, half) };
     yield { type: "tool_call", index, args: json.slice(half) };
   }
@@ -124,7 +125,7 @@ async function* speak(
   type: "content" | "thinking" = "content",
 ): AsyncGenerator<LlmPart, void, undefined> {
   const length = Math.max(SHORTEST_PIECE, Math.ceil(text.length / PIECES));
-  // Cut by characters, never inside one.
+  // The text is cut between characters, never inside one.
   for (const [piece] of text.matchAll(new RegExp(`[\\s\\S]{1,${length}}`, "gu"))) {
     if (signal.aborted) return;
     yield { type, text: piece };

@@ -1,6 +1,6 @@
 /**
- * The offline model: no key, no network. It echoes, or follows the script in the user's message (script.ts), so that
- * the whole loop, its tools, approvals and errors can be driven by hand or by a test.
+ * The offline model: no key, no network. It echoes, or follows the script in the user's message (script.ts),
+ * so that a person or a test can drive the whole loop with its tools, approvals and errors.
  */
 import { llmProviderPlugin } from "@backplane/sdk/kernel";
 import { answer, ScriptedErrors } from "./answer.ts";

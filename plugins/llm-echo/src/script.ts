@@ -1,17 +1,17 @@
 /**
- * The words a user can say to the offline model, one per line:
+ * The directives of the offline model in a user's message, one per line:
  *
  *   /tool NAME {json}       calls a tool; several lines of one step are parallel calls
- *   /then                   begins the next step, taken when the results are there
- *   /say TEXT               answers TEXT; beside tools it is said before them
- *   /think TEXT             thinks aloud
+ *   /then                   begins the next step, which runs when the results have arrived
+ *   /say TEXT               answers TEXT; in a step with tools, before the calls
+ *   /think TEXT             emits TEXT as thinking
  *   /slow MS                waits between pieces of the answer
  *   /usage N                reports N input tokens
  *   /error KIND [times N]   fails: connection, timeout, empty, other, or status CODE [retry-after S];
- *                           N times and then goes on, or else always
- *   /help                   lists all this
+ *                           N times and then continues, or always without a count
+ *   /help                   lists the directives
  *
- * Lines without a directive are remarks. A text without any directive is no script: it is echoed.
+ * Lines without a directive are comments. A text without any directive is not a script and is echoed.
  */
 import type { JsonObject, LlmErrorKind, LlmFailure } from "@backplane/sdk/kernel";
 
@@ -33,11 +33,11 @@ export interface Step {
 }
 
 export interface Script {
-  /** Each but the last calls tools. */
+  /** Each step but the last calls tools. */
   steps: Step[];
   slow_ms: number;
   input_tokens: number | null;
-  /** What could not be read; then nothing else is done. */
+  /** The lines that could not be parsed; if there are any, the script does not run. */
   problems: string[];
 }
 
@@ -52,7 +52,7 @@ export const HELP = [
 const DIRECTIVE = /^\/(tool|then|say|think|slow|usage|error|help)(?:\s+(.*))?$/;
 const MAX_SLOW_MS = 60_000;
 
-/** Null when the text is no script. */
+/** Null if the text is not a script. */
 export function readScript(text: string): Script | null {
   const lines = text.split(/\r?\n/).map((line) => line.trim());
   if (!lines.some((line) => DIRECTIVE.test(line))) return null;
@@ -73,7 +73,7 @@ function read(script: Script, word: string, rest: string): void {
       readTool(script, step, rest);
       break;
     case "then":
-      // An answer without tools ends a turn, so a step without tools goes on in the next.
+      // An answer without tools ends a turn, so a step without tools is merged into the next one.
       if (step.tools.length > 0) script.steps.push(newStep());
       break;
     case "say":
@@ -109,7 +109,7 @@ function readTool(script: Script, step: Step, rest: string): void {
       return;
     }
   } catch {
-    // Said below, with the other case.
+    // Invalid JSON is reported below, together with values that are not objects.
   }
   script.problems.push(`the arguments of /tool ${name} are no JSON object`);
 }

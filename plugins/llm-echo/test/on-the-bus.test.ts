@@ -1,4 +1,7 @@
-/** The plugin on the kernel's own bus: its deltas, its answer and its interrupt, all on the session that it serves. */
+/**
+ * The plugin on the kernel's own bus: its deltas, its answer and its interrupt, all on the session that it
+ * serves.
+ */
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
@@ -24,31 +27,27 @@ function open() {
   return { ...opened, kernel, ask };
 }
 
-verifies(
-  "llm.provider",
-  "a call's deltas and its one answer come in order on the session's line",
-  async () => {
-    const { ask, seen, idle, logged } = open();
-    const reply = await ask('/say Let me look.\n/think hm\n/tool now {"zone": "utc"}');
-    await idle();
-    expect(reply).toMatchObject({
-      kind: "llm.call.response",
-      session_id: "s1",
-      source: "llm-echo",
-      payload: { text: "Let me look.", tool_calls: [{ name: "now", args: { zone: "utc" } }] },
-    });
-    const kinds = seen.map(({ kind }) => kind);
-    expect(kinds.at(0)).toBe("llm.call.request");
-    expect(kinds.at(-1)).toBe("llm.call.response");
-    expect(kinds.filter((kind) => kind === "llm.call.response")).toHaveLength(1);
-    const said = seen.map(({ payload }) => (payload as { content?: string }).content ?? "");
-    expect(said.join("")).toBe("Let me look.");
-    expect(seen.slice(1).every(({ payload }) => payload.request_id === seen[0]?.id)).toBe(true);
-    expect(logged).toEqual([]);
-  },
-);
+verifies("llm.provider", "publishes a call's deltas and its one answer in order on the session", async () => {
+  const { ask, seen, idle, logged } = open();
+  const reply = await ask('/say Let me look.\n/think hm\n/tool now {"zone": "utc"}');
+  await idle();
+  expect(reply).toMatchObject({
+    kind: "llm.call.response",
+    session_id: "s1",
+    source: "llm-echo",
+    payload: { text: "Let me look.", tool_calls: [{ name: "now", args: { zone: "utc" } }] },
+  });
+  const kinds = seen.map(({ kind }) => kind);
+  expect(kinds.at(0)).toBe("llm.call.request");
+  expect(kinds.at(-1)).toBe("llm.call.response");
+  expect(kinds.filter((kind) => kind === "llm.call.response")).toHaveLength(1);
+  const said = seen.map(({ payload }) => (payload as { content?: string }).content ?? "");
+  expect(said.join("")).toBe("Let me look.");
+  expect(seen.slice(1).every(({ payload }) => payload.request_id === seen[0]?.id)).toBe(true);
+  expect(logged).toEqual([]);
+});
 
-test("an interrupt reaches a call that is still streaming", async () => {
+test("interrupts a call that is still streaming", async () => {
   const { ask, kernel, seen, bus } = open();
   const reply = ask("/slow 60000\n/say a slow answer that nobody waits for").catch(() => null);
   await until(() => seen.some(({ kind }) => kind === "llm.call.delta"));

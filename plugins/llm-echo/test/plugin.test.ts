@@ -7,7 +7,10 @@ function newBus(): LlmBus {
   return new LlmBus(plugin, [instanceOf("llm-echo")]);
 }
 
-/** Runs the loop as the kernel would: every call is answered with `NAME=ARGS` until the model calls none. */
+/**
+ * Runs the loop as the kernel would: every call is answered with `NAME=ARGS` until the model makes no more
+ * calls.
+ */
 async function converse(bus: LlmBus, text: string) {
   const messages: ChatMessage[] = [{ role: "user", content: text }];
   const steps: string[][] = [];
@@ -25,7 +28,7 @@ async function converse(bus: LlmBus, text: string) {
   throw new Error("the script did not end");
 }
 
-test("plain text comes back in several deltas, with usage", async () => {
+test("echoes plain text in several deltas, with usage", async () => {
   const bus = newBus();
   const { payload } = await bus.end({ messages: [{ role: "user", content: "hello there, 🙂 world" }] });
   expect(payload.text).toBe("echo: hello there, 🙂 world");
@@ -35,13 +38,13 @@ test("plain text comes back in several deltas, with usage", async () => {
   expect(payload.usage).toMatchObject({ input_other: 6, output: 7, total: 13 });
 });
 
-test("a stream that the loop follows piece by piece is more than one delta", async () => {
+test("sends a slow answer in more than three deltas", async () => {
   const bus = newBus();
   await bus.end({ messages: [{ role: "user", content: "/slow 1\n/say one two three four five six" }] });
   expect(bus.deltas().length).toBeGreaterThan(3);
 });
 
-test("a script calls tools in parallel and in steps, then sums up", async () => {
+test("runs a script's tools in parallel and in steps, then summarizes", async () => {
   const script = [
     "Please do this:",
     "/say Working on it.",
@@ -57,12 +60,12 @@ test("a script calls tools in parallel and in steps, then sums up", async () => 
   );
 });
 
-test("a last step without tools is the answer", async () => {
+test("answers with the last step if it has no tools", async () => {
   const result = await converse(newBus(), "/tool now\n/then\n/say all done");
   expect(result).toEqual({ steps: [["now={}"]], text: "all done" });
 });
 
-test("only the last user message is followed, from its start", async () => {
+test("follows only the last user message, from its start", async () => {
   const bus = newBus();
   const messages = [
     { role: "user", content: "/tool now" },
@@ -75,7 +78,7 @@ test("only the last user message is followed, from its start", async () => {
   expect(payload.tool_calls).toMatchObject([{ name: "later" }]);
 });
 
-test("thoughts and input tokens are as told", async () => {
+test("reports the scripted thoughts and input tokens", async () => {
   const bus = newBus();
   const { payload } = await bus.end({
     messages: [{ role: "user", content: "/think hm\n/usage 90000\n/say hi" }],
@@ -84,7 +87,7 @@ test("thoughts and input tokens are as told", async () => {
   expect(payload).toMatchObject({ text: "hi", usage: { input: 90_000 } });
 });
 
-test("errors come as often as told, then the script goes on, and again the next time", async () => {
+test("fails as often as scripted, then continues, and counts again for the next message", async () => {
   const bus = newBus();
   const messages = [
     { role: "user", content: "/error status 429 retry-after 0.5 times 2\n/error empty times 1\n/say ok" },
@@ -103,7 +106,7 @@ test("errors come as often as told, then the script goes on, and again the next 
   }
 });
 
-test("an error without a count comes every time", async () => {
+test("fails every time for an error without a count", async () => {
   const bus = newBus();
   for (const kind of ["connection", "timeout", "other", "empty"]) {
     for (let n = 0; n < 3; n++) {
@@ -113,11 +116,11 @@ test("an error without a count comes every time", async () => {
   }
 });
 
-test("an error of a later step waits for that step", async () => {
+test("raises the error of a later step only in that step", async () => {
   await expect(converse(newBus(), "/tool now\n/then\n/error status 500\n/say x")).rejects.toThrow("500");
 });
 
-test("a script that cannot be read is answered with why and how", async () => {
+test("answers an invalid script with the reason and the syntax", async () => {
   for (const bad of [
     "/tool",
     "/tool x {oops",
@@ -134,7 +137,7 @@ test("a script that cannot be read is answered with why and how", async () => {
   expect((await converse(newBus(), "/etc/passwd is a path")).text).toBe("echo: /etc/passwd is a path");
 });
 
-test("a slow answer ends at once when interrupted, and leaves no timer", async () => {
+test("ends a slow answer immediately on an interrupt and leaves no timer", async () => {
   const bus = newBus();
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
@@ -151,6 +154,6 @@ test("a slow answer ends at once when interrupted, and leaves no timer", async (
   }
 });
 
-test("health is ok without anything to configure", async () => {
+test("reports healthy without configuration", async () => {
   expect(await plugin.healthCheck?.(newBus().context())).toMatchObject({ status: "ok" });
 });

@@ -1,5 +1,5 @@
 /**
- * Which tool call a fragment belongs to. OpenAI numbers calls and sends the id once; compatible servers leave out
+ * Assigns each fragment to its tool call. OpenAI numbers calls and sends the id once; compatible servers omit
  * the number or the id, number every call 0, repeat the name, or send each call whole.
  */
 import type { LlmPart } from "@backplane/sdk/kernel";
@@ -7,7 +7,7 @@ import type { LlmPart } from "@backplane/sdk/kernel";
 export interface CallFragment {
   index?: number | null;
   id?: string | null;
-  /** Arguments come as text; some servers send the object itself. */
+  /** Arguments arrive as text; some servers send the object itself. */
   function?: { name?: string | null; arguments?: unknown } | null;
 }
 
@@ -48,7 +48,7 @@ export class CallSlots {
     const last = this.#slots.findLast((slot) => index === null || slot.index === index);
     if (last === undefined) return undefined;
     if (id !== null && last.id !== null) return undefined;
-    // A second whole call in the same place: named again, after arguments that were complete.
+    // A second whole call with the same index: the name appears again after complete arguments.
     if (name !== null && last.name !== null && (args.startsWith("{") || last.name !== name)) {
       return last.args === "" && last.name === name ? last : isWhole(last.args) ? undefined : last;
     }

@@ -1,4 +1,7 @@
-/** The conversation as chat messages. Every call's result follows it: the SDK of the kernel saw to that. */
+/**
+ * Converts the conversation into chat messages. The kernel SDK has already placed every result after its
+ * call.
+ */
 import { contentPieces, type GenerateRequest, textOf } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 
@@ -31,14 +34,14 @@ function chatMessage(message: Message): OpenAI.ChatCompletionMessageParam {
   }
 }
 
-/** Results are text in both of OpenAI's APIs; an image among them is at least mentioned. */
+/** Results are text in both of OpenAI's APIs, so an image in a result is mentioned in the text. */
 export function resultText({ content }: Extract<Message, { role: "tool" }>): string {
   return contentPieces(content)
     .map((piece) => (piece.type === "text" ? piece.text : "[an image, not shown]"))
     .join("\n");
 }
 
-/** A plain string where it can be one: not every server reads lists of parts. */
+/** Uses a plain string if possible, because not every server reads lists of parts. */
 function userContent({ content, attachments }: Extract<Message, { role: "user" }>) {
   const pieces = contentPieces(content, attachments);
   if (pieces.every((piece) => piece.type === "text")) return pieces.map(({ text }) => text).join("\n");

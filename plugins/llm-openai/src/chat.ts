@@ -1,4 +1,7 @@
-/** Chat completions: one request, its stream as parts. Compatible servers leave out what they like, save the end. */
+/**
+ * Chat completions: sends one request and converts its stream into parts. Compatible servers may omit any
+ * field except the finish reason.
+ */
 import {
   brokenStream,
   type GenerateRequest,
@@ -15,7 +18,7 @@ import { freeParams } from "./params.ts";
 
 type Chunk = OpenAI.ChatCompletionChunk;
 
-/** Fields of compatible servers that the SDK's types do not know. */
+/** Fields of compatible servers that are missing in the SDK's types. */
 interface LooseDelta {
   content?: string | null;
   refusal?: string | null;
@@ -65,7 +68,10 @@ function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatComp
   };
 }
 
-/** Older servers refuse a field that they do not know; they are asked again without, and tell no usage. */
+/**
+ * Older servers refuse an unknown field; the request is repeated without it, and the answer then has no
+ * usage.
+ */
 function refusesUsage(error: unknown): boolean {
   const { status, message } = error as { status?: unknown; message?: unknown };
   return (status === 400 || status === 422) && String(message).includes("stream_options");

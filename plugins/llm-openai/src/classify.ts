@@ -1,4 +1,4 @@
-/** What the SDK's errors mean. An error inside a stream has no status, so its type stands for one. */
+/** Classifies the SDK's errors. An error inside a stream has no status, so its type determines one. */
 import { classifyFailure, type LlmFailure, withStatusOf } from "@backplane/sdk/kernel";
 
 const STATUS_OF: Record<string, number> = {
@@ -16,7 +16,7 @@ export function classify(error: unknown): LlmFailure {
   return withStatusOf(classifyFailure(error), [code, type], STATUS_OF);
 }
 
-/** A used-up quota comes with the status of a full queue, but waiting does not help it. */
+/** An exhausted quota has the same status as a rate limit, but waiting does not help. */
 export function worthRetrying({ message }: LlmFailure): boolean {
   return !message.includes("insufficient_quota");
 }

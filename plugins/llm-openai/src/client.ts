@@ -1,6 +1,7 @@
 /**
- * The SDK's client, loaded and made at the first call. Everything that the SDK would else take from the environment
- * is set here: a key of the gateway's own environment must not travel to some instance's `base_url`.
+ * The SDK's client, loaded and created at the first call. Every value that the SDK would otherwise read from
+ * the environment is set here: a key from the gateway's environment must not be sent to the `base_url` of any
+ * instance.
  */
 import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
@@ -19,7 +20,7 @@ export function accessOf(id: string, { api_key, base_url }: OpenAiConfig): Vendo
 async function connect(config: OpenAiConfig): Promise<OpenAI> {
   const { OpenAI } = await import("openai");
   return new OpenAI({
-    // The SDK insists on a key where a local server does not.
+    // The SDK requires a key even if a local server does not.
     apiKey: config.api_key === "" ? "none" : config.api_key,
     adminAPIKey: null,
     baseURL: config.base_url,
@@ -28,7 +29,7 @@ async function connect(config: OpenAiConfig): Promise<OpenAI> {
     webhookSecret: null,
     timeout: config.timeout_s * 1_000,
     ...VENDOR_TRANSPORT,
-    // Trying again is the kernel's (llm.retry).
+    // Retries are the kernel's responsibility (llm.retry).
     maxRetries: 0,
     logLevel: "off",
   });

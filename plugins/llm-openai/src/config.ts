@@ -1,4 +1,4 @@
-/** An instance's fields. They come as an operator typed them, so each is read with its default. */
+/** The fields of an instance. Values are as an operator typed them, so each is read with its default. */
 import {
   configNumber,
   configText,
@@ -63,7 +63,7 @@ export function readConfig({ config }: ProviderInstance): OpenAiConfig {
   };
 }
 
-/** Whether calls go to OpenAI itself, which knows the newer names of fields. */
+/** Whether calls go to OpenAI itself, which supports the newer field names. */
 export function isVendor(base_url: string): boolean {
   return isVendorUrl(base_url, VENDOR_HOST);
 }

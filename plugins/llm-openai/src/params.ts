@@ -1,4 +1,7 @@
-/** A call's own parameters over the instance's defaults. What makes the request a request is not theirs to change. */
+/**
+ * Merges a call's own parameters over the instance's defaults. Neither can override the fields that define
+ * the request itself.
+ */
 import type { JsonObject } from "@backplane/sdk/kernel";
 import type { OpenAiConfig } from "./config.ts";
 

@@ -1,6 +1,7 @@
 /**
- * OpenAI, and every server that speaks its API (`base_url`), through the official SDK alone (llm.sdk-only). Chat
- * completions by default, because that is what compatible servers have; `api: "responses"` for the newer one.
+ * OpenAI, and every server with a compatible API (`base_url`), through the official SDK alone (llm.sdk-only).
+ * Chat completions are the default, because compatible servers support them; `api: "responses"` selects the
+ * newer API.
  */
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { streamChat } from "./chat.ts";

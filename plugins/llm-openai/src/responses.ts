@@ -1,4 +1,7 @@
-/** The responses API: one request, its stream as parts. Nothing is stored at the vendor; the tape is the memory. */
+/**
+ * The responses API: sends one request and converts its stream into parts. Nothing is stored at the vendor;
+ * the tape holds the conversation.
+ */
 import {
   brokenStream,
   contentPieces,
@@ -78,7 +81,7 @@ function toItems(message: GenerateRequest["history"][number]): Item[] {
 }
 
 async function* partsOf(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, void, undefined> {
-  /** Calls whose arguments came in fragments; the others bring them whole at their end. */
+  /** Calls whose arguments arrived in fragments; the other calls carry them whole in their final event. */
   const fragmented = new Set<number>();
   for await (const event of stream) {
     const { type } = event;

@@ -30,7 +30,7 @@ const tools = [
 
 verifies(
   "llm.provider",
-  "text, split tool calls and usage with cached tokens arrive whole, whatever the byte boundaries",
+  "assembles text, split tool calls and usage with cached tokens at any byte boundaries",
   async () => {
     const stream =
       chunk({ role: "assistant", content: "" }) +
@@ -77,7 +77,7 @@ verifies(
   },
 );
 
-test("the conversation goes out as chat messages, images as image_url", async () => {
+test("sends the conversation as chat messages and images as image_url", async () => {
   vendor.answer = sse(text("ok") + done);
   const call = { id: "c1", name: "add", args: { a: 1 } };
   await bus.end({
@@ -124,7 +124,7 @@ test("the conversation goes out as chat messages, images as image_url", async ()
   ]);
 });
 
-test("compatible servers may leave out usage, indexes, ids and [DONE]", async () => {
+test("accepts compatible servers that omit usage, indexes, ids and [DONE]", async () => {
   const whole = (name: string, args: unknown) => ({ function: { name, arguments: args } });
   const cases: [string, object[]][] = [
     [
@@ -136,7 +136,7 @@ test("compatible servers may leave out usage, indexes, ids and [DONE]", async ()
       ],
     ],
     [
-      // Every call numbered 0, told apart by ids.
+      // Every call has index 0; only the ids differ.
       chunk({ tool_calls: [{ index: 0, id: "x", ...whole("add", '{"a":1}') }] }) +
         chunk({ tool_calls: [{ index: 0, id: "y", ...whole("sub", '{"a":2}') }] }),
       [
@@ -145,7 +145,7 @@ test("compatible servers may leave out usage, indexes, ids and [DONE]", async ()
       ],
     ],
     [
-      // The same, with nothing else to tell them apart.
+      // Every call has index 0 and there are no ids.
       chunk({ tool_calls: [{ index: 0, id: "x", ...whole("now", "") }] }) +
         chunk({ tool_calls: [{ index: 0, id: "y", ...whole("now", "") }] }),
       [
@@ -154,14 +154,14 @@ test("compatible servers may leave out usage, indexes, ids and [DONE]", async ()
       ],
     ],
     [
-      // The name again in every fragment, no index.
+      // The name is repeated in every fragment, without an index.
       chunk({ tool_calls: [{ id: "x", ...whole("add", '{"a"') }] }) +
         chunk({ tool_calls: [whole("add", ":3")] }) +
         chunk({ tool_calls: [whole("add", "}")] }),
       [{ id: "x", name: "add", args: { a: 3 } }],
     ],
     [
-      // Arguments as an object, and calls without any.
+      // Arguments as an object, and calls without arguments.
       chunk({ tool_calls: [whole("add", { a: 4 }), whole("now", null)] }),
       [
         { name: "add", args: { a: 4 } },
@@ -179,7 +179,7 @@ test("compatible servers may leave out usage, indexes, ids and [DONE]", async ()
   }
 });
 
-test("a server that does not know stream_options is asked again without", async () => {
+test("repeats the request without stream_options for a server that does not support it", async () => {
   vendor.answer = (response, request) => {
     const known = request.body.stream_options === undefined;
     const refusal = json(400, { error: { message: "Unrecognized request argument: stream_options" } });
@@ -189,14 +189,14 @@ test("a server that does not know stream_options is asked again without", async 
   expect(vendor.requests).toHaveLength(2);
 });
 
-test("a reasoning server's thoughts are thinking, not text", async () => {
+test("reports a reasoning server's thoughts as thinking, not as text", async () => {
   vendor.answer = sse(chunk({ reasoning_content: "let me see" }) + text("42") + done);
   const { payload } = await bus.end();
   expect(payload.text).toBe("42");
   expect(bus.deltas()[0]).toEqual({ thinking: "let me see" });
 });
 
-verifies("llm.provider", "statuses are typed, with Retry-After, and never carry the key", async () => {
+verifies("llm.provider", "types error statuses with Retry-After and never includes the key", async () => {
   const error = (message: string, code: string | null = null) => ({ error: { message, type: "x", code } });
   await expectStatuses(vendor, bus, "sk-test-key", [
     [400, error("bad tools"), {}, { retryable: false }],
@@ -214,46 +214,42 @@ verifies("llm.provider", "statuses are typed, with Retry-After, and never carry 
   ]);
 });
 
-verifies(
-  "llm.provider",
-  "refused, cut and torn connections are typed as such, before and after a delta",
-  async () => {
-    const head = chunk({ content: "half" });
-    const broken = [
-      sse("", { after: "cut" }),
-      sse(head, { after: "cut" }),
-      sse(head, { after: "end" }),
-      sse(`${head}data: {"id":"chatc`, { after: "end" }),
-      sse(head + data({ error: { message: "engine died", type: "server_error" } })),
-      sse(""),
-    ];
-    const kinds: unknown[] = [];
-    for (const answer of broken) {
-      vendor.answer = answer;
-      const { payload } = await bus.end();
-      kinds.push(payload.kind);
-      expect(payload.retryable).toBe(true);
-    }
-    expect(kinds).toEqual(["connection", "connection", "connection", "connection", "status", "connection"]);
-    await vendor.stop();
+verifies("llm.provider", "types refused, cut and torn connections, before and after a delta", async () => {
+  const head = chunk({ content: "half" });
+  const broken = [
+    sse("", { after: "cut" }),
+    sse(head, { after: "cut" }),
+    sse(head, { after: "end" }),
+    sse(`${head}data: {"id":"chatc`, { after: "end" }),
+    sse(head + data({ error: { message: "engine died", type: "server_error" } })),
+    sse(""),
+  ];
+  const kinds: unknown[] = [];
+  for (const answer of broken) {
+    vendor.answer = answer;
     const { payload } = await bus.end();
-    expect(payload).toMatchObject({ kind: "connection", retryable: true });
-    vendor = new Vendor();
-    await vendor.start();
-  },
-);
+    kinds.push(payload.kind);
+    expect(payload.retryable).toBe(true);
+  }
+  expect(kinds).toEqual(["connection", "connection", "connection", "connection", "status", "connection"]);
+  await vendor.stop();
+  const { payload } = await bus.end();
+  expect(payload).toMatchObject({ kind: "connection", retryable: true });
+  vendor = new Vendor();
+  await vendor.start();
+});
 
-verifies("llm.provider", "a server that says nothing, or nothing more, times out", async () => {
+verifies("llm.provider", "times out when a server sends nothing or stops sending", async () => {
   bus.instances.org_a = [instanceOf("llm-openai", { base_url: url, timeout_s: 0.1 })];
   const half = sse(chunk({ content: "and" }), { after: "hang" });
   await expectTimeouts(vendor, bus, [() => undefined, half]);
 });
 
-test("an interrupt closes the connection", async () => {
+test("closes the connection on an interrupt", async () => {
   await expectInterrupted(vendor, bus, sse(chunk({ content: "slowly" }), { after: "hang" }));
 });
 
-test("a changed key is used by the next call", async () => {
+test("uses a changed key in the next call", async () => {
   vendor.answer = sse(text("ok") + done);
   await bus.end();
   bus.instances.org_a = [instanceOf("llm-openai", { api_key: "sk-new", base_url: url })];
@@ -266,13 +262,13 @@ test("a changed key is used by the next call", async () => {
   ]);
 });
 
-test("a key of the environment goes to no instance", async () => {
+test("sends no key from the environment to any instance", async () => {
   vendor.answer = sse(text("ok") + done);
   const keyless = instanceOf("llm-openai", { base_url: url });
   await expectNoKeyOfEnvironment(vendor, bus, keyless, ["OPENAI_API_KEY", "OPENAI_ORG_ID"]);
 });
 
-test("without a key the vendor is not asked, and health says what is missing", async () => {
+test("sends no request without a key and reports the missing key in health", async () => {
   bus.instances.org_a = [instanceOf("llm-openai", { model: "gpt-test" })];
   const { payload } = await bus.end();
   expect(payload).toMatchObject({ kind: "other", retryable: false });

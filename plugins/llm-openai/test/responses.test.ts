@@ -40,7 +40,7 @@ const call = (output_index: number, call_id: string, name: string) =>
     },
   });
 
-verifies("llm.provider", "a response's text, thoughts, calls and usage arrive whole", async () => {
+verifies("llm.provider", "assembles the text, thoughts, calls and usage of a response", async () => {
   const stream =
     event("response.created", { response: { id: "resp_1" } }) +
     event("response.reasoning_summary_text.delta", { output_index: 0, delta: "hm" }) +
@@ -69,7 +69,7 @@ verifies("llm.provider", "a response's text, thoughts, calls and usage arrive wh
   expect(bus.deltas().slice(0, 2)).toEqual([{ thinking: "hm" }, { content: "Zwölf " }]);
 });
 
-test("the conversation goes out as items and nothing is stored", async () => {
+test("sends the conversation as items and stores nothing at the vendor", async () => {
   vendor.answer = sse(event("response.output_text.delta", { delta: "ok" }) + completed);
   const tools = [{ name: "add", description: "Adds", parameters: { type: "object" } }];
   await bus.end({
@@ -105,7 +105,7 @@ test("the conversation goes out as items and nothing is stored", async () => {
   });
 });
 
-verifies("llm.provider", "failures of a response are typed, wherever they come", async () => {
+verifies("llm.provider", "types the failures of a response at every stage", async () => {
   const half = event("response.output_text.delta", { delta: "half" });
   const failed = { status: "failed", error: { code: "server_error", message: "engine died" } };
   const cases: [ReturnType<typeof sse>, object][] = [
@@ -125,7 +125,7 @@ verifies("llm.provider", "failures of a response are typed, wherever they come",
   }
 });
 
-test("an answer cut short by the limit says so", async () => {
+test("reports an answer that the token limit cut short", async () => {
   const response = {
     status: "incomplete",
     incomplete_details: { reason: "max_output_tokens" },

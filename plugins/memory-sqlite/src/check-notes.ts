@@ -1,4 +1,4 @@
-/** Whether the file is a memory, and how large: a short look that leaves nothing open. */
+/** Checks whether the file is a memory database and how large it is, and closes the file again. */
 import { join } from "node:path";
 import { openDatabase } from "./database.ts";
 import { createNotes } from "./notes.ts";

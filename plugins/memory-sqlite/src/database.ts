@@ -1,6 +1,7 @@
 /**
- * The file. Entries of all scopes lie in one table; each scope has a full-text index of its own, so that neither the
- * words nor the word counts of one tenant touch another's search. Entry and index change in one transaction.
+ * The database file. Entries of all scopes share one table; each scope has its own full-text index, so that
+ * neither the words nor the word counts of one tenant affect another's search. Entry and index change in one
+ * transaction.
  */
 import { chmodSync, closeSync, openSync } from "node:fs";
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
@@ -8,23 +9,23 @@ import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlit
 export type Row = Record<string, unknown>;
 
 export interface Database {
-  /** False: this SQLite has no FTS5, and searches read every entry. */
+  /** False if this SQLite has no FTS5; searches then read every entry. */
   readonly fullText: boolean;
   readonly rows: (text: string, ...values: SQLInputValue[]) => Row[];
-  /** All of it on disk when this returns, or nothing of it. */
+  /** Everything is on disk when this returns, or nothing is. */
   readonly transaction: <T>(run: () => T) => T;
   close(): void;
 }
 
 export interface DatabaseOptions {
   file: string;
-  /** Default: whether this SQLite has it. */
+  /** Default: whether this SQLite supports FTS5. */
   fullText?: boolean;
 }
 
 const VERSION = 1;
 
-/** `text` comes last: what ranks and drops entries then never reads a long one. */
+/** `text` is the last column, so that ranking and dropping entries never reads a long text. */
 const SCHEMA = `
   create table scope (
     id integer primary key,
@@ -57,11 +58,12 @@ const PRAGMAS = `
   pragma journal_size_limit = 16777216;
 `;
 
-/** Statements are per scope; a gateway with many scopes must not keep one of each for ever. */
+/** Statements are per scope; a gateway with many scopes must not cache one for each without limit. */
 const MOST_STATEMENTS = 256;
 
 export function openDatabase({ file, fullText }: DatabaseOptions): Database {
-  // Made by us and not by SQLite, so that the mode is right from the first byte; its other files take it over.
+  // The file is created here and not by SQLite, so that its mode is right from the first byte; SQLite copies
+  // the mode to its other files.
   closeSync(openSync(file, "a", 0o600));
   chmodSync(file, 0o600);
   const sqlite = new DatabaseSync(file);
@@ -99,7 +101,10 @@ export function openDatabase({ file, fullText }: DatabaseOptions): Database {
   }
 }
 
-/** Inside a transaction: of two processes that open a new file, one makes the tables and the other finds them. */
+/**
+ * Runs inside a transaction: if two processes open a new file, one creates the tables and the other finds
+ * them.
+ */
 function migrate(sqlite: DatabaseSync, rows: Database["rows"]): void {
   const version = Number(rows("pragma user_version")[0]?.user_version);
   if (version > VERSION) {

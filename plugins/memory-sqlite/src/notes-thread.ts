@@ -1,6 +1,6 @@
 /**
- * The thread that owns the file, so that no commit and no search ever sits on the host's event loop. Writes that wait
- * together are committed together, and each is answered only when its commit is on disk.
+ * The thread that owns the file, so that no commit and no search blocks the host's event loop. Writes that
+ * are queued together are committed together, and each is answered only when its commit is on disk.
  */
 import { join } from "node:path";
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
@@ -42,7 +42,7 @@ port.on("message", (first: Ask) => {
       writes.push(ask);
       continue;
     }
-    // What was asked before is done before.
+    // Requests are handled in their order of arrival.
     commit(writes.splice(0));
     answer(ask);
   }
@@ -59,7 +59,7 @@ function commit(asks: WriteAsk[]): void {
     notes.write(asks.map(({ write }) => write));
     for (const { call } of asks) reply({ call, value: null });
   } catch (error) {
-    // Alone, so that one note that cannot be kept takes no other with it.
+    // Each write is retried alone, so that one invalid note does not fail the others.
     if (asks.length > 1) for (const ask of asks) commit([ask]);
     else reply({ call: asks[0]!.call, error: (error as Error).message });
   }

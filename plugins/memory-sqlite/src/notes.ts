@@ -1,6 +1,7 @@
 /**
- * What is kept and how it is found. Every statement names the scope, so another tenant's note is a note that does not
- * exist. An index that is missing or was left behind by a SQLite without FTS5 is built anew at the next use.
+ * Storage and search of notes. Every statement names the scope, so another tenant's note does not exist for a
+ * query. An index that is missing, or outdated because a SQLite without FTS5 wrote entries, is rebuilt at the
+ * next use.
  */
 import { createHash, randomUUID } from "node:crypto";
 import type { JsonObject, MemoryEntry } from "@backplane/sdk/kernel";
@@ -36,9 +37,9 @@ export interface Query {
 }
 
 export interface Notes {
-  /** All of them on disk when this returns, or none. */
+  /** All notes are on disk when this returns, or none. */
   write(writes: readonly Write[]): void;
-  /** Best first. */
+  /** Sorted by rank, best first. */
   query(query: Query): MemoryEntry[];
   count(): number;
 }
@@ -55,9 +56,9 @@ interface Kept {
   indexed: number;
 }
 
-/** How many of the best matches are weighed by age. */
+/** The number of best matches that are weighted by age. */
 const CANDIDATES = 200;
-/** What one answer carries at most; the first hit always fits. */
+/** The maximum size of one answer; the first hit always fits. */
 const ANSWER_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
 
@@ -151,7 +152,7 @@ export function createNotes(database: Database): Notes {
     if (database.fullText) {
       if (kept.indexed === 0) transaction(() => useIndex(kept));
       const chosen = counts.affordable(kept.id, kept.entries, terms);
-      // A word too common to search for is no word that someone has only begun to type.
+      // A word that is too common to search for is not treated as a partly typed word.
       const prefix = chosen.at(-1) === terms.at(-1) ? terms.at(-1) : undefined;
       const words = `words_${kept.id}`;
       const best = `select rowid as n, rank from ${words} where ${words} match ? order by rank, rowid desc limit ?`;

@@ -1,6 +1,7 @@
 /**
- * The host's side of the thread. A thread that dies fails what waits for it, which is true of every write that was not
- * answered; the next call starts a new one. The thread keeps the process alive only while a call waits.
+ * The host's side of the thread. If the thread dies, its pending requests fail, which is correct because no
+ * unanswered write was acknowledged; the next call starts a new thread. The thread keeps the process alive
+ * only while a call is pending.
  */
 import { Worker } from "node:worker_threads";
 import type { MemoryEntry } from "@backplane/sdk/kernel";
@@ -8,11 +9,11 @@ import type { Query, Write } from "./notes.ts";
 import type { Answer, Ask, Check, ThreadData } from "./notes-thread.ts";
 
 export interface OpenNotes {
-  /** Resolves when it is on disk. */
+  /** Resolves when the note is on disk. */
   write(write: Write): Promise<void>;
   query(query: Query): Promise<MemoryEntry[]>;
   check(): Promise<Check>;
-  /** After what was asked before. Safe to call twice. */
+  /** Closes after all earlier requests. Safe to call twice. */
   close(): Promise<void>;
 }
 
@@ -67,7 +68,7 @@ export function openNotes(data: ThreadData): OpenNotes {
     });
   }
 
-  /** A thread that dies over it has closed the file as well. */
+  /** A thread that dies during the close has closed the file as well. */
   async function closeThread(): Promise<void> {
     if (thread !== null) await ask<null>({ op: "close" }).catch(() => null);
   }
@@ -88,7 +89,7 @@ export function openNotes(data: ThreadData): OpenNotes {
   };
 }
 
-/** Beside this file, in the sources as in the build. */
+/** The thread's module is beside this file, in the sources as in the build. */
 function threadEntry(): URL {
   return new URL(
     import.meta.url.endsWith(".ts") ? "./notes-thread.ts" : "./notes-thread.js",

@@ -1,6 +1,7 @@
 /**
- * Long-term memory in one SQLite file (memory.store). What comes in was shaped by users and models, so nothing in it is
- * an error of the plugin: it is cut, ignored or answered with no hits, and only the file itself can fail a handler.
+ * Long-term memory in one SQLite file (memory.store). Users and models shape the input, so no input is an
+ * error of the plugin: it is cut, ignored or answered with no hits, and only the file itself can fail a
+ * handler.
  */
 import {
   type BusEvent,
@@ -39,7 +40,7 @@ export function createMemoryPlugin(options: { fullText?: boolean } = {}): Kernel
     async onLoad(ctx) {
       await notes?.close();
       notes = openNotes({ dir: ctx.stateDir, ...options });
-      // Once, here: the thread, which costs some 8 MB, starts with the first question.
+      // Checked once at load: the thread, which costs about 8 MB, starts with the first request.
       const { entries, fullText } = checkNotes({ dir: ctx.stateDir, ...options });
       ctx.log.debug({ entries }, "memory opened");
       if (!fullText) {
@@ -93,7 +94,8 @@ async function query(event: BusEvent<"memory.query">, ctx: PluginContext, notes:
       ...(half_life_days === undefined ? {} : { half_life_days }),
     });
   } finally {
-    // Also when the file fails: the turn then goes on without notes instead of waiting for them.
+    // An answer is also sent if the file fails: the turn then continues without notes instead of waiting for
+    // them.
     await ctx.emit(
       "memory.result",
       { hits: hits as (MemoryEntry & Record<string, unknown>)[], request_id: event.id },
@@ -136,7 +138,7 @@ function noteOf(entry: Record<string, unknown>, now: number): Note | null {
   return note;
 }
 
-/** At most so many bytes of UTF-8, and never half a character. */
+/** At most this many bytes of UTF-8, never cut inside a character. */
 function cut(text: string, bytes: number): string {
   const encoded = Buffer.from(text);
   if (encoded.length <= bytes) return text;

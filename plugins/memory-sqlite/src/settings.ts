@@ -1,10 +1,15 @@
-/** `plugin.memory_sqlite.*` as checked values; what cannot be read counts as absent and is named as a problem. */
+/**
+ * `plugin.memory_sqlite.*` as checked values; an invalid value counts as absent and is reported as a problem.
+ */
 import type { JsonObject } from "@backplane/sdk/kernel";
 
 export interface Settings {
-  /** Of one org and project. Beyond it the oldest go, so that no tenant can crowd out another's notes. */
+  /**
+   * The limit for one org and project. Beyond it the oldest notes are deleted, so that no tenant can displace
+   * another's notes.
+   */
   max_entries: number;
-  /** After so many days a note weighs half; absent: age does not count. */
+  /** The half-life of a note's weight in days; if absent, age does not count. */
   half_life_days?: number;
 }
 

@@ -1,19 +1,20 @@
 /**
- * Which words a search can afford. It costs about a microsecond per entry that a word occurs in, and words that are in
- * most entries hardly rank them, so in a large scope the most common words of a query are left out.
+ * Selects the words that a search can afford. A search costs about a microsecond per entry that contains a
+ * word, and words that are in most entries hardly affect the ranking, so in a large scope the most common
+ * words of a query are left out.
  */
 import type { Database } from "./database.ts";
 
-/** Occurrences that one search may touch. */
+/** The number of occurrences that one search may touch. */
 const SEARCH_BUDGET = 50_000;
-/** Counting a rarer word is quicker than remembering it. */
+/** Counting a rarer word is faster than caching its count. */
 const WORTH_KEEPING = 1_000;
 const MOST_KEPT = 10_000;
-/** A count is good until the scope has grown or shrunk by this share. */
+/** A count is valid until the scope has grown or shrunk by this share. */
 const DRIFT = 0.1;
 
 export interface WordCounts {
-  /** Those to search for, in the same order; the rarest is always among them. */
+  /** Returns the words to search for, in the same order; the rarest word is always included. */
   affordable(scope_id: number, entries: number, terms: readonly string[]): string[];
 }
 
@@ -53,7 +54,10 @@ export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): Wo
   };
 }
 
-/** As the index spells it, or nearly: a word that it spells otherwise counts as rare and is searched for. */
+/**
+ * Approximates the spelling of the index: a word that the index spells differently counts as rare and is
+ * searched for.
+ */
 function fold(term: string): string {
   return term.normalize("NFD").replaceAll(/\p{M}/gu, "").toLowerCase();
 }

@@ -6,7 +6,7 @@ import { createMemoryPlugin } from "../src/plugin.ts";
 
 verifies(
   ["strategy.react", "memory.store"],
-  "what was said in one session reaches the model in another, as a note",
+  "passes a statement of one session to the model in another session as a note",
   async () => {
     const fixture = await createTestSession({ plugins: [createMemoryPlugin()] });
     const ofKind = (kind: string, session_id: string) =>

@@ -13,7 +13,10 @@ import { queryEvent } from "./memory-events.ts";
 
 const PROGRAM = fileURLToPath(new URL("./write-until-killed.ts", import.meta.url));
 
-/** Kills it as soon as it has said that so many entries are kept; what it still said meanwhile counts too. */
+/**
+ * Kills the process as soon as it has reported this many stored entries; entries that it reports meanwhile
+ * count too.
+ */
 async function writeAndKill(dir: string, from: number, count: number): Promise<number[]> {
   const child = spawn(process.execPath, ["--conditions=backplane-source", PROGRAM, dir, String(from)], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -30,7 +33,7 @@ async function writeAndKill(dir: string, from: number, count: number): Promise<n
 
 verifies(
   "memory.store",
-  "every entry that was acknowledged before a kill -9 is found after it",
+  "finds every acknowledged entry after kill -9",
   async () => {
     const dir = mkdtempSync(join(tmpdir(), "memory-"));
     const kept: number[] = [];

@@ -49,7 +49,7 @@ describe.each([
   ["full text", true],
   ["LIKE", false],
 ])("by %s", (_name, fullText) => {
-  test("the entry that shares more words comes first, and k bounds the answer", () => {
+  test("ranks the entry that shares more words first and returns at most k", () => {
     const notes = notesOf(fullText);
     keep(notes, "The red bicycle is in the cellar");
     keep(notes, "A red car");
@@ -60,7 +60,7 @@ describe.each([
     expect(texts(notes, "elephant")).toEqual([]);
   });
 
-  test("the same text is kept once, with the newer date", () => {
+  test("stores the same text once, with the newer date", () => {
     const notes = notesOf(fullText);
     keep(notes, "The key is under the mat", { at: NOW - DAY });
     keep(notes, "The key is under the mat", { at: NOW });
@@ -71,7 +71,7 @@ describe.each([
     expect(notes.count()).toBe(1);
   });
 
-  test("a known id replaces its entry, and the old words are not found any more", () => {
+  test("replaces the entry of a known id and no longer finds its old words", () => {
     const notes = notesOf(fullText);
     keep(notes, "lives in Rome", { id: "home" });
     keep(notes, "lives in Oslo", { id: "home" });
@@ -83,7 +83,7 @@ describe.each([
     expect(notes.count()).toBe(1);
   });
 
-  test("beyond the bound the oldest go, also when the bound shrinks", () => {
+  test("deletes the oldest entries beyond the limit, also when the limit shrinks", () => {
     const notes = notesOf(fullText);
     for (let index = 0; index < 20; index += 1) {
       keep(notes, `apple number${index}`, { at: NOW + index, max: 10 });
@@ -95,7 +95,7 @@ describe.each([
     expect(texts(notes, "apple", 50).sort()).toEqual(["apple last", "apple number18", "apple number19"]);
   });
 
-  test("one scope neither finds nor drops nor replaces another's entries", () => {
+  test("neither finds, deletes nor replaces entries of another scope", () => {
     const notes = notesOf(fullText);
     const others: Scope[] = [
       { org_id: "org_acme", project_id: "proj_b" },
@@ -117,7 +117,7 @@ describe.each([
     for (const scope of others) expect(texts(notes, "secret", 50, scope)).toHaveLength(2);
   });
 
-  test("with a half-life an old entry gives way to a new one", () => {
+  test("ranks a new entry above an old one with a half-life", () => {
     const notes = notesOf(fullText);
     keep(notes, "coffee with milk, coffee", { at: NOW - 30 * DAY });
     keep(notes, "coffee without sugar or milk", { at: NOW });
@@ -126,7 +126,7 @@ describe.each([
     if (fullText) expect(texts(notes, "coffee milk", 1)).toEqual(["coffee with milk, coffee"]);
   });
 
-  test("any text is found again by its own words, and no query fails", () => {
+  test("finds any text by its own words, and no query fails", () => {
     const notes = notesOf(fullText);
     fc.assert(
       fc.property(
@@ -145,7 +145,7 @@ describe.each([
   });
 });
 
-test("accents and case do not matter, and the last word may be half typed", () => {
+test("ignores accents and case and matches a partly typed last word", () => {
   const notes = notesOf();
   keep(notes, "Das Café heißt Zürichberg");
   expect(texts(notes, "cafe")).toHaveLength(1);
@@ -156,7 +156,7 @@ test("accents and case do not matter, and the last word may be half typed", () =
   expect(texts(notes, "route1", 1)).toEqual(["route1 is closed"]);
 });
 
-test("how rare a word is in one scope does not depend on the others", () => {
+test("computes the rarity of a word in each scope independently", () => {
   const notes = notesOf();
   const score = () => notes.query({ scope: acme, query: "apple", k: 1, now: NOW })[0]!.score;
   for (const text of ["apple pie", "plum", "pear", "fig"]) keep(notes, text);
@@ -166,7 +166,7 @@ test("how rare a word is in one scope does not depend on the others", () => {
   expect(score()).toBe(before);
 });
 
-test("an answer stops growing at a megabyte, yet always holds the best hit", () => {
+test("limits an answer to a megabyte but always includes the best hit", () => {
   const notes = notesOf();
   for (let index = 0; index < 40; index += 1) keep(notes, `word ${index} ${"x".repeat(60_000)}`);
   const found = texts(notes, "word", 50);
@@ -174,7 +174,7 @@ test("an answer stops growing at a megabyte, yet always holds the best hit", () 
   expect(found.join("").length).toBeLessThan(1_100_000);
 });
 
-test("what a SQLite without FTS5 wrote is indexed as soon as there is one, and the reverse", () => {
+test("indexes entries written without FTS5 as soon as it is available, and the reverse", () => {
   keep(notesOf(false), "written without an index");
   const indexed = notesOf(true);
   expect(texts(indexed, "without")).toHaveLength(1);
@@ -184,14 +184,14 @@ test("what a SQLite without FTS5 wrote is indexed as soon as there is one, and t
   expect(texts(indexed, "behind")).toEqual([]);
 });
 
-test("a file of a newer release is refused by name", () => {
+test("refuses a file of a newer release", () => {
   const database = openDatabase({ file: join(dir, "memory.db") });
   database.rows("pragma user_version = 9");
   database.close();
   expect(() => openDatabase({ file: join(dir, "memory.db") })).toThrow("newer release");
 });
 
-test("a write that fails leaves nothing of its batch", () => {
+test("rolls back the whole batch when a write fails", () => {
   const notes = notesOf();
   const note = { text: "good", at: NOW };
   const bad = { text: "bad", at: 0.5 };

@@ -37,7 +37,7 @@ async function start(plugin = createMemoryPlugin()) {
   return { plugin, ctx, keep, ask };
 }
 
-verifies("memory.store", "what was written is found, k hits at most, also after a restart", async () => {
+verifies("memory.store", "finds stored entries, at most k, also after a restart", async () => {
   const first = await start(bundled);
   await first.keep({ text: "The spare key is under the mat", meta: { session_id: "sess_9" } });
   for (let index = 0; index < 8; index += 1) await first.keep({ text: `The key number ${index} is lost` });
@@ -61,7 +61,7 @@ verifies("memory.store", "what was written is found, k hits at most, also after 
   });
 });
 
-test("orgs and projects never see each other's entries", async () => {
+test("separates the entries of orgs and projects", async () => {
   const { keep, ask } = await start();
   const tenants = ["org_a", "org_b"].flatMap((org_id) =>
     ["proj_1", "proj_2", null].map((project_id) => ({ org_id, project_id })),
@@ -74,7 +74,7 @@ test("orgs and projects never see each other's entries", async () => {
   expect(await ask("secret", 50)).toEqual([]);
 });
 
-test("nothing that a user says fails a handler", async () => {
+test("handles any user input without failing a handler", async () => {
   const { keep, ask, ctx } = await start();
   const nasty = fc.oneof(
     fc.string({ unit: "binary" }),
@@ -101,7 +101,7 @@ test("nothing that a user says fails a handler", async () => {
   expect(ctx.logged.filter(({ level }) => level === "error")).toEqual([]);
 });
 
-test("entries of odd shape are cut or ignored, not failed", async () => {
+test("cuts or ignores malformed entries instead of failing", async () => {
   const { plugin, keep, ask, ctx } = await start();
   for (const entry of [{}, { text: 7 }, { text: " \n" }]) await keep(entry);
   expect(ctx.logged.filter(({ level }) => level === "warn")).toHaveLength(3);
@@ -122,7 +122,7 @@ test("entries of odd shape are cut or ignored, not failed", async () => {
   expect(hit!.at).toBe("2026-05-01T00:00:00.000Z");
 });
 
-test("an older date is kept, and configuration counts from the next event on", async () => {
+test("keeps an older date and applies configuration from the next event on", async () => {
   const { keep, ask } = await start();
   await keep({ text: "coffee, coffee with milk", at: "2026-01-01T00:00:00Z" });
   await keep({ text: "coffee without any sugar or milk" });
@@ -136,7 +136,7 @@ test("an older date is kept, and configuration counts from the next event on", a
   expect(await ask("water")).toHaveLength(1);
 });
 
-test("many writes and questions at once all end, each question with its own answer", async () => {
+test("completes many concurrent writes and queries, each query with its own answer", async () => {
   const { keep, ask, ctx } = await start();
   const numbers = Array.from({ length: 200 }, (_, index) => index);
   await Promise.all(numbers.map((number) => keep({ text: `apple number${number}x` })));
@@ -147,7 +147,7 @@ test("many writes and questions at once all end, each question with its own answ
   }
 });
 
-test("two hosts on one file wait for each other", async () => {
+test("lets two hosts share one file by waiting for each other", async () => {
   const [one, two] = [await start(), await start()];
   const writes = Array.from({ length: 40 }, (_, index) =>
     (index % 2 === 0 ? one : two).keep({ text: `w${index}` }),
@@ -157,7 +157,7 @@ test("two hosts on one file wait for each other", async () => {
   expect(await two.ask("w38")).toHaveLength(1);
 });
 
-test("only the owner can read the files", async () => {
+test("makes the files readable only by the owner", async () => {
   const { keep } = await start();
   await keep({ text: "private" });
   const modes = readdirSync(dir).map((name) => [name, statSync(join(dir, name)).mode & 0o777]);
@@ -168,7 +168,7 @@ test("only the owner can read the files", async () => {
   });
 });
 
-test("a SQLite without FTS5 is said, and searched all the same", async () => {
+test("reports a SQLite without FTS5 and still searches", async () => {
   const { ask, keep, ctx, plugin } = await start(createMemoryPlugin({ fullText: false }));
   expect(ctx.logged).toContainEqual({ level: "warn", message: expect.stringContaining("FTS5") as string });
   await keep({ text: "The key is under the mat" });
@@ -176,7 +176,7 @@ test("a SQLite without FTS5 is said, and searched all the same", async () => {
   expect(await plugin.healthCheck!(ctx)).toMatchObject({ status: "degraded" });
 });
 
-test("a file that is no database fails the load, and health says so before and after", async () => {
+test("fails to load a file that is not a database, and health reports it before and after", async () => {
   writeFileSync(join(dir, "memory.db"), "this is no database, however long it may be".repeat(100));
   const plugin = createMemoryPlugin();
   const ctx = scriptedContext({ stateDir: dir });
@@ -188,7 +188,7 @@ test("a file that is no database fails the load, and health says so before and a
   await plugin.onUnload!(ctx);
 });
 
-test("unloading waits for what was asked, may come twice, and a reload opens the file again", async () => {
+test("finishes earlier requests on unload, unloads twice safely and reopens the file on reload", async () => {
   const { plugin, ctx, keep, ask } = await start();
   const writing = keep({ text: "just in time" });
   await new Promise(setImmediate);
@@ -200,7 +200,7 @@ test("unloading waits for what was asked, may come twice, and a reload opens the
   expect(await ask("just in time")).toHaveLength(1);
 });
 
-test("settings that cannot be read are named by the health check", async () => {
+test("names invalid settings in the health check", async () => {
   const { plugin, ctx } = await start();
   config = { max_entries: 0, half_life_days: "7" };
   const report = await plugin.healthCheck!(ctx);

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { likePattern, matchExpression, searchTerms } from "../src/search-terms.ts";
 
-test("words become quoted terms, the last one a prefix", () => {
+test("quotes words as terms and makes the last one a prefix", () => {
   expect(searchTerms("Where is  the KEY? the key-ring")).toEqual(["where", "is", "the", "key", "ring"]);
   expect(matchExpression(["where", "key"], "key")).toBe('"where" OR "key" OR "key"*');
   expect(matchExpression(["where"], undefined)).toBe('"where"');
@@ -11,18 +11,18 @@ test("words become quoted terms, the last one a prefix", () => {
   expect(matchExpression(["key", "𝒳"], "𝒳")).toBe('"key" OR "𝒳"');
 });
 
-test("a word that comes again counts where it stands last, and a long text ends after 32 words", () => {
+test("counts a repeated word at its last position and stops after 32 words", () => {
   expect(searchTerms("key of the key")).toEqual(["of", "the", "key"]);
   const many = Array.from({ length: 500 }, (_, index) => `w${index}`).join(" ");
   expect(searchTerms(many)).toHaveLength(32);
   expect(searchTerms("x".repeat(100_000))).toEqual(["x".repeat(64)]);
 });
 
-test("nothing to look for gives no terms", () => {
+test("returns no terms for text without words", () => {
   expect(["", " ", '"', "*", "😀 !?", "\0"].flatMap(searchTerms)).toEqual([]);
 });
 
-test("no text that a user can type breaks the search", () => {
+test("accepts any text that a user can type", () => {
   const database = new DatabaseSync(":memory:");
   database.exec("create virtual table words using fts5 (text)");
   const search = database.prepare("select rowid from words where words match ?");
@@ -52,6 +52,6 @@ test("no text that a user can type breaks the search", () => {
   database.close();
 });
 
-test("wildcards of LIKE are plain characters", () => {
+test("treats wildcards of LIKE as plain characters", () => {
   expect(likePattern("50%_\\")).toBe("%50\\%\\_\\\\%");
 });

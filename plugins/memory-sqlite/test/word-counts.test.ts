@@ -8,7 +8,7 @@ import { createWordCounts } from "../src/word-counts.ts";
 
 const scope = { org_id: "org_acme", project_id: null };
 
-/** `the` and `café` are in every entry, `even` is in half of them, and each has a number of its own. */
+/** `the` and `café` are in every entry, `even` is in half of them, and each entry has a unique number. */
 function filled() {
   const dir = mkdtempSync(join(tmpdir(), "memory-"));
   const database = openDatabase({ file: join(dir, "memory.db") });
@@ -28,7 +28,7 @@ function filled() {
   return { database, add };
 }
 
-test("the commonest words are left out when the search would cost too much, never the rarest", () => {
+test("leaves out the most common words of an expensive search, never the rarest", () => {
   const { database } = filled();
   const terms = ["the", "CAFÉ", "even", "n7"];
   const chosen = (budget: number) => createWordCounts(database, budget).affordable(1, 2_000, terms);
@@ -40,7 +40,7 @@ test("the commonest words are left out when the search would cost too much, neve
   expect(createWordCounts(database, 10).affordable(1, 2_000, ["even", "the"])).toEqual(["even"]);
 });
 
-test("a count is remembered until the scope has changed by a tenth", () => {
+test("caches a count until the scope has changed by a tenth", () => {
   const { database, add } = filled();
   const counts = createWordCounts(database, 3_500);
   const terms = ["the", "n7"];

@@ -1,4 +1,7 @@
-/** Run as a process: writes entries through the plugin, four at a time, and says the number of each one kept. */
+/**
+ * Runs as a process: writes entries through the plugin, four at a time, and prints the number of each stored
+ * entry.
+ */
 import { writeSync } from "node:fs";
 import { scriptedContext } from "../../strategy-react/test/scripted-context.ts";
 import { plugin } from "../src/plugin.ts";

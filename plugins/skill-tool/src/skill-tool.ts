@@ -1,4 +1,7 @@
-/** The `skill` tool: finds skills by words, reads one, or reads a file that it refers to. It changes nothing. */
+/**
+ * The `skill` tool: finds skills by words, reads one, or reads a file that a skill refers to. The tool is
+ * read-only.
+ */
 import {
   codeOf,
   type JsonObject,

@@ -28,14 +28,14 @@ async function load() {
   return { tool, asked, run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)) };
 }
 
-test("it reads only, asks nobody, and acts for the call that it serves", async () => {
+test("is read-only, needs no approval, and acts on behalf of its caller", async () => {
   const { tool, asked, run } = await load();
   expect(tool).toMatchObject({ name: "skill", effect_class: "read_only", requires_approval: false });
   await run({});
   expect(asked).toEqual([["skill.list", {}, "as_1"]]);
 });
 
-test("it lists, finds by words, and reads a skill or one of its files", async () => {
+test("lists skills, finds them by words, and reads a skill or one of its files", async () => {
   const { run } = await load();
   expect(await run({})).toContain("write-letters");
   expect(await run({ query: "FORM please" })).not.toContain("write-letters");
@@ -44,7 +44,7 @@ test("it lists, finds by words, and reads a skill or one of its files", async ()
   expect(await run({ name: "fill-forms", file: "a.md" })).toContain("read fill-forms/a.md");
 });
 
-test("a skill that is not there is the model's mistake, not a fault", async () => {
+test("returns a missing skill to the model as an error, not as a fault", async () => {
   const { run } = await load();
   expect(JSON.parse(await run({ name: "other" }))).toMatchObject({ ok: false, kind: "validation" });
 });

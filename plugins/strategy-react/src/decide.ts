@@ -1,6 +1,6 @@
 /**
- * ReAct as a pure function of what has happened: look into memory, ask the model, run what it asks for, ask again,
- * stop when it asks for nothing. The state is all there is, so a restart in the middle of a turn changes nothing.
+ * ReAct as a pure function of the turn's state: search memory, ask the model, run its tool calls, ask again,
+ * stop when the model makes no more calls. No other state exists, so a restart during a turn is harmless.
  *
  *   start ──► memory ──► llm ──► tool ──► llm … ──► done (with a note to remember)
  *      └────────────────►┘└─────────────────────────►┘
@@ -13,10 +13,10 @@ import { systemPrompt } from "./system-prompt.ts";
 const QUERY_LENGTH = 4_000;
 const SAID_LENGTH = 800;
 const ANSWER_LENGTH = 1_600;
-/** What a sub-agent's "user" says was written by a model, so it is nothing to remember of a user. */
+/** A model wrote the "user" messages of a sub-agent, so they are not stored as a user's statements. */
 const SUB_AGENT = "::agent::";
 
-/** Which instance and model are asked is added by the caller. */
+/** The caller adds the instance and the model. */
 export function decide(state: AgentLoopState, settings: Settings): Decision {
   switch (state.phase) {
     case "start":
@@ -43,7 +43,7 @@ function askModel(state: AgentLoopState, settings: Settings): Decision {
   return decision;
 }
 
-/** What was said in this very session is in the history already. */
+/** Notes of this session are skipped, because the history already contains their text. */
 function notesOf({ memory, session_id }: AgentLoopState): MemoryEntry[] {
   return (memory ?? []).filter((note) => note.meta?.session_id !== session_id);
 }

@@ -1,4 +1,6 @@
-/** The default strategy (strategy.react). Configuration and active provider are read anew for every decision. */
+/**
+ * The default strategy (strategy.react). Configuration and active provider are read again for every decision.
+ */
 import {
   type AgentLoopState,
   type BusEvent,
@@ -40,8 +42,9 @@ export const plugin = defineKernelPlugin({
 });
 
 /**
- * A pinned instance that is gone stays the answer and fails visibly: another vendor must never get a conversation
- * that it was not meant to see. A model of "" is the provider's own default; left out, it would be the active one's.
+ * A pinned instance that was removed is still returned and fails visibly: a conversation must never be sent
+ * to a vendor that it was not meant for. A model of "" selects the provider's own default; if it were
+ * omitted, the active instance's model would apply.
  */
 async function resolveTarget(
   settings: Settings,

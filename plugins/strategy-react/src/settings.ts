@@ -1,19 +1,22 @@
-/** `plugin.strategy_react.*` as checked values. A value of the wrong kind counts as absent and is named as a problem. */
+/**
+ * `plugin.strategy_react.*` as checked values. A value of the wrong type counts as absent and is reported as
+ * a problem.
+ */
 import type { JsonObject } from "@backplane/sdk/kernel";
 
 export interface Settings {
   system_prompt: string;
-  /** Look into memory at the start of a turn. */
+  /** Whether to search memory at the start of a turn. */
   memory: boolean;
   memory_k: number;
-  /** Write the exchange to memory at the end of a turn. */
+  /** Whether to write the exchange to memory at the end of a turn. */
   remember: boolean;
   temperature?: number;
-  /** The tools that may be offered; absent: all that the host allows. */
+  /** The tools that may be offered; if absent, all that the host allows. */
   tools?: string[];
-  /** Pins an instance; absent: the active one. */
+  /** Pins an instance; if absent, the active one is used. */
   provider?: string;
-  /** Absent: what the instance says. */
+  /** If absent, the instance's configuration applies. */
   model?: string;
 }
 
@@ -71,7 +74,7 @@ export function readSettings(config: JsonObject): { settings: Settings; problems
   if (temperature !== undefined) settings.temperature = temperature;
   const tools = read("tools", "a list of tool names", isNames);
   if (tools !== undefined) settings.tools = tools;
-  // A list that cannot be read must not widen to "all tools".
+  // An invalid list must not widen to "all tools".
   else if ((config.tools ?? null) !== null) settings.tools = [];
   const provider = read("provider", "the id of an instance", isText);
   if (provider !== undefined) settings.provider = provider;

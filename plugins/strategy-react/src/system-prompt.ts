@@ -1,6 +1,7 @@
 /**
- * The system prompt of a turn, notes from memory included. Anyone who ever spoke to the agent may have shaped a note,
- * so each is one line of JSON inside a fence that it cannot close: `<` never stands in a note as itself.
+ * The system prompt of a turn, including notes from memory. Anyone who ever spoke to the agent may have
+ * shaped a note, so each note is one line of JSON inside a fence that it cannot close: `<` is always escaped
+ * in a note.
  */
 import type { MemoryEntry } from "@backplane/sdk/kernel";
 import { shorten } from "./shorten.ts";
@@ -23,7 +24,7 @@ export function systemPrompt(
   return withNotes(withSkills(base, skills), notes);
 }
 
-/** Names and one line each: the rest is read when a task calls for it. */
+/** Each skill has its name and one line; the model reads the rest when a task needs it. */
 function withSkills(base: string, skills: readonly Skill[]): string {
   const lines: string[] = [];
   let room = ALL_SKILLS_LENGTH;
@@ -78,6 +79,6 @@ function safe(value: object): string {
   return JSON.stringify(value).replaceAll(UNSAFE, escaped);
 }
 
-/** The fence's first character, and the line ends that JSON leaves as they are. */
+/** The fence's first character, and the line separators that JSON does not escape. */
 const UNSAFE = /[<\u0085\u2028\u2029]/g;
 const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;

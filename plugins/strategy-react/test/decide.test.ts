@@ -35,24 +35,24 @@ const isModelCall = (decision: Decision): Extract<Decision, { next: "llm" }> => 
   return decision;
 };
 
-test("a turn looks into memory first, then asks the model", () => {
+test("searches memory first, then asks the model", () => {
   expect(decide(stateOf(), settingsOf())).toEqual({ next: "memory", query: "Where is the key?", k: 5 });
   expect(decide(stateOf({ phase: "memory", memory: [] }), settingsOf()).next).toBe("llm");
 });
 
-test("memory is skipped when it is off, when no note is wanted and when there is nothing to look for", () => {
+test("skips memory when it is disabled, no note is requested or there is no search text", () => {
   expect(decide(stateOf(), settingsOf({ memory: false })).next).toBe("llm");
   expect(decide(stateOf(), settingsOf({ memory_k: 0 })).next).toBe("llm");
   expect(decide(stateOf({ input: { text: "  " } }), settingsOf()).next).toBe("llm");
 });
 
-test("tool calls are run, and their results go back to the model", () => {
+test("runs tool calls and returns their results to the model", () => {
   const state = stateOf({ phase: "llm", iteration: 1, last_response: answered("Looking.", 2) });
   expect(decide(state, settingsOf())).toEqual({ next: "tool" });
   expect(decide({ ...state, phase: "tool" }, settingsOf()).next).toBe("llm");
 });
 
-test("an answer without calls ends the turn and is remembered with where it was said", () => {
+test("ends the turn on an answer without calls and remembers it with its session", () => {
   const state = stateOf({ phase: "llm", iteration: 1, last_response: answered(" Under the mat. ") });
   expect(decide(state, settingsOf())).toEqual({
     next: "done",
@@ -64,19 +64,19 @@ test("an answer without calls ends the turn and is remembered with where it was 
   expect(decide(state, settingsOf({ remember: false }))).toEqual({ next: "done" });
 });
 
-test("an answer with neither text nor calls, or none at all, ends the turn and leaves no note", () => {
+test("ends the turn without a note on an empty or missing answer", () => {
   for (const last_response of [answered(""), answered(" \n"), null]) {
     expect(decide(stateOf({ phase: "llm", last_response }), settingsOf())).toEqual({ next: "done" });
   }
 });
 
-test("a sub-agent's goal is not remembered as something that the user said", () => {
+test("does not remember a sub-agent's goal as a statement of the user", () => {
   const session_id = "sess_1::agent::0a1b2c3d";
   const state = stateOf({ session_id, phase: "llm", last_response: answered("Done.") });
   expect(decide(state, settingsOf())).toEqual({ next: "done" });
 });
 
-test("a long exchange is shortened without cutting a character in half", () => {
+test("shortens a long exchange without splitting a character", () => {
   const long = "😀".repeat(5_000);
   const state = stateOf({ phase: "llm", input: { text: long }, last_response: answered(long) });
   const decision = decide(state, settingsOf());
@@ -86,7 +86,7 @@ test("a long exchange is shortened without cutting a character in half", () => {
   expect(text).toMatch(/^user: .*…\nassistant: .*…$/u);
 });
 
-test("the model call carries prompt, temperature and only the allowed tools that exist", () => {
+test("sends prompt, temperature and only the allowed tools that exist", () => {
   const settings = settingsOf({ temperature: 0.2, tools: ["write_file", "rm"], system_prompt: "Be kind." });
   const decision = decide(stateOf({ phase: "memory" }), settings);
   expect(decision).toEqual({
@@ -98,7 +98,7 @@ test("the model call carries prompt, temperature and only the allowed tools that
   expect(isModelCall(decide(stateOf({ phase: "memory" }), settingsOf())).tools).toBeUndefined();
 });
 
-test("notes stay in the prompt for the whole turn, save those of the conversation itself", () => {
+test("keeps notes in the prompt for the whole turn, except those of the same conversation", () => {
   const memory = [
     { text: "The mat is red.", at: "2026-03-01T10:00:00.000Z", meta: { session_id: "sess_0" } },
     { text: "Said a minute ago.", meta: { session_id: "sess_1" } },
@@ -110,7 +110,7 @@ test("notes stay in the prompt for the whole turn, save those of the conversatio
   }
 });
 
-test("no state leads out of the kernel's order, and a turn whose model stops asking ends", () => {
+test("follows the kernel's order from every state and ends when the model stops calling tools", () => {
   const answer = fc.record({ text: fc.string(), calls: fc.integer({ min: 0, max: 3 }) });
   const config = fc.record({ memory: fc.boolean(), memory_k: fc.integer({ min: 0, max: 50 }) });
   fc.assert(

@@ -44,7 +44,7 @@ async function answer(change: Partial<AgentLoopState>, script: Script) {
   return ctx.emitted[0]!;
 }
 
-verifies("strategy.react", "a whole turn: memory, model, tool, model, done with a note", async () => {
+verifies("strategy.react", "runs a whole turn: memory, model, tool, model, done with a note", async () => {
   const call = { id: "c1", name: "read_file", args: { path: "notes.txt" } };
   const usage = tokenUsage();
   const steps: Partial<AgentLoopState>[] = [
@@ -69,7 +69,7 @@ verifies("strategy.react", "a whole turn: memory, model, tool, model, done with 
 
 const DECIDED = "strategy.decide.response sess_1";
 
-test("switching the active instance shows in the next decision", async () => {
+test("applies a switch of the active instance in the next decision", async () => {
   let active = "prod";
   const ctx = scriptedContext({ ...two, active: () => active });
   await plugin.onEvent!(request({ phase: "memory" }), ctx);
@@ -85,28 +85,28 @@ test("switching the active instance shows in the next decision", async () => {
   ]);
 });
 
-test("a pinned instance and model win over the active ones, even when the instance is gone", async () => {
+test("prefers a pinned instance and model, even if the instance was removed", async () => {
   const pinned = (config: JsonObject) => answer({ phase: "memory" }, { ...two, config: () => config });
   expect((await pinned({ provider: "spare" })).payload).toMatchObject({ provider: "spare", model: "m-2" });
   expect((await pinned({ model: "m-9" })).payload).toMatchObject({ provider: "prod", model: "m-9" });
   expect((await pinned({ provider: "gone" })).payload).toMatchObject({ provider: "gone", model: "" });
 });
 
-test("with no provider at all the host is left to refuse the call", async () => {
+test("leaves the refusal of a call without any provider to the host", async () => {
   const { payload } = await answer({ phase: "memory" }, {});
   expect(payload.next).toBe("llm");
   expect(payload).not.toHaveProperty("provider");
   expect(payload).not.toHaveProperty("model");
 });
 
-test("a request without a state is the plugin's error, not a decision", async () => {
+test("fails a request without a state instead of deciding", async () => {
   const ctx = scriptedContext();
   const event = { ...request({}), payload: { state: {} } };
   await expect(plugin.onEvent!(event, ctx)).rejects.toThrow("no loop state");
   expect(ctx.emitted).toEqual([]);
 });
 
-test("health names what is missing", async () => {
+test("names missing configuration in health", async () => {
   const health = (script: Script) => plugin.healthCheck!(scriptedContext(script));
   expect(await health(two)).toEqual({ status: "ok", summary: "answers with prod" });
   expect(await health({})).toMatchObject({ status: "degraded", summary: "no provider configured" });

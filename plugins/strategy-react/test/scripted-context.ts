@@ -1,4 +1,4 @@
-/** The plugin's side of the kernel with everything written down: what it emitted, logged and asked for. */
+/** A scripted kernel context that records the plugin's emitted events, log lines and requests. */
 import type { Json, JsonObject, KernelTool, PluginContext, ProviderInstance } from "@backplane/contract";
 
 interface Emitted {

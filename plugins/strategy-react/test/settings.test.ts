@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import { DEFAULT_SYSTEM_PROMPT, readSettings } from "../src/settings.ts";
 
-test("nothing configured gives the defaults", () => {
+test("returns the defaults without configuration", () => {
   expect(readSettings({})).toEqual({
     settings: { system_prompt: DEFAULT_SYSTEM_PROMPT, memory: true, memory_k: 5, remember: true },
     problems: [],
   });
 });
 
-test("a value of the wrong kind counts as absent and is named", () => {
+test("treats a value of the wrong type as absent and names it", () => {
   const { settings, problems } = readSettings({ memory: "yes", memory_k: 51, temperature: 3, model: 7 });
   expect(settings).toEqual(readSettings({}).settings);
   expect(problems).toEqual([
@@ -19,7 +19,7 @@ test("a value of the wrong kind counts as absent and is named", () => {
   ]);
 });
 
-test("an allow-list that cannot be read offers no tool instead of all", () => {
+test("offers no tool for an invalid allow-list", () => {
   expect(readSettings({ tools: "read_file" }).settings.tools).toEqual([]);
   expect(readSettings({ tools: ["read_file"] }).settings.tools).toEqual(["read_file"]);
   expect(readSettings({ tools: null }).settings.tools).toBeUndefined();

@@ -2,7 +2,7 @@ import { ok, picked, type Served, switchOf } from "./route.ts";
 
 const value = { type: "object", properties: { value: {} }, required: ["value"], additionalProperties: false };
 
-/** Secrets that were given for an address, a plugin or the like that is another now. */
+/** Lists the secrets that were dropped because their address or plugin changed. */
 function credentialsGone(dropped: string[]): { dropped?: string[] } {
   return dropped.length === 0 ? {} : { dropped };
 }

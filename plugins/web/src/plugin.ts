@@ -1,6 +1,7 @@
 /**
- * The web surface (plug.web-adapter): the kernel's admin routes under `/api`, as an adapter like any other. Values in,
- * values out; every act goes through a kernel service on behalf of whoever asked, with that person's rights.
+ * The web surface (plug.web-adapter): the kernel's admin routes under `/api`, as an ordinary adapter. Routes
+ * map values to values; every action runs in a kernel service on behalf of the caller, with the caller's
+ * rights.
  */
 import { type AdapterAnswer, type AdapterRequest, defineKernelPlugin } from "@backplane/sdk/kernel";
 import { configRoutes } from "./config-routes.ts";

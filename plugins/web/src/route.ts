@@ -1,4 +1,4 @@
-/** One route of the adapter: what the gateway mounts, and what answers it. */
+/** One route of the adapter: the mounted path and its handler. */
 import type {
   AdapterAnswer,
   AdapterRequest,
@@ -12,7 +12,7 @@ export interface Call {
   params: Record<string, string>;
   query: Record<string, string>;
   body: JsonObject;
-  /** A kernel service, on behalf of whoever asks. */
+  /** A kernel service, called on behalf of the caller. */
   service: <T = Json>(name: string, args?: JsonObject) => Promise<T>;
 }
 
@@ -33,19 +33,19 @@ export function serveRoutes(routes: readonly Served[]) {
 
 export const ok = (body: Json, status = 200): AdapterAnswer => ({ status, body });
 
-/** A query's whole number, inside its bounds; anything else is left to the default. */
+/** An integer of the query within its bounds; any other value falls back to the default. */
 export function count(text: string | undefined, fallback: number, most: number): number {
   const value = text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : fallback;
   return Math.min(value, most);
 }
 
-/** `1` or `0`; anything else goes on as it is, and the service refuses it. */
+/** Reads `1` or `0`; any other value is passed through, and the service refuses it. */
 export function switchOf(text: string | undefined): boolean | string {
   if (text === undefined || text === "0") return false;
   return text === "1" ? true : text;
 }
 
-/** Only the fields that were sent. */
+/** Only the fields that the request contains. */
 export function picked(body: JsonObject, ...fields: string[]): JsonObject {
   return Object.fromEntries(
     fields.flatMap((field) => (body[field] === undefined ? [] : [[field, body[field]]])),

@@ -18,7 +18,7 @@ import type { Opened } from "../open/open.ts";
 import { originOf } from "../tools/precedence.ts";
 import { riskOf } from "./risk.ts";
 
-/** What a rule looks at: a call that was opened, or one that a listing or `policy explain` only considers. */
+/** The input of a rule: a call that was opened, or one that a listing or `policy explain` only considers. */
 export type RuleInput = Pick<
   Opened,
   "caller" | "plan" | "policy" | "context" | "issues" | "hits" | "depth" | "row" | "root"
@@ -42,7 +42,7 @@ export type Decision =
 
 export interface Rule {
   name: string;
-  /** What the rule requires, for `policy explain`. */
+  /** The requirement that the rule checks, for `policy explain`. */
   about: string;
   /** Depends only on the caller and the tool, not on arguments or the moment. Listings hide what such a rule denies. */
   listing?: true;

@@ -1,7 +1,7 @@
 /**
- * What an approval covers (approval.digest): everything that decides what happens when the call runs. Each part has its
- * own digest, so that a follow-up approval can name the parts that changed without storing their values. A person
- * approves the digest of all parts.
+ * The coverage of an approval (approval.digest): everything that decides what happens when the call
+ * runs. Each part has its own digest, so that a follow-up approval can name the parts that changed without
+ * storing their values. A person approves the digest of all parts.
  */
 
 import { hash } from "node:crypto";
@@ -43,7 +43,7 @@ export interface CoveredFacts {
   /** The sign-in that the call uses at a remote server, if any. */
   sign_in: Json;
   grant: Grant;
-  /** Where the call may send traffic. */
+  /** The destinations to which the call may send traffic. */
   destination: Json;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Approvals for a whole session, kept in memory only. A grant holds for one session, one digest (all that the approval
- * covers) and one identity: another caller that names the session needs its own approval. It ends at once when it is
- * revoked, and when the key of the approver is.
+ * Approvals for a whole session, kept in memory only. A grant holds for one session, one digest (all that the
+ * approval covers) and one identity: another caller that names the session needs its own approval. A grant
+ * ends immediately when it is revoked or when the approver's key is revoked.
  */
 
 import { AGENT_SEPARATOR, type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";
@@ -47,7 +47,10 @@ export class SessionGrants {
     return this.#byKey.size;
   }
 
-  /** Who approved exactly this call for its session or for a session that spawned it; null if nobody did. */
+  /**
+   * Finds the principal that approved exactly this call for its session or for a session that spawned it; null if
+   * there is none.
+   */
   findApprover(call: SessionCall, digest: string): Principal | null {
     for (let id = call.session_id; ; id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))) {
       const found = this.#byKey.get(keyOf({ ...call, session_id: id }, digest));

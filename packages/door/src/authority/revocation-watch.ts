@@ -11,7 +11,7 @@ import type { Authority, Principal } from "./authority.ts";
 /** A revocation takes effect within a second, which has to suffice for a pass, its reads and the stop. */
 const INTERVAL_MS = 250;
 
-/** What the watch needs of a running agent turn. */
+/** The part of a running agent turn that the watch needs. */
 export interface RevocableTurn {
   caller: Omit<Principal, "scope">;
   key: { scope: Principal["scope"] };

@@ -17,7 +17,10 @@ export type StopCause = "user" | "shutdown" | Revocation;
 /** Digests by the name of the part, as the approver sees it: `config.region`, `secret.token`. */
 export type CoveredParts = Readonly<Record<string, string>>;
 
-/** What an approval covers: one digest of everything that decides what the call does, and a digest of each part. */
+/**
+ * The content of an approval: one digest of everything that decides what the call does, and a digest of each
+ * part.
+ */
 export interface Coverage {
   digest: string;
   parts: CoveredParts;
@@ -41,7 +44,7 @@ export class LiveCall {
   remaining_ms: number;
   /** When the authority of the caller was last read, on the monotonic clock. */
   checked_at = Number.NEGATIVE_INFINITY;
-  /** What a person approved; null if the call needed no approval. */
+  /** The coverage that a person approved; null if the call needed no approval. */
   approved: Coverage | null = null;
   /** The last event number of an earlier run; more than 0 only after a recovery. */
   last_seq = 0;

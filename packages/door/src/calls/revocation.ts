@@ -28,7 +28,10 @@ export function assumeValidRoot({ actor, role }: { actor: string; role: Role }):
   return { actor, role, revoked: null };
 }
 
-/** What the policy revokes: everything in an archived org or project, and everything of a disabled role. */
+/**
+ * Finds a revocation by the policy: everything in an archived org or project, and everything of a disabled
+ * role.
+ */
 export function revokedByPolicy(
   policy: Pick<EffectivePolicy, "archived" | "disabled_roles">,
   { actor, role }: Pick<RootCaller, "actor" | "role">,

@@ -93,8 +93,9 @@ export function buildOfferedTool(
 const CHARACTERS_PER_TOKEN = 4;
 
 /**
- * What a tool costs in every model call (tools.token-cost): the characters of its name, description and schema as JSON,
- * four to a token, rounded up. Tokenizers differ by about a fifth; one estimate for all keeps tools comparable.
+ * Estimates the cost of a tool in every model call (tools.token-cost): the characters of its name,
+ * description and schema as JSON, four to a token, rounded up. Tokenizers differ by about a fifth; one
+ * estimate for all keeps tools comparable.
  */
 export function tokenCost({ name, description, parameters }: LlmTool): number {
   return Math.ceil(JSON.stringify({ name, description, parameters }).length / CHARACTERS_PER_TOKEN);

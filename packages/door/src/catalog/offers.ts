@@ -28,7 +28,8 @@ export function createOffers(
   changes.on("definitions.changed", ({ org_id }) => changed(org_id));
   changes.on("bindings.changed", ({ caller }) => {
     changed(caller.scope.org_id);
-    // Reading the catalog logs name collisions, so a change that causes one is followed by its warning at once.
+    // Reading the catalog logs name collisions, so the warning immediately follows the change that causes
+    // one.
     void Promise.resolve(catalog.snapshot(caller)).catch(() => undefined);
   });
 

@@ -1,4 +1,7 @@
-/** What every step of the door shares. createKernel makes one; the only state in it is the calls in flight. */
+/**
+ * The parts that every step of the door shares. createKernel makes one; the only state in it is the calls in
+ * flight.
+ */
 import type { CallContext, Json, JsonObject } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, SessionKey } from "@backplane/ports";
 import type { ExportPlans, Policies, SignInTokens } from "@backplane/registry";
@@ -41,7 +44,7 @@ export type SamplingAccess = (
   caller: SamplingCaller,
 ) => ((params: JsonObject) => Promise<Json>) | null;
 
-/** Who called the tool during which the server requests sampling. */
+/** The caller of the tool during which the server requests sampling. */
 export interface SamplingCaller {
   caller: Caller;
   context: CallContext;

@@ -20,7 +20,7 @@ export function listen(
   const write = (event: PluginEvent) => {
     if (live.stage !== "settling") getTape(deps, live).write(event);
   };
-  // Left out when nobody can answer: the plugin is then told so before it makes a request.
+  // Left out if nobody can answer: the plugin then learns this before it makes a request.
   const ask: RunListener["ask"] =
     live.answerRequest === null && live.sample === null
       ? undefined

@@ -32,7 +32,7 @@ import type { Door } from "./door.ts";
 
 declare const recorded: unique symbol;
 
-/** What a recorded call does next: run, or wait for a person's approval. */
+/** The next step of a recorded call: run, or wait for a person's approval. */
 export type NextStep =
   | { kind: "run"; admitted: Admitted; token: string | null; reservation: SlotReservation | null }
   | { kind: "ask"; approval: Approval };

@@ -258,8 +258,8 @@ function backoff(base_ms: number, attempt: number): number {
 }
 
 /**
- * What the runner and the plugin are told about one attempt. Secret values go into the order and nowhere else. Ids that
- * the caller did not give are left out.
+ * The order of one attempt for the runner and the plugin. Secret values go into the order and nowhere else.
+ * Ids that the caller did not give are left out.
  */
 function buildRunOrder(
   door: Pick<Door, "isWatched"> & { deps: Pick<KernelDeps, "clock" | "gateway"> },

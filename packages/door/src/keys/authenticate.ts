@@ -1,6 +1,6 @@
 /**
- * Resolves a token to its caller. An API key is read from the store every time, so that a revocation takes effect at
- * once. A delegated token is valid only while its invocation runs.
+ * Resolves a token to its caller. An API key is read from the store every time, so that a revocation takes
+ * effect immediately. A delegated token is valid only while its invocation runs.
  */
 
 import { timingSafeEqual } from "node:crypto";

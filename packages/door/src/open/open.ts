@@ -56,7 +56,10 @@ export interface InvokeRequest {
   turn?: TurnCall;
   /** An Idempotency-Key that is claimed in the transaction that writes the row. */
   once?: OnceKey;
-  /** Who decided on this call. Defaults to the caller itself, or to the plugin that the token belongs to. */
+  /**
+   * The origin of the decision to make this call. Defaults to the caller itself, or to the plugin that the
+   * token belongs to.
+   */
   context?: CallContext;
   /** Answers the plugin's requests while it runs. A call that is resumed from its row has nobody to answer. */
   answerRequest?: AnswerPluginRequest;

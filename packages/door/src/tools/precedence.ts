@@ -11,7 +11,10 @@ import type { BoundPackage, Scope } from "@backplane/ports";
 import { takesTraffic } from "@backplane/registry";
 import { nameProblem, skeletonOf } from "./name.ts";
 
-/** Where a tool comes from, as the catalog and the policy name it. The host decides that, never the package. */
+/**
+ * The origin of a tool, as the catalog and the policy name it. The host decides the origin, never the
+ * package.
+ */
 export function originOf({ package: pack }: Pick<BoundPackage, "package">): Origin {
   const { origin, manifest } = pack;
   if (origin === "core" || origin === "workspace" || origin === "bundled") return origin;

@@ -1,4 +1,4 @@
-/** What the record of a call keeps besides its result: refused connections and stderr, both without secrets. */
+/** The parts of a call's record besides its result: refused connections and stderr, both without secrets. */
 import {
   type EgressRecord,
   INVOCATION_LIMITS,

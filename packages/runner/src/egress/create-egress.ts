@@ -28,7 +28,10 @@ export interface EgressOptions {
   limits?: Partial<EgressLimits>;
   /** `host:port` values that the operator allows although they are not public. The grant must allow them as well. */
   operator_allows?: readonly string[];
-  /** Where plugins with a delegated scope reach the gateway, read at each start; null if they cannot. */
+  /**
+   * The address at which plugins with a delegated scope reach the gateway, read at each start; null if they
+   * cannot.
+   */
   gateway?: () => { base_url: string; certificate: string | null } | null;
   resolve?: Resolver;
   forbidden?: AddressRule;

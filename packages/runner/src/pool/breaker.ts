@@ -133,7 +133,7 @@ export class Breaker {
     while (record.failures.length > 0 && record.failures[0]!.at <= oldest) record.failures.shift();
   }
 
-  /** The history of a healthy key is only kept to admit many launches at once, so it can be dropped. */
+  /** The history of a healthy key is only kept to admit many concurrent launches, so it can be dropped. */
   #prune(): void {
     for (const [key, record] of this.#records) {
       this.#expire(record);

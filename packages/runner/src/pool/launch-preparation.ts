@@ -28,7 +28,7 @@ export interface PlanDeps {
   data_root: string | null;
 }
 
-/** What a process is started with, besides its order. */
+/** The parameters of a process start besides its order. */
 export interface ProcessStart {
   /** The scratch folder of its only call. */
   home: string | null;

@@ -18,7 +18,7 @@ import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";
 
 export interface Dialect {
   readonly protocol: Protocol;
-  /** `pooled`: one process serves many calls at once. `call`: one process per call. */
+  /** `pooled`: one process serves many concurrent calls. `call`: one process per call. */
   readonly lifetime: "pooled" | "call";
   /** One process per binding even if isolated, for servers that would lose their state with a process per call. */
   readonly resident?: boolean;
@@ -30,7 +30,7 @@ export interface Dialect {
   readonly keeps_data?: boolean;
   /** Why this dialect cannot run the order; null if it can. */
   unsupportedReason(order: RunOrder): string | null;
-  /** What to start, if it differs from the manifest's entrypoint. Rejects with a BackplaneError. */
+  /** The program to start, if it differs from the manifest's entrypoint. Rejects with a BackplaneError. */
   launch?(order: ProcessOrder, where: LaunchContext): Promise<DialectLaunch>;
   connect(link: ProcessLink): Session;
   /** Secrets are passed to the process at its start and not with each call. */
@@ -39,7 +39,7 @@ export interface Dialect {
   readonly remote?: boolean;
 }
 
-/** What a package without declared permissions gets. */
+/** The permissions of a package that declares none. */
 export const NO_PERMISSIONS: Permissions = {
   network: "none",
   filesystem: "none",
@@ -47,7 +47,7 @@ export const NO_PERMISSIONS: Permissions = {
   secret_slots: [],
 };
 
-/** What a process is started for: a call, or a request to describe its exports. */
+/** The order for which a process is started: a call, or a request to describe its exports. */
 export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
 
 interface LaunchContext {

@@ -45,7 +45,7 @@ export interface RunnerLimits {
   inline_bytes: number;
 }
 
-/** Where bare entrypoint names are looked up, and the PATH of plugins. */
+/** The folders in which bare entrypoint names are looked up, and the PATH of plugins. */
 export const PLUGIN_PATH = ["/usr/local/bin", "/usr/bin", "/bin"] as const;
 
 export interface Interpreters {

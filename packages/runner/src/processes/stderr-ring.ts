@@ -31,7 +31,9 @@ export class StderrRing {
     this.#total += chunk.length;
   }
 
-  /** What was written since position `from` and is still buffered, at most the last `max` bytes. */
+  /**
+   * Returns the bytes written since position `from` that are still buffered, at most the last `max` bytes.
+   */
   since(from: number, max: number = this.#capacity): Buffer {
     const start = Math.max(from, this.#total - Math.min(max, this.#bytes.length), 0);
     const length = this.#total - start;

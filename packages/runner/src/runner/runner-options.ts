@@ -9,7 +9,7 @@ import type { SandboxLimits } from "../sandbox/limits.ts";
 
 export interface RunnerOptions {
   files: PackageFiles;
-  /** Stores files that answers refer to; without it such answers are refusedOutcome. */
+  /** Stores files that answers refer to; without it such answers are refused. */
   artifacts?: ArtifactFiles;
   clock: Clock;
   /** A folder for the runner alone. Files of an earlier run in it are removed. */
@@ -18,11 +18,11 @@ export interface RunnerOptions {
   timeouts?: Partial<RunnerTimeouts>;
   limits?: Partial<RunnerLimits>;
   interpreters?: Interpreters;
-  /** Where a missing interpreter is looked for, only to mention it in the error. */
+  /** The folders in which a missing interpreter is looked for, only to mention it in the error. */
   host_paths?: HostPaths;
   /**
-   * Absent if the operator disabled the sandbox. Isolated exports are refusedOutcome then, and workers run as plain
-   * processes.
+   * Absent if the operator disabled the sandbox. Isolated exports are then refused, and workers run as
+   * plain processes.
    */
   sandbox?: {
     /** A folder for the sandbox alone; by default below `scratch_root`. */

@@ -25,7 +25,7 @@ export const INSIDE_UID = 1000;
 const NO_HOME = "/nonexistent";
 const HOSTS = "/etc/hosts";
 
-/** What every sandbox shows of the host; read once at start. */
+/** The parts of the host that every sandbox shows; read once at start. */
 export interface SandboxHost {
   /** Read-only folders and files with the same path inside: /usr and the required parts of /etc. */
   system: readonly string[];
@@ -59,7 +59,9 @@ export interface SandboxRequest {
   env: Readonly<Record<string, string>>;
   /** Added by the dialect: a host program, the plugin's data folder. */
   binds?: readonly { source: string; target: string; writable: boolean }[];
-  /** Where the package is mounted, at or below /plugin, together with its siblings. The default is /plugin. */
+  /**
+   * The mount point of the package, at or below /plugin, together with its siblings. The default is /plugin.
+   */
   folder_at?: string;
   links?: readonly { path: string; target: string }[];
   /** Folders that appear empty inside. */

@@ -1,4 +1,4 @@
-/** The plugin's way to its gateway: typed calls, and errors that arrive as what they were there. */
+/** The plugin's connection to its gateway: typed calls, and errors that keep their type across the pipe. */
 import {
   type Json,
   type JsonObject,
@@ -13,7 +13,7 @@ type Methods = ModuleContextMethods;
 
 export interface GatewayLink {
   ask<M extends keyof Methods>(method: M, params: Methods[M][0]): Promise<Methods[M][1]>;
-  /** Lost when the gateway does not read: only for what nobody waits for. */
+  /** The message is lost when the gateway does not read, so only notifications without a reply use this. */
   tell<M extends "log" | "progress">(method: M, params: Methods[M][0]): void;
 }
 
@@ -31,7 +31,7 @@ export function gatewayLink(peer: () => RpcPeer): GatewayLink {
       try {
         peer().notify(method, params as unknown as JsonObject);
       } catch {
-        // Backpressure, or a value that is no JSON: the line is lost, the plugin goes on.
+        // On backpressure, or for a value that is not JSON, the line is lost and the plugin continues.
       }
     },
   };

@@ -1,6 +1,6 @@
 /**
- * The protocol owns stdin and stdout. Code that prints or reads finds stderr and an empty input instead; libraries
- * that take them from `process` do too.
+ * The protocol owns stdin and stdout. Code that prints or reads gets stderr and an empty input instead,
+ * including libraries that use the streams of `process`.
  */
 import { Console } from "node:console";
 import { syncBuiltinESMExports } from "node:module";

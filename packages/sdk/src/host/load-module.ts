@@ -1,4 +1,4 @@
-/** From a module's path to the plugin that it exports, and to everything of that plugin that is a value. */
+/** Loads the plugin that a module exports, and reads everything of that plugin that is a value. */
 import { pathToFileURL } from "node:url";
 import {
   BackplaneError,
@@ -10,10 +10,10 @@ import {
   type PluginDescription,
 } from "@backplane/contract";
 
-/** What the import throws goes on as it is, with its author's trace. */
+/** Errors of the import are rethrown unchanged, so that the author's stack trace survives. */
 export async function loadModule(module: string, name: string): Promise<KernelPlugin> {
   const exports = (await import(pathToFileURL(module).href)) as { plugin?: unknown; default?: unknown };
-  // A CommonJS module's exports may be found under `default` alone.
+  // The exports of a CommonJS module may be available under `default` only.
   const plugin = exports.plugin ?? (exports.default as { plugin?: unknown } | undefined)?.plugin;
   if (plugin === undefined) {
     throw new BackplaneError("plugin.invalid", `The module of ${name} exports no \`plugin\`.`);

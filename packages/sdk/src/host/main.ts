@@ -1,7 +1,7 @@
 /**
- * The module host: one process, one kernel plugin that the operator does not trust inline. The protocol owns stdin
- * and stdout, everything printed goes to stderr, and the process ends when stdin does. An error that nobody caught
- * is Node's default, which is what we want: its stack on stderr and an exit code that is not 0.
+ * The module host: one process for one kernel plugin that the operator does not trust inline. The protocol
+ * owns stdin and stdout, printed output goes to stderr, and the process ends when stdin closes. An uncaught
+ * error keeps Node's default on purpose: a stack on stderr and a non-zero exit code.
  */
 import { realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -13,13 +13,13 @@ if (isProgram()) {
   const { stdin, stdout } = keepForProtocol();
   serveModule({
     transport: stdioTransport(stdin, stdout),
-    // The gateway says how long a line may be: it knows what the operator allows.
+    // The gateway passes the maximum line length, because the operator configures the limit there.
     frame_bytes: Number(process.argv[2]) || undefined,
     ended: () => process.exit(0),
   });
 }
 
-/** An import, as the list of exports makes one, must not take over the process. */
+/** This module is also imported to list its exports; an import must not start the host. */
 function isProgram(): boolean {
   const started = process.argv[1];
   if (started === undefined) return false;

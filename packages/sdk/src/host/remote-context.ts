@@ -1,6 +1,7 @@
 /**
- * A PluginContext on the far side of the pipe. It names the context that the kernel handed out, so what a plugin
- * does with an event's context lands in that event's org and project, however late it does it.
+ * A PluginContext on the plugin's side of the pipe. Each one names the context that the kernel created, so an
+ * action on an event's context applies to that event's org and project, no matter how late the action
+ * happens.
  */
 import {
   type ContextRef,
@@ -13,7 +14,7 @@ import {
 } from "@backplane/contract";
 import type { GatewayLink } from "./gateway-link.ts";
 
-/** Tools that this process has registered, by the number that the gateway calls them with. */
+/** Tools that this process has registered, by the number that the gateway uses to call them. */
 export type ToolTable = Map<number, KernelTool>;
 
 export function remoteContext(ref: ContextRef, link: GatewayLink, tools: ToolTable): PluginContext {
@@ -41,7 +42,8 @@ export function remoteContext(ref: ContextRef, link: GatewayLink, tools: ToolTab
     config: () => link.ask("config", { ctx }),
     async registerTool(tool) {
       const id = tools.size + 1;
-      // Before it is announced: the gateway may call it before we hear that it was taken.
+      // The tool is stored before it is announced, because the gateway may call it before it confirms the
+      // registration.
       tools.set(id, tool);
       const brief = typeof tool.approvalBrief === "function";
       await link.ask("registerTool", { ctx, tool: id, spec: specOf(tool), brief });
@@ -51,13 +53,13 @@ export function remoteContext(ref: ContextRef, link: GatewayLink, tools: ToolTab
   };
 }
 
-/** Named one by one: a tool may be an instance of a class, whose values a spread would miss. */
+/** Fields are copied by name: a tool may be an instance of a class, whose getters a spread would miss. */
 function specOf(tool: KernelTool): KernelToolSpec {
   const fields = KERNEL_TOOL_FIELDS.filter((field) => tool[field] !== undefined);
   return Object.fromEntries(fields.map((field) => [field, tool[field]])) as unknown as KernelToolSpec;
 }
 
-/** Errors have no enumerable fields and cycles have no JSON; a log line must survive both. */
+/** Errors have no enumerable fields and cyclic values have no JSON; a log line must survive both. */
 function logFields(fields: Record<string, unknown>): JsonObject {
   try {
     return JSON.parse(

@@ -1,6 +1,6 @@
 /**
- * Answers the gateway's calls with the plugin's methods. Whatever the plugin throws goes back as a value with its
- * own trace; only a call that the plugin does not have is the protocol's error.
+ * Answers the gateway's calls with the plugin's methods. An error that the plugin throws is returned as a
+ * value with its stack; only a call of an unknown method is a protocol error.
  */
 import {
   BackplaneError,

@@ -1,4 +1,4 @@
-/** `@backplane/sdk/instruments`: what the author of an instrument plugin imports. */
+/** `@backplane/sdk/instruments`: the module that authors of instrument plugins import. */
 import { instrumentResult, type InstrumentResult as Result } from "@backplane/contract";
 
 export {

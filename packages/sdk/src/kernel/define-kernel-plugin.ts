@@ -1,7 +1,7 @@
-/** Says at import what is wrong with a plugin, so that its author learns it before any gateway does. */
+/** Validates a plugin at import, so that its author sees a mistake before any gateway does. */
 import { BackplaneError, type KernelPlugin, kernelPluginProblem } from "@backplane/contract";
 
-/** A misspelled method would never be called; the compiler finds it here. */
+/** Makes the compiler reject a misspelled method, which would otherwise never be called. */
 type NothingElse<P> = { [K in Exclude<keyof P, keyof KernelPlugin>]: never };
 
 /** `export const plugin = defineKernelPlugin({ name, version, category, subscriptions: () => [], … })`. */

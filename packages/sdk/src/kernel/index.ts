@@ -1,4 +1,7 @@
-/** What a kernel plugin's author imports. Zod-free and light: it is loaded with every plugin. */
+/**
+ * The module that authors of kernel plugins import. It is loaded with every plugin, so it stays small and
+ * does not import zod.
+ */
 export {
   type AdapterAnswer,
   type AdapterRequest,

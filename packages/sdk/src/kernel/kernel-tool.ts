@@ -1,4 +1,7 @@
-/** A kernel tool from one schema literal: the compiler types `run` from it, the kernel checks arguments with it. */
+/**
+ * Creates a kernel tool from one schema literal: the compiler types `run` from it, the kernel validates
+ * arguments with it.
+ */
 import {
   BackplaneError,
   type JsonObject,
@@ -45,7 +48,7 @@ export function kernelTool<const S extends JsonSchema>(definition: KernelToolDef
   return tool;
 }
 
-/** As the `function` of an OpenAI tool; Anthropic wants the same values under other keys. */
+/** The `function` of an OpenAI tool; Anthropic uses the same values under other keys. */
 export function openaiFunction(spec: KernelToolSpec): {
   name: string;
   description: string;

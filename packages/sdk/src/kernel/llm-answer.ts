@@ -1,6 +1,6 @@
 /**
- * What a stream adds up to: text, whole tool calls, usage and how it ended. Vendors' fragments of a call's arguments
- * become an object here or nowhere; a call is never run with arguments that the model did not finish.
+ * Collects a stream into text, complete tool calls, usage and a stop reason. The fragments of a call's
+ * arguments are parsed here and nowhere else; a call never runs with arguments that the model did not finish.
  */
 import { type LlmPart, type TokenUsage, tokenUsage, type ToolCallRequest } from "@backplane/contract";
 import { LlmCallError } from "./llm-failure.ts";
@@ -37,7 +37,7 @@ export class AnswerDraft {
         this.#addCall(part);
         break;
       case "usage":
-        // A later count of the same kind replaces the earlier: vendors send running totals.
+        // A later count of the same kind replaces the earlier one, because vendors send running totals.
         this.#usage = { ...this.#usage, ...part.usage };
         break;
       case "stop":
@@ -50,8 +50,8 @@ export class AnswerDraft {
   }
 
   /**
-   * `taken` are the call ids of the conversation so far: some servers count from zero in every answer. `fallback`
-   * begins the ids of calls that came without one.
+   * `taken` holds the call ids of the conversation so far, because some servers restart at zero in every
+   * answer. `fallback` is the prefix for ids of calls that arrived without one.
    */
   finish(taken: ReadonlySet<string>, fallback: string): LlmAnswer {
     const used = new Set(taken);
@@ -111,7 +111,7 @@ function wholeCall({ name, args }: CallDraft): Pick<ToolCallRequest, "name" | "a
   return { name, args: value as ToolCallRequest["args"] };
 }
 
-/** Worth another try although its kind is not: the next answer is a new throw of the dice. */
+/** Retryable although its kind is not, because the model may produce a valid answer the next time. */
 class BrokenArguments extends LlmCallError {
   readonly retryable = true;
 

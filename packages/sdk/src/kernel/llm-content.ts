@@ -1,12 +1,13 @@
 /**
- * A message's content for vendors: text and images. Content is any JSON (a string, a list of blocks, a value), and an
- * attachment is an image when it has a `url` or base64 `data`; whatever else it is, the model is told of it in words.
+ * Converts a message's content for vendors into text and images. Content is any JSON (a string, a list of
+ * blocks, a value), and an attachment is an image if it has a `url` or base64 `data`; any other attachment is
+ * described to the model as text.
  */
 import type { Json, JsonObject } from "@backplane/contract";
 
 export type ContentPiece =
   | { type: "text"; text: string }
-  /** `url` may be a `data:` address; `media_type` and `data` are set for base64. */
+  /** `url` may be a `data:` URL; `media_type` and `data` are set for base64. */
   | { type: "image"; url: string; media_type?: string; data?: string };
 
 export function textOf(content: Json): string {

@@ -1,6 +1,7 @@
 /**
- * Parts on their way to the bus. One event is under way at a time; what arrives meanwhile is joined to what waits, so
- * a slow bus gets fewer and larger deltas, in order, and a stuck one holds the stream instead of filling memory.
+ * Queues parts for the bus. One event is in flight at a time, and parts that arrive meanwhile are merged with
+ * the queued ones. A slow bus therefore gets fewer and larger deltas, in order, and a stuck bus pauses the
+ * stream instead of filling memory.
  */
 import type { JsonObject, LlmPart, PluginContext } from "@backplane/contract";
 
@@ -23,7 +24,7 @@ export class Deltas {
     this.#request_id = request_id;
   }
 
-  /** Waits only when too much waits already. */
+  /** Waits only when the queue is full. */
   async push(part: DeltaPart): Promise<void> {
     if (this.#failure !== null) throw this.#failure.error;
     const last = this.#waiting.at(-1);
@@ -35,20 +36,22 @@ export class Deltas {
     if (this.#chars > WAITING_CHARS) await this.drain();
   }
 
-  /** Everything pushed so far has its place on the bus, or this throws why not. */
+  /**
+   * Resolves when the bus has accepted every part pushed so far; rejects with the error of the bus otherwise.
+   */
   async drain(): Promise<void> {
     while (this.#sending !== null) await this.#sending;
     if (this.#failure !== null) throw this.#failure.error;
   }
 
-  /** Forgets what waits: nobody wants to read on after an interrupt. */
+  /** Drops the queued parts, because nobody reads them after an interrupt. */
   discard(): void {
     this.#waiting = [];
     this.#chars = 0;
   }
 
   async #send(): Promise<void> {
-    // `push` has to see this promise before anything in here can end it.
+    // `push` has to see this promise before any code below can settle it.
     await Promise.resolve();
     try {
       for (let part = this.#waiting.shift(); part !== undefined; part = this.#waiting.shift()) {

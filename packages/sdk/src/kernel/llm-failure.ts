@@ -1,18 +1,18 @@
 /**
- * Why a model call failed, as a value (llm.provider). Whatever a vendor's SDK throws becomes an `LlmFailure`, told by
- * its shape and never by its class, because the SDK is loaded lazily. What the other side wrote into its answer is not
- * repeated (sec.provider-egress): the message is ours, with the status and a code that we know. No message leaves here with
- * a secret in it.
+ * Converts every error of a model call into an `LlmFailure` (llm.provider). Errors of a vendor's SDK are
+ * recognized by their shape and never by their class, because the SDK is loaded lazily. Text from the
+ * server's response is not repeated (sec.provider-egress): the message is ours, with the status and a known
+ * code. No message contains a secret.
  */
 import { isSecretConfigKey, type Json, type LlmFailure, plainWords } from "@backplane/contract";
 
 const MESSAGE_LENGTH = 2_000;
 const LOGGED_LENGTH = 500;
-/** Shorter values are no secrets, and hiding them would garble every message. */
+/** Shorter values are not treated as secrets, because replacing them would garble every message. */
 const SECRET_LENGTH = 4;
 const CONNECTION_CODES =
   /^(ECONN|ENOTFOUND|EAI_|EPIPE|EHOST|ENET|UND_ERR_(SOCKET|CONNECT|CLOSED|ABORTED)|CERT_|ERR_TLS)/;
-/** What vendors say in one word. Any other word is the other side's text, and stays there. */
+/** Known error codes of vendors. Any other value is text from the server and is not repeated. */
 const VENDOR_CODES: ReadonlySet<string> = new Set([
   "api_error",
   "authentication_error",
@@ -42,7 +42,7 @@ const VENDOR_CODES: ReadonlySet<string> = new Set([
 ]);
 const TIMEOUT_CODES = /^(ETIMEDOUT|UND_ERR_(HEADERS|BODY|CONNECT)_TIMEOUT)/;
 
-/** What a provider throws when it knows the kind itself. */
+/** Thrown by a provider that knows the kind of its failure. */
 export class LlmCallError extends Error {
   readonly failure: LlmFailure;
 
@@ -53,7 +53,7 @@ export class LlmCallError extends Error {
   }
 }
 
-/** The stream ended before the model had: half an answer is never taken for a whole one. */
+/** The stream ended before the model finished: a partial answer is never treated as complete. */
 export function brokenStream(cause?: unknown): LlmCallError {
   return new LlmCallError(
     { kind: "connection", message: "The model's answer broke off before its end." },
@@ -87,12 +87,15 @@ const CONNECTION_MESSAGES = {
   timeout: "The provider did not answer in time.",
 };
 
-/** A failure that was said by our own code, also where an SDK has wrapped it; so is a refusal of the gateway's guard. */
+/**
+ * Finds a failure that our own code threw, also inside an SDK's wrapper; refusals of the gateway's egress
+ * guard count too.
+ */
 function ownFailure(error: unknown): LlmFailure | null {
   for (let depth = 0, at = error; depth < 5 && at !== undefined && at !== null; depth++) {
     const fields = fieldsOf(at);
     if (isFailure(fields.failure)) return fields.failure;
-    // Never of the outermost error: a vendor's SDK copies the code of the answer there.
+    // The outermost error is skipped, because a vendor's SDK copies the code of the response there.
     if (depth > 0 && fields.name === "BackplaneError" && fields.code === "policy.denied") {
       return { kind: "other", message: messageOf(at) };
     }
@@ -101,12 +104,12 @@ function ownFailure(error: unknown): LlmFailure | null {
   return null;
 }
 
-/** The SDKs keep what the other side sent as `error`. */
+/** The SDKs keep the body of the response as `error`. */
 function isReported(thrown: Record<string, unknown>): boolean {
   return typeof thrown.error === "object" && thrown.error !== null;
 }
 
-/** The word that a vendor has for what happened, in brackets, if it is one that we know. */
+/** Returns the vendor's error code in brackets if the code is a known one. */
 function codeIn(thrown: Record<string, unknown>): string {
   const sent = fieldsOf(thrown.error);
   const inner = fieldsOf(sent.error);
@@ -114,26 +117,26 @@ function codeIn(thrown: Record<string, unknown>): string {
   return vendorCode(words);
 }
 
-/** ` (code)`, or nothing when none of the words is a vendor's. */
+/** Returns ` (code)`, or an empty string if none of the words is a known code. */
 export function vendorCode(words: readonly unknown[]): string {
   const isKnown = (word: unknown): word is string => typeof word === "string" && VENDOR_CODES.has(word);
   const known = words.find(isKnown);
   return known === undefined ? "" : ` (${known})`;
 }
 
-/** What the other side said, for the host's log alone: bounded, on one line, without what nobody can see. */
+/** The server's text, only for the host's log: bounded, on one line, without invisible characters. */
 export function upstreamText(error: unknown): string {
   return plainWords(messageOf(error).slice(0, LOGGED_LENGTH)).replaceAll(/\s+/g, " ");
 }
 
-/** Replaces every secret of the instance's configuration, and passwords inside addresses. */
+/** Replaces every secret of the instance's configuration, and passwords inside URLs. */
 export function redact(message: string, config: Readonly<Record<string, Json>>): string {
   let clean = message;
   for (const secret of secretsIn(config)) clean = clean.replaceAll(secret, "****");
   return clean.replaceAll(/\/\/[^/@\s]+@/g, "//****@").slice(0, MESSAGE_LENGTH);
 }
 
-/** Longest first, so that no secret is left half visible by a shorter one inside it. */
+/** Sorted longest first, so that replacing a shorter secret never leaves a part of a longer one visible. */
 function secretsIn(config: Readonly<Record<string, Json>>): string[] {
   const found: string[] = [];
   const visit = (key: string, value: Json, secret: boolean): void => {
@@ -148,7 +151,7 @@ function secretsIn(config: Readonly<Record<string, Json>>): string[] {
   return found.toSorted((a, b) => b.length - a.length);
 }
 
-/** Looks along the causes: SDKs wrap what the socket said. */
+/** Searches the chain of causes, because SDKs wrap socket errors. */
 function connectionKind(error: unknown): "connection" | "timeout" | null {
   let kind: "connection" | "timeout" | null = null;
   for (let depth = 0, at = error; depth < 5 && at !== undefined && at !== null; depth++) {
@@ -158,14 +161,14 @@ function connectionKind(error: unknown): "connection" | "timeout" | null {
     if (/APIConnectionError/.test(names) || (typeof code === "string" && CONNECTION_CODES.test(code))) {
       kind = "connection";
     }
-    // What the platform's own HTTP client says of a socket that closed under a body.
+    // The error of Node's HTTP client when a socket closes in the middle of a body.
     if (made === TypeError && /^(terminated|fetch failed)$/.test(messageOf(at))) kind = "connection";
     at = cause;
   }
   return kind;
 }
 
-/** `Retry-After` is seconds or a date; `retry-after-ms` is finer where a vendor sends it. */
+/** `Retry-After` is seconds or a date; `retry-after-ms` is more precise if a vendor sends it. */
 function retryAfter(headers: unknown): number | undefined {
   const get = fieldsOf(headers).get;
   if (typeof get !== "function") return undefined;

@@ -1,7 +1,8 @@
 /**
- * A request's messages as vendors accept them. Leading system messages are the system prompt. Every tool call is
- * directly followed by its result, because vendors refuse a whole conversation for one call without: a missing result
- * (the turn was cut off) is said to be missing, and a result that belongs to no call is left out.
+ * Converts a request's messages into a form that vendors accept. Leading system messages become the system
+ * prompt. Every tool call is directly followed by its result, because vendors refuse a whole conversation for
+ * one call without a result: a missing result (of an interrupted turn) is replaced by a placeholder, and a
+ * result without a call is dropped.
  */
 import type { ChatMessage, GenerateRequest } from "@backplane/contract";
 import { textOf } from "./llm-content.ts";
@@ -24,7 +25,10 @@ export function splitMessages(messages: readonly ChatMessage[]): {
   return { system, history: first < 0 ? [] : pairCalls(messages.slice(first).map(withoutSystem)) };
 }
 
-/** A later system message stays where it was said, under the one name that every vendor takes in the middle. */
+/**
+ * A later system message keeps its position, with the role that every vendor accepts in the middle of a
+ * conversation.
+ */
 function withoutSystem(message: ChatMessage): HistoryMessage {
   if (message.role !== "system") return message;
   return { role: "user", content: `<system>\n${textOf(message.content)}\n</system>` };

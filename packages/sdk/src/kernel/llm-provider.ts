@@ -1,7 +1,7 @@
 /**
- * A vendor as a kernel plugin (llm.provider, llm.instances). One plugin owns many configured instances, in many orgs;
- * each has its own provider, built at its first call and anew only when its own configuration changed. A running call
- * keeps the provider that it began with.
+ * Wraps a vendor as a kernel plugin (llm.provider, llm.instances). One plugin owns many configured instances,
+ * in many orgs; each instance has its own provider, created at its first call and again only when its own
+ * configuration changes. A running call keeps the provider that it started with.
  */
 import {
   type BusEvent,
@@ -19,16 +19,16 @@ import { LlmCallError } from "./llm-failure.ts";
 import { INTERRUPTED, runCall } from "./llm-run-call.ts";
 
 export interface LlmProviderOptions {
-  /** Kebab-case; what `providers.<id>.plugin` says. */
+  /** Kebab-case; the value of `providers.<id>.plugin`. */
   name: string;
   version: string;
   /** JSON Schema of an instance's fields. `model` and `timeout_s` are also read here. */
   configSchema: JsonObject;
-  /** Must neither wait nor connect. */
+  /** Must neither block nor connect. */
   create(instance: ProviderInstance): LlmProvider;
-  /** What an error of the vendor's SDK means; left out, its shape is looked at (`classifyFailure`). */
+  /** Classifies an error of the vendor's SDK. The default looks at the error's shape (`classifyFailure`). */
   classify?: (error: unknown) => LlmFailure;
-  /** Whether an instance could be called, told without the network. Left out: it could. */
+  /** Whether an instance can be called, decided without network access. The default is yes. */
   healthCheck?(instance: ProviderInstance): InstanceHealth;
 }
 
@@ -65,7 +65,7 @@ export function llmProviderPlugin(options: LlmProviderOptions): KernelPlugin {
   };
 }
 
-/** What has been built, by org and instance id. */
+/** The providers created so far, by org and instance id. */
 class Instances {
   readonly #options: LlmProviderOptions;
   readonly #built = new Map<string, { config: string; provider: LlmProvider }>();
@@ -75,8 +75,9 @@ class Instances {
   }
 
   /**
-   * Null for an instance of another plugin: that one answers. The plugin's own name, where no instance has it, means
-   * the plugin with what `plugin.<ns>.*` says, as it was before there were instances.
+   * Null for an instance of another plugin, which answers instead. If no instance has the plugin's own name,
+   * that name means the plugin configured by `plugin.<ns>.*`, which keeps configurations from before
+   * instances working.
    */
   async find(id: string, ctx: PluginContext): Promise<ProviderInstance | null> {
     const { name } = this.#options;
@@ -86,7 +87,7 @@ class Instances {
     return instance?.plugin === name ? instance : null;
   }
 
-  /** Compares with the configuration just read, so a write that is not announced yet counts already. */
+  /** Compares with the configuration just read, so a write applies before its change event arrives. */
   provider(org_id: string, instance: ProviderInstance): LlmProvider {
     const key = keyOf(org_id, instance.id);
     const config = canonicalJson(instance.config);
@@ -97,7 +98,10 @@ class Instances {
     return provider;
   }
 
-  /** Lets go of what changed or is gone; the next call builds it. Nothing is closed: a call may still use it. */
+  /**
+   * Drops providers whose configuration changed or was removed; the next call creates a new one. Nothing is
+   * closed, because a call may still use the old provider.
+   */
   async reload(event: BusEvent<"config.updated">, ctx: PluginContext): Promise<void> {
     const [root, id, ...field] = event.payload.key.split(".");
     if (root !== "providers" || id === undefined || field.length === 0) return;
@@ -109,12 +113,12 @@ class Instances {
   }
 }
 
-/** The calls under way, by session, so that an interrupt or an unload reaches them. */
+/** The calls in flight, by session, so that an interrupt or an unload reaches them. */
 class Calls {
   readonly #running = new Map<string, Set<AbortController>>();
   readonly #ends = new Set<Promise<void>>();
 
-  /** Registers before anything is waited for: the interrupt may be the very next event. */
+  /** Registers the call before the first await, because the interrupt may be the very next event. */
   async run(event: BusEvent, work: (controller: AbortController) => Promise<void>): Promise<void> {
     const session = sessionOf(event);
     const controller = new AbortController();
@@ -133,7 +137,7 @@ class Calls {
     for (const controller of this.#running.get(sessionOf(event)) ?? []) controller.abort(INTERRUPTED);
   }
 
-  /** Each call says that it was cut off, so that nobody waits for an answer that cannot come. */
+  /** Each call emits an error that it was cut off, so that nobody waits for an answer that cannot come. */
   async end(name: string): Promise<void> {
     const reason = new LlmCallError({ kind: "connection", message: `The plugin ${name} was unloaded.` });
     for (const running of this.#running.values()) {

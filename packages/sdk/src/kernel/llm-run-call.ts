@@ -1,6 +1,7 @@
 /**
- * One model call, from llm.call.request to its end: deltas while it streams, then exactly one llm.call.response or
- * llm.call.error, all with the request's id. A call that the user interrupted ends without either.
+ * Runs one model call from llm.call.request to its end: deltas while it streams, then exactly one
+ * llm.call.response or llm.call.error, all with the request's id. A call that the user interrupted ends
+ * without either.
  */
 import {
   type BusEvent,
@@ -21,14 +22,14 @@ import { classifyFailure, LlmCallError, redact, upstreamText } from "./llm-failu
 import { splitMessages } from "./llm-history.ts";
 import { configTimeout } from "./llm-vendor.ts";
 
-/** The reason of an abort that nobody waits to hear of. */
+/** The reason of an abort that needs no error event. */
 export const INTERRUPTED = "interrupted";
 
 export interface LlmCall {
   event: BusEvent<"llm.call.request">;
   ctx: PluginContext;
   instance: ProviderInstance;
-  /** Makes the provider, or gives the one that is there. */
+  /** Creates the provider, or returns the existing one. */
   provider(): LlmProvider;
   classify?: (error: unknown) => LlmFailure;
   controller: AbortController;
@@ -47,7 +48,7 @@ export async function runCall(call: LlmCall): Promise<void> {
     await deltas.drain();
     outcome = { answer };
   } catch (error) {
-    // Deltas that are still on their way come before the end, whatever it is.
+    // Queued deltas are sent before the end event, whether or not the call failed.
     await deltas.drain().catch(() => undefined);
     outcome = { error };
   }
@@ -90,15 +91,15 @@ async function streamAnswer(call: LlmCall, deltas: Deltas): Promise<LlmAnswer> {
     }
   } finally {
     patience.end();
-    // Not waited for: a stream that is stuck would hold up the interrupt.
+    // Not awaited, because a stuck stream would delay the interrupt.
     if (signal.aborted) void Promise.resolve(parts.return?.()).catch(() => undefined);
   }
   return draft.finish(callIds(messages), `call_${event.id}`);
 }
 
 /**
- * Waits for each part, but no longer than the instance's `timeout_s`, than the loop waits for the whole answer, and
- * than until the abort.
+ * Waits for each part until the instance's `timeout_s`, the loop's deadline for the whole answer, or the
+ * abort, whichever comes first.
  */
 class Patience {
   readonly #controller: AbortController;
@@ -110,7 +111,7 @@ class Patience {
     const stop = (message: string) => controller.abort(new LlmCallError({ kind: "timeout", message }));
     this.#controller = controller;
     this.#timer = setTimeout(() => {
-      // While the bus is what is slow, the vendor is not to blame.
+      // The timeout does not apply while the bus is slow, because the vendor does not cause that delay.
       if (this.#waiting) stop(`Nothing came from the model for ${seconds} s.`);
     }, seconds * 1_000);
     this.#total = setTimeout(() => stop("The model's answer took too long."), LOOP_LIMITS.model_ms);
@@ -155,7 +156,8 @@ async function explain(call: LlmCall, error: unknown): Promise<LlmFailure & { re
   const found = failureOf(error, call.classify);
   const upstream = redact(upstreamText(error), config);
   if (!found.message.includes(upstream)) {
-    // Whoever runs the host may read it; a caller is not told what some address answered.
+    // The operator may read the server's text in the log; a caller must not learn the response of an
+    // arbitrary address.
     call.ctx.log.warn({ provider: call.instance.id, upstream }, "a model call failed");
   }
   const failure = { ...found, message: redact(found.message, config) };
@@ -173,7 +175,7 @@ function failureOf(error: unknown, classify: LlmCall["classify"]): LlmFailure {
   }
 }
 
-/** The provider's own verdict; one that throws has none. */
+/** The provider's own decision about a retry; a check that throws counts as absent. */
 async function mayRetry(call: LlmCall, failure: LlmFailure): Promise<boolean> {
   const { attempt } = call.event.payload as { attempt?: unknown };
   try {

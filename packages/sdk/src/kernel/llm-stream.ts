@@ -1,8 +1,14 @@
-/** What every vendor's SDK needs around its stream: the platform's abort signal, and a torn stream called so. */
+/**
+ * Stream handling that every vendor's SDK needs: the platform's abort signal, and a typed error for a torn
+ * stream.
+ */
 import type { StopSignal } from "@backplane/contract";
 import { brokenStream } from "./llm-failure.ts";
 
-/** Opens a vendor's stream and passes it on; the kernel's stop ends it, also while it is being opened. */
+/**
+ * Opens a vendor's stream and forwards it; the kernel's stop signal ends the stream, also while it is being
+ * opened.
+ */
 export async function* vendorStream<T>(
   stop: StopSignal,
   open: (signal: AbortSignal) => PromiseLike<AsyncIterable<T>>,
@@ -18,7 +24,7 @@ export async function* vendorStream<T>(
   }
 }
 
-/** Half a line of JSON is what is left of a stream that was cut. */
+/** A stream that was cut ends in an incomplete line of JSON. */
 async function* untorn<T>(stream: AsyncIterable<T>): AsyncGenerator<T, void, undefined> {
   try {
     yield* stream;

@@ -1,17 +1,18 @@
 /**
- * What providers on a vendor's SDK have in common: fields as an operator typed them, and a client that is loaded and
- * made at the first call. A vendor's own address wants a key; a compatible server on another one may not.
+ * Shared by providers that use a vendor's SDK: fields as an operator typed them, and a client that is loaded
+ * and created at the first call. A vendor's own host requires a key; a compatible server on another host may
+ * not.
  */
 import type { Json, JsonObject } from "@backplane/contract";
 import { LlmCallError } from "./llm-failure.ts";
 import type { InstanceHealth } from "./llm-provider.ts";
 
-/** Null for what is no text, or only white space. */
+/** Null for a value that is not text or is only white space. */
 export function configText(value: Json | undefined): string | null {
   return typeof value === "string" && value.trim() !== "" ? value.trim() : null;
 }
 
-/** Null for what is no number, or below zero. */
+/** Null for a value that is not a number or is below zero. */
 export function configNumber(value: Json | undefined): number | null {
   return typeof value === "number" && value >= 0 ? value : null;
 }
@@ -31,7 +32,7 @@ export function configTimeout(value: Json | undefined): number {
   return configNumber(value) || TIMEOUT_S;
 }
 
-/** Whether the address is `host` or below it. */
+/** Whether the URL's host is `host` or a subdomain of it. */
 export function isVendorUrl(url: string, host: string): boolean {
   try {
     const { hostname } = new URL(url);
@@ -42,14 +43,14 @@ export function isVendorUrl(url: string, host: string): boolean {
 }
 
 export interface VendorAccess {
-  /** The instance, as the operator knows it. */
+  /** The id of the instance, as the operator configured it. */
   id: string;
   api_key: string;
   base_url: string;
   vendor_host: string;
 }
 
-/** `connect` runs once, and only when there is a key or the server is not the vendor's own. */
+/** `connect` runs once, and only if there is a key or the server is not the vendor's own. */
 export function lazyVendorClient<Client>(
   access: VendorAccess,
   connect: () => Promise<Client>,
@@ -65,7 +66,7 @@ export function lazyVendorClient<Client>(
   };
 }
 
-/** What can be said of an instance without asking anybody. */
+/** The health of an instance, decided without network access. */
 export function vendorHealth({ id, api_key, base_url, vendor_host }: VendorAccess): InstanceHealth {
   const key = (field: string) => `providers.${id}.${field}`;
   if (!URL.canParse(base_url)) return { status: "degraded", message: `${key("base_url")} is no address` };
@@ -75,7 +76,7 @@ export function vendorHealth({ id, api_key, base_url, vendor_host }: VendorAcces
   return { status: "ok" };
 }
 
-/** An error inside a stream has no status; the first of `words` that stands for one says which it would have had. */
+/** An error inside a stream has no status; the first of `words` that maps to a status provides it. */
 export function withStatusOf<Failure extends { kind: string }>(
   failure: Failure,
   words: readonly unknown[],

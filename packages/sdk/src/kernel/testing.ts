@@ -1,4 +1,7 @@
-/** A kernel plugin under test, in memory: a scripted context in, everything that the plugin did to it out. */
+/**
+ * Runs a kernel plugin under test in memory: a scripted context in, and a record of all the plugin's actions
+ * out.
+ */
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,7 +29,7 @@ export interface KernelTestOptions {
   active_provider?: string | null;
   /** Kernel services by name; any other is refused as not granted. */
   services?: Record<string, (args: JsonObject, as: string | undefined) => Json | Promise<Json>>;
-  /** Default: a new folder under the system's temporary one, made when it is asked for and left there. */
+  /** Default: a new folder under the system's temporary folder, created on first use and not removed. */
   state_dir?: string;
   org_id?: string;
   project_id?: string | null;
@@ -44,9 +47,9 @@ export interface KernelTestRun {
   readonly emitted: readonly EmittedEvent[];
   readonly logs: readonly { level: PluginLogLevel; fields: Record<string, unknown>; message: string }[];
   readonly tools: ReadonlyMap<string, KernelTool>;
-  /** What the last calls of tools reported, in order. */
+  /** The progress that tool calls reported, in order. */
   readonly progress: readonly JsonObject[];
-  /** Changes what `ctx.config()` answers from now on. */
+  /** Changes the result of `ctx.config()` from now on. */
   setConfig(config: JsonObject): void;
   setProviders(providers: ProviderInstance[], active?: string | null): void;
   event(kind: string, payload: Record<string, unknown>, options?: { session_id?: string }): Promise<BusEvent>;
@@ -54,11 +57,11 @@ export interface KernelTestRun {
   request(route: string, request?: Partial<Omit<AdapterRequest, "route">>): Promise<AdapterAnswer>;
   health(): Promise<HealthReport>;
   unload(): Promise<void>;
-  /** Resolves with the first event of this kind, past or to come. */
+  /** Resolves with the first event of this kind, past or future. */
   waitFor(kind: string): Promise<EmittedEvent>;
 }
 
-/** Checks the plugin and loads it. */
+/** Validates the plugin and loads it. */
 export async function testKernelPlugin(
   plugin: KernelPlugin,
   options: KernelTestOptions = {},
@@ -176,7 +179,7 @@ export async function testKernelPlugin(
   };
 }
 
-/** As the bus carries it: what is no JSON does not arrive. */
+/** Copies the event as the bus does: values that are not JSON are lost. */
 function asJson(payload: unknown): Record<string, unknown> {
   return JSON.parse(JSON.stringify(payload)) as Record<string, unknown>;
 }

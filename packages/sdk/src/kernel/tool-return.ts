@@ -1,4 +1,7 @@
-/** What a kernel tool returns: a brief for logs and status panes, and a block for whoever shows the result. */
+/**
+ * The return value of a kernel tool: a brief for logs and status panes, and a block for clients that show the
+ * result.
+ */
 import {
   type DisplayBlock,
   type Json,
@@ -8,13 +11,13 @@ import {
   type ToolOk,
 } from "@backplane/contract";
 
-/** A text is its own display, and its first line the brief. */
+/** A string is used as the display, and its first line as the brief. */
 export function toolOk(result: string | { brief: string; display: string | DisplayBlock }): ToolOk {
   if (typeof result === "string") return { ok: true, brief: toBrief(result), display: textBlock(result) };
   return { ok: true, brief: toBrief(result.brief), display: toBlock(result.display) };
 }
 
-/** Without a display the whole brief is shown, however long it is. */
+/** Without a display the whole brief is shown, at any length. */
 export function toolError(kind: ToolErrorKind, brief: string, display?: string | DisplayBlock): ToolError {
   return { ok: false, kind, brief: toBrief(brief), display: toBlock(display ?? brief) };
 }
@@ -35,7 +38,7 @@ function toBlock(display: string | DisplayBlock): DisplayBlock {
   return typeof display === "string" ? textBlock(display) : display;
 }
 
-/** One line of at most 80 characters, cut with an ellipsis and never through a surrogate pair. */
+/** One line of at most 80 characters, cut with an ellipsis and never inside a surrogate pair. */
 export function toBrief(text: string): string {
   const line = text.trim().split(/\r?\n/, 1)[0]!;
   if (line.length <= TOOL_BRIEF_LENGTH) return line;

@@ -1,7 +1,7 @@
 /**
- * The platform's fetch as a vendor's SDK gets it. A redirect is not followed, since the SDK's credential belongs to the
- * address that was configured, and some carry it in a header that a redirect would take along. The body of an error is
- * cut, because the SDK reads it whole.
+ * Wraps the platform's fetch for a vendor's SDK. Redirects are not followed: the SDK's credential belongs to
+ * the configured host, and some SDKs send it in a header that a redirect would forward. The body of an error
+ * is truncated, because the SDK reads it whole.
  */
 import { LlmCallError } from "./llm-failure.ts";
 
@@ -23,7 +23,7 @@ const vendorFetch: Fetch = async (input, init) => {
   return new Response(await firstBytes(answer.body, ERROR_BYTES), { status, statusText, headers });
 };
 
-/** Options that every client of a vendor's SDK is made with. */
+/** Options for every client of a vendor's SDK. */
 export const VENDOR_TRANSPORT: { fetch: Fetch } = { fetch: vendorFetch };
 
 async function firstBytes(body: ReadableStream<Uint8Array> | null, most: number): Promise<Uint8Array> {

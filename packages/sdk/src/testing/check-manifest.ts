@@ -1,12 +1,12 @@
 /**
- * Code and vai-plugin.toml say some things twice: the identity, the exports, the schemas. The gateway believes
- * the manifest; this names where the code disagrees, so that a test can keep the two together.
+ * The code and vai-plugin.toml both state the identity, the exports and the schemas. The gateway uses the
+ * manifest; this module lists where the code differs, so that a test can keep the two consistent.
  */
 import { canonicalJson, type Manifest, type PluginExport } from "@backplane/contract";
 import type { ExportDefinition, Plugin } from "../define.ts";
 import type { JsonSchema } from "../json-schema.ts";
 
-/** The manifest as a TOML parser gives it: defaults may still be missing. */
+/** The manifest as a TOML parser returns it: defaults may still be missing. */
 export type ManifestLike = Pick<Manifest, "package_id" | "version"> & {
   exports: readonly (Pick<PluginExport, "id" | "kind"> & Partial<ExportTables>)[];
 };
@@ -18,8 +18,8 @@ interface ExportTables {
 }
 
 /**
- * One sentence for each difference; an empty list means that they agree. With `readSchema`, which gets a path
- * of the package and returns the parsed file, schemas are compared too.
+ * Returns one sentence for each difference; an empty list means that code and manifest agree. With
+ * `readSchema`, which gets a path of the package and returns the parsed file, schemas are compared too.
  */
 export function checkManifest(
   plugin: Plugin,
@@ -75,7 +75,7 @@ function compareExport(
   return found;
 }
 
-/** A schema that is only in the manifest is fine: the gateway checks it and the code need not know. */
+/** A schema may exist in the manifest only: the gateway checks it, and the code does not need it. */
 function compareSchema(
   inCode: JsonSchema | undefined,
   path: string | undefined,

@@ -1,15 +1,15 @@
-/** A context like the gateway's, with a grant that allows nothing but what the test names. */
+/** A context like the gateway's, with a grant that allows only the permissions that the test names. */
 import type { Grant, InvocationContext, JsonObject } from "@backplane/contract";
 
 export interface ContextOptions {
   config?: JsonObject;
-  /** By slot. The grant names the same slots. */
+  /** Secret values by slot. The grant names the same slots. */
   secrets?: Record<string, string>;
   grant?: Partial<Grant>;
-  /** Until the deadline, from now. */
+  /** Milliseconds from now to the deadline. */
   timeout_ms?: number;
   gateway?: InvocationContext["gateway"];
-  /** Ids and the scratch folder, where a test cares. */
+  /** Ids and the scratch folder, for tests that depend on them. */
   context?: Partial<InvocationContext>;
 }
 

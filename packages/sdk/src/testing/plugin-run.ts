@@ -1,7 +1,7 @@
 /**
- * A plugin under test: a real host peer in front, so that a test sees exactly what the gateway would. Works
- * over any transport; `runPlugin` uses memory, a process test uses stdio. A call that does not answer its
- * cancel within the grace rejects with `timeout` or `cancelled`.
+ * A plugin under test behind a real host peer, so that a test sees exactly the frames that the gateway would
+ * see. Works over any transport: `runPlugin` uses memory, a process test uses stdio. A call that does not
+ * answer its cancel within the grace period rejects with `timeout` or `cancelled`.
  */
 import {
   BackplaneError,
@@ -23,10 +23,10 @@ import type {
 import { type ContextOptions, DEFAULT_TIMEOUT_MS, testContext } from "./context.ts";
 
 export interface CallOptions extends ContextOptions {
-  /** Aborting it sends the cancel frame. */
+  /** Aborting this signal sends the cancel frame. */
   signal?: AbortSignal;
   onEvent?(event: JsonObject & { type: string }): void;
-  /** More fields of the request's body, such as `attempt` of a delivery. */
+  /** Additional fields of the request's body, such as `attempt` of a delivery. */
   body?: JsonObject;
   cancel_grace_ms?: number;
 }
@@ -35,7 +35,7 @@ export interface Outcome<Result> {
   status: TerminalStatus | "ack";
   result: Result;
   events: (JsonObject & { type: string })[];
-  /** The text blocks of the answer, or the words of a failure. */
+  /** The text blocks of the answer, or the message of a failure. */
   text: string;
 }
 
@@ -59,7 +59,7 @@ export interface PluginRun {
     request?: Partial<HarnessRequest>,
     options?: CallOptions,
   ): Promise<Outcome<HarnessAnswer>>;
-  /** Broken protocol rules, by kind. A healthy plugin has none. */
+  /** Violated protocol rules, by kind. A correct plugin has none. */
   readonly violations: readonly string[];
   readonly inFlight: number;
   /** Sends `shutdown`. */
@@ -68,7 +68,7 @@ export interface PluginRun {
 
 export type TestEvent = Pick<HookEvent, "type"> & Partial<HookEvent>;
 
-/** Shakes hands over the transport and gives the four calls. */
+/** Performs the handshake over the transport and returns the four calls. */
 export async function connectPlugin(
   transport: Transport,
   identity: { package_id: string; version: string },
@@ -79,7 +79,7 @@ export async function connectPlugin(
     identity: { package_id: identity.package_id, version: identity.version },
     host: { name: "backplane-testing", version: "0.1.0" },
     onViolation: (violation) => violations.push(violation.kind),
-    // Every pending call rejects with the same error, which is where a test looks.
+    // Every pending call rejects with the same error, so the test sees it there.
     onFailure: () => {},
   });
   await host.hello();

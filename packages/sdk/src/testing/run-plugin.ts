@@ -1,11 +1,11 @@
-/** A plugin in memory: real frames over a real peer, no process. */
+/** Runs a plugin in memory: real frames over a real peer, without a process. */
 import { memoryTransportPair, VaiPlugin } from "@backplane/wire";
 import { answerWith } from "../answer-call.ts";
 import type { Plugin } from "../define.ts";
 import { connectPlugin, type PluginRun } from "./plugin-run.ts";
 
 export interface MemoryRun extends PluginRun {
-  /** What `call.log` wrote. */
+  /** The lines that `call.log` wrote. */
   readonly logs: readonly string[];
 }
 

@@ -1,15 +1,18 @@
-/** A plugin as the gateway runs it: its own process, no shell, only the environment that is named here. */
+/**
+ * Runs a plugin as the gateway does: a separate process, no shell, and only the environment that is named
+ * here.
+ */
 import { spawn } from "node:child_process";
 import { stdioTransport } from "@backplane/wire";
 import { connectPlugin, type PluginRun } from "./plugin-run.ts";
 
 export interface ProcessRun extends PluginRun {
   readonly pid: number;
-  /** Everything that the plugin has printed. */
+  /** All output that the plugin has printed. */
   readonly stderr: () => string;
   /** Resolves when the process has ended. */
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
-  /** Ends the host's side without a word, as a host that died does. */
+  /** Closes the host's side without a shutdown, like a host that crashed. */
   hangUp(): void;
 }
 
@@ -18,7 +21,7 @@ export interface ProcessOptions {
   env?: Record<string, string>;
 }
 
-/** `entrypoint` as in vai-plugin.toml; `node` is the Node that runs the test. */
+/** `entrypoint` as in vai-plugin.toml; `node` means the Node that runs the test. */
 export async function startPlugin(
   entrypoint: readonly string[],
   identity: { package_id: string; version: string },
@@ -38,7 +41,7 @@ export async function startPlugin(
     child.once("error", reject);
     child.once("close", (code, signal) => resolve({ code, signal }));
   });
-  // A failed start is told by the handshake; without this line it would also be an unhandled rejection.
+  // The handshake reports a failed start; without this line the failure would also be an unhandled rejection.
   ended.catch(() => {});
   try {
     const run = await connectPlugin(stdioTransport(child.stdout, child.stdin), identity);

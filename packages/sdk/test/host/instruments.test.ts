@@ -49,29 +49,25 @@ const call = (instrument: string, params: Record<string, string>) => ({
   invocationId: "inv",
 });
 
-verifies(
-  "instr.external-host",
-  "the ready host speaks the protocol for any module, until it is told to end",
-  async () => {
-    const host = start("./greeter-provider.ts#GreeterProvider");
-    await host.initialize(init(), 20_000);
-    const { instruments } = await host.listInstruments(20_000);
-    expect(instruments.map(({ name }) => name)).toEqual(["greet", "think"]);
-    expect(await host.invoke(call("greet", { name: "Ada" }))).toEqual({
-      status: "Success",
-      data: { stdout: "Ahoj, Ada! (1)", stderr: "" },
-    });
-    expect(readFileSync(join(dataDir, "count"), "utf8")).toBe("1");
-    expect(stderr).toContain('info [greeter] initialized {"with":["greeting"]}');
-    expect(stderr).toContain("this must not reach the protocol");
-    const exited = new Promise((resolve) => child?.once("exit", resolve));
-    await host.shutdown();
-    expect(await exited).toBe(0);
-    expect(existsSync(join(dataDir, "farewell"))).toBe(true);
-  },
-);
+verifies("instr.external-host", "serves the protocol for any provider module until shutdown", async () => {
+  const host = start("./greeter-provider.ts#GreeterProvider");
+  await host.initialize(init(), 20_000);
+  const { instruments } = await host.listInstruments(20_000);
+  expect(instruments.map(({ name }) => name)).toEqual(["greet", "think"]);
+  expect(await host.invoke(call("greet", { name: "Ada" }))).toEqual({
+    status: "Success",
+    data: { stdout: "Ahoj, Ada! (1)", stderr: "" },
+  });
+  expect(readFileSync(join(dataDir, "count"), "utf8")).toBe("1");
+  expect(stderr).toContain('info [greeter] initialized {"with":["greeting"]}');
+  expect(stderr).toContain("this must not reach the protocol");
+  const exited = new Promise((resolve) => child?.once("exit", resolve));
+  await host.shutdown();
+  expect(await exited).toBe(0);
+  expect(existsSync(join(dataDir, "farewell"))).toBe(true);
+});
 
-test("External mode has no cognition and no embedding, and says so", async () => {
+test("refuses cognition and embedding in External mode with a clear error", async () => {
   const host = start("./greeter-provider.ts#GreeterProvider");
   await host.initialize(init(), 20_000);
   expect(await host.invoke(call("think", { text: "x" }))).toMatchObject({
@@ -83,7 +79,7 @@ test("External mode has no cognition and no embedding, and says so", async () =>
   });
 });
 
-test("a module that does not export the provider is told by name", async () => {
+test("names the missing export of a module without the provider", async () => {
   const host = start("./greeter-provider.ts#Other");
   await expect(host.initialize(init(), 20_000)).rejects.toMatchObject({
     code: "handshake_failed",
@@ -91,7 +87,7 @@ test("a module that does not export the provider is told by name", async () => {
   });
 });
 
-test("the API that a host answers with is the real one", async () => {
+test("serves the real instrument API to a provider", async () => {
   const source = `data:text/javascript,${encodeURIComponent(INSTRUMENT_API_SOURCE)}`;
   const given = (await import(/* @vite-ignore */ source)) as {
     HEFTY_VERSION: string;
@@ -106,7 +102,7 @@ test("the API that a host answers with is the real one", async () => {
   expect(given.InstrumentResult.data([1])).toEqual(InstrumentResult.data([1]));
 });
 
-test("InstrumentResult.stdio is Success unless it is told an error", () => {
+test("InstrumentResult.stdio has status Success unless it is given an error", () => {
   expect(InstrumentResult.stdio({ stdout: "a" })).toEqual({
     status: "Success",
     data: { stdout: "a", stderr: "" },

@@ -24,7 +24,7 @@ export default {
 `;
 const LOUD = "export const loud = (text: string): string => text + '!';";
 
-test("a TypeScript file with an enum, a helper and an import of the types runs", async () => {
+test("runs a TypeScript file with an enum, a helper and an import of the types", async () => {
   const host = await startToolHost({ "tools/search_notes.ts": NOTES, "loud.ts": LOUD });
   expect(await host.describe()).toEqual({
     tools: [
@@ -56,7 +56,7 @@ const FORMS = {
   "tools/own.ts": 'export default { name: "chosen", execute: () => ({ content: "own", isError: false }) };',
 };
 
-verifies("tools.file", "a default export is a tool, with the documented defaults", async () => {
+verifies("tools.file", "reads a default export as a tool with the documented defaults", async () => {
   const host = await startToolHost(FORMS);
   const { tools } = await host.describe();
   expect(tools.map(({ name }) => name)).toEqual(["common", "empty", "esm", "chosen", "plain"]);
@@ -100,7 +100,7 @@ const BROKEN = {
 
 verifies(
   "tools.isolated-failure",
-  "a file that fails in any way is listed with its error, and the others are untouched",
+  "lists a failing file with its error and leaves the other files unaffected",
   async () => {
     const host = await startToolHost(BROKEN);
     const errors = Object.fromEntries(
@@ -125,7 +125,7 @@ verifies(
 
 verifies(
   "tools.isolated-failure",
-  "files that hang at import cost their time once and nobody else anything",
+  "charges the import timeout of hanging files once and to no other file",
   async () => {
     const host = await startToolHost({
       "tools/a_spins.ts": "for (;;);",
@@ -145,7 +145,7 @@ verifies(
   60_000,
 );
 
-test("two files of one name: the first has it, the other is a warning", async () => {
+test("gives a duplicate name to the first file and warns about the other", async () => {
   const host = await startToolHost({
     "tools/a.ts": 'export default { name: "twice", execute: () => ({ content: "a" }) };',
     "tools/twice.ts": 'export default { execute: () => ({ content: "b" }) };',
@@ -169,51 +169,55 @@ const CONTEXT = `export default { async execute(input, ctx) {
   };
 } };`;
 
-verifies("tools.context", "a call sees its context, streams, and its whole result arrives", async () => {
-  const host = await startToolHost({ "tools/look.js": CONTEXT });
-  const context = {
-    config: { unit: "mm" },
-    secrets: { token: "t" },
-    session_id: "sess_1",
-    run_id: "run_1",
-    project_id: "proj_default",
-    interactive: true,
-  };
-  const { status, result } = await host.call("look", {}, context);
-  expect(host.events).toEqual([
-    { type: "output", text: "one" },
-    { type: "output", text: "two" },
-  ]);
-  expect(status).toBe("succeeded");
-  expect(result).toEqual({
-    content: [
-      { type: "text", text: expect.any(String) },
-      { type: "image", data: "AA==", mimeType: "image/png" },
-    ],
-    is_error: false,
-    retryable: false,
-    status: "truncated",
-    yield_to_user: true,
-  });
-  expect(JSON.parse(result.content[0]!.text!)).toEqual({
-    conversationId: "sess_1",
-    workingDir: host.folder,
-    requestId: "run_1",
-    assistantId: "proj_default",
-    isInteractive: true,
-    config: { unit: "mm" },
-    secrets: { token: "t" },
-    aborted: false,
-  });
-  const failed = await host.call("look", { error: true });
-  expect([failed.status, failed.result.is_error, failed.result.yield_to_user]).toEqual([
-    "failed",
-    true,
-    true,
-  ]);
-});
+verifies(
+  "tools.context",
+  "passes the context to a call, streams its output and returns its whole result",
+  async () => {
+    const host = await startToolHost({ "tools/look.js": CONTEXT });
+    const context = {
+      config: { unit: "mm" },
+      secrets: { token: "t" },
+      session_id: "sess_1",
+      run_id: "run_1",
+      project_id: "proj_default",
+      interactive: true,
+    };
+    const { status, result } = await host.call("look", {}, context);
+    expect(host.events).toEqual([
+      { type: "output", text: "one" },
+      { type: "output", text: "two" },
+    ]);
+    expect(status).toBe("succeeded");
+    expect(result).toEqual({
+      content: [
+        { type: "text", text: expect.any(String) },
+        { type: "image", data: "AA==", mimeType: "image/png" },
+      ],
+      is_error: false,
+      retryable: false,
+      status: "truncated",
+      yield_to_user: true,
+    });
+    expect(JSON.parse(result.content[0]!.text!)).toEqual({
+      conversationId: "sess_1",
+      workingDir: host.folder,
+      requestId: "run_1",
+      assistantId: "proj_default",
+      isInteractive: true,
+      config: { unit: "mm" },
+      secrets: { token: "t" },
+      aborted: false,
+    });
+    const failed = await host.call("look", { error: true });
+    expect([failed.status, failed.result.is_error, failed.result.yield_to_user]).toEqual([
+      "failed",
+      true,
+      true,
+    ]);
+  },
+);
 
-verifies("tools.context", "a cancelled call sees its signal aborted", async () => {
+verifies("tools.context", "aborts the signal of a cancelled call", async () => {
   const host = await startToolHost({ "tools/look.js": CONTEXT });
   const waiting = host.call("look", { wait: true });
   await expect.poll(() => host.events.length).toBe(2);
@@ -221,7 +225,7 @@ verifies("tools.context", "a cancelled call sees its signal aborted", async () =
   expect(JSON.parse((await waiting).result.content[0]!.text!)).toMatchObject({ aborted: true });
 });
 
-test("a result that is none is a failure in words", async () => {
+test("fails a call with an invalid result and explains why", async () => {
   const host = await startToolHost({
     "tools/text.js": 'export default { execute: () => "just text" };',
     "tools/throws.js": 'export default { execute() { throw new Error("no luck") } };',
@@ -233,7 +237,7 @@ test("a result that is none is a failure in words", async () => {
   expect(await words("blocks")).toContain("contentBlocks must be a list");
 });
 
-verifies("tools.fields", "where a tool runs: its field, or its name", async () => {
+verifies("tools.fields", "derives where a tool runs from its field or its name", async () => {
   const host = await startToolHost({
     "tools/host_open.ts": "export default {};",
     "tools/computer_use_click.ts": "export default {};",

@@ -1,4 +1,4 @@
-/** A folder of tool files, and the real program that hosts them behind the host's side of the protocol. */
+/** A folder of tool files, and the real program that hosts them, behind the host's side of the protocol. */
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -34,7 +34,7 @@ export async function startToolHost(files: Record<string, string>): Promise<Tool
   return await hostToolFiles(folder);
 }
 
-/** The tools of a folder that is there. */
+/** Serves the tools of an existing folder. */
 export async function hostToolFiles(folder: string): Promise<ToolHost> {
   await buildToolHost(PROGRAM);
   const args = [PROGRAM, "serve", folder, IDENTITY.package_id, IDENTITY.version];

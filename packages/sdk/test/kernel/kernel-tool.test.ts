@@ -30,7 +30,6 @@ const weather = kernelTool({
   requires_approval: true,
   effect_class: "read_only",
   run(args, call) {
-    // The types come from the schema.
     expectTypeOf(args).toEqualTypeOf<{ city: string; days?: number; unit?: "c" | "f" }>();
     call.progress({ type: "progress", message: args.city });
     if (args.city === "Atlantis") return toolError("validation", "there is no such city");
@@ -50,7 +49,7 @@ const plugin = defineKernelPlugin({
 
 verifies(
   "ktool.contract",
-  "one schema types the function, checks its calls and is an OpenAI function; results have a brief and a block",
+  "uses one schema for types, validation and the OpenAI function, and returns a brief and a block",
   async () => {
     expect(openaiFunction(weather)).toEqual({
       name: "weather",
@@ -88,12 +87,12 @@ verifies(
     expect(toolOk(long)).toMatchObject({ brief: `${"x".repeat(79)}…`, display: { text: long } });
     expect(toolError("internal", long).brief).toHaveLength(80);
     expect(toolOk("y".repeat(80)).brief).toBe("y".repeat(80));
-    // Never through a character.
+    // The cut never splits a character.
     expect(toolOk(`${"x".repeat(78)}🙂${long}`).brief).toBe(`${"x".repeat(78)}…`);
   },
 );
 
-test("a tool that no model could call is refused where it is written", () => {
+test("refuses a tool that no model could call at definition", () => {
   const make = (name: string, parameters: { type: "object" }) => () =>
     kernelTool({ name, description: "", parameters, run: () => "" });
   for (const broken of [make("no spaces", { type: "object" }), make("fine", { type: "array" as "object" })]) {
@@ -115,7 +114,7 @@ test.each([
   [{ routes: [{ method: "GET", path: "/a", scope: "admin" }] }, /only a plugin of category adapter/],
   [{ category: "adapter", routes: [{ method: "GET", path: "a", scope: "admin" }] }, /must start with \//],
   [{ category: "adapter", routes: [{ method: "GET", path: "/a", scope: "admin" }] }, /answers in onRequest/],
-])("a plugin with %j is refused at its definition", (change, message) => {
+])("refuses a plugin with %j at its definition", (change, message) => {
   let thrown: unknown;
   try {
     defineKernelPlugin({ ...plugin, ...change } as unknown as typeof plugin);
@@ -126,14 +125,14 @@ test.each([
   expect((thrown as Error).message).toMatch(message);
 });
 
-test("a misspelled method does not compile", () => {
+test("rejects a misspelled method at compile time", () => {
   const define = () =>
     defineKernelPlugin({
       name: "typo",
       version: "1.0.0",
       category: "skill",
       subscriptions: () => [],
-      // @ts-expect-error it would never be called
+      // @ts-expect-error a misspelled method would never be called
       onevent() {},
     });
   expect(define().name).toBe("typo");

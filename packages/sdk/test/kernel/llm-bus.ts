@@ -1,4 +1,7 @@
-/** A bus of one plugin: events in, what it emitted out, checked against the catalog; two orgs, and as slow as asked. */
+/**
+ * A bus with one plugin: events in, emitted events out, checked against the catalog, with two orgs and a
+ * configurable delay.
+ */
 import type {
   BusEvent,
   JsonObject,
@@ -23,7 +26,7 @@ export interface SendOptions {
 export class LlmBus {
   readonly emitted: Emitted[] = [];
   readonly instances: Record<string, ProviderInstance[]> = { org_a: [], org_b: [] };
-  /** Runs before each event gets its place. */
+  /** Runs before the bus accepts each event. */
   slow: () => Promise<void> = async () => {};
   readonly #plugin: KernelPlugin;
   readonly #watchers = new Set<() => void>();
@@ -34,7 +37,7 @@ export class LlmBus {
     this.instances.org_a = instances;
   }
 
-  /** Starts the handler; the promise is its end. */
+  /** Starts the handler; the promise settles when the handler ends. */
   send(kind: string, payload: JsonObject, options: SendOptions = {}): { id: string; handled: Promise<void> } {
     const { org_id = "org_a", session_id = "s1" } = options;
     const id = `evt_${++this.#ids}`;
@@ -54,7 +57,7 @@ export class LlmBus {
     return this.send("llm.call.request", request as JsonObject, options);
   }
 
-  /** Asks, waits for the end and gives it. */
+  /** Sends a request, waits for its end event and returns that event. */
   async end(payload: Partial<Record<string, unknown>> = {}, options?: SendOptions): Promise<Emitted> {
     const { id, handled } = this.ask(payload, options);
     await handled;

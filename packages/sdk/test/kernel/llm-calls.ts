@@ -1,4 +1,4 @@
-/** A provider plugin around a generator of the test's own, on a bus. */
+/** A provider plugin around a generator of the test, on a bus. */
 import type { GenerateRequest, LlmPart, LlmProvider, ProviderInstance } from "@backplane/contract";
 import { type LlmProviderOptions, llmProviderPlugin } from "../../src/kernel/index.ts";
 import { instanceOf, LlmBus } from "./llm-bus.ts";
@@ -29,7 +29,7 @@ export async function* parts(...list: LlmPart[]): AsyncGenerator<LlmPart, void, 
   yield* list;
 }
 
-/** Says one thing and then nothing until it is stopped. */
+/** Emits one part and then blocks until it is stopped. */
 export async function* stuck(request: GenerateRequest): AsyncGenerator<LlmPart, void, undefined> {
   yield { type: "content", text: "so far" };
   await new Promise<void>((resolve) => request.signal.addEventListener("abort", () => resolve()));

@@ -1,13 +1,15 @@
-/** What holds for every provider on a vendor's SDK; the vendor's own words come from its tests. */
+/** Checks that apply to every provider on a vendor's SDK; each vendor's tests supply the responses. */
 import type { ProviderInstance } from "@backplane/contract";
 import { expect } from "vitest";
 import type { LlmBus } from "./llm-bus.ts";
 import { json, type Vendor, type VendorAnswer } from "./llm-vendor.ts";
 
-/** A status, its body and headers, and what is told of it. */
+/** A status, its body and headers, and the expected failure. */
 export type StatusCase = [status_code: number, body: object, headers: Record<string, string>, told: object];
 
-/** Each is told as a status, without the key, and asked for once: trying again is the kernel's. */
+/**
+ * Each status is classified without exposing the key and requested once, because the kernel does the retries.
+ */
 export async function expectStatuses(
   vendor: Vendor,
   bus: LlmBus,
@@ -26,7 +28,7 @@ export async function expectStatuses(
   }
 }
 
-/** Of an instance with a short time: these answers take too long, and their connections are closed. */
+/** Uses an instance with a short timeout: these responses take too long, and their connections are closed. */
 export async function expectTimeouts(
   vendor: Vendor,
   bus: LlmBus,
@@ -39,7 +41,7 @@ export async function expectTimeouts(
   }
 }
 
-/** `answer` says one thing and hangs; the user interrupts it. */
+/** `answer` sends one part and hangs; the user interrupts the call. */
 export async function expectInterrupted(vendor: Vendor, bus: LlmBus, answer: VendorAnswer): Promise<void> {
   vendor.answer = answer;
   const call = bus.ask();
@@ -50,7 +52,7 @@ export async function expectInterrupted(vendor: Vendor, bus: LlmBus, answer: Ven
   expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta"]);
 }
 
-/** The variables that the SDK would read are set, and an instance without a key of its own sends none of them. */
+/** Sets the variables that the SDK would read; an instance without its own key must send none of them. */
 export async function expectNoKeyOfEnvironment(
   vendor: Vendor,
   bus: LlmBus,

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { contentPieces, textOf } from "../../src/kernel/index.ts";
 
-test("text is text in every spelling, and nothing is no piece", () => {
+test("reads text in every form and returns no piece for empty content", () => {
   expect(textOf("plain")).toBe("plain");
   expect(textOf([{ type: "text", text: "a" }, "b", { sum: 3 }])).toBe('a\nb\n{"sum":3}');
   expect(textOf(7)).toBe("7");
@@ -9,7 +9,7 @@ test("text is text in every spelling, and nothing is no piece", () => {
   expect(contentPieces("")).toEqual([]);
 });
 
-test("an image is one by its address or its data", () => {
+test("recognizes an image by its URL or its data", () => {
   const png = "data:image/png;base64,AAAA";
   const inline = { type: "image", url: png, media_type: "image/png", data: "AAAA" };
   expect(contentPieces([{ type: "image", data: "AAAA" }])).toEqual([inline]);
@@ -20,7 +20,7 @@ test("an image is one by its address or its data", () => {
   ]);
 });
 
-test("what is no image is told in words, and no local address is passed on as one", () => {
+test("describes other attachments as text and never passes a local address as an image", () => {
   const words = contentPieces("", [
     { name: "a.txt", text: "hello" },
     { name: "b.pdf", media_type: "application/pdf", data: "AAAA" },

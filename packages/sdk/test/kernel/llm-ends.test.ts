@@ -1,10 +1,10 @@
-/** Calls that are ended before their answer is complete, and a bus that is slower than the model. */
+/** Calls that end before their answer is complete, and a bus that is slower than the model. */
 import type { GenerateRequest } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
 import { instanceOf } from "./llm-bus.ts";
 import { busOf, stuck } from "./llm-calls.ts";
 
-test("an interrupt ends the session's calls without an answer, and no other session's", async () => {
+test("ends the calls of an interrupted session without an answer, and no other session's", async () => {
   const signals: GenerateRequest["signal"][] = [];
   const { bus, plugin } = busOf((request) => {
     signals.push(request.signal);
@@ -23,7 +23,7 @@ test("an interrupt ends the session's calls without an answer, and no other sess
   await other.handled;
 });
 
-test("an interrupt right after the request stops it before it starts", async () => {
+test("stops a call that is interrupted right after its request before it starts", async () => {
   let started = false;
   const { bus } = busOf((request) => {
     started = request.signal.aborted === false;
@@ -36,7 +36,7 @@ test("an interrupt right after the request stops it before it starts", async () 
   expect(started).toBe(false);
 });
 
-test("what still waits for a slow bus is not said after the interrupt", async () => {
+test("drops deltas that are queued for a slow bus after an interrupt", async () => {
   const gate = Promise.withResolvers<void>();
   const { bus } = busOf(async function* (request) {
     for (let n = 0; n < 3; n++) {
@@ -59,7 +59,7 @@ test("what still waits for a slow bus is not said after the interrupt", async ()
   expect(bus.deltas()).toEqual([{ content: "0" }]);
 });
 
-test("unloading says of every call that it was cut off", async () => {
+test("reports every call in flight as cut off when the plugin is unloaded", async () => {
   const { bus, plugin } = busOf(stuck);
   const call = bus.ask();
   await bus.until(() => bus.emitted.length === 1);
@@ -69,14 +69,14 @@ test("unloading says of every call that it was cut off", async () => {
   expect(bus.of(call.id).at(-1)).toMatchObject({ kind: "llm.call.error", payload: { kind: "connection" } });
 });
 
-test("a model that falls silent times out after the instance's timeout_s", async () => {
+test("times out after timeout_s when the model sends nothing more", async () => {
   const { bus } = busOf(stuck);
   bus.instances.org_a = [instanceOf("llm-test", { timeout_s: 0.02 })];
   const { payload } = await bus.end();
   expect(payload).toMatchObject({ kind: "timeout", retryable: true });
 });
 
-test("a slow answer is not cut off while its pieces keep coming", async () => {
+test("keeps a slow answer running while its parts keep arriving", async () => {
   const { bus } = busOf(async function* () {
     for (let piece = 0; piece < 5; piece++) {
       yield { type: "content", text: "." };
@@ -95,7 +95,7 @@ test("a slow answer is not cut off while its pieces keep coming", async () => {
   }
 });
 
-test("an answer that drips for ever ends when the loop no longer waits for it", async () => {
+test("ends an endless answer when the loop's deadline passes", async () => {
   const { bus } = busOf(async function* (request) {
     while (!request.signal.aborted) {
       yield { type: "content", text: "." };
@@ -114,7 +114,7 @@ test("an answer that drips for ever ends when the loop no longer waits for it", 
   }
 });
 
-test("a slow bus gets fewer and larger deltas, with nothing lost or out of order", async () => {
+test("merges deltas for a slow bus without loss and in order", async () => {
   const words = Array.from({ length: 500 }, (_, at) => `w${at} `);
   const { bus } = busOf(async function* () {
     for (const text of words) yield { type: "content", text };
@@ -135,7 +135,7 @@ test("a slow bus gets fewer and larger deltas, with nothing lost or out of order
   expect(end.payload.text).toBe(words.join(""));
 });
 
-test("a stuck bus holds the stream instead of filling memory", async () => {
+test("pauses the stream on a stuck bus instead of filling memory", async () => {
   const gate = Promise.withResolvers<void>();
   let made = 0;
   const { bus } = busOf(async function* () {

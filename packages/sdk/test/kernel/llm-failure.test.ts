@@ -9,7 +9,7 @@ const coded = (code: string) => Object.assign(new Error("socket"), { code });
 const status = (code: number, headers: Record<string, string>) =>
   Object.assign(new Error("no"), { status: code, headers: new Headers(headers) });
 
-test("the kind is told by the shape of what was thrown", () => {
+test("classifies an error by its shape", () => {
   class APIConnectionTimeoutError extends Error {}
   class APIConnectionError extends Error {}
   const cases: [unknown, string][] = [
@@ -29,7 +29,7 @@ test("the kind is told by the shape of what was thrown", () => {
   expect(classifyFailure(null).message).toBe("The provider failed and gave no reason.");
 });
 
-test("Retry-After is read as seconds, milliseconds or a date", () => {
+test("reads Retry-After as seconds, milliseconds or a date", () => {
   const later = new Date(Date.now() + 60_000).toUTCString();
   expect(classifyFailure(status(429, { "retry-after": "2" })).retry_after_s).toBe(2);
   expect(classifyFailure(status(429, { "retry-after-ms": "250" })).retry_after_s).toBe(0.25);
@@ -38,7 +38,7 @@ test("Retry-After is read as seconds, milliseconds or a date", () => {
   expect(classifyFailure(status(429, {})).retry_after_s).toBeUndefined();
 });
 
-test("secrets are hidden at any depth, the longer one first, and in addresses", () => {
+test("redacts secrets at any depth, the longer one first, and in URLs", () => {
   const config = {
     api_key: "abcd-long/1",
     extra: { backup_token: "abcd", password: ["pass word"] },
@@ -52,7 +52,7 @@ test("secrets are hidden at any depth, the longer one first, and in addresses", 
 
 verifies(
   "sec.provider-egress",
-  "what the other side wrote is not in the message; a code that vendors have is",
+  "keeps the server's text out of the message, but includes a known vendor code",
   () => {
     const body = { error: { message: "root:x:0:0", type: "private", code: "hunter2" } };
     const sent = (fields: object) => Object.assign(new Error("500 root:x:0:0"), fields);
@@ -67,14 +67,14 @@ verifies(
         "The provider answered with HTTP 529 (overloaded_error).",
       ],
       [sent({ status: undefined, error: body.error }), "The provider reported an error."],
-      // A code in an answer is not a refusal of ours, whatever it says.
+      // A code in a response is never treated as a refusal of the gateway.
       [
         sent({ status: 403, name: "BackplaneError", code: "policy.denied" }),
         "The provider answered with HTTP 403.",
       ],
     ];
     for (const [error, message] of cases) expect(classifyFailure(error).message).toBe(message);
-    // Our own words come through the SDK's wrapping.
+    // Our own message survives the SDK's wrapping.
     const own = new LlmCallError({ kind: "other", message: "it redirects" });
     const refusal = Object.assign(new Error("not there"), { name: "BackplaneError", code: "policy.denied" });
     const wrap = (cause: unknown) => new TypeError("fetch failed", { cause: new TypeError("x", { cause }) });
@@ -85,7 +85,7 @@ verifies(
 
 verifies(
   "sec.provider-egress",
-  "the body of an error is read up to a bound, and of a redirect not at all",
+  "reads the body of an error up to a limit and the body of a redirect not at all",
   async () => {
     let sent = 0;
     const server = createServer((request, response) => {
@@ -100,7 +100,7 @@ verifies(
     await new Promise<void>((ready) => server.listen(0, "127.0.0.1", ready));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     try {
-      // A body without an end is answered all the same.
+      // An endless body must not block the answer.
       const answer = await VENDOR_TRANSPORT.fetch(`${url}/endless`);
       expect([answer.status, (await answer.text()).length]).toEqual([500, 65_536]);
       expect(sent).toBeGreaterThan(0);

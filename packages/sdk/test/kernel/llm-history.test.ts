@@ -14,7 +14,7 @@ const result = (tool_call_id: string, content = "ok"): ChatMessage => ({
 });
 const user = (content: string): ChatMessage => ({ role: "user", content });
 
-test("leading system messages are the prompt, a later one stays in its place", () => {
+test("uses leading system messages as the prompt and keeps later ones in place", () => {
   const messages: ChatMessage[] = [
     { role: "system", content: "one" },
     { role: "system", content: [{ type: "text", text: "two" }] },
@@ -29,7 +29,7 @@ test("leading system messages are the prompt, a later one stays in its place", (
   expect(splitMessages([])).toEqual({ system: "", history: [] });
 });
 
-test("a call whose result is missing gets one that says so", () => {
+test("adds a placeholder for the missing result of a call", () => {
   const { history } = splitMessages([user("go"), calls("a", "b"), result("b"), user("stop")]);
   expect(history).toEqual([
     user("go"),
@@ -40,7 +40,7 @@ test("a call whose result is missing gets one that says so", () => {
   ]);
 });
 
-test("results follow their call in its order, whatever came between", () => {
+test("places results after their call in call order, regardless of messages in between", () => {
   const messages = [user("go"), calls("a", "b"), result("b"), user("also"), result("a"), result("ghost")];
   expect(splitMessages(messages).history).toEqual([
     user("go"),
@@ -51,7 +51,7 @@ test("results follow their call in its order, whatever came between", () => {
   ]);
 });
 
-test("a call id that is used again gets its own result", () => {
+test("matches a reused call id with its own result", () => {
   const messages = [calls("a"), result("a", "first"), calls("a"), result("a", "second")];
   expect(splitMessages(messages).history).toEqual(messages);
 });

@@ -1,10 +1,10 @@
-/** Whose call it is, and what a write to an instance changes. */
+/** Ownership of calls, and the effect of a write to an instance. */
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { instanceOf } from "./llm-bus.ts";
 import { busOf, parts } from "./llm-calls.ts";
 
-test("a request for another plugin's instance, or for none, is not answered", async () => {
+test("ignores a request for another plugin's instance or for no instance", async () => {
   const { bus, built } = busOf(() => parts({ type: "content", text: "mine" }));
   bus.instances.org_a!.push(instanceOf("llm-other", {}, "theirs"));
   await bus.ask({ provider: "theirs" }).handled;
@@ -13,7 +13,7 @@ test("a request for another plugin's instance, or for none, is not answered", as
   expect(built).toEqual([]);
 });
 
-verifies("llm.instances", "a write reloads only the instance that it changed, in its own org", async () => {
+verifies("llm.instances", "reloads only the changed instance in its own org", async () => {
   const { bus, built } = busOf((_, { id, config }) =>
     parts({ type: "content", text: `${id} ${config.model as string}` }),
   );
@@ -49,7 +49,7 @@ verifies("llm.instances", "a write reloads only the instance that it changed, in
   expect(built).toHaveLength(4);
 });
 
-test("a write that is not announced yet counts already", async () => {
+test("applies a configuration write before its change event arrives", async () => {
   const { bus } = busOf((_, { config }) => parts({ type: "content", text: config.model as string }));
   for (const model of ["v1", "v2"]) {
     bus.instances.org_a = [instanceOf("llm-test", { model })];
@@ -57,31 +57,27 @@ test("a write that is not announced yet counts already", async () => {
   }
 });
 
-verifies(
-  "llm.instances",
-  "a running call keeps what it began with while its instance is reloaded",
-  async () => {
-    const gate = Promise.withResolvers<void>();
-    const { bus, built } = busOf(async function* (_, { config }) {
-      yield { type: "content", text: `${config.model as string} ` };
-      if (config.model === "v1") await gate.promise;
-      yield { type: "content", text: "done" };
-    });
-    bus.instances.org_a = [instanceOf("llm-test", { model: "v1" })];
-    const old = bus.ask();
-    await bus.until(() => bus.emitted.length > 0);
-    bus.instances.org_a = [instanceOf("llm-test", { model: "v2" })];
-    await bus.send("config.updated", { key: "providers.main.model", prefix_match_hint: "providers.main." })
-      .handled;
-    expect((await bus.end()).payload.text).toBe("v2 done");
-    gate.resolve();
-    await old.handled;
-    expect(bus.of(old.id).at(-1)?.payload.text).toBe("v1 done");
-    expect(built).toHaveLength(2);
-  },
-);
+verifies("llm.instances", "keeps the provider of a running call while its instance is reloaded", async () => {
+  const gate = Promise.withResolvers<void>();
+  const { bus, built } = busOf(async function* (_, { config }) {
+    yield { type: "content", text: `${config.model as string} ` };
+    if (config.model === "v1") await gate.promise;
+    yield { type: "content", text: "done" };
+  });
+  bus.instances.org_a = [instanceOf("llm-test", { model: "v1" })];
+  const old = bus.ask();
+  await bus.until(() => bus.emitted.length > 0);
+  bus.instances.org_a = [instanceOf("llm-test", { model: "v2" })];
+  await bus.send("config.updated", { key: "providers.main.model", prefix_match_hint: "providers.main." })
+    .handled;
+  expect((await bus.end()).payload.text).toBe("v2 done");
+  gate.resolve();
+  await old.handled;
+  expect(bus.of(old.id).at(-1)?.payload.text).toBe("v1 done");
+  expect(built).toHaveLength(2);
+});
 
-test("the plugin's own name is an instance where none has it", async () => {
+test("treats the plugin's own name as an instance if no instance has it", async () => {
   const { bus } = busOf((_, { id }) => parts({ type: "content", text: `I am ${id}` }));
   bus.instances.org_a = [];
   expect((await bus.end({ provider: "llm-test" })).payload.text).toBe("I am llm-test");
@@ -90,7 +86,7 @@ test("the plugin's own name is an instance where none has it", async () => {
   expect(bus.emitted.filter(({ kind }) => kind === "llm.call.response")).toHaveLength(1);
 });
 
-test("health is the worst of the instances, told without a call", async () => {
+test("reports the worst health of its instances without a call", async () => {
   const { bus, plugin } = busOf(() => parts(), {
     healthCheck: ({ config }) =>
       config.api_key === undefined ? { status: "degraded", message: "no api_key" } : { status: "ok" },

@@ -1,4 +1,4 @@
-/** What a provider's parts become on the bus, and its failures. */
+/** The events that a provider's parts and failures become on the bus. */
 import type { GenerateRequest } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -8,7 +8,7 @@ import { busOf, failing, parts } from "./llm-calls.ts";
 
 verifies(
   "llm.provider",
-  "parts become deltas in order, then one response with derived usage, all with the request's id",
+  "emits deltas in order, then one response with derived usage, all with the request's id",
   async () => {
     const seen: GenerateRequest[] = [];
     const { bus } = busOf((request) => {
@@ -72,7 +72,7 @@ verifies(
   },
 );
 
-verifies("llm.provider", "a failure is one typed error that says whether it is worth a retry", async () => {
+verifies("llm.provider", "emits one typed error that states whether a retry is useful", async () => {
   const thrown: unknown[] = [
     new LlmCallError({ kind: "timeout", message: "late" }),
     Object.assign(new Error("429 slow down"), {
@@ -111,7 +111,7 @@ verifies("llm.provider", "a failure is one typed error that says whether it is w
   }
 });
 
-test("a failure after the first delta comes after it", async () => {
+test("emits a failure after the deltas before it", async () => {
   const { bus } = busOf(async function* () {
     yield { type: "content", text: "half " };
     throw new LlmCallError({ kind: "connection", message: "gone" });
@@ -120,7 +120,7 @@ test("a failure after the first delta comes after it", async () => {
   expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta", "llm.call.error"]);
 });
 
-test("the provider's verdict decides whether a retryable error is retried", async () => {
+test("lets the provider's classification decide whether an error is retried", async () => {
   const asked: unknown[] = [];
   const { bus } = busOf(() => failing(new LlmCallError({ kind: "connection", message: "gone" })), {
     onRetryableError(failure, attempt) {
@@ -136,7 +136,7 @@ test("the provider's verdict decides whether a retryable error is retried", asyn
   ]);
 });
 
-test("arguments that are no JSON object fail the call and are worth a retry", async () => {
+test("fails a call whose arguments are not a JSON object as retryable", async () => {
   for (const args of ['{"a":', "[1]", '"text"']) {
     const { bus } = busOf(() => parts({ type: "tool_call", index: 0, id: "c", name: "add", args }));
     const { payload } = await bus.end();
@@ -144,7 +144,7 @@ test("arguments that are no JSON object fail the call and are worth a retry", as
   }
 });
 
-test("calls get ids that no other call of the conversation has", async () => {
+test("assigns call ids that are unique in the conversation", async () => {
   const { bus } = busOf(() =>
     parts(
       { type: "tool_call", index: 0, id: "call_0", name: "a" },
@@ -162,7 +162,7 @@ test("calls get ids that no other call of the conversation has", async () => {
   expect(ids).toEqual(["call_0_2", "call_0_3", "call_evt_1_2"]);
 });
 
-test("no secret of the instance leaves in an error", async () => {
+test("redacts every secret of the instance in errors", async () => {
   const secret = "sk-live-1234567890";
   const { bus } = busOf((_, { config }) =>
     failing(

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { vendorStream } from "../../src/kernel/index.ts";
 
-/** A signal that counts who listens. */
+/** A signal that counts its listeners. */
 function stopSignal(aborted = false) {
   const controller = new AbortController();
   if (aborted) controller.abort();
@@ -38,7 +38,7 @@ async function read(stream: AsyncIterable<number>): Promise<number[]> {
   return seen;
 }
 
-test("half a line of JSON is a torn stream; what is wrong before the stream stays what it is", async () => {
+test("reports half a line of JSON as a torn stream and leaves earlier errors unchanged", async () => {
   const torn = () => void JSON.parse('{"ty');
   const stop = stopSignal();
   const opened = read(vendorStream(stop.signal, async () => numbers(torn)));
@@ -53,7 +53,7 @@ test("half a line of JSON is a torn stream; what is wrong before the stream stay
   expect(stop.listeners()).toBe(0);
 });
 
-test("the stop reaches the vendor while it opens, and nobody listens any more afterwards", async () => {
+test("forwards a stop while the vendor's stream opens and removes its listeners afterwards", async () => {
   const stop = stopSignal();
   const opening = read(
     vendorStream(
@@ -77,7 +77,7 @@ test("the stop reaches the vendor while it opens, and nobody listens any more af
   );
 });
 
-test("who stops reading lets go of the signal too", async () => {
+test("removes its signal listener when the reader stops early", async () => {
   const stop = stopSignal();
   for await (const one of vendorStream(stop.signal, async () => numbers())) {
     expect([one, stop.listeners()]).toEqual([1, 1]);

@@ -1,4 +1,7 @@
-/** A vendor on a local port: takes real requests of the SDKs and answers each as a test says, byte by byte if need be. */
+/**
+ * A vendor on a local port: accepts real requests of the SDKs and answers each as the test specifies, byte by
+ * byte if necessary.
+ */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -7,7 +10,7 @@ export interface VendorRequest {
   headers: IncomingHttpHeaders;
   // biome-ignore lint/suspicious/noExplicitAny: what a test looks into is its own matter.
   body: any;
-  /** The client went away. */
+  /** The client closed the connection. */
   closed: Promise<void>;
 }
 
@@ -54,7 +57,7 @@ export function json(status: number, body: unknown, headers: Record<string, stri
 
 export type StreamEnd = "end" | "cut" | "hang";
 
-/** Writes the stream in pieces of so many bytes, cutting through lines, JSON and characters alike. */
+/** Writes the stream in pieces of the given size, splitting lines, JSON and characters. */
 export function sse(text: string, options: { bytes?: number; after?: StreamEnd } = {}): VendorAnswer {
   const { bytes = 4096, after = "end" } = options;
   return async (response) => {

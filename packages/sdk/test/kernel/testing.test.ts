@@ -18,11 +18,11 @@ const plugin = defineKernelPlugin({
   onRequest: async (request, ctx) => ({ status: 200, body: await ctx.service("list", { q: request.query }) }),
 });
 
-test("everything that a plugin does to its context is there to be looked at", async () => {
+test("records every action of a plugin on its context", async () => {
   const run = await testKernelPlugin(plugin, { org_id: "org_a", services: { list: (args) => [args] } });
   expect(existsSync(run.ctx.stateDir)).toBe(true);
   await run.event("user.message.received", { text: "hi" }, { session_id: "s1" });
-  // As the bus would carry it: a date is a string.
+  // The bus carries JSON, so a date becomes a string.
   expect(await run.waitFor("x.probe.later")).toMatchObject({
     session_id: "s1",
     payload: { at: "1970-01-01T00:00:00.000Z" },
@@ -40,7 +40,7 @@ test("everything that a plugin does to its context is there to be looked at", as
   rmSync(run.ctx.stateDir, { recursive: true });
 });
 
-test("what the kernel refuses, the test context refuses too", async () => {
+test("refuses in the test context what the kernel refuses", async () => {
   const run = await testKernelPlugin(plugin);
   const { ctx } = run;
   const refusals = [

@@ -50,7 +50,10 @@ export async function* readZip(
   }
 }
 
-/** Where the data of each entry begins. Overlapping entries can be a bomb, and gaps between entries can hide data. */
+/**
+ * Returns the offset of each entry's data. Overlapping entries can be a bomb, and gaps between entries can
+ * hide data.
+ */
 async function placeEntries(entries: readonly ZipEntry[], table: number, readAt: ReadAt): Promise<number[]> {
   const data: number[] = entries.map(() => 0);
   const order = [...entries.keys()].sort(

@@ -17,7 +17,7 @@ export interface ZipEntry {
   crc: number;
   packed: number;
   size: number;
-  /** Where its local header begins. */
+  /** The offset of its local header. */
   offset: number;
 }
 

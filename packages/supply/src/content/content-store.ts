@@ -25,7 +25,7 @@ import {
 import { type Difference, differenceOf } from "../tree/verify-tree.ts";
 
 export interface Staging {
-  /** Where to unpack: a path that does not exist yet, on the file system of the store. */
+  /** The path to unpack to, which does not exist yet, on the file system of the store. */
   tree: string;
   /**
    * Installs the staged tree. Idempotent; replaces a damaged tree. The tree cannot be removed before `release` is called,

@@ -7,7 +7,7 @@ export interface LocalFolder {
   /** Absolute when it is linked, else relative to the plugins folder. */
   path: string;
   editable: boolean;
-  /** Where a copy came from. */
+  /** The source of a copy. */
   from?: string;
 }
 

@@ -11,7 +11,7 @@ export interface Finding {
   message: string;
 }
 
-/** What to write for a missing field. */
+/** The correction for a missing field. */
 const WHEN_MISSING: Record<string, string> = {
   api_version: 'write api_version = "vai.plugin.v1"',
   package_id: 'write package_id = "publisher/name", such as "acme/devkit"',

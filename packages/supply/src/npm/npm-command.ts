@@ -18,7 +18,7 @@ export interface Npm {
 export class NpmFailure extends BackplaneError {
   /** The output of npm, truncated. */
   readonly output: string;
-  /** What npm tried to fetch from other hosts than the registries. */
+  /** The URLs that npm tried to fetch from hosts other than the registries. */
   readonly refused: readonly string[];
 
   constructor(code: ErrorCode, message: string, output = "", refused: readonly string[] = []) {

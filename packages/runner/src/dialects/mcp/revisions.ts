@@ -25,7 +25,7 @@ export const RPC = {
   rejected: -1,
 } as const;
 
-/** What was agreed with a server in either way. */
+/** The result of either kind of negotiation with a server. */
 export interface Agreement {
   stateless: boolean;
   revision: string;

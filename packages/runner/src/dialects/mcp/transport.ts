@@ -33,7 +33,7 @@ export interface McpTransport {
   send(message: JsonObject, headers?: Record<string, string>): void;
   /** No answer to this request is needed any more. */
   drop(id: number): void;
-  /** What both sides agreed on; null before that and during renegotiation. */
+  /** The negotiated agreement; null before negotiation and during renegotiation. */
   agreed(agreement: Agreement | null): void;
   /** Values that may have changed since the last call, such as a rotated secret. */
   refresh?(secrets: Record<string, string>, config: JsonObject): void;

@@ -14,7 +14,7 @@ export interface ForwardTarget {
   adds?: readonly [name: string, value: string];
 }
 
-/** Where the response goes: an ordinary response, or the raw socket of an upgrade. */
+/** The destination of the response: an ordinary response, or the raw socket of an upgrade. */
 export type ReplyTarget = { response: ServerResponse } | { socket: Socket; head: Buffer };
 
 export async function forward(

@@ -22,7 +22,7 @@ import type { ProxyConnection } from "./proxy-connection.ts";
 /** Tells the gateway that a request came from the sandboxed process itself, and not from a token that was leaked. */
 const LISTENER_HEADER = "Backplane-Listener";
 
-/** What a connection is served as. */
+/** The service that a connection gets. */
 type ServedHost = { kind: "proxy" } | { kind: "host"; target: Target } | { kind: "gateway" };
 
 /**

@@ -1,6 +1,6 @@
 /**
- * What a sandbox needs for egress: listeners that sandbox-init opens inside and passes out, names for /etc/hosts,
- * and environment variables. A pure function of the grant, so that processes can be prewarmed.
+ * The sandbox configuration for egress: listeners that sandbox-init opens inside and passes out, names for
+ * /etc/hosts, and environment variables. A pure function of the grant, so that processes can be prewarmed.
  */
 import type { Grant } from "@backplane/contract";
 import { allowList } from "../destinations/allow-list.ts";

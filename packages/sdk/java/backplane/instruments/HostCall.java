@@ -2,7 +2,7 @@ package backplane.instruments;
 
 import java.util.Map;
 
-/** One call under way, and the thread that serves it. */
+/** One call in flight, and the thread that serves it. */
 final class HostCall implements InvocationContext {
   private final Map<String, Object> params;
   private final Thread thread;
@@ -18,7 +18,7 @@ final class HostCall implements InvocationContext {
 
   synchronized void cancel() {
     cancelled = true;
-    // A thread that serves another call by now is not its thread any more.
+    // The thread may already serve another call, which must not be interrupted.
     if (!over) thread.interrupt();
   }
 

@@ -4,7 +4,7 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The context of a provider in a process of its own. Its log is stderr, which the gateway keeps. */
+/** The context of a provider that runs in its own process. Its log is stderr, which the gateway keeps. */
 final class HostContext implements PluginContext {
   private final String pluginId;
   private final Path dataDir;

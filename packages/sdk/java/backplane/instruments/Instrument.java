@@ -3,9 +3,9 @@ package backplane.instruments;
 import java.util.List;
 import java.util.Map;
 
-/** One tool of a plugin. Values are what JSON has: Map, List, String, Number, Boolean and null. */
+/** One tool of a plugin. Values use the JSON types: Map, List, String, Number, Boolean and null. */
 public interface Instrument {
-  /** The highest risk of anything that it does; the host can only raise it. */
+  /** The highest risk of any action of the instrument; the host can only raise it. */
   enum RiskLevel {
     ReadOnly,
     LocalWrite,
@@ -25,7 +25,7 @@ public interface Instrument {
     return List.of();
   }
 
-  /** What it throws is a result with status Error. Calls of a Shared instrument come on several threads at once. */
+  /** An exception becomes a result with status Error. A Shared instrument is called on several threads. */
   InstrumentResult invoke(Map<String, Object> params, InvocationContext context) throws Exception;
 
   default InstrumentHealth healthCheck() throws Exception {

@@ -3,7 +3,7 @@ package backplane.instruments;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** How an instrument is, for whoever looks after it. */
+/** The health of an instrument, as operators see it. */
 public final class InstrumentHealth {
   private final String status;
   private final String message;

@@ -17,8 +17,8 @@ import java.util.concurrent.Executors;
 
 /**
  * The ready host for Java: `java -cp instrument-host.jar:. backplane.instruments.InstrumentHost com.example.MyProvider`
- * speaks the External protocol (JSON-RPC 2.0, one message a line) for a class that implements InstrumentProvider. Requests
- * are answered on threads of their own, so a slow call keeps nobody waiting. What the plugin prints goes to stderr.
+ * speaks the External protocol (JSON-RPC 2.0, one message a line) for a class that implements InstrumentProvider. Each
+ * request runs on its own thread, so a slow call does not delay others. Output that the plugin prints goes to stderr.
  */
 public final class InstrumentHost {
   private static final Set<String> SLOW = Set.of("listInstruments", "invoke", "healthCheck");
@@ -51,16 +51,16 @@ public final class InstrumentHost {
               return thread;
             });
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-    // Neither end of the pipe is the plugin's.
+    // The plugin must not read or write the protocol's pipe.
     System.setIn(InputStream.nullInputStream());
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       if (!line.isBlank()) host.receive(line, threads);
     }
-    // The gateway is gone.
+    // The gateway has closed the pipe.
     System.exit(0);
   }
 
-  /** The author's slow code runs on other threads, so that `cancel` is heard meanwhile. */
+  /** The author's slow code runs on other threads, so that this thread can read `cancel` meanwhile. */
   private void receive(String line, ExecutorService threads) {
     Object message;
     try {
@@ -104,7 +104,7 @@ public final class InstrumentHost {
     }
   }
 
-  /** What an author answers may not be writable: it may hold itself, or throw when it is read. Silence would be worse. */
+  /** A result may not be serializable: it may contain itself or throw when read. The caller needs a reply. */
   private static String written(Object answer) {
     try {
       return Json.write(answer);
@@ -118,7 +118,7 @@ public final class InstrumentHost {
   private Object answer(Object message) {
     if (!(message instanceof Map<?, ?> raw)) return error(null, Refusal.INVALID_REQUEST, "Invalid Request");
     Map<String, Object> request = (Map<String, Object>) raw;
-    // An answer to something that we never asked.
+    // The message is a response to a request that this host never sent.
     if (!request.containsKey("method") && (request.containsKey("result") || request.containsKey("error"))) return null;
     Object id = request.get("id");
     if (!"2.0".equals(request.get("jsonrpc")) || !(request.get("method") instanceof String method)) {

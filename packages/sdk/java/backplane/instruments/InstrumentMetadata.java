@@ -4,7 +4,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What an instrument says of itself. The name is the instrument's own; all but the first three may be left out. */
+/** The metadata of an instrument, with its own name. All but the first three fields are optional. */
 public final class InstrumentMetadata {
   public enum Category {
     Shell,
@@ -18,7 +18,7 @@ public final class InstrumentMetadata {
     System
   }
 
-  /** Exclusive: one call at a time. */
+  /** Exclusive allows one call at a time. */
   public enum AccessMode {
     Shared,
     Exclusive

@@ -2,11 +2,11 @@ package backplane.instruments;
 
 import java.util.List;
 
-/** What `providerClass` of META-INF/hefty-plugin.json names: a public class with a constructor without arguments. */
+/** A public class with a no-argument constructor; `providerClass` in META-INF/hefty-plugin.json names it. */
 public interface InstrumentProvider {
   void initialize(PluginContext context) throws Exception;
 
-  /** Asked after initialize. */
+  /** Called after initialize. */
   List<Instrument> instruments() throws Exception;
 
   default void shutdown() throws Exception {}

@@ -3,7 +3,7 @@ package backplane.instruments;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The answer of an instrument. `stdio` is the usual form; any other value goes as `data`. */
+/** The result of an instrument. `stdio` is the usual form; any other value is sent as `data`. */
 public final class InstrumentResult {
   private final Map<String, Object> fields = new LinkedHashMap<>();
 

@@ -1,18 +1,18 @@
 package backplane.instruments;
 
-/** One call. When it is cancelled or over its time, its thread is interrupted as well. */
+/** One call. A cancel or an expired deadline also interrupts the thread of the call. */
 public interface InvocationContext {
   String activityId();
 
   String sessionId();
 
-  /** Null where there is none. */
+  /** Null if there is none. */
   String traceId();
 
-  /** Null where the caller set none. */
+  /** Null if the caller set none. */
   Long timeoutMs();
 
-  /** Null where there is none. */
+  /** Null if there is none. */
   String dataDirPath();
 
   boolean isCancelled();

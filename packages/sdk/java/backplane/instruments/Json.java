@@ -6,7 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** As much JSON as a line protocol needs: Map, List, String, Number, Boolean and null. */
+/** The subset of JSON that a line protocol needs: Map, List, String, Number, Boolean and null. */
 final class Json {
   private final String text;
   private int at;
@@ -151,7 +151,7 @@ final class Json {
     } else if (value instanceof Object[] array) {
       write(Arrays.asList(array), out);
     } else if (value instanceof Number number) {
-      // JSON has no word for these.
+      // JSON cannot represent NaN or infinity.
       boolean finite = Double.isFinite(number.doubleValue());
       out.append(finite ? number.toString() : "null");
     } else if (value == null || value instanceof Boolean) {

@@ -3,24 +3,24 @@ package backplane.instruments;
 import java.nio.file.Path;
 import java.util.Map;
 
-/** What the host hands a provider when it starts. */
+/** The context that the host passes to a provider at start. */
 public interface PluginContext {
   String pluginId();
 
-  /** Exists, and survives restarts. */
+  /** The folder exists and survives restarts. */
   Path dataDir();
 
-  /** The binding's config, flat: {"a": {"b": 1}} is {"a.b": "1"}. */
+  /** The binding's config, flattened: {"a": {"b": 1}} becomes {"a.b": "1"}. */
   Map<String, String> config();
 
   String heftyVersion();
 
   Logger logger();
 
-  /** A jar runs as External, where the host's models cannot be reached: it throws UnsupportedOperationException. */
+  /** Throws UnsupportedOperationException, because a jar runs as External without the host's models. */
   String requestCognition(String prompt, int maxTokens);
 
-  /** The same. */
+  /** Throws UnsupportedOperationException for the same reason. */
   float[] requestEmbedding(String text);
 
   /** Lines of the plugin's log, which the gateway keeps. */

@@ -2,15 +2,15 @@ package backplane.instruments;
 
 import java.util.Map;
 
-/** An error of the protocol, with its JSON-RPC code. */
+/** A protocol error with its JSON-RPC code. */
 final class Refusal extends RuntimeException {
   static final int PARSE_ERROR = -32700;
   static final int INVALID_REQUEST = -32600;
   static final int METHOD_NOT_FOUND = -32601;
   static final int INVALID_PARAMS = -32602;
-  /** The author's code failed where there is no result to put it into. */
+  /** The author's code failed in a method that has no result to carry the error. */
   static final int PROVIDER_FAILED = -32001;
-  /** Asked for something before `initialize`, or after `shutdown`. */
+  /** A request arrived before `initialize` or after `shutdown`. */
   static final int NOT_INITIALIZED = -32002;
 
   private static final long serialVersionUID = 1;

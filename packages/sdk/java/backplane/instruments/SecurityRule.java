@@ -3,7 +3,7 @@ package backplane.instruments;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Can only deny a call or raise its risk; the operator's policy decides the rest. */
+/** A rule can only deny a call or raise its risk; the operator's policy decides the rest. */
 public final class SecurityRule {
   private final Map<String, Object> fields = new LinkedHashMap<>();
 
@@ -16,14 +16,14 @@ public final class SecurityRule {
     return new SecurityRule("deny", reason);
   }
 
-  /** The least risk of such a call. */
+  /** The minimum risk of a matching call. */
   public static SecurityRule raise(Instrument.RiskLevel risk, String reason) {
     SecurityRule rule = new SecurityRule("raise", reason);
     rule.fields.put("risk", risk.name());
     return rule;
   }
 
-  /** Only where the value at a JSON Pointer of the parameters matches a regular expression; else for every call. */
+  /** Applies only if the value at a JSON Pointer matches a regular expression; otherwise to every call. */
   public SecurityRule where(String pointer, String pattern) {
     fields.put("match", Map.of("pointer", pointer, "pattern", pattern));
     return this;

@@ -1,6 +1,7 @@
 /**
- * The context of a provider in External mode. Its log is stderr, which the gateway keeps; cognition and embedding are
- * refused: a process of its own has no way to the gateway's models (instr.external.limits).
+ * The context of a provider in External mode. Its log is stderr, which the gateway keeps. Cognition and
+ * embedding are refused, because a separate process cannot reach the gateway's models
+ * (instr.external.limits).
  */
 import type { InstrumentContext, InstrumentLogger, InstrumentMethods, JsonObject } from "@backplane/contract";
 

@@ -1,6 +1,6 @@
 /**
- * From `./provider.js#HelloProvider` to a provider: an object, or an instance of an exported class. The instrument API
- * is there for the asking, whether the author bundled it or not.
+ * Resolves `./provider.js#HelloProvider` to a provider: an object, or an instance of an exported class. The
+ * instrument API can be imported whether or not the author bundled it.
  */
 import { registerHooks } from "node:module";
 import { resolve } from "node:path";
@@ -13,7 +13,7 @@ import {
   instrumentProviderOf,
 } from "@backplane/contract";
 
-/** What the import throws goes on as it is, with its author's words. */
+/** Errors of the import are rethrown unchanged, so that the author's message survives. */
 export async function loadProvider(reference: string, folder: string): Promise<InstrumentProvider> {
   const [file, name = "default"] = reference.split("#") as [string, string?];
   const hooks = registerHooks({

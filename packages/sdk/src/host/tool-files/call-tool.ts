@@ -1,13 +1,14 @@
 /**
- * One call of a tool file: the context that its author knows, and its result as ours (tools.context). An error that it
- * reports or throws is an outcome of the tool, never of the protocol.
+ * Runs one call of a tool file: passes the context that the format defines and converts the result
+ * (tools.context). An error that the tool reports or throws is an outcome of the tool, never a protocol
+ * error.
  */
 import type { Json, JsonObject } from "@backplane/contract";
 import type { VaiCall, VaiReply } from "@backplane/wire";
 import { failureReply, replyToThrow } from "../../outcome.ts";
 import type { ToolFile } from "./tool-definition.ts";
 
-/** What `execute` gets besides its input: the format's own fields, and what the operator has bound. */
+/** The second argument of `execute`: the fields of the format, and the values that the operator has bound. */
 interface ToolContext {
   conversationId: string;
   workingDir: string;
@@ -16,12 +17,12 @@ interface ToolContext {
   onOutput: (chunk: string) => void;
   assistantId: string;
   isInteractive: boolean;
-  /** Of the binding; tools of other hosts do not find these. */
+  /** Values of the binding; tools written for other hosts do not expect these fields. */
   config: JsonObject;
   secrets: Record<string, string>;
 }
 
-/** A folder that the operator mounts there is what the tool works on. */
+/** A folder that the operator mounts at this path is the tool's working directory. */
 const WORKSPACE = "/workspace";
 
 export async function callTool({ description, execute }: ToolFile, call: VaiCall): Promise<VaiReply> {

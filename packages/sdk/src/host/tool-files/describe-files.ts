@@ -1,8 +1,10 @@
 /**
- * Describes every tool file without letting one disturb another (tools.isolated-failure). Files are imported one after
- * another in a child process. One that throws, ends the child or hangs is put aside, and the rest goes on, in a new
- * child where need be; then each that was put aside is tried alone, so that its failure is its own and no
- * neighbour's. Only a hang is not repeated: it has cost its time, and what had not been imported by then goes alone too. Author code never runs in this process.
+ * Describes every tool file without letting one affect another (tools.isolated-failure). Files are imported
+ * one after another in a child process. A file that throws, ends the child or hangs is set aside, and the
+ * remaining files are imported, in a new child if necessary; afterwards each file that was set aside is tried
+ * alone, so that a failure is never caused by another file. Only a hang is not retried, because it has
+ * already used its time, and the files that were not imported by then are tried alone too. Author code never
+ * runs in this process.
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -12,28 +14,31 @@ import { REPORT_FD, type ReportLine } from "./report-files.ts";
 import { undescribed } from "./tool-definition.ts";
 
 export interface DescribeParts {
-  /** The command that runs `reportFiles` on the files that are added to it. */
+  /** The command that runs `reportFiles`; the file names are appended. */
   command: readonly string[];
   import_ms: number;
-  /** For all files together. */
+  /** The time limit for all files together. */
   total_ms: number;
 }
 
-/** At one time: each is a Node of its own, and the sandbox bounds their memory together. */
+/**
+ * The number of concurrent children: each is a separate Node process, and the sandbox limits their total
+ * memory.
+ */
 const MOST_CHILDREN = 4;
 
 interface Batch {
   described: Map<string, ToolFileDescription>;
-  /** Why a file could not be imported. */
+  /** The reason why a file could not be imported. */
   failed: Map<string, string>;
   hung: string | null;
 }
 
 const ENDLESS = "its import does not end; a tool file must not wait at its top level";
-/** Node's exit code for a top-level await that nothing can end. */
+/** Node's exit code for a top-level await that can never settle. */
 const NEVER_SETTLED = 13;
 const LAST_WORDS = 2_000;
-/** For a grandchild that holds the pipes of a child that is gone. */
+/** Bounds the wait for a grandchild that holds the pipes of a child that has exited. */
 const PIPE_WAIT_MS = 200;
 
 export async function describeFiles(
@@ -55,7 +60,8 @@ export async function describeFiles(
     waiting = waiting.filter((file) => !described.has(file));
     hung = batch.hung !== null;
   }
-  // The first of all had no neighbour before it. After a hang nobody waits behind another that may hang too.
+  // No file was imported before the first one, so its failure is its own. After a hang, no file is queued
+  // behind another that may hang too.
   const alone = [...suspects.filter((file) => file !== files[0]), ...waiting];
   await inTurns(alone, async (file) => {
     const import_ms = Math.min(parts.import_ms, end - Date.now());
@@ -74,7 +80,7 @@ async function inTurns(files: readonly string[], describe: (file: string) => Pro
   await Promise.all(Array.from({ length: MOST_CHILDREN }, work));
 }
 
-/** Ends when the child does; at least the first file is described or failed then. */
+/** Resolves when the child ends; by then at least the first file is described or has failed. */
 async function importIn(files: readonly string[], { command, import_ms }: DescribeParts): Promise<Batch> {
   const batch: Batch = { described: new Map(), failed: new Map(), hung: null };
   const done = () => batch.described.size + batch.failed.size >= files.length;
@@ -110,7 +116,7 @@ async function importIn(files: readonly string[], { command, import_ms }: Descri
     else batch.failed.set(line.failed, line.error);
     clearTimeout(limit);
     limit = setTimeout(expire, import_ms);
-    // A file may leave timers behind that would keep its process: nobody waits for those.
+    // A file may leave timers behind that would keep its process alive, so the child is killed.
     if (done()) child.kill("SIGKILL");
   });
   const read = new Promise<void>((resolve) => lines.once("close", resolve));
@@ -119,7 +125,8 @@ async function importIn(files: readonly string[], { command, import_ms }: Descri
   clearTimeout(limit);
   child.stderr?.destroy();
   if (!done() && batch.hung === null) {
-    // Where nothing is left that could end the wait, Node itself says so, and its words are about our code.
+    // For an await that can never settle, Node prints a warning about our code, so stderr is left out of the
+    // error.
     const words = end === ENDLESS ? "" : Buffer.concat(said).toString("utf8").trim().slice(-LAST_WORDS);
     const why = words === "" ? "" : `: ${words}`;
     const culprit = batch.described.has(current) ? files.find((file) => !known(batch, file))! : current;
@@ -132,7 +139,7 @@ function known({ described, failed }: Batch, file: string): boolean {
   return described.has(file) || failed.has(file);
 }
 
-/** A file can write to this pipe too; what is no line of ours is no news. */
+/** A file can write to this pipe too, so lines of any other form are ignored. */
 function reportLine(text: string): ReportLine | null {
   try {
     return JSON.parse(text) as ReportLine;

@@ -1,7 +1,7 @@
 /**
- * Imports one tool file: TypeScript or JavaScript, ES module or CommonJS, on every Node that we support. jiti compiles
- * it; nothing is written to disk. Types come from `@vellumai/plugin-api`, which has no values, so an import of that
- * name always works.
+ * Imports one tool file: TypeScript or JavaScript, ES module or CommonJS, on every supported Node. jiti
+ * compiles the file in memory; nothing is written to disk. Types come from `@vellumai/plugin-api`, which
+ * exports no values, so an import of that name always works.
  */
 import { join } from "node:path";
 import type { Jiti } from "jiti";
@@ -26,7 +26,10 @@ export function toolFileLoader(folder: string): LoadToolFile {
   };
 }
 
-/** Only when a file is imported: the compiler is large, and who only passes on descriptions never needs it. */
+/**
+ * The compiler is large, so it is loaded with the first import of a file; a process that only forwards
+ * descriptions never needs it.
+ */
 async function openCompiler(folder: string): Promise<Jiti> {
   const { createJiti } = await import("jiti/static");
   return createJiti(join(folder, "tools/"), {

@@ -1,15 +1,15 @@
 /**
- * The program that hosts a package of tool files; it is bundled into one file, which a sandbox sees beside the
- * package. It ends when the gateway says so or is gone.
+ * The program that hosts a package of tool files. It is bundled into one file, which a sandbox mounts beside
+ * the package, and ends on shutdown or when the gateway disconnects.
  *   serve FOLDER PACKAGE_ID VERSION [WORKING_DIR]   speaks vai.rpc.v1 on stdin and stdout
- *   report FOLDER FILE...                           imports the files and tells of each on descriptor 3
+ *   report FOLDER FILE...                           imports the files and reports each on descriptor 3
  */
 import { stdioTransport, VaiPlugin } from "@backplane/wire";
 import { keepForProtocol } from "../keep-for-protocol.ts";
 import { reportFiles } from "./report-files.ts";
 import { serveToolFiles } from "./serve-tool-files.ts";
 
-/** How long calls in flight have to answer once told to stop. */
+/** Time that calls in flight have to answer after a shutdown. */
 const LAST_WORDS_MS = 1_000;
 
 const [program = "", mode, folder = "", ...rest] = process.argv.slice(1);

@@ -1,7 +1,7 @@
 /**
- * The child that imports tool files one after another and tells of each on a pipe of its own: a line before the
- * import, so that its parent knows which file it hangs in, and a line after it. Written synchronously: a file that
- * ends the process cannot take the lines before it along.
+ * The child that imports tool files one after another and reports each on a separate pipe: one line before
+ * the import, so that the parent knows which file hangs, and one line after it. Lines are written
+ * synchronously, so that a file that ends the process cannot lose the lines before it.
  */
 import { writeSync } from "node:fs";
 import type { ToolFileDescription } from "@backplane/contract";
@@ -20,7 +20,7 @@ export async function reportFiles(folder: string, files: readonly string[]): Pro
     report({ begun: file });
     try {
       const { description } = await load(file);
-      // What it threw a moment after its import belongs to this file.
+      // An error thrown shortly after the import belongs to this file.
       await new Promise((resolve) => setImmediate(resolve));
       report({ described: description });
     } catch (error) {
@@ -35,7 +35,7 @@ function report(line: ReportLine): void {
     try {
       sent += writeSync(REPORT_FD, bytes, sent);
     } catch (error) {
-      // The parent reads as fast as it can.
+      // The pipe is full: retry, because the parent reads continuously.
       if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
     }
   }

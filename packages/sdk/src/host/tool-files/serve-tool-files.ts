@@ -1,6 +1,7 @@
 /**
- * Answers the gateway for one package of tool files: its description, and calls of its tools. A file is imported when
- * it is first called, and only that one; which file has a name of its own choosing is found by describing them all.
+ * Answers the gateway for one package of tool files: describes the package and calls its tools. A file is
+ * imported at the first call of its tool, and no other file is; a tool whose name differs from its file name
+ * is found by describing all files.
  */
 import {
   DESCRIBE_TOOLS,
@@ -20,9 +21,9 @@ import { toolFileLoader } from "./load-tool-file.ts";
 import type { ToolFile } from "./tool-definition.ts";
 
 export interface ToolFilesOptions {
-  /** The package. */
+  /** The folder of the package. */
   folder: string;
-  /** Runs `reportFiles` on the files that are added to it. */
+  /** The command that runs `reportFiles`; the file names are appended. */
   command: readonly string[];
   import_ms?: number;
 }
@@ -37,7 +38,7 @@ export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Pr
     return described;
   };
 
-  /** By its id in the catalog. Throws what the import threw. */
+  /** Finds a tool by its id in the catalog. Rethrows errors of the import. */
   async function find(id: string): Promise<ToolFile | null> {
     for (const file of files.filter((each) => toolIdOf(toolNameOf(each)) === id)) {
       const tool = await withinImportTime(load(file), file, import_ms);
@@ -64,7 +65,7 @@ export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Pr
   };
 }
 
-/** Two files of one name: the first keeps it. */
+/** Of two files with the same tool name, the first keeps the name. */
 function withoutRepeats(all: readonly ToolFileDescription[]): ToolFilesDescription {
   const tools = new Map<string, ToolFileDescription>();
   const warnings: string[] = [];

@@ -1,9 +1,12 @@
-/** From what a tool file exports to a tool with all its fields: every default is documented, every mistake is named. */
+/**
+ * Reads the export of a tool file as a tool with all its fields: every default is documented, every mistake
+ * is named.
+ */
 import { type Json, requestsHost, type ToolFileDescription, toolNameOf } from "@backplane/contract";
 
 export interface ToolFile {
   description: ToolFileDescription;
-  /** Absent: the tool answers that it has no implementation. */
+  /** If absent, a call fails with the message that the tool has no implementation. */
   execute: ((input: unknown, context: unknown) => unknown) | undefined;
 }
 
@@ -12,7 +15,7 @@ const TARGETS = ["sandbox", "host"] as const;
 const DEFAULT_RISK = "medium";
 const ANY_OBJECT = { type: "object", properties: {} };
 
-/** Throws with the author's mistake in words. */
+/** Throws an error that describes the author's mistake. */
 export function toolDefinition(file: string, exported: unknown): ToolFile {
   const tool = defaultOf(file, exported);
   const name = tool.name === undefined ? toolNameOf(file) : textOf(tool, "name");
@@ -32,7 +35,7 @@ export function toolDefinition(file: string, exported: unknown): ToolFile {
   return { description, execute: execute === undefined ? undefined : execute.bind(tool) };
 }
 
-/** What is known of a file that cannot be loaded. */
+/** The description of a file that cannot be loaded. */
 export function undescribed(file: string, name: string = toolNameOf(file)): ToolFileDescription {
   return {
     file,
@@ -48,7 +51,8 @@ export function undescribed(file: string, name: string = toolNameOf(file)): Tool
 
 function defaultOf(file: string, exported: unknown): Record<string, unknown> {
   let tool = exported;
-  // What its author compiled to CommonJS arrives wrapped twice; what was written so is the tool itself.
+  // A tool compiled to CommonJS is wrapped in `default` twice; a tool written as CommonJS is the export
+  // itself.
   for (let wraps = 0; wraps < 2 && isModule(tool); wraps++) tool = tool.default;
   if (!isObject(tool)) throw new TypeError(`${file} has no default export that is an object`);
   return tool;
@@ -72,7 +76,10 @@ function oneOf<T extends string>(
   throw new TypeError(`${field} must be one of ${allowed.join(", ")}, not ${kindOf(value)}`);
 }
 
-/** Through JSON: a schema may be an object of some library, and only its values can leave this process. */
+/**
+ * The schema is copied through JSON, because it may be an object of a library and only plain values can leave
+ * this process.
+ */
 function schemaOf(value: unknown): Json {
   if (value === undefined) return ANY_OBJECT;
   if (!isObject(value))

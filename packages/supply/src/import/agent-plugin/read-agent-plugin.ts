@@ -22,7 +22,7 @@ export interface AgentPlugin {
   skills: Skill[];
   /** Servers and skills that cannot be used. */
   left_out: LeftOut[];
-  /** What else was ignored. */
+  /** Notes about other ignored parts. */
   notes: string[];
 }
 
@@ -45,7 +45,7 @@ const KNOWN = [
 ];
 const PLUGIN_ROOT_CWD = /^(?:\$\{PLUGIN_ROOT\}|\.)\/?$/;
 const FILE_BYTES = 1024 * 1024;
-/** What the placeholders mean in the sandbox: the folder of the package, and the only writable folder. */
+/** The values of the placeholders in the sandbox: the folder of the package, and the only writable folder. */
 const ROOT = ".";
 const DATA = "/sandbox/scratch";
 

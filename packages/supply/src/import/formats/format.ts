@@ -5,7 +5,7 @@
 import type { Manifest } from "@backplane/contract";
 import type { TreeListing } from "../../tree/tree-listing.ts";
 
-/** What is known about a source besides its files. */
+/** Facts about a source besides its files. */
 export interface SourceHints {
   /** The name of its folder. */
   name?: string;

@@ -1,6 +1,7 @@
 /**
- * Reads an instrument plugin: a folder, zip or jar with `META-INF/hefty-plugin.json`. All problems are reported at once,
- * with what to write instead. The file does not list the instruments; the running plugin is asked for them.
+ * Reads an instrument plugin: a folder, zip or jar with `META-INF/hefty-plugin.json`. All problems are
+ * reported together, each with its correction. The file does not list the instruments; the running plugin is
+ * asked for them.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -7,7 +7,7 @@ import { isPackageName } from "../../npm/install-source.ts";
 
 export interface McpServerEntry {
   name: string;
-  /** Where the server is installed from. */
+  /** The source from which the server is installed. */
   from:
     | { kind: "npm"; spec: string }
     | { kind: "http"; url: string; headers: Record<string, string> }

@@ -5,7 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** As much JSON as a line protocol needs: maps, lists, texts, numbers, true, false, null. */
+/** The subset of JSON that a line protocol needs: maps, lists, strings, numbers, true, false, null. */
 final class Json {
   private final String text;
   private int at;

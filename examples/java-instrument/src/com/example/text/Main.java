@@ -15,8 +15,8 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * An External instrument plugin without any library: one JSON-RPC 2.0 message a line, requests on stdin, answers on
- * stdout. Everything else that is printed goes to stderr, which the host keeps as the log.
+ * An External instrument plugin without any library: one JSON-RPC 2.0 message a line, requests on stdin,
+ * answers on stdout. All other output goes to stderr, which the host keeps as the log.
  */
 public final class Main {
   private static final int PARSE_ERROR = -32700;
@@ -39,7 +39,7 @@ public final class Main {
     }
   }
 
-  /** The answer to one line: an object, a list for a batch, or null when there is nothing to say. */
+  /** The answer to one line: an object, a list for a batch, or null if no answer is due. */
   private static Object receive(String line) {
     Object message;
     try {
@@ -61,7 +61,7 @@ public final class Main {
   private static Object answer(Object message) {
     if (!(message instanceof Map<?, ?> raw)) return error(null, INVALID_REQUEST, "Invalid Request");
     Map<String, Object> request = (Map<String, Object>) raw;
-    // An answer to something that we never asked.
+    // The message is a response to a request that this plugin never sent.
     if (!request.containsKey("method") && (request.containsKey("result") || request.containsKey("error"))) return null;
     Object id = request.get("id");
     if (!"2.0".equals(request.get("jsonrpc")) || !(request.get("method") instanceof String method)) {

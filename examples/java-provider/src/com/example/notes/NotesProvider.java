@@ -14,7 +14,7 @@ import java.nio.file.StandardOpenOption;
 import java.util.List;
 import java.util.Map;
 
-/** Two instruments: one that writes to the plugin's own folder, one that takes its time and can be cancelled. */
+/** Two instruments: one writes to the plugin's own folder, the other runs slowly and can be cancelled. */
 public final class NotesProvider implements InstrumentProvider {
   private PluginContext context;
 
