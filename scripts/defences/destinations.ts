@@ -100,8 +100,8 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "provider: a private place is opened for one address",
-    file: "packages/agent/src/providers/place.ts",
-    from: "return kept === undefined || kept === place ? fields",
+    file: "packages/agent/src/providers/private-address.ts",
+    from: "return kept === undefined || kept === address ? fields",
     to: "return kept === undefined || kept !== null ? fields",
     tests: DESTINATION,
   },
@@ -122,7 +122,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "egress: inline requests on open connections",
     file: NETWORK,
-    from: "    await checkUrl(plugin, new URL(asked.url));\n",
+    from: "    await checkUrl(plugin, new URL(requested.url));\n",
     to: "",
     tests: GUARD,
   },
@@ -150,7 +150,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "egress: private places are those that were opened",
     file: INLINE,
-    from: "opened: config.allow_private === place",
+    from: "opened: config.allow_private === address",
     to: "opened: true",
     tests: GUARD,
   },

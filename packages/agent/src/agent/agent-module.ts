@@ -9,7 +9,7 @@ import type { Changes, Kernel, KernelDeps } from "@backplane/ports";
 import type { RegistryModule } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
 import { createCognition } from "../cognition/cognition.ts";
-import { boundCompactor, Compactions } from "../loop/compaction.ts";
+import { Compactions, createCompactorCall } from "../loop/compaction.ts";
 import { Histories } from "../loop/history.ts";
 import { Loop } from "../loop/loop.ts";
 import type { StepDeps } from "../loop/run-turn.ts";
@@ -67,7 +67,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     ids,
     log,
     windowOf: (org_id, provider) => active_models.of(org_id, provider),
-    bound: boundCompactor(door),
+    callCompactor: createCompactorCall(door),
   });
   const everyone = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };
   const strategyPlugin = (strategy: string) =>
@@ -100,11 +100,11 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     store_wait: door.store_wait,
     atStep: (turn) => loopStep(door, histories, turn),
     activeModel: (org_id, provider) => active_models.of(org_id, provider),
-    makeRoom: (turn, provider) => compactions.makeRoom(turn, provider),
+    compactIfNeeded: (turn, provider) => compactions.compactIfNeeded(turn, provider),
     enter: (org_id) => plugins.prepare(org_id),
     strategyProblem: (strategy) =>
       strategyPlugin(strategy) === null
-        ? `no loaded plugin is the strategy ${strategy}; see backplane plugin list`
+        ? `no loaded plugin provides the strategy ${strategy}; see backplane plugin list`
         : null,
   });
   // An approved call may end after a restart has ended its turn. The conversation then continues from the
@@ -166,7 +166,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     facade,
     loop,
     async start() {
-      await loop.recover();
+      await loop.recoverTurns();
       await plugins.start();
     },
     resumeTurns() {

@@ -10,7 +10,7 @@ import {
   type Sessions,
 } from "@backplane/session";
 import { sessionKey } from "./session-key.ts";
-import { requireTalker } from "./sessions.ts";
+import { requireWriter } from "./sessions.ts";
 
 export interface AgentChainDeps {
   clock: Pick<Clock, "now">;
@@ -21,7 +21,7 @@ export interface AgentChainDeps {
 export function createAgentChains({ clock, persister, sessions }: AgentChainDeps): AgentChains {
   return {
     async create(caller, { from_chain_id, at, ...ref }, once) {
-      requireTalker(caller, "make chains");
+      requireWriter(caller, "create chains");
       checkClientSessionId(ref.session_id);
       const key = sessionKey(caller, ref);
       await persister.drain(key);
@@ -36,7 +36,7 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
     get: (caller, id) => sessions.chain(caller.scope, id),
     list: (caller, ref, page) => sessions.chains(sessionKey(caller, ref), page),
     async fork(caller, id, { at, child_id }, once) {
-      requireTalker(caller, "fork chains");
+      requireWriter(caller, "fork chains");
       if (child_id !== undefined) checkClientSessionId(child_id);
       await persister.drain(keyOf(await sessions.chain(caller.scope, id)));
       const wanted = { ...(at === undefined ? {} : { at }), ...(child_id === undefined ? {} : { child_id }) };
@@ -47,7 +47,7 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
       return entries.flatMap((entry) => blockOf(entry) ?? []);
     },
     async addBlocks(caller, id, blocks, once) {
-      requireTalker(caller, "add blocks");
+      requireWriter(caller, "add blocks");
       const key = keyOf(await sessions.chain(caller.scope, id));
       checkClientSessionId(key.session_id);
       const date = new Date(clock.now()).toISOString();

@@ -7,7 +7,7 @@ import { checkClientSessionId, type KernelPort, type Sessions } from "@backplane
 import type { ActiveTurns } from "../loop/active-turns.ts";
 import type { Loop } from "../loop/loop.ts";
 import { sessionKey } from "./session-key.ts";
-import { requireTalker } from "./sessions.ts";
+import { requireWriter } from "./sessions.ts";
 
 export interface AgentRunDeps {
   store: Pick<Store, "runs" | "idempotency">;
@@ -44,7 +44,7 @@ export function createAgentRuns({ store, clock, sessions, loop, turns, port }: A
     body: Parameters<AgentRuns["start"]>[1],
     once?: OnceKey,
   ): Promise<RunTicket> {
-    requireTalker(caller, "start runs");
+    requireWriter(caller, "start runs");
     const key = await keyOf(caller, body);
     checkClientSessionId(key.session_id);
     const { turn, entry_id } = await loop.accept({
@@ -75,7 +75,7 @@ export function createAgentRuns({ store, clock, sessions, loop, turns, port }: A
     get,
     list: (caller, filter, page) => store.runs.list(caller.scope, filter, page),
     async cancel(caller, id) {
-      requireTalker(caller, "cancel runs");
+      requireWriter(caller, "cancel runs");
       const run = await get(caller, id);
       const turn = turns.ofRun(id);
       if (run.status !== "running" || turn === undefined) throw new BackplaneError("run.ended");

@@ -33,11 +33,11 @@ export interface AgentSessionDeps {
 export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
   const { port, sessions, histories, settings, loop, persister, store } = deps;
 
-  const tell = (key: SessionKey, kind: string, payload: JsonObject) =>
+  const publish = (key: SessionKey, kind: string, payload: JsonObject) =>
     void port.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope: key.scope });
 
-  const writable = (caller: Caller, ref: SessionRef, what: string): SessionKey => {
-    requireTalker(caller, what);
+  const writableKey = (caller: Caller, ref: SessionRef, what: string): SessionKey => {
+    requireWriter(caller, what);
     checkClientSessionId(ref.session_id);
     return sessionKey(caller, ref);
   };
@@ -48,41 +48,41 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       { session_id = deps.ids.next("session"), workspace, metadata = {}, strategy },
       once,
     ) {
-      const key = writable(
+      const key = writableKey(
         caller,
         { session_id, ...(workspace === undefined ? {} : { workspace }) },
-        "make sessions",
+        "create sessions",
       );
       const session = await sessions.create(
         key,
         strategy === undefined ? metadata : { ...metadata, strategy },
         once,
       );
-      tell(key, "session.started", { session_id, tape_name: session.name, workspace: key.workspace });
+      publish(key, "session.started", { session_id, tape_name: session.name, workspace: key.workspace });
       return session;
     },
     get: (caller, ref) => sessions.get(sessionKey(caller, ref)),
     list: (caller, filter, page) => sessions.list(caller.scope, filter, page),
     async patch(caller, ref, metadata) {
-      const key = writable(caller, ref, "change sessions");
+      const key = writableKey(caller, ref, "change sessions");
       const session = await store.sessions.patch(key, metadata);
       settings.forget(key);
       return session;
     },
     async fork(caller, ref, { child_id = deps.ids.next("session"), at }, once) {
-      requireTalker(caller, "fork sessions");
+      requireWriter(caller, "fork sessions");
       checkClientSessionId(child_id);
       const key = sessionKey(caller, ref);
       await persister.drain(key);
       const { head_chain_id } = await sessions.get(key);
       const child = { child_id, ...(at === undefined ? {} : { at }) };
       await sessions.fork(key.scope, head_chain_id, child, once);
-      tell(key, "session.forked", { parent_id: key.session_id, child_id });
+      publish(key, "session.forked", { parent_id: key.session_id, child_id });
       return await sessions.get({ ...key, session_id: child_id });
     },
     async reset(caller, ref) {
-      const key = writable(caller, ref, "reset sessions");
-      return await loop.alone(key, async () => {
+      const key = writableKey(caller, ref, "reset sessions");
+      return await loop.runExclusively(key, async () => {
         await persister.drain(key);
         const { head_chain_id, last_entry_id } = await sessions.get(key);
         const chain = await sessions.reset(key);
@@ -90,8 +90,8 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
         persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, 1));
         const { session_id } = key;
         const archive_path = `chain:${head_chain_id}`;
-        tell(key, "session.archived", { session_id, archive_path });
-        tell(key, "session.reset", { session_id, archive_path });
+        publish(key, "session.archived", { session_id, archive_path });
+        publish(key, "session.reset", { session_id, archive_path });
         return await sessions.get(key);
       });
     },
@@ -99,7 +99,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       return await store.sessions.replay(sessionKey(caller, ref), after_id, limit);
     },
     async message(caller, ref, message, once) {
-      const key = writable(caller, ref, "speak in sessions");
+      const key = writableKey(caller, ref, "send messages to sessions");
       const { turn: _turn, ...accepted } = await loop.accept({
         key,
         caller,
@@ -110,7 +110,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       return accepted;
     },
     async interrupt(caller, ref) {
-      const key = writable(caller, ref, "interrupt sessions");
+      const key = writableKey(caller, ref, "interrupt sessions");
       await sessions.get(key);
       // The turn is interrupted directly, because an event on the bus would wait for a handler that blocks
       // the session.
@@ -119,15 +119,15 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       return true;
     },
     async compact(caller, ref) {
-      const key = writable(caller, ref, "compact sessions");
-      return await loop.alone(key, async () => {
+      const key = writableKey(caller, ref, "compact sessions");
+      return await loop.runExclusively(key, async () => {
         await persister.drain(key);
         return await deps.compactions.compact(key, caller);
       });
     },
     async undoCompaction(caller, ref) {
-      const key = writable(caller, ref, "undo compactions");
-      return await loop.alone(key, async () => {
+      const key = writableKey(caller, ref, "undo compactions");
+      return await loop.runExclusively(key, async () => {
         const chain = await sessions.undo(key, caller.actor);
         histories.forget(key);
         return chain;
@@ -137,6 +137,6 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
 }
 
 /** The scopes of a plugin's token were checked at the API. Guests may only read. */
-export function requireTalker(caller: Caller, what: string): void {
+export function requireWriter(caller: Caller, what: string): void {
   if (caller.delegation === undefined) requireOperator(caller, what);
 }

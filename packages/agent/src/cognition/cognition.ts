@@ -43,7 +43,7 @@ export function createCognition({ active, deps, models }: CognitionParts): Cogni
       if (!quota.take(who.binding_id)) {
         throw new BackplaneError(
           "request.overloaded",
-          `${who.plugin_id} has asked ${COGNITION_LIMITS.per_minute} times within a minute, which is its quota`,
+          `${who.plugin_id} has used its quota of ${COGNITION_LIMITS.per_minute} requests per minute`,
         );
       }
       answer = await work(details);

@@ -11,8 +11,8 @@ export function embedText(text: string): number[] {
   const vector = Array.from({ length: SIZE }, () => 0);
   const add = (feature: string, weight: number) => {
     const hashed = fnv1a(feature);
-    const place = hashed % SIZE;
-    vector[place] = (vector[place] as number) + (hashed & 0x80000000 ? -weight : weight);
+    const slot = hashed % SIZE;
+    vector[slot] = (vector[slot] as number) + (hashed & 0x80000000 ? -weight : weight);
   };
   for (const word of text
     .normalize("NFKC")

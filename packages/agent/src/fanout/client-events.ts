@@ -39,7 +39,7 @@ export function isAnnounced(kind: string): boolean {
  * An announcement for a whole org also reaches its projects. An announcement for a project reaches that
  * project only.
  */
-export function hears(viewer: Scope, event: Scope): boolean {
+export function isVisibleTo(viewer: Scope, event: Scope): boolean {
   if (viewer.org_id !== event.org_id) return false;
   return event.project_id === null || event.project_id === viewer.project_id;
 }

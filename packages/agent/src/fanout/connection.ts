@@ -7,8 +7,8 @@
 
 import { codeOf, type Entry } from "@backplane/contract";
 import type { Attachment, Fanout, Logger, SessionKey } from "@backplane/ports";
+import type { Envelope, Envelopes } from "./envelopes.ts";
 import type { Hub } from "./hub.ts";
-import type { Envelopes, Shown } from "./shown.ts";
 
 export type AttachOptions = Parameters<Fanout["attach"]>[2];
 export type DetachReason = NonNullable<Parameters<Attachment["detach"]>[0]> | "timeout";
@@ -19,7 +19,7 @@ export interface ConnectionDeps {
   log: Pick<Logger, "debug" | "warn">;
   buffered_bytes: number;
   /** Called once, after the connection has left its hub. */
-  left(connection: Connection, reason: DetachReason): void;
+  onDetached(connection: Connection, reason: DetachReason): void;
 }
 
 const PAGE = 256;
@@ -28,7 +28,7 @@ export class Connection {
   readonly id: string;
   readonly actor: string;
   readonly hub: Hub;
-  seen: number;
+  last_heartbeat_at: number;
   readonly #deps: ConnectionDeps;
   readonly #options: AttachOptions;
   #state: "reading" | "live" | "gone" = "reading";
@@ -38,7 +38,7 @@ export class Connection {
    * read.
    */
   #seq = 0;
-  #waiting = 0;
+  #buffered = 0;
 
   constructor(
     at: { id: string; actor: string; hub: Hub; cursor: number; now: number },
@@ -48,22 +48,22 @@ export class Connection {
     this.id = at.id;
     this.actor = at.actor;
     this.hub = at.hub;
-    this.seen = at.now;
+    this.last_heartbeat_at = at.now;
     this.#cursor = at.cursor;
     this.#options = options;
     this.#deps = deps;
   }
 
-  entry(id: number, shown: Shown): void {
+  entry(id: number, envelope: Envelope): void {
     if (this.#state !== "live" || id <= this.#cursor) return;
     // Entry ids of a session have no gaps, so a jump means that an earlier entry is on the tape and was not
     // received.
     if (id !== this.#cursor + 1) void this.read(null);
-    else if (this.#send(shown)) this.#cursor = id;
+    else if (this.#send(envelope)) this.#cursor = id;
   }
 
-  live(shown: Shown): void {
-    if (this.#state === "live") this.#send(shown);
+  live(envelope: Envelope): void {
+    if (this.#state === "live") this.#send(envelope);
   }
 
   refresh(): void {
@@ -96,7 +96,7 @@ export class Connection {
     if (this.#state === "gone") return;
     this.#state = "gone";
     this.hub.connections.delete(this);
-    this.#deps.left(this, reason);
+    this.#deps.onDetached(this, reason);
   }
 
   end(reason: Exclude<DetachReason, "client_close">): void {
@@ -105,7 +105,7 @@ export class Connection {
     try {
       this.#options.ended(reason);
     } catch (error) {
-      this.#deps.log.debug({ err: error, connection_id: this.id }, "telling a watcher of its end failed");
+      this.#deps.log.debug({ err: error, connection_id: this.id }, "notifying a watcher of its end failed");
     }
   }
 
@@ -117,13 +117,13 @@ export class Connection {
       const page = await deps.replay(hub.key, this.#cursor, PAGE);
       for (const entry of page) {
         if (this.#state === "gone") return null;
-        hub.saw(entry);
+        hub.noteFinished(entry);
         if (!this.#send(deps.envelopes.replayed(hub.key, entry))) return null;
         this.#cursor = entry.id;
         replayed++;
         // The tape is read faster than a client receives, so reading pauses until the client has drained its
         // buffer.
-        if (this.#waiting > deps.buffered_bytes / 4) await this.#options.drained?.();
+        if (this.#buffered > deps.buffered_bytes / 4) await this.#options.drained?.();
       }
       if (this.#isGone()) return null;
       if (page.length < PAGE && hub.reaches(this.#cursor)) return replayed;
@@ -141,11 +141,11 @@ export class Connection {
       this.end("send_failed");
       return true;
     }
-    for (const { shown, seq } of missed) {
-      const { entry_id } = shown;
+    for (const { envelope, seq } of missed) {
+      const { entry_id } = envelope;
       if (entry_id !== null && entry_id > this.#cursor + 1) return false;
       if (entry_id !== null && entry_id <= this.#cursor) continue;
-      if (!this.#send(shown)) return true;
+      if (!this.#send(envelope)) return true;
       if (entry_id !== null) this.#cursor = entry_id;
       this.#seq = seq;
     }
@@ -159,11 +159,11 @@ export class Connection {
     return this.#state === "gone";
   }
 
-  #send(shown: Shown): boolean {
+  #send(envelope: Envelope): boolean {
     if (this.#state === "gone") return false;
     try {
-      this.#waiting = this.#options.send(shown);
-      if (this.#waiting <= this.#deps.buffered_bytes) return !this.#isGone();
+      this.#buffered = this.#options.send(envelope);
+      if (this.#buffered <= this.#deps.buffered_bytes) return !this.#isGone();
     } catch (error) {
       this.#deps.log.debug({ err: error, connection_id: this.id }, "sending to a watcher failed");
     }

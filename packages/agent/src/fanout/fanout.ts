@@ -34,12 +34,12 @@ import {
   type Sessions,
   type TapeFeed,
 } from "@backplane/session";
-import { ANSWER_ENDS, hears, isAnnounced, isTaped, subjectOf, TAPE_MOVES } from "./client-events.ts";
+import { ANSWER_ENDS, isAnnounced, isTaped, isVisibleTo, subjectOf, TAPE_MOVES } from "./client-events.ts";
 import { type AttachOptions, Connection, type ConnectionDeps, type DetachReason } from "./connection.ts";
+import { Envelopes, rowAt } from "./envelopes.ts";
 import type { Hub } from "./hub.ts";
 import { Hubs } from "./hubs.ts";
 import { Partials } from "./partials.ts";
-import { Envelopes, rowAt } from "./shown.ts";
 
 type FanoutLimits = Record<keyof typeof FANOUT_LIMITS, number>;
 
@@ -74,7 +74,7 @@ class SessionFanout implements FanoutService {
   readonly #partials: Partials;
   readonly #hubs: Hubs;
   readonly #connection: ConnectionDeps;
-  readonly #unfeed: () => void;
+  readonly #stopFeed: () => void;
   #timer: Timer | null = null;
   #closed = false;
 
@@ -90,16 +90,19 @@ class SessionFanout implements FanoutService {
       replay: (key, after_id, limit) => deps.store.sessions.replay(key, after_id, limit),
       log: deps.log,
       buffered_bytes,
-      left: (connection, reason) => this.#left(connection, reason),
+      onDetached: (connection, reason) => this.#onDetached(connection, reason),
     };
     this.#port = deps.bus.kernel("session-context");
-    this.#port.subscribe("*", (event) => this.#heard(event));
-    this.#unfeed = deps.feed.onWritten((key, items) => {
+    this.#port.subscribe("*", (event) => this.#onEvent(event));
+    this.#stopFeed = deps.feed.onWritten((key, items) => {
       try {
         this.#hubs.at(key)?.written(items);
       } catch (error) {
         // The entries are on disk, so a failure here must not reach the writer.
-        deps.log.error({ err: error, session_id: key.session_id }, "telling watchers of entries failed");
+        deps.log.error(
+          { err: error, session_id: key.session_id },
+          "sending written entries to watchers failed",
+        );
       }
     });
   }
@@ -129,7 +132,7 @@ class SessionFanout implements FanoutService {
         connection_id: connection.id,
         session: rowAt(row, last),
         heartbeat() {
-          connection.seen = clock.monotonic();
+          connection.last_heartbeat_at = clock.monotonic();
         },
         detach: (reason = "client_close") => connection.detach(reason),
       };
@@ -149,7 +152,7 @@ class SessionFanout implements FanoutService {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#unfeed();
+    this.#stopFeed();
     this.#timer?.stop();
     for (const connection of this.#hubs.connections()) connection.end("shutdown");
     this.#partials.sweep(Number.POSITIVE_INFINITY);
@@ -157,7 +160,7 @@ class SessionFanout implements FanoutService {
     this.#port.detach();
   }
 
-  #heard(event: BusEvent): void {
+  #onEvent(event: BusEvent): void {
     const { kind } = event;
     if (kind === "assistant.message.delta") {
       this.#delta(event as BusEvent<typeof kind>);
@@ -166,18 +169,19 @@ class SessionFanout implements FanoutService {
     if (ANSWER_ENDS.has(kind)) this.#partials.drop(event, event.session_id);
     if (this.#hubs.size === 0 || kind === "llm.call.delta") return;
     if (event.session_id !== KERNEL_SESSION) {
-      if (!isTaped(event)) for (const hub of this.#own(event, this.#workspaceOf(event))) hub.tell(event);
+      if (!isTaped(event))
+        for (const hub of this.#hubsOf(event, this.#workspaceOf(event))) hub.publish(event);
       return;
     }
     const subject = subjectOf(event);
     if (subject !== null) {
       for (const hub of this.#hubs.about(event, subject)) {
-        hub.tell(event);
+        hub.publish(event);
         if (TAPE_MOVES.has(kind)) hub.refresh();
       }
-      if (kind.startsWith("approval.")) this.#tellAncestors(event, subject);
+      if (kind.startsWith("approval.")) this.#publishToAncestors(event, subject);
     } else if (isAnnounced(kind)) {
-      for (const hub of this.#hubs.all()) if (hears(hub.key.scope, event)) hub.tell(event);
+      for (const hub of this.#hubs.all()) if (isVisibleTo(hub.key.scope, event)) hub.publish(event);
     }
   }
 
@@ -185,16 +189,16 @@ class SessionFanout implements FanoutService {
    * A client cannot attach to a sub-agent, so the watchers of the session that spawned it receive its
    * questions.
    */
-  #tellAncestors(event: BusEvent, subject: string): void {
+  #publishToAncestors(event: BusEvent, subject: string): void {
     for (let id = subject; id.includes(AGENT_SEPARATOR); ) {
       id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR));
-      for (const hub of this.#hubs.about(event, id)) hub.tell(event);
+      for (const hub of this.#hubs.about(event, id)) hub.publish(event);
     }
   }
 
   #delta(event: BusEvent<"assistant.message.delta">): void {
     const workspace = this.#workspaceOf(event);
-    const hubs = this.#own(event, workspace);
+    const hubs = this.#hubsOf(event, workspace);
     if (hubs.some((hub) => hub.isLate(event))) return;
     this.#partials.add(event, workspace, this.#deps.clock.monotonic());
     if (this.#timer === null) this.#arm();
@@ -205,12 +209,12 @@ class SessionFanout implements FanoutService {
     return this.#deps.live?.keyOf(event, event.session_id).workspace ?? null;
   }
 
-  #own(event: BusEvent, workspace: string | null): readonly Hub[] {
+  #hubsOf(event: BusEvent, workspace: string | null): readonly Hub[] {
     const hubs = this.#hubs.about(event, event.session_id);
     return workspace === null ? hubs : hubs.filter(({ key }) => key.workspace === workspace);
   }
 
-  #left(connection: Connection, reason: DetachReason): void {
+  #onDetached(connection: Connection, reason: DetachReason): void {
     const { hub, id } = connection;
     const { session_id } = hub.key;
     this.#publish(hub.key, "session.context.detached", { session_id, connection_id: id, reason });
@@ -223,10 +227,17 @@ class SessionFanout implements FanoutService {
     payload: Record<string, string>,
   ): void {
     try {
-      const told = this.#port.tryPublish<string>(kind, payload, { session_id: KERNEL_SESSION, scope });
-      if (told === null) this.#deps.log.warn({ kind, ...payload }, "the kernel's session is full");
+      const event = this.#port.tryPublish<string>(kind, payload, { session_id: KERNEL_SESSION, scope });
+      if (event === null)
+        this.#deps.log.warn(
+          { kind, ...payload },
+          "the queue of the kernel session is full; an event was dropped",
+        );
     } catch (error) {
-      this.#deps.log.warn({ err: error, kind, ...payload }, "a watcher's coming or going was not told");
+      this.#deps.log.warn(
+        { err: error, kind, ...payload },
+        "an attach or detach event could not be published",
+      );
     }
   }
 
@@ -245,7 +256,7 @@ class SessionFanout implements FanoutService {
     this.#partials.sweep(now - LOOP_LIMITS.model_ms);
     const oldest = now - this.#limits.heartbeat_ms;
     for (const connection of this.#hubs.connections()) {
-      if (connection.seen < oldest) connection.end("timeout");
+      if (connection.last_heartbeat_at < oldest) connection.end("timeout");
     }
   }
 }

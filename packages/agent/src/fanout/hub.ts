@@ -8,9 +8,9 @@ import type { BusEvent, Entry } from "@backplane/contract";
 import type { SessionKey } from "@backplane/ports";
 import type { WrittenItem } from "@backplane/session";
 import type { Connection } from "./connection.ts";
+import { Envelope, type Envelopes, finishedBy } from "./envelopes.ts";
 import type { Partials, UnfinishedAnswer } from "./partials.ts";
-import { type Kept, Recent } from "./recent.ts";
-import { type Envelopes, finishedBy, Shown } from "./shown.ts";
+import { Recent, type RecentEnvelope } from "./recent.ts";
 
 export interface HubDeps {
   envelopes: Envelopes;
@@ -54,21 +54,21 @@ export class Hub {
   written(items: readonly WrittenItem[]): void {
     for (const item of items) {
       const { entry } = item;
-      this.saw(entry);
+      this.noteFinished(entry);
       if (entry.id > this.last) this.last = entry.id;
       if (this.connections.size === 0) continue;
-      const shown = this.#deps.envelopes.written(this.key, item);
-      this.#keep(shown);
-      for (const connection of this.connections) connection.entry(entry.id, shown);
+      const envelope = this.#deps.envelopes.written(this.key, item);
+      this.#remember(envelope);
+      for (const connection of this.connections) connection.entry(entry.id, envelope);
     }
   }
 
   /** Distributes an event that is not on the tape. */
-  tell(event: BusEvent): void {
+  publish(event: BusEvent): void {
     if (this.connections.size === 0) return;
-    const shown = new Shown(this.key.session_id, event, null);
-    this.#keep(shown);
-    for (const connection of this.connections) connection.live(shown);
+    const envelope = new Envelope(this.key.session_id, event, null);
+    this.#remember(envelope);
+    for (const connection of this.connections) connection.live(envelope);
   }
 
   /** The tape may have grown without its feed, for example by a reset or a compaction. */
@@ -81,8 +81,8 @@ export class Hub {
    * live.
    */
   delta(event: BusEvent): void {
-    const shown = new Shown(this.key.session_id, event, null);
-    for (const connection of this.connections) connection.live(shown);
+    const envelope = new Envelope(this.key.session_id, event, null);
+    for (const connection of this.connections) connection.live(envelope);
   }
 
   /**
@@ -92,7 +92,7 @@ export class Hub {
     return delta.id < this.#finished_id;
   }
 
-  saw(entry: Entry): void {
+  noteFinished(entry: Entry): void {
     const event_id = finishedBy(entry);
     if (event_id === null) return;
     if (event_id > this.#finished_id) this.#finished_id = event_id;
@@ -112,12 +112,12 @@ export class Hub {
     return this.#recent?.reaches(cursor) ?? true;
   }
 
-  since(cursor: number, seq: number): Kept[] | null {
+  since(cursor: number, seq: number): RecentEnvelope[] | null {
     return this.#recent?.since(cursor, seq) ?? null;
   }
 
-  #keep(shown: Shown): void {
+  #remember(envelope: Envelope): void {
     this.seq++;
-    this.#recent?.keep({ seq: this.seq, shown });
+    this.#recent?.keep({ seq: this.seq, envelope });
   }
 }

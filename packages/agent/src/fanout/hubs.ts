@@ -63,9 +63,9 @@ export class Hubs {
   release(hub: Hub): void {
     if (!hub.idle) return;
     const { session_id } = hub.key;
-    const left = (this.#byId.get(session_id) ?? NONE).filter((other) => other !== hub);
-    if (left.length === 0) this.#byId.delete(session_id);
-    else this.#byId.set(session_id, left);
+    const remaining = (this.#byId.get(session_id) ?? NONE).filter((other) => other !== hub);
+    if (remaining.length === 0) this.#byId.delete(session_id);
+    else this.#byId.set(session_id, remaining);
   }
 
   stats(): { sessions: number; connections: number } {

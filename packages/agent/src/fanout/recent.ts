@@ -2,25 +2,25 @@
  * Events that arrived while a client reads the tape. Evicted entries can be read from the tape; evicted
  * events are lost.
  */
-import type { Shown } from "./shown.ts";
+import type { Envelope } from "./envelopes.ts";
 
-export interface Kept {
+export interface RecentEnvelope {
   seq: number;
-  shown: Shown;
+  envelope: Envelope;
 }
 
 export class Recent {
-  readonly #entries: Shelf;
-  readonly #events: Shelf;
+  readonly #entries: BoundedBuffer;
+  readonly #events: BoundedBuffer;
 
   /** `max` limits the characters of entries and of events separately. */
   constructor(max: number) {
-    this.#entries = new Shelf(max);
-    this.#events = new Shelf(max);
+    this.#entries = new BoundedBuffer(max);
+    this.#events = new BoundedBuffer(max);
   }
 
-  keep(kept: Kept): void {
-    (kept.shown.entry_id === null ? this.#events : this.#entries).add(kept);
+  keep(kept: RecentEnvelope): void {
+    (kept.envelope.entry_id === null ? this.#events : this.#entries).add(kept);
   }
 
   /** Returns whether every entry after `cursor` that was not read from the tape is still kept. */
@@ -32,16 +32,16 @@ export class Recent {
    * Returns the entries after `cursor` and the other events after `seq` in order of arrival, or null when
    * some of those events were evicted.
    */
-  since(cursor: number, seq: number): Kept[] | null {
+  since(cursor: number, seq: number): RecentEnvelope[] | null {
     if (this.#events.lost > seq) return null;
-    const entries = this.#entries.kept.filter(({ shown }) => shown.entry_id! > cursor);
+    const entries = this.#entries.kept.filter(({ envelope }) => envelope.entry_id! > cursor);
     const events = this.#events.kept.filter((kept) => kept.seq > seq);
     return [...entries, ...events].sort((one, other) => one.seq - other.seq);
   }
 }
 
-class Shelf {
-  kept: Kept[] = [];
+class BoundedBuffer {
+  kept: RecentEnvelope[] = [];
   /** The highest mark among the evicted items: the id of an entry, or the sequence number of an event. */
   lost = 0;
   #size = 0;
@@ -51,13 +51,13 @@ class Shelf {
     this.#max = max;
   }
 
-  add(kept: Kept): void {
+  add(kept: RecentEnvelope): void {
     this.kept.push(kept);
-    this.#size += kept.shown.frame.length;
+    this.#size += kept.envelope.frame.length;
     while (this.#size > this.#max) {
       const oldest = this.kept.shift()!;
-      this.#size -= oldest.shown.frame.length;
-      this.lost = Math.max(this.lost, oldest.shown.entry_id ?? oldest.seq);
+      this.#size -= oldest.envelope.frame.length;
+      this.lost = Math.max(this.lost, oldest.envelope.entry_id ?? oldest.seq);
     }
   }
 }

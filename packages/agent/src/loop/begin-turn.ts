@@ -124,7 +124,7 @@ function newRun(
   deps: BeginDeps,
   { key, caller, message, ...request }: TurnRequest,
   rules: TurnRules,
-  said_at: string | undefined,
+  message_date: string | undefined,
 ): RunRow {
   return {
     id: deps.ids.next("run"),
@@ -143,7 +143,7 @@ function newRun(
     iterations: 0,
     requested_by: caller.actor,
     // Resuming finds the start of the turn on the tape by this date, so it must be the date of the message.
-    started_at: said_at ?? new Date(deps.clock.now()).toISOString(),
+    started_at: message_date ?? new Date(deps.clock.now()).toISOString(),
     ended_at: null,
     node_id: deps.node_id,
     fence: 0,
@@ -196,18 +196,18 @@ export function mayJoin(turn: Caller, sender: Caller): boolean {
   return atLeast(sender.role, turn.role) && (sender.admin || !turn.admin);
 }
 
-export interface SaidMessage {
+export interface PreparedMessage {
   items: TapeItem[];
   event_id: string;
   publish: () => void;
 }
 
 /** `publishing` is called with the id of the event just before it is published. */
-export function sayMessage(
+export function prepareMessage(
   port: KernelPort,
   { key, message, event }: TurnRequest,
   publishing: (event_id: string) => void,
-): SaidMessage {
+): PreparedMessage {
   if (event !== undefined) return { items: [itemOf(event)], event_id: event.id, publish() {} };
   if (message === null) return { items: [], event_id: "", publish() {} };
   const { text, attachments } = message;
@@ -228,7 +228,7 @@ export function sayMessage(
 export async function writeMessage(
   { persister, sessions }: Pick<BeginDeps, "persister" | "sessions">,
   turn: Turn,
-  { items, event_id }: SaidMessage,
+  { items, event_id }: PreparedMessage,
   once: OnceKey | undefined,
 ): Promise<Appended> {
   if (once === undefined) return await persister.append(turn.key, items);

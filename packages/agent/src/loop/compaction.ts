@@ -55,7 +55,7 @@ export interface CompactionDeps {
     provider: string | null,
   ): Promise<{ provider: string; model: string; window: number } | null>;
   /** Calls the compactor that is bound in the scope. Returns null when none is bound. */
-  bound(caller: Caller, source: Hydrated, target_tokens: number): Promise<Compacted | null>;
+  callCompactor(caller: Caller, source: Hydrated, target_tokens: number): Promise<Compacted | null>;
 }
 
 const PROMPT =
@@ -64,43 +64,43 @@ const PROMPT =
 
 export class Compactions {
   readonly #deps: CompactionDeps;
-  readonly #gaveUp = new WeakSet<Turn>();
+  readonly #failed = new WeakSet<Turn>();
 
   constructor(deps: CompactionDeps) {
     this.#deps = deps;
   }
 
   /** Called before each model call of the turn. */
-  async makeRoom(turn: Turn, provider: string): Promise<void> {
+  async compactIfNeeded(turn: Turn, provider: string): Promise<void> {
     const { tokens } = turn.history;
     // Reading the window costs a configuration lookup, and most contexts are far below the smallest window.
-    if (tokens < SMALLEST_WINDOW * COMPACTION_LIMITS.threshold || this.#gaveUp.has(turn)) return;
-    const about = await this.#deps.windowOf(turn.key.scope.org_id, provider);
-    if (about === null || tokens < about.window * COMPACTION_LIMITS.threshold) return;
+    if (tokens < SMALLEST_WINDOW * COMPACTION_LIMITS.threshold || this.#failed.has(turn)) return;
+    const model = await this.#deps.windowOf(turn.key.scope.org_id, provider);
+    if (model === null || tokens < model.window * COMPACTION_LIMITS.threshold) return;
     try {
-      const chain = await this.#run(turn.key, turn.caller, about, turn.signal, turn.hold);
+      const chain = await this.#run(turn.key, turn.caller, model, turn.signal, turn.hold);
       turn.run.chain_id = chain.id;
       turn.history = await this.#deps.histories.open(turn.key);
     } catch (error) {
       if (turn.signal.aborted || codeOf(error) === "run.taken_over") throw error;
-      this.#gaveUp.add(turn);
+      this.#failed.add(turn);
     }
   }
 
   /** Compacts on request, whatever the size of the context. */
   async compact(key: SessionKey, caller: Caller): Promise<Chain> {
-    const about = await this.#deps.windowOf(key.scope.org_id, null);
-    if (about === null) throw new BackplaneError("llm.failed", "no provider instance is active");
+    const model = await this.#deps.windowOf(key.scope.org_id, null);
+    if (model === null) throw new BackplaneError("llm.failed", "no provider instance is active");
     const { tokens } = await this.#deps.histories.open(key);
     // The user asked for this compaction, so the window is lowered to the size of the conversation.
-    const window = Math.min(about.window, Math.max(tokens, 1));
-    return await this.#run(key, caller, { ...about, window }, new AbortController().signal, undefined);
+    const window = Math.min(model.window, Math.max(tokens, 1));
+    return await this.#run(key, caller, { ...model, window }, new AbortController().signal, undefined);
   }
 
   async #run(
     key: SessionKey,
     caller: Caller,
-    about: { provider: string; model: string; window: number },
+    model: { provider: string; model: string; window: number },
     signal: AbortSignal,
     hold: RunHold | undefined,
   ): Promise<Chain> {
@@ -113,18 +113,22 @@ export class Compactions {
         const source = await this.#deps.sessions.hydrate(key);
         tokens_before = tokensOf(source.entries);
         if (attempt === 1)
-          this.#tell(key, "session.compaction.started", { target_session_id, tokens_before });
-        const made = await this.#make(caller, source, about, signal);
-        const chain = await this.#write(key, source, made, tokens_before, hold);
+          this.#publish(key, "session.compaction.started", { target_session_id, tokens_before });
+        const compacted = await this.#summarize(caller, source, model, signal);
+        const chain = await this.#write(key, source, compacted, tokens_before, hold);
         const tokens_after = (await this.#deps.histories.open(key)).tokens;
-        this.#tell(key, "session.compaction.completed", { target_session_id, tokens_before, tokens_after });
+        this.#publish(key, "session.compaction.completed", {
+          target_session_id,
+          tokens_before,
+          tokens_after,
+        });
         return chain;
       } catch (error) {
-        const useless = NOT_AGAIN.has(codeOf(error));
-        const last = useless || attempt >= COMPACTION_LIMITS.tries || signal.aborted;
-        log.warn({ err: error, session_id: key.session_id, attempt }, "a compaction failed");
+        const final = FINAL_ERRORS.has(codeOf(error));
+        const last = final || attempt >= COMPACTION_LIMITS.tries || signal.aborted;
+        log.warn({ err: error, session_id: key.session_id, attempt }, "compaction failed");
         if (!last) continue;
-        this.#tell(key, "session.compaction.failed", {
+        this.#publish(key, "session.compaction.failed", {
           target_session_id,
           error: toBackplaneError(error).message,
         });
@@ -133,15 +137,15 @@ export class Compactions {
     }
   }
 
-  async #make(
+  async #summarize(
     caller: Caller,
     source: Hydrated,
     { provider, model, window }: { provider: string; model: string; window: number },
     signal: AbortSignal,
   ): Promise<Compacted> {
     const target = Math.floor(window * COMPACTION_LIMITS.target);
-    const bound = await this.#deps.bound(caller, source, target);
-    if (bound !== null) return bound;
+    const callCompactor = await this.#deps.callCompactor(caller, source, target);
+    if (callCompactor !== null) return callCompactor;
     const { older, recent } = split(source.entries, target);
     const messages = [...contextOf(older), { role: "user", content: PROMPT }];
     const answer = await this.#deps.models.call(
@@ -184,7 +188,7 @@ export class Compactions {
     return chain;
   }
 
-  #tell<K extends "started" | "completed" | "failed">(
+  #publish<K extends "started" | "completed" | "failed">(
     key: SessionKey,
     kind: `session.compaction.${K}`,
     payload: BusPayload<`session.compaction.${K}`>,
@@ -197,7 +201,7 @@ export class Compactions {
 }
 
 /** Errors that a retry cannot change. */
-const NOT_AGAIN: ReadonlySet<string | undefined> = new Set([
+const FINAL_ERRORS: ReadonlySet<string | undefined> = new Set([
   "request.invalid",
   "run.taken_over",
   "session.busy",
@@ -236,7 +240,7 @@ function withoutId({ kind, payload, meta, date }: Entry): NewEntry {
 }
 
 /** Calls the compactor that is bound in the scope, through the door like every other call. */
-export function boundCompactor(door: Door): CompactionDeps["bound"] {
+export function createCompactorCall(door: Door): CompactionDeps["callCompactor"] {
   return async (caller, { session, entries }, target_tokens) => {
     const [found] = await door.deps.store.bindings.discover(caller.scope, "compactor");
     if (found === undefined) return null;

@@ -16,7 +16,7 @@ export interface History {
   last_id: number;
 }
 
-class Kept implements History {
+class CachedHistory implements History {
   chain_id = "";
   last_id = 0;
   /** Entries that were written while the tape is still being read. */
@@ -41,55 +41,55 @@ class Kept implements History {
   }
 }
 
-const KEPT = 512;
+const MAX_CACHED = 512;
 
 export class Histories {
   readonly #sessions: Pick<Sessions, "hydrate">;
-  readonly #kept = new Map<string, Kept>();
+  readonly #cached = new Map<string, CachedHistory>();
 
   constructor(sessions: Pick<Sessions, "hydrate">, feed: TapeFeed) {
     this.#sessions = sessions;
     feed.onWritten((key, items) => {
-      const kept = this.#kept.get(sessionName(key));
-      if (kept === undefined) return;
-      for (const { entry } of items) this.#follow(key, kept, entry);
+      const cached = this.#cached.get(sessionName(key));
+      if (cached === undefined) return;
+      for (const { entry } of items) this.#follow(key, cached, entry);
     });
   }
 
   /** Returns the history and reads the tape only if it is not cached. */
   async open(key: SessionKey): Promise<History> {
     const name = sessionName(key);
-    const there = this.#kept.get(name);
-    if (there !== undefined && there.early === null) {
-      this.#kept.delete(name);
-      this.#kept.set(name, there);
-      return there;
+    const known = this.#cached.get(name);
+    if (known !== undefined && known.early === null) {
+      this.#cached.delete(name);
+      this.#cached.set(name, known);
+      return known;
     }
-    const kept = new Kept();
-    this.#kept.set(name, kept);
-    if (this.#kept.size > KEPT) this.#kept.delete(this.#kept.keys().next().value as string);
+    const cached = new CachedHistory();
+    this.#cached.set(name, cached);
+    if (this.#cached.size > MAX_CACHED) this.#cached.delete(this.#cached.keys().next().value as string);
     try {
       const { session, entries } = await this.#sessions.hydrate(key);
-      kept.chain_id = session.head_chain_id;
-      for (const entry of entries) kept.add(entry);
-      const early = kept.early!;
-      kept.early = null;
-      for (const entry of early) if (entry.id > kept.last_id) kept.add(entry);
-      return kept;
+      cached.chain_id = session.head_chain_id;
+      for (const entry of entries) cached.add(entry);
+      const early = cached.early!;
+      cached.early = null;
+      for (const entry of early) if (entry.id > cached.last_id) cached.add(entry);
+      return cached;
     } catch (error) {
-      this.#kept.delete(name);
+      this.#cached.delete(name);
       throw error;
     }
   }
 
   /** Called when the head moved or another writer appended. */
   forget(key: SessionKey): void {
-    this.#kept.delete(sessionName(key));
+    this.#cached.delete(sessionName(key));
   }
 
-  #follow(key: SessionKey, kept: Kept, entry: Entry): void {
-    if (kept.early !== null) kept.early.push(entry);
-    else if (entry.id === kept.last_id + 1) kept.add(entry);
+  #follow(key: SessionKey, cached: CachedHistory, entry: Entry): void {
+    if (cached.early !== null) cached.early.push(entry);
+    else if (entry.id === cached.last_id + 1) cached.add(entry);
     else this.forget(key);
   }
 }

@@ -23,8 +23,8 @@ import {
   beginTurn,
   mayJoin,
   messageOf,
-  type SaidMessage,
-  sayMessage,
+  type PreparedMessage,
+  prepareMessage,
   type TurnRequest,
   writeMessage,
 } from "./begin-turn.ts";
@@ -32,7 +32,7 @@ import { endOrphan, keyOf, resumeTurn } from "./resume.ts";
 import { type RunTurnDeps, runTurn } from "./run-turn.ts";
 import type { StopReason, Turn } from "./turn.ts";
 
-export interface Begun extends Accepted {
+export interface AcceptedTurn extends Accepted {
   /** Null when the message joined a turn of another gateway. */
   turn: Turn | null;
 }
@@ -45,10 +45,10 @@ export interface LoopDeps extends RunTurnDeps {
   node_lease: Pick<NodeLease, "mayTakeOver">;
 }
 
-interface Place {
+interface SessionSlot {
   /** Resolves to null when the session is reserved for work other than a turn. */
   turn: Promise<Turn | null>;
-  leave(): void;
+  release(): void;
   /** Set while the turn runs. */
   running: Turn | null;
 }
@@ -58,8 +58,8 @@ const ELSEWHERE_MS = 500;
 
 export class Loop {
   readonly #deps: LoopDeps;
-  readonly #places = new IdTable<Place>();
-  readonly #seen = new Set<string>();
+  readonly #slots = new IdTable<SessionSlot>();
+  readonly #published = new Set<string>();
   /** Turns recovered from earlier gateways start after this promise resolves. */
   readonly #ready = Promise.withResolvers<void>();
   #stopping = false;
@@ -67,7 +67,7 @@ export class Loop {
   constructor(deps: LoopDeps) {
     this.#deps = deps;
     const { port } = deps;
-    port.subscribe("user.message.received", (event) => this.#heard(event));
+    port.subscribe("user.message.received", (event) => this.#onMessage(event));
     port.subscribe("user.interrupt", (event) => {
       this.interrupt(deps.live.keyOf(event, event.session_id), "user");
     });
@@ -77,36 +77,36 @@ export class Loop {
    * Resolves when the message is on disk and its turn has begun, or when the message has joined the running
    * turn.
    */
-  async accept(request: TurnRequest): Promise<Begun> {
+  async accept(request: TurnRequest): Promise<AcceptedTurn> {
     if (this.#stopping) throw new BackplaneError("gateway_stopping");
     const name = sessionName(request.key);
-    const place = this.#places.get(name);
-    if (place !== undefined) {
+    const slot = this.#slots.get(name);
+    if (slot !== undefined) {
       if (request.trigger !== "message") {
         throw new BackplaneError("session.busy", "a turn of this session is running", {
           details: { retry_after_ms: 1_000 },
         });
       }
-      const turn = await place.turn.catch(() => null);
+      const turn = await slot.turn.catch(() => null);
       const joined = await this.#tryJoin(turn, request);
       if (joined !== null) return joined;
-      await (turn?.stopped === "lost" ? turn.left : turn?.settled);
+      await (turn?.stopped === "lost" ? turn.released : turn?.settled);
       return await this.accept(request);
     }
-    const leave = this.#deps.live.acquire(request.key);
+    const release = this.#deps.live.acquire(request.key);
     const begun = this.#begin(request);
-    const opened: Place = { turn: begun.then(({ turn }) => turn), leave, running: null };
+    const opened: SessionSlot = { turn: begun.then(({ turn }) => turn), release, running: null };
     // The caller receives the failure from `begun`. This handler prevents an unhandled rejection.
     opened.turn.catch(() => {});
-    this.#places.add(name, opened);
+    this.#slots.add(name, opened);
     try {
       const { turn, ...ids } = await begun;
       opened.running = turn;
-      void this.#carry(name, opened, turn);
+      void this.#runToEnd(name, opened, turn);
       return { ...ids, turn };
     } catch (error) {
-      this.#places.delete(name);
-      leave();
+      this.#slots.delete(name);
+      release();
       const run_id = otherTurnOf(error);
       if (run_id === null || request.trigger !== "message") throw error;
       return await this.#joinElsewhere(request, run_id);
@@ -119,13 +119,14 @@ export class Loop {
    * for it.
    */
   resume(key: SessionKey, actor: string): void {
-    if (this.#stopping || this.#places.has(sessionName(key))) return;
+    if (this.#stopping || this.#slots.has(sessionName(key))) return;
     if (key.session_id.includes(AGENT_SEPARATOR)) return;
     this.#delegatedCallerOf(key, actor)
       .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
       .catch((error: unknown) => {
         // When another turn is running, that turn reads the result from the tape.
-        if (otherTurnOf(error) === null) this.#complain(key, "a conversation could not go on", error);
+        if (otherTurnOf(error) === null)
+          this.#reportError(key, "the conversation could not be resumed", error);
       });
   }
 
@@ -137,11 +138,11 @@ export class Loop {
 
   /** Returns false when the session has no turn. */
   interrupt(key: SessionKey, reason: StopReason): boolean {
-    const place = this.#places.get(sessionName(key));
+    const slot = this.#slots.get(sessionName(key));
     // A turn that is still beginning is stopped as soon as it has begun.
-    if (place === undefined) return false;
-    if (place.running !== null) place.running.stop(reason);
-    else place.turn.then((turn) => turn?.stop(reason)).catch(() => {});
+    if (slot === undefined) return false;
+    if (slot.running !== null) slot.running.stop(reason);
+    else slot.turn.then((turn) => turn?.stop(reason)).catch(() => {});
     return true;
   }
 
@@ -149,43 +150,43 @@ export class Loop {
    * Runs work that moves the head. No turn begins before the work is done. Throws session.busy while a turn
    * runs.
    */
-  async alone<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
+  async runExclusively<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
     const name = sessionName(key);
-    if (this.#places.has(name)) {
+    if (this.#slots.has(name)) {
       throw new BackplaneError("session.busy", "a turn of this session is running; interrupt it first", {
         details: { retry_after_ms: 1_000 },
       });
     }
-    const leave = this.#deps.live.acquire(key);
+    const release = this.#deps.live.acquire(key);
     const { promise: turn, resolve } = Promise.withResolvers<null>();
-    this.#places.add(name, { turn, leave, running: null });
+    this.#slots.add(name, { turn, release, running: null });
     try {
       return await work();
     } finally {
-      this.#places.delete(name);
-      leave();
+      this.#slots.delete(name);
+      release();
       resolve(null);
     }
   }
 
   turnAt(scope: Scope, session_id: string): Turn | undefined {
-    return this.#places.get(sessionName(this.#deps.live.keyOf(scope, session_id)))?.running ?? undefined;
+    return this.#slots.get(sessionName(this.#deps.live.keyOf(scope, session_id)))?.running ?? undefined;
   }
 
   /** Returns whether the session has a turn that runs or is about to begin. */
-  busy(key: SessionKey): boolean {
-    return this.#places.get(sessionName(key)) !== undefined;
+  isBusy(key: SessionKey): boolean {
+    return this.#slots.get(sessionName(key)) !== undefined;
   }
 
   get running(): number {
-    return this.#places.size;
+    return this.#slots.size;
   }
 
   /** Ends every turn and waits until each end is recorded. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#ready.resolve();
-    const turns = this.#places.values().map(({ turn }) => turn.catch(() => null));
+    const turns = this.#slots.values().map(({ turn }) => turn.catch(() => null));
     const all = (await Promise.all(turns)).filter((turn) => turn !== null);
     for (const turn of all) turn.stop("shutdown");
     await Promise.all(all.map((turn) => turn.settled));
@@ -209,71 +210,71 @@ export class Loop {
    * or ends when the loop is ready. `calls` recovers the calls that were claimed with the turns; it runs
    * before any turn waits for them.
    */
-  async recover(calls: () => Promise<unknown> = async () => {}, limit = 1_000): Promise<number> {
+  async recoverTurns(calls: () => Promise<unknown> = async () => {}, limit = 1_000): Promise<number> {
     const { store, node_id, clock, log, node_lease } = this.#deps;
     if (!node_lease.mayTakeOver()) return 0;
-    for (let taken = 0; ; ) {
-      if (this.#stopping) return taken;
+    for (let recovered = 0; ; ) {
+      if (this.#stopping) return recovered;
       const orphans = await store.runs.claimOrphans(node_id, clock.now(), limit);
       if (orphans.length > 0) await calls();
       for (const run of orphans) this.#recoverTurn(run);
-      taken += orphans.length;
+      recovered += orphans.length;
       if (orphans.length === limit) continue;
-      if (taken > 0) log.info({ runs: taken }, "took up the turns of an earlier gateway");
-      return taken;
+      if (recovered > 0) log.info({ runs: recovered }, "recovered turns of an earlier gateway");
+      return recovered;
     }
   }
 
   #recoverTurn(run: RunRow): void {
     const key = keyOf(run);
     const name = sessionName(key);
-    const other = this.#places.get(name);
+    const other = this.#slots.get(name);
     if (other !== undefined) {
       // A session has one turn, so the other holder is a request that is about to be refused, or work of
       // another kind.
       void other.turn
         .catch(() => null)
-        .then((turn) => turn?.left)
+        .then((turn) => turn?.released)
         .then(() => this.#recoverTurn(run));
       return;
     }
-    let leave = () => {};
-    const place: Place = { turn: Promise.resolve(null), leave: () => leave(), running: null };
+    let release = () => {};
+    const slot: SessionSlot = { turn: Promise.resolve(null), release: () => release(), running: null };
     const begin = async (): Promise<Turn | null> => {
       await this.#ready.promise;
       // The run is left as it is, so that the next gateway recovers it.
       if (this.#stopping) return null;
-      leave = this.#deps.live.acquire(key);
+      release = this.#deps.live.acquire(key);
       return await resumeTurn(this.#deps, run);
     };
-    place.turn = begin()
+    slot.turn = begin()
       .catch(async (error: unknown) => {
         await this.#endOrphan(run, toBackplaneError(error));
         return null;
       })
       .then((turn) => {
-        place.running = turn;
-        if (turn !== null) void this.#carry(name, place, turn);
+        slot.running = turn;
+        if (turn !== null) void this.#runToEnd(name, slot, turn);
         else {
-          this.#places.delete(name);
-          leave();
+          this.#slots.delete(name);
+          release();
         }
         return turn;
       });
-    this.#places.add(name, place);
+    this.#slots.add(name, slot);
   }
 
   async #endOrphan(run: RunRow, failure: BackplaneError): Promise<void> {
     try {
       await endOrphan(this.#deps, run, failure);
     } catch (error) {
-      this.#deps.log.error({ err: error, run_id: run.id }, "a turn of an earlier gateway could not be ended");
+      this.#deps.log.error({ err: error, run_id: run.id }, "an interrupted turn could not be ended");
     }
   }
 
   /** Handles a message that an adapter plugin published itself. */
-  async #heard(event: BusEvent<"user.message.received">): Promise<void> {
-    if (this.#seen.delete(event.id)) return;
+  async #onMessage(event: BusEvent<"user.message.received">): Promise<void> {
+    if (this.#published.delete(event.id)) return;
     const { org_id, project_id, session_id, payload, source } = event;
     const key = this.#deps.live.keyOf({ org_id, project_id }, session_id);
     const caller: Caller = {
@@ -285,22 +286,24 @@ export class Loop {
     };
     // Not awaited, because a turn must never block the worker of its session (bus.fifo).
     void this.accept({ key, caller, message: messageOf(payload), trigger: "message", event }).catch(
-      (error: unknown) => this.#complain(key, "a message could not be taken", error),
+      (error: unknown) => this.#reportError(key, "the message could not be accepted", error),
     );
   }
 
-  async #begin(request: TurnRequest): Promise<Begun & { turn: Turn }> {
-    const said = this.#say(request);
+  async #begin(request: TurnRequest): Promise<AcceptedTurn & { turn: Turn }> {
+    const prepared = this.#prepare(request);
     const { once } = request;
     const keyed =
-      once === undefined ? request : { ...request, once: { ...once, answer: { event_id: said.event_id } } };
-    const { turn, entry_id } = await beginTurn(this.#deps, keyed, said.items);
-    said.publish();
-    return { entry_id, event_id: said.event_id, run_id: turn.run.id, turn };
+      once === undefined
+        ? request
+        : { ...request, once: { ...once, answer: { event_id: prepared.event_id } } };
+    const { turn, entry_id } = await beginTurn(this.#deps, keyed, prepared.items);
+    prepared.publish();
+    return { entry_id, event_id: prepared.event_id, run_id: turn.run.id, turn };
   }
 
   /** Returns null when the message must not join this turn. */
-  async #tryJoin(turn: Turn | null, request: TurnRequest): Promise<Begun | null> {
+  async #tryJoin(turn: Turn | null, request: TurnRequest): Promise<AcceptedTurn | null> {
     if (turn === null || turn.closing || turn.stopped === "lost") return null;
     if (!mayJoin(turn.caller, request.caller)) return null;
     try {
@@ -313,54 +316,54 @@ export class Loop {
   }
 
   /** Appends the message to the tape. The gateway that holds the turn reads the message at its next step. */
-  async #joinElsewhere(request: TurnRequest, run_id: string): Promise<Begun> {
+  async #joinElsewhere(request: TurnRequest, run_id: string): Promise<AcceptedTurn> {
     const { persister, store } = this.#deps;
     const { key, caller, once } = request;
     const run = await store.runs.get(key.scope, run_id);
     // Only the actor of the other turn is known, not its rights, so no other actor may join.
     if (run?.status === "running" && run.requested_by !== caller.actor) throw busyElsewhere(run_id);
-    const said = this.#say(request);
-    const { event_id } = said;
+    const prepared = this.#prepare(request);
+    const { event_id } = prepared;
     const keyed = once === undefined ? undefined : { ...once, answer: { run_id, event_id } };
     const ids =
       run?.status === "running"
-        ? await persister.appendInTransaction(key, said.items, ({ entries }) =>
+        ? await persister.appendInTransaction(key, prepared.items, ({ entries }) =>
             store.runs.join(run_id, MAX_STEERED, { key, entries }, keyed),
           )
         : null;
     if (ids !== null) {
-      said.publish();
+      prepared.publish();
       return { entry_id: ids.last_id, event_id, run_id, turn: null };
     }
     if ((await store.runs.get(key.scope, run_id))?.status === "running") throw busyElsewhere(run_id);
     return await this.accept(request);
   }
 
-  async #join(turn: Turn, request: TurnRequest): Promise<Begun> {
+  async #join(turn: Turn, request: TurnRequest): Promise<AcceptedTurn> {
     if (turn.joined >= MAX_STEERED) throw new BackplaneError("session.busy");
-    const said = this.#say(request);
-    const ids = await turn.join(writeMessage(this.#deps, turn, said, request.once));
-    said.publish();
-    return { entry_id: ids.last_id, event_id: said.event_id, run_id: turn.run.id, turn };
+    const prepared = this.#prepare(request);
+    const ids = await turn.join(writeMessage(this.#deps, turn, prepared, request.once));
+    prepared.publish();
+    return { entry_id: ids.last_id, event_id: prepared.event_id, run_id: turn.run.id, turn };
   }
 
-  #say(request: TurnRequest): SaidMessage {
-    return sayMessage(this.#deps.port, request, (event_id) => this.#seen.add(event_id));
+  #prepare(request: TurnRequest): PreparedMessage {
+    return prepareMessage(this.#deps.port, request, (event_id) => this.#published.add(event_id));
   }
 
-  async #carry(name: string, place: Place, turn: Turn): Promise<void> {
+  async #runToEnd(name: string, slot: SessionSlot, turn: Turn): Promise<void> {
     const { persister, clock, log, changes, turns } = this.#deps;
     turns.add(turn);
     changes.emit("turn.started", {});
     const run = await runTurn(this.#deps, turn);
     persister.release(turn.key, turn.hold, run === null ? "lost" : "ended");
-    this.#places.delete(name);
+    this.#slots.delete(name);
     turns.remove(turn);
     // The session is released one tick later, so that events just published still resolve to the tape of this
     // workspace.
-    clock.after(0, () => place.leave());
-    turn.leave();
-    if (run === null) log.warn({ run_id: turn.run.id }, "another gateway carries on a turn of this one");
+    clock.after(0, () => slot.release());
+    turn.release();
+    if (run === null) log.warn({ run_id: turn.run.id }, "another gateway has taken over this turn");
     turn.end(run ?? (await this.#endElsewhere(turn)));
   }
 
@@ -374,7 +377,7 @@ export class Loop {
     }
   }
 
-  #complain(key: SessionKey, what: string, error: unknown): void {
+  #reportError(key: SessionKey, what: string, error: unknown): void {
     const { message, code } = toBackplaneError(error);
     this.#deps.log.warn({ err: error, session_id: key.session_id }, what);
     const to = { session_id: key.session_id, scope: key.scope };

@@ -25,37 +25,37 @@ export interface ResumeDeps extends BeginDeps {
   adoptCalls: (turn: Turn) => void;
 }
 
-const MOST_RESUMED = 1;
+const MAX_RESUMES = 1;
 /** The interval at which the tape is read again for results that another node writes. */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 
 /** Throws the reason when the turn cannot continue. Returns null when this gateway no longer holds it. */
 export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | null> {
   const { persister, store, sessions, settings } = deps;
   const key = keyOf(run);
   const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn that is resumed", work);
-  const caller = await wait(() => whoAsked(deps, run));
-  const problem = whyNot(deps, run, caller);
+  const caller = await wait(() => callerOfRun(deps, run));
+  const problem = resumeProblem(deps, run, caller);
   if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
   await wait(() => deps.permit(caller));
   await wait(() => deps.enter(key.scope.org_id));
   const rules = await wait(() => settings.of(key, run.strategy));
   const missing = deps.strategyProblem(rules.strategy);
-  if (missing !== null) throw new BackplaneError("loop.failed", `${CUT_OFF}; ${missing}`);
+  if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}; ${missing}`);
   const before = progressOf((await wait(() => sessions.hydrate(key))).entries, run.started_at);
   const again: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
-  const told = deps.own_port.prepare(
+  const prepared = deps.own_port.prepare(
     "x.loop.turn.resumed",
     { run_id: run.id, resumed: again.resumed, from: before.answer === null ? "model" : "answer" },
     { session_id: key.session_id, scope: key.scope },
   );
-  const item = { entry: entryFor(told.event)!.entry, event: told.event };
+  const item = { entry: entryFor(prepared.event)!.entry, event: prepared.event };
   const ids = await wait(() =>
     persister.appendInTransaction(key, [item], (tape) => store.runs.resume(again, tape)),
   );
   if (ids === null) return null;
   persister.hold(key, { run_id: run.id, fence: run.fence });
-  told.publish();
+  prepared.publish();
   const limits = { iterations: rules.max_iterations, tools: null };
   const turn = new Turn(key, caller, again, limits, CONTEXT_OF[run.trigger]);
   // Another gateway has written to this tape, so a cached history is stale.
@@ -75,7 +75,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
  */
 export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
   for (;;) {
-    const news = nextWrite(deps, turn);
+    const next = nextWrite(deps, turn);
     const { entries } = await deps.store_wait.run(
       "a turn",
       () => deps.sessions.hydrate(turn.key),
@@ -83,10 +83,10 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
     );
     const progress = progressOf(entries, turn.run.started_at);
     if (progress.open.length > 0) {
-      await news.come;
+      await next.written;
       continue;
     }
-    news.stop();
+    next.stop();
     for (const usage of progress.usage) turn.addUsage(usage);
     turn.iterations = progress.usage.length;
     // Incremented rather than assigned, because messages may have joined while the tape was read.
@@ -108,8 +108,8 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
     await deps.store.runs.end(run, hold, Number.MAX_SAFE_INTEGER, end, null, facts);
     return;
   }
-  const nobody: Caller = { ...ANYBODY, actor: run.requested_by, scope: key.scope };
-  const turn = new Turn(key, nobody, run, { iterations: 0, tools: null });
+  const caller: Caller = { ...NO_RIGHTS, actor: run.requested_by, scope: key.scope };
+  const turn = new Turn(key, caller, run, { iterations: 0, tools: null });
   deps.adoptCalls(turn);
   await turn.close();
   turn.joins = Number.MAX_SAFE_INTEGER;
@@ -117,21 +117,22 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
   if (finished.state === "ended") turn.end(finished.run);
 }
 
-const CUT_OFF = "the gateway stopped in the middle of this turn";
+const INTERRUPTED = "the gateway stopped during this turn";
 
-function whyNot({ resume_turns }: ResumeDeps, run: RunRow, caller: Caller | null): string | null {
-  if (!resume_turns) return CUT_OFF;
-  if ((run.resumed ?? 0) >= MOST_RESUMED) {
-    return "the gateway stopped twice in the middle of this turn, so it is not tried again";
+function resumeProblem({ resume_turns }: ResumeDeps, run: RunRow, caller: Caller | null): string | null {
+  if (!resume_turns) return INTERRUPTED;
+  if ((run.resumed ?? 0) >= MAX_RESUMES) {
+    return "the gateway stopped twice during this turn, so it is not resumed again";
   }
-  if (run.session_id.includes(AGENT_SEPARATOR)) return `${CUT_OFF}, and nobody waits for its answer any more`;
-  return caller === null ? `${CUT_OFF}, and who asked may no longer ask` : null;
+  if (run.session_id.includes(AGENT_SEPARATOR))
+    return `${INTERRUPTED}, and its parent turn no longer waits for the answer`;
+  return caller === null ? `${INTERRUPTED}, and its caller no longer has access` : null;
 }
 
-const ANYBODY = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
+const NO_RIGHTS = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
 
 /** Returns the caller with its current rights. `permit` decides whether an API key is still valid. */
-async function whoAsked({ store }: ResumeDeps, run: RunRow): Promise<Caller | null> {
+async function callerOfRun({ store }: ResumeDeps, run: RunRow): Promise<Caller | null> {
   const { org_id, project_id, requested_by: actor } = run;
   const scope = { org_id, project_id };
   if (actor === "admin") return { actor, scope, role: "owner", scopes: ["admin"], admin: true };
@@ -139,25 +140,25 @@ async function whoAsked({ store }: ResumeDeps, run: RunRow): Promise<Caller | nu
     const row = await store.invocations.get(scope, actor);
     return row === null ? null : delegatedCallerOf(row);
   }
-  if (!isId("key", actor)) return { ...ANYBODY, actor, scope };
+  if (!isId("key", actor)) return { ...NO_RIGHTS, actor, scope };
   const key = await store.keys.get(org_id, actor);
   if (key === null) return null;
   return { actor, scope, role: key.role, scopes: key.scopes, admin: key.scopes.includes("admin") };
 }
 
-interface News {
-  come: Promise<void>;
+interface NextWrite {
+  written: Promise<void>;
   stop(): void;
 }
 
 /** Must be created before the tape is read, so that no write in between is missed. */
-function nextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): News {
-  const { promise: come, resolve, reject } = Promise.withResolvers<void>();
+function nextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): NextWrite {
+  const { promise: written, resolve, reject } = Promise.withResolvers<void>();
   const name = sessionName(key);
   const unlisten = persister.onWritten((of) => {
     if (sessionName(of) === name) resolve();
   });
-  const timer = clock.after(LOOK_MS, resolve);
+  const timer = clock.after(POLL_MS, resolve);
   const cancelled = () => reject(new BackplaneError("cancelled", "the turn was interrupted"));
   signal.addEventListener("abort", cancelled, { once: true });
   if (signal.aborted) cancelled();
@@ -166,8 +167,8 @@ function nextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): New
     timer.stop();
     signal.removeEventListener("abort", cancelled);
   };
-  come.then(stop, stop);
-  return { come, stop };
+  written.then(stop, stop);
+  return { written, stop };
 }
 
 export function keyOf({ org_id, project_id, workspace, session_id }: RunRow): SessionKey {

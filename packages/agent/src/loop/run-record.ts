@@ -75,7 +75,7 @@ export async function finishTurn(
       publish();
       return { state: "ended", run: publicRun(turn.run, ended, content, ids.last_id) };
     } catch (problem) {
-      log.error({ err: problem, run_id: turn.run.id }, "a turn's end could not be recorded; trying again");
+      log.error({ err: problem, run_id: turn.run.id }, "the end of a turn could not be recorded; retrying");
       await new Promise<void>((resolve) => void clock.after(pause, resolve));
     }
   }
@@ -104,8 +104,11 @@ function answerItem(
   extra: JsonObject,
 ): { item: TapeItem; publish: () => void } {
   const calls = tool_calls.map((call) => ({ ...call }));
-  const told = port.prepare("assistant.message.done", { content, tool_calls: calls, ...extra }, turn.to);
-  return { item: { entry: entryFor(told.event)!.entry, event: told.event }, publish: told.publish };
+  const prepared = port.prepare("assistant.message.done", { content, tool_calls: calls, ...extra }, turn.to);
+  return {
+    item: { entry: entryFor(prepared.event)!.entry, event: prepared.event },
+    publish: prepared.publish,
+  };
 }
 
 export function runFacts(
@@ -137,9 +140,9 @@ function errorOf(turn: Turn, failure: BackplaneError | null): NonNullable<Run["e
     case "user":
       return { code: "cancelled", message: "the turn was interrupted" };
     case "wall":
-      return { code: "timeout", message: "the turn took longer than it may" };
+      return { code: "timeout", message: "the turn exceeded its time limit" };
     case "lost":
-      return { code: "run.taken_over", message: "another gateway carries on this turn" };
+      return { code: "run.taken_over", message: "another gateway has taken over this turn" };
     case "shutdown":
       return { code: "gateway_stopping", message: "the gateway stopped" };
     case "revoked":

@@ -49,7 +49,7 @@ export interface StepDeps {
   atStep(turn: Turn): Promise<void>;
   store_wait: StoreWait;
   /** Called before each model call. Compacts the session when its context is nearly full. */
-  makeRoom(turn: Turn, provider: string): Promise<void>;
+  compactIfNeeded(turn: Turn, provider: string): Promise<void>;
   /** Called before each step. Throws when the caller of the turn lost its authority. */
   permit(caller: Caller): Promise<void>;
 }
@@ -82,7 +82,7 @@ interface Done {
  * holds the turn.
  */
 export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null> {
-  let done = await untilDone(deps, turn, () => firstSteps(deps, turn));
+  let done = await runUntilDone(deps, turn, () => firstSteps(deps, turn));
   for (;;) {
     await turn.close();
     const finished: Finished =
@@ -104,23 +104,23 @@ export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null
     if (done.end === null || done.failure !== null || turn.stopped !== null) continue;
     turn.reopen();
     const answered = done.end;
-    done = await untilDone(deps, turn, async () => answered);
+    done = await runUntilDone(deps, turn, async () => answered);
   }
 }
 
 async function firstSteps(deps: RunTurnDeps, turn: Turn): Promise<TurnEnd> {
   const from = turn.run.resumed === undefined ? null : await catchUp(deps, turn);
-  return await takeSteps(deps, turn, from);
+  return await runSteps(deps, turn, from);
 }
 
-async function untilDone(deps: RunTurnDeps, turn: Turn, first: () => Promise<TurnEnd>): Promise<Done> {
+async function runUntilDone(deps: RunTurnDeps, turn: Turn, first: () => Promise<TurnEnd>): Promise<Done> {
   let end: TurnEnd | null = null;
   try {
     end = await first();
     // A message that arrived after the last model call is answered in the same turn.
     while (turn.steered && turn.stopped === null) {
       await recordAnswer(deps, turn, end);
-      end = await takeSteps(deps, turn);
+      end = await runSteps(deps, turn);
     }
     return { end, failure: null };
   } catch (error) {
@@ -132,7 +132,7 @@ async function untilDone(deps: RunTurnDeps, turn: Turn, first: () => Promise<Tur
 }
 
 /** `from` is the progress that an earlier gateway made. */
-async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | null = null): Promise<TurnEnd> {
+async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null): Promise<TurnEnd> {
   const { scope } = turn.key;
   const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn", work, turn.signal);
   const state: AgentLoopState = {
@@ -164,11 +164,11 @@ async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | null = nul
     const decision = await decide(deps.port, deps.strategyOf, turn, state);
     switch (decision.next) {
       case "memory":
-        state.memory = await recall(deps, turn, decision);
+        state.memory = await queryMemory(deps, turn, decision);
         state.phase = "memory";
         break;
       case "llm":
-        answer = await think(deps, turn, state, decision);
+        answer = await callModel(deps, turn, state, decision);
         before = undefined;
         state.iteration = turn.iterations;
         state.last_response = { text: answer.text, tool_calls: answer.tool_calls, usage: answer.usage };
@@ -176,7 +176,7 @@ async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | null = nul
         state.phase = "llm";
         break;
       case "tool": {
-        const { results, yielded } = await act(deps, turn, answer!, before);
+        const { results, yielded } = await callTools(deps, turn, answer!, before);
         before = undefined;
         // The strategy is not asked, because the tool returned control to the user (tools.context).
         if (yielded !== null) return { content: answer!.text || yielded, tool_calls: [], write: null };
@@ -197,7 +197,7 @@ async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | null = nul
   }
 }
 
-async function recall(
+async function queryMemory(
   { port, memories }: StepDeps,
   turn: Turn,
   { query, k = 5 }: Extract<Decision, { next: "memory" }>,
@@ -218,7 +218,7 @@ async function recall(
   }
 }
 
-async function think(
+async function callModel(
   deps: StepDeps,
   turn: Turn,
   state: AgentLoopState,
@@ -241,11 +241,11 @@ async function think(
       fix: "Choose one: backplane provider use ID.",
     });
   }
-  await deps.makeRoom(turn, provider);
+  await deps.compactIfNeeded(turn, provider);
   turn.iterations++;
   turn.partial = "";
   await deps.atStep(turn);
-  await turn.hear();
+  await turn.waitForJoining();
   turn.history = await wait(() => deps.history(turn.key));
   const offered = decision.tools ?? state.tools;
   const messages: { role: string; content: Json }[] = turn.history.messages() as never;
@@ -253,7 +253,7 @@ async function think(
     messages.unshift({ role: "system", content: decision.system });
   }
   const iteration = turn.iterations;
-  let carry = "";
+  let unsent = "";
   const answer = await models.call(
     {
       provider,
@@ -272,14 +272,14 @@ async function think(
       permit: () => wait(() => deps.permit(turn.caller)),
       onDelta(text) {
         turn.partial += text;
-        carry += text;
+        unsent += text;
         // A session whose queue is full gets fewer and larger deltas.
-        if (port.tryPublish("assistant.message.delta", { content: carry, iteration }, turn.to) !== null)
-          carry = "";
+        if (port.tryPublish("assistant.message.delta", { content: unsent, iteration }, turn.to) !== null)
+          unsent = "";
       },
     },
   );
-  if (carry !== "") await port.publish("assistant.message.delta", { content: carry, iteration }, turn.to);
+  if (unsent !== "") await port.publish("assistant.message.delta", { content: unsent, iteration }, turn.to);
   turn.partial = answer.text;
   turn.addUsage(answer.usage);
   return answer;
@@ -287,19 +287,19 @@ async function think(
 
 const NO_RESULTS: Progress["results"] = new Map();
 
-interface Acted {
+interface ToolStep {
   results: AgentLoopState["tool_results"];
   /** The briefs of the results that end the turn; null when no result does. */
   yielded: string | null;
 }
 
 /** Makes all calls of one step in parallel; results are in the order of the calls (loop.parallel-tools). */
-async function act(
+async function callTools(
   deps: StepDeps,
   turn: Turn,
   answer: ModelAnswer,
   before: Progress["results"] = NO_RESULTS,
-): Promise<Acted> {
+): Promise<ToolStep> {
   const calls = answer.tool_calls.slice(0, LOOP_LIMITS.tools_per_step);
   if (calls.length < answer.tool_calls.length) {
     throw new BackplaneError(
@@ -324,7 +324,7 @@ async function act(
     const { kind, payload } = reply;
     if (kind === "tool.error") return { id, name, ok: false, brief: String(payload.brief) };
     const { ok, envelope } = payload as BusEvent<"tool.call.result">["payload"];
-    return { id, name, ok, brief: briefIn(envelope) };
+    return { id, name, ok, brief: briefOf(envelope) };
   });
   const yields = results.filter(({ id }, n) => {
     const reply = replies[n];
@@ -333,7 +333,7 @@ async function act(
   return { results, yielded: yields.length === 0 ? null : yields.map(({ brief }) => brief).join("\n") };
 }
 
-function briefIn(envelope: Record<string, unknown> | undefined): string {
+function briefOf(envelope: Record<string, unknown> | undefined): string {
   return typeof envelope?.brief === "string" ? envelope.brief : "";
 }
 

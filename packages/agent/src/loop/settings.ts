@@ -14,7 +14,7 @@ export interface TurnRules {
 
 const STRATEGY_KEY = "kernel.strategy";
 const ITERATIONS_KEY = "kernel.max_iterations";
-const KEPT = 4_096;
+const MAX_CACHED = 4_096;
 
 export class LoopSettings {
   readonly #config: LiveConfig;
@@ -33,9 +33,9 @@ export class LoopSettings {
     });
   }
 
-  async of(key: SessionKey, asked: string | undefined): Promise<TurnRules> {
+  async of(key: SessionKey, requested: string | undefined): Promise<TurnRules> {
     const rules = await this.#rules(key.scope.org_id);
-    const strategy = asked ?? (await this.#strategyOf(key)) ?? rules.strategy;
+    const strategy = requested ?? (await this.#strategyOf(key)) ?? rules.strategy;
     return { ...rules, strategy };
   }
 
@@ -72,7 +72,7 @@ export class LoopSettings {
     const strategy = (await this.#sessions.get(key))?.metadata.strategy;
     const own = typeof strategy === "string" ? strategy : null;
     this.#own.set(name, own);
-    if (this.#own.size > KEPT) this.#own.delete(this.#own.keys().next().value as string);
+    if (this.#own.size > MAX_CACHED) this.#own.delete(this.#own.keys().next().value as string);
     return own;
   }
 }

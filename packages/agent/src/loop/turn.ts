@@ -28,7 +28,7 @@ export class Turn {
    * Resolves when the session is free on this gateway. When another gateway holds the turn, this is before
    * `settled`.
    */
-  readonly left: Promise<void>;
+  readonly released: Promise<void>;
   /** Every tool that exists for the caller. `offered()` returns the subset that `limits` allows. */
   tools: ReadonlyMap<string, OfferedTool> = new Map();
   /** Deferred tools that the model has found by searching. */
@@ -57,7 +57,7 @@ export class Turn {
   revocation: Revocation | null = null;
   readonly #stop = new AbortController();
   #resolve!: (run: Run) => void;
-  readonly leave: () => void;
+  readonly release: () => void;
 
   constructor(
     key: SessionKey,
@@ -76,8 +76,8 @@ export class Turn {
       this.#resolve = resolve;
     });
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.left = promise;
-    this.leave = resolve;
+    this.released = promise;
+    this.release = resolve;
   }
 
   get signal(): AbortSignal {
@@ -106,7 +106,7 @@ export class Turn {
   }
 
   /** Returns whether a call of this step may still begin. */
-  takes(step: unknown): boolean {
+  acceptsCall(step: unknown): boolean {
     return !this.closing && step === this.step;
   }
 
@@ -181,7 +181,7 @@ export class Turn {
   /**
    * Waits until every joining message is on the tape or has failed. Messages that arrive later count as new.
    */
-  async hear(): Promise<void> {
+  async waitForJoining(): Promise<void> {
     while (this.#joining.size > 0) await Promise.allSettled(this.#joining);
     this.steers = 0;
   }

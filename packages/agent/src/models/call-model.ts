@@ -59,7 +59,7 @@ interface Failure {
 /** Returns the loaded plugin that serves an instance of the org, or null. */
 export type ProviderOwners = (org_id: string, provider: string) => Promise<string | null>;
 
-interface Asked {
+interface PendingCall {
   owner: string;
   fail(message: string): void;
 }
@@ -69,7 +69,7 @@ export class ModelCalls {
   readonly #clock: Clock;
   readonly #owners: ProviderOwners;
   readonly #deltas = new IdTable<(delta: BusEvent<"llm.call.delta">["payload"]) => void>();
-  readonly #asked = new IdTable<Asked>();
+  readonly #pending = new IdTable<PendingCall>();
 
   constructor(port: KernelPort, clock: Clock, owners: ProviderOwners) {
     this.#port = port;
@@ -77,12 +77,12 @@ export class ModelCalls {
     this.#owners = owners;
     // A plugin that throws while it handles a call, or that is unloaded, will not answer the call.
     port.subscribe("plugin.error", ({ payload }) => {
-      const asked = this.#asked.get(String(payload.event_id));
-      if (asked?.owner === payload.name) asked.fail(`${payload.name} failed: ${payload.error}`);
+      const pending = this.#pending.get(String(payload.event_id));
+      if (pending?.owner === payload.name) pending.fail(`${payload.name} failed: ${payload.error}`);
     });
     port.subscribe("plugin.removed", ({ payload }) => {
-      for (const asked of this.#asked.values()) {
-        if (asked.owner === payload.name) asked.fail(`${payload.name} was unloaded during the call`);
+      for (const pending of this.#pending.values()) {
+        if (pending.owner === payload.name) pending.fail(`${payload.name} was unloaded during the call`);
       }
     });
     port.subscribe("llm.call.delta", ({ payload }) => {
@@ -95,7 +95,7 @@ export class ModelCalls {
     const retries = options.retries ?? LLM_LIMITS.retries;
     for (let attempt = 0; ; attempt++) {
       await options.permit?.();
-      const answer = await this.#once(request, attempt + 1, options);
+      const answer = await this.#attempt(request, attempt + 1, options);
       if ("step" in answer) return answer;
       if (!answer.retryable || attempt >= retries) {
         throw new BackplaneError("llm.failed", `${request.provider}: ${answer.message}`);
@@ -104,7 +104,7 @@ export class ModelCalls {
     }
   }
 
-  async #once(
+  async #attempt(
     request: ModelRequest,
     attempt: number,
     options: ModelCallOptions,
@@ -114,18 +114,18 @@ export class ModelCalls {
     let step = "";
     const owner = await this.#owners(to.scope.org_id, request.provider);
     if (owner === null) {
-      return { message: "no loaded plugin answers for this instance", retryable: false, retry_after_ms: 0 };
+      return { message: "no loaded plugin serves this instance", retryable: false, retry_after_ms: 0 };
     }
-    const lost = new AbortController();
+    const abort = new AbortController();
     let why = "";
-    const asked: Asked = {
+    const pending: PendingCall = {
       owner,
       fail(message) {
         why = message;
-        lost.abort();
+        abort.abort();
       },
     };
-    const stop = () => lost.abort();
+    const stop = () => abort.abort();
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
     try {
@@ -142,10 +142,10 @@ export class ModelCalls {
           reply: ["llm.call.response", "llm.call.error"],
           from: owner,
           timeout_ms,
-          signal: lost.signal,
+          signal: abort.signal,
           onSent: ({ id }) => {
             step = id;
-            this.#asked.add(id, asked);
+            this.#pending.add(id, pending);
             this.#deltas.add(id, ({ content }) => {
               started = true;
               if (content !== undefined && content !== "") onDelta?.(content);
@@ -161,7 +161,7 @@ export class ModelCalls {
       return { message: "the provider did not answer in time", retryable: !started, retry_after_ms: 0 };
     } finally {
       signal.removeEventListener("abort", stop);
-      this.#asked.delete(step);
+      this.#pending.delete(step);
       this.#deltas.delete(step);
     }
   }

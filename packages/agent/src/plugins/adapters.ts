@@ -63,13 +63,13 @@ export class MountedAdapters implements Adapters {
 
   mount(instance: Instance, api: boolean): void {
     this.#instances.set(instance.name, { instance, mounts: this.check(instance, api) });
-    this.#layOut();
+    this.#updateMounts();
   }
 
   unmount(instance: Instance): void {
     if (this.#instances.get(instance.name)?.instance !== instance) return;
     this.#instances.delete(instance.name);
-    this.#layOut();
+    this.#updateMounts();
   }
 
   async handle(
@@ -84,11 +84,11 @@ export class MountedAdapters implements Adapters {
     await checkBody(deps.schemas, mount, request.body);
     this.#parts.enter(caller.scope.org_id);
     const minted = callers.mint({ plugin: mount.plugin, caller, call: null });
-    const ask = () =>
+    const answerRequest = () =>
       instance.plugin.onRequest!({ ...request, route, as: minted.as }, instance.context(caller.scope));
     try {
       const what = `${mount.plugin}'s answer to ${route}`;
-      const answer = await instance.track(() => within(deps.clock, timeouts.request_ms, what, ask));
+      const answer = await instance.track(() => within(deps.clock, timeouts.request_ms, what, answerRequest));
       return checkAnswer(mount.plugin, answer);
     } catch (error) {
       // An error of a kernel service that the adapter did not catch is returned to the client unchanged.
@@ -100,7 +100,7 @@ export class MountedAdapters implements Adapters {
     }
   }
 
-  #layOut(): void {
+  #updateMounts(): void {
     const all = [...this.#instances.values()].flatMap(({ mounts }) => mounts);
     this.#all = all.toSorted((a, b) => b.literal - a.literal);
     this.#listed = all.map(({ mount }) => mount);

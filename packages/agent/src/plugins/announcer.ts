@@ -21,24 +21,24 @@ export class Announcer {
     this.#log = log;
   }
 
-  tell<K extends Announced>(kind: K, payload: BusPayload<K>): void {
+  publish<K extends Announced>(kind: K, payload: BusPayload<K>): void {
     for (const org_id of this.#subscriptions.orgs) {
       const scope = { org_id, project_id: null };
       const event = this.#kernel.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope });
       if (event === null)
-        this.#log.warn({ kind, org_id }, "the kernel's session is full; an event was dropped");
+        this.#log.warn({ kind, org_id }, "the queue of the kernel session is full; an event was dropped");
     }
   }
 
   /** Resolves when the plugins of every org have received the event, after all events queued before it. */
-  async deliver<K extends Announced>(kind: K, payload: BusPayload<K>): Promise<void> {
+  async publishAndWait<K extends Announced>(kind: K, payload: BusPayload<K>): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const left = new Set(this.#subscriptions.orgs);
     const end = this.#kernel.subscribe(kind, ({ org_id }) => {
       if (left.delete(org_id) && left.size === 0) resolve();
     });
     try {
-      this.tell(kind, payload);
+      this.publish(kind, payload);
       if (left.size > 0) await promise;
     } finally {
       end();

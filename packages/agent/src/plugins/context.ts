@@ -19,13 +19,13 @@ import { providersView } from "../providers/view.ts";
 import type { Instance } from "./instance.ts";
 import type { LegacyResult } from "./legacy-calls.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
-import type { ServiceDoor } from "./services.ts";
+import type { ServiceAccess } from "./services.ts";
 import type { Subscriptions } from "./subscriptions.ts";
 
 export interface ContextParts {
   deps: Pick<PluginSystemDeps, "config" | "ids" | "loader" | "log">;
   subscriptions: Subscriptions;
-  service: ServiceDoor;
+  service: ServiceAccess;
   /** Returns the scope of the call or request behind `as`, or null when `as` is not tied to one. */
   scopeOf(plugin: string, as: string): Scope | null;
   enter(org_id: string): void;

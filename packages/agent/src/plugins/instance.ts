@@ -22,9 +22,9 @@ export interface InstanceHooks {
    */
   routes(instance: Instance, event: BusEvent): boolean | Promise<boolean>;
   /** Called after each handled event with the thrown value, or null on success. */
-  outcome(instance: Instance, failure: unknown): void;
+  recordOutcome(instance: Instance, failure: unknown): void;
   /** Reports a failure that the bus has not published. */
-  complain(instance: Instance, failure: unknown): void;
+  reportError(instance: Instance, failure: unknown): void;
 }
 
 export class Instance {
@@ -44,7 +44,7 @@ export class Instance {
   ended = false;
   readonly #loaded: LoadedPlugin;
   readonly #hooks: InstanceHooks;
-  readonly #bonds = new Map<string, () => void>();
+  readonly #unsubscribers = new Map<string, () => void>();
   readonly #contexts = new Map<string, PluginContext>();
   readonly #late = new WeakSet<BusEvent>();
   #running = 0;
@@ -95,17 +95,18 @@ export class Instance {
 
   /** Starts the delivery of this org's events. */
   bind(org_id: string, port: BusPort): void {
-    if (this.kinds.length === 0 || this.plugin.onEvent === undefined || this.#bonds.has(org_id)) return;
+    if (this.kinds.length === 0 || this.plugin.onEvent === undefined || this.#unsubscribers.has(org_id))
+      return;
     const end = port.subscribe(this.kinds, (event) => this.#handle(event), {
-      filter: (event) => this.#mayWant(event),
+      filter: (event) => this.#mayHandle(event),
       onTimeout: (event) => this.#expire(event),
     });
-    this.#bonds.set(org_id, end);
+    this.#unsubscribers.set(org_id, end);
   }
 
   unbind(): void {
-    for (const end of this.#bonds.values()) end();
-    this.#bonds.clear();
+    for (const end of this.#unsubscribers.values()) end();
+    this.#unsubscribers.clear();
   }
 
   /** Counts `work` as running until it ends. */
@@ -114,7 +115,7 @@ export class Instance {
     try {
       return await work();
     } finally {
-      this.#leave();
+      this.#endWork();
     }
   }
 
@@ -125,7 +126,7 @@ export class Instance {
   }
 
   /** Resolves `idle` immediately, even while work is running. */
-  hurry(): void {
+  resolveIdle(): void {
     const waiting = this.#idle;
     this.#idle = [];
     for (const resolve of waiting) resolve();
@@ -135,8 +136,8 @@ export class Instance {
    * Reports the outcome of an onEvent call that the bus did not deliver, which is the call of a legacy tool.
    */
   report(failure: unknown): void {
-    if (failure !== null) this.#hooks.complain(this, failure);
-    this.#count(failure);
+    if (failure !== null) this.#hooks.reportError(this, failure);
+    this.#recordOutcome(failure);
   }
 
   async close(): Promise<void> {
@@ -146,7 +147,7 @@ export class Instance {
     await this.#loaded.close();
   }
 
-  #mayWant(event: BusEvent): boolean {
+  #mayHandle(event: BusEvent): boolean {
     const wanted = this.#hooks.routes(this, event);
     if (typeof wanted === "boolean") return wanted;
     // The handler reads the route again and reports the error.
@@ -166,41 +167,41 @@ export class Instance {
     try {
       result = this.plugin.onEvent!(event, this.context(event));
     } catch (error) {
-      this.#land(event, error);
+      this.#finishEvent(event, error);
       throw error;
     }
     if (typeof result !== "object" || result === null || !("then" in result)) {
-      this.#land(event, null);
+      this.#finishEvent(event, null);
       return undefined;
     }
     return Promise.resolve(result).then(
-      () => this.#land(event, null),
+      () => this.#finishEvent(event, null),
       (error: unknown) => {
-        this.#land(event, error ?? new Error("the plugin rejected with nothing"));
+        this.#finishEvent(event, error ?? new Error("the plugin rejected without a reason"));
         throw error;
       },
     );
   }
 
-  #land(event: BusEvent, failure: unknown): void {
-    this.#leave();
+  #finishEvent(event: BusEvent, failure: unknown): void {
+    this.#endWork();
     // An event that ended after its deadline was already counted at the deadline.
-    if (!this.#late.has(event)) this.#count(failure);
+    if (!this.#late.has(event)) this.#recordOutcome(failure);
   }
 
   /** A process that exits fails all its calls at the same time. Only the exit itself counts as a failure. */
-  #count(failure: unknown): void {
+  #recordOutcome(failure: unknown): void {
     if (this.mode === "hosted" && codeOf(failure) === "crashed") return;
-    this.#hooks.outcome(this, failure);
+    this.#hooks.recordOutcome(this, failure);
   }
 
   #expire(event: BusEvent): void {
     this.#late.add(event);
-    this.#hooks.outcome(this, new Error(`handling ${event.kind} took too long`));
+    this.#hooks.recordOutcome(this, new Error(`handling ${event.kind} took too long`));
   }
 
-  #leave(): void {
+  #endWork(): void {
     this.#running--;
-    if (this.#running === 0) this.hurry();
+    if (this.#running === 0) this.resolveIdle();
   }
 }

@@ -16,7 +16,7 @@ export class LegacyCalls {
   }
 
   /** Runs `ask` and waits for the result until `signal` is aborted. */
-  async call(request_id: string, signal: StopSignal, ask: () => Promise<void>): Promise<LegacyResult> {
+  async call(request_id: string, signal: StopSignal, deliver: () => Promise<void>): Promise<LegacyResult> {
     const waiting = Promise.withResolvers<LegacyResult>();
     const stop = () =>
       waiting.reject(new BackplaneError("cancelled", "the call was ended before the tool answered"));
@@ -24,7 +24,7 @@ export class LegacyCalls {
     signal.addEventListener("abort", stop, { once: true });
     try {
       if (signal.aborted) stop();
-      else ask().catch((error: unknown) => waiting.reject(error));
+      else deliver().catch((error: unknown) => waiting.reject(error));
       return await waiting.promise;
     } finally {
       signal.removeEventListener("abort", stop);

@@ -21,7 +21,7 @@ export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): M
   const { method, path } = route;
   const bad = (what: string) =>
     new BackplaneError("plugin.invalid", `the route ${method} ${path} of ${plugin} ${what}`);
-  if (!METHODS.includes(method)) throw bad("has no method that can be mounted");
+  if (!METHODS.includes(method)) throw bad("has a method that cannot be mounted");
   if (typeof path !== "string" || !path.startsWith("/")) throw bad("does not start with /");
   const own = path === "/" ? [] : path.slice(1).split("/");
   // Dot segments and escapes are rejected, so that the mounted path is exactly the declared path.

@@ -9,14 +9,14 @@ import { MountedAdapters } from "./adapters.ts";
 import { Announcer } from "./announcer.ts";
 import { createContext } from "./context.ts";
 import type { InstanceHooks } from "./instance.ts";
-import { Life } from "./life.ts";
+import { PluginLifecycle } from "./lifecycle.ts";
 import { createPlugins } from "./plugins.ts";
 import type { PluginSystem, PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
-import { Registry } from "./registry.ts";
+import { PluginRegistry } from "./registry.ts";
 import { isMeantFor, strategyIdOf } from "./routing.ts";
-import { createServiceDoor, MintedCallers } from "./services.ts";
+import { createServiceAccess, MintedCallers } from "./services.ts";
 import { Subscriptions } from "./subscriptions.ts";
-import { Tools } from "./tool-table.ts";
+import { PluginTools } from "./tool-table.ts";
 import { describeThrown, within } from "./within.ts";
 
 const FAILURES = 3;
@@ -35,10 +35,10 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   const { bus, config, log, clock, default_scope } = deps;
   const timeouts = { ...TIMEOUTS, ...deps.timeouts };
   const subscriptions = new Subscriptions(bus);
-  const tools = new Tools(log, deps.changes);
+  const tools = new PluginTools(log, deps.changes);
   const callers = new MintedCallers();
   const owners = new InstanceOwners(config);
-  const service = createServiceDoor(deps, callers);
+  const service = createServiceAccess(deps, callers);
   const adapters = new MountedAdapters({ deps, timeouts, callers, enter });
   const hooks: InstanceHooks = {
     context: (instance, scope) =>
@@ -49,24 +49,24 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
           service,
           scopeOf: (plugin, as) => callers.resolve(plugin, as).caller?.scope ?? null,
           enter,
-          register: (who, tool) => life.register(who, tool),
+          register: (who, tool) => lifecycle.register(who, tool),
         },
         instance,
         scope,
       ),
     routes: (instance, event) => isMeantFor(instance, event, owners),
-    outcome: (instance, failure) => registry.outcome(instance, failure),
-    complain: ({ name }, failure) =>
-      announcer.tell("plugin.error", { name, error: describeThrown(failure).message }),
+    recordOutcome: (instance, failure) => registry.recordOutcome(instance, failure),
+    reportError: ({ name }, failure) =>
+      announcer.publish("plugin.error", { name, error: describeThrown(failure).message }),
   };
   const announcer = new Announcer(bus, subscriptions, log);
-  const life = new Life({ deps, timeouts, subscriptions, tools, adapters, hooks });
-  const registry = new Registry({
+  const lifecycle = new PluginLifecycle({ deps, timeouts, subscriptions, tools, adapters, hooks });
+  const registry = new PluginRegistry({
     deps,
     timeouts,
     threshold: deps.failures ?? FAILURES,
     subscriptions,
-    life,
+    lifecycle,
     announcer,
   });
   const seeding = new Map<string, Promise<boolean>>();
@@ -78,7 +78,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   function enter(org_id: string): void {
     if (subscriptions.orgs.has(org_id)) return;
     subscriptions.enter(org_id);
-    for (const instance of life.loaded) instance.bind(org_id, subscriptions.port(instance.name, org_id));
+    for (const instance of lifecycle.loaded) instance.bind(org_id, subscriptions.port(instance.name, org_id));
   }
 
   async function prepare(org_id: string): Promise<void> {
@@ -123,9 +123,9 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     owners.close();
     // Plugins receive kernel.shutdown before they are unsubscribed, unless the queue of the kernel's session
     // is blocked.
-    const tell = () => announcer.deliver("kernel.shutdown", { reason });
-    await within(clock, timeouts.drain_ms, "kernel.shutdown", tell).catch((error: unknown) =>
-      log.warn({ err: error }, "some plugins were not told of the shutdown"),
+    const publish = () => announcer.publishAndWait("kernel.shutdown", { reason });
+    await within(clock, timeouts.drain_ms, "kernel.shutdown", publish).catch((error: unknown) =>
+      log.warn({ err: error }, "some plugins did not receive kernel.shutdown"),
     );
     await registry.stop();
     announcer.close();
@@ -145,19 +145,19 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     enter,
     prepare,
     strategies: () =>
-      [...life.loaded]
+      [...lifecycle.loaded]
         .filter(({ entry }) => entry.category === "strategy")
         .map((instance) => ({ strategy_id: strategyIdOf(instance), plugin: instance.name })),
     async providerOf(org_id, provider) {
       const owner = await owners.of(org_id, provider);
-      for (const { entry, plugin, name } of life.loaded) {
+      for (const { entry, plugin, name } of lifecycle.loaded) {
         if (entry.category !== "llm-provider") continue;
         if (owner === null ? plugin.providerId === provider : owner === name) return name;
       }
       return null;
     },
     memories: () =>
-      [...life.loaded].filter(({ entry }) => entry.category === "memory").map(({ name }) => name),
+      [...lifecycle.loaded].filter(({ entry }) => entry.category === "memory").map(({ name }) => name),
     snapshot: () => registry.list().map((record) => record.state()),
     stop(reason) {
       stopped ??= stop(reason);

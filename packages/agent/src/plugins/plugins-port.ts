@@ -65,7 +65,7 @@ export interface PluginTimeouts {
 }
 
 /** The caller on whose behalf a plugin uses a service. */
-export interface ServiceWho {
+export interface ServiceIdentity {
   plugin: string;
   caller: Caller | null;
   call: ServiceCall | null;
@@ -81,13 +81,13 @@ interface ServiceCall {
   scope?: Scope;
 }
 
-export type KernelService = (args: JsonObject, who: ServiceWho) => Promise<Json>;
+export type KernelService = (args: JsonObject, identity: ServiceIdentity) => Promise<Json>;
 
 export interface Callers {
   /** `as` represents `who` until `end()`, and only for the plugin that `who` names. */
-  mint(who: ServiceWho): { as: string; end(): void };
+  mint(identity: ServiceIdentity): { as: string; end(): void };
   /** Throws auth.invalid when `as` does not belong to a running call or request of this plugin. */
-  resolve(plugin: string, as: string | undefined): ServiceWho;
+  resolve(plugin: string, as: string | undefined): ServiceIdentity;
 }
 
 export interface PluginState {

@@ -31,10 +31,10 @@ import {
 } from "@backplane/registry";
 import type { PluginSystemDeps } from "./plugins-port.ts";
 import type { PluginRecord } from "./records.ts";
-import type { Registry } from "./registry.ts";
+import type { PluginRegistry } from "./registry.ts";
 import { describeThrown, within } from "./within.ts";
 
-export function createPlugins(deps: PluginSystemDeps, registry: Registry): AgentPlugins {
+export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry): AgentPlugins {
   const { config, loader, default_scope, clock } = deps;
   const home = default_scope.org_id;
 
@@ -61,7 +61,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
     const prefix = `plugin.${pluginNamespace(name)}.`;
     const nested: JsonObject = {};
     for (const row of await config.rows(org_id, prefix)) {
-      place(nested, row.key.slice(prefix.length), masked(org_id, row));
+      setNested(nested, row.key.slice(prefix.length), masked(org_id, row));
     }
     return nested;
   }
@@ -90,7 +90,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
       return await write(caller, "plugin.enable", record, pluginSettingKey(name, "enabled"), enabled);
     },
     async setTrusted(caller, name, trusted) {
-      requirePluginAdmin(caller, "let a plugin run in the gateway");
+      requirePluginAdmin(caller, "run a plugin inside the gateway");
       const record = registry.get(name);
       if (record.entry.origin === "bundled") {
         throw new BackplaneError("request.invalid", `${name} is bundled; bundled plugins are always trusted`);
@@ -98,7 +98,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
       return await write(caller, "plugin.trust", record, pluginSettingKey(name, "trusted"), trusted);
     },
     async inspect(caller, source) {
-      requirePluginOperator(caller, "look into a plugin's source");
+      requirePluginOperator(caller, "inspect the source of a plugin");
       return await loader.inspect(source);
     },
     async install(caller, source, options) {
@@ -143,7 +143,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
 }
 
 /** Stores `a.b` as `{a: {b}}`, unless `a` is itself a value. */
-function place(into: JsonObject, path: string, value: Json): void {
+function setNested(into: JsonObject, path: string, value: Json): void {
   const dot = path.indexOf(".");
   const head = dot < 0 ? path : path.slice(0, dot);
   const inner = into[head];
@@ -151,9 +151,9 @@ function place(into: JsonObject, path: string, value: Json): void {
   else if (inner === undefined) {
     const made: JsonObject = {};
     into[head] = made;
-    place(made, path.slice(dot + 1), value);
+    setNested(made, path.slice(dot + 1), value);
   } else if (typeof inner === "object" && inner !== null && !Array.isArray(inner)) {
-    place(inner, path.slice(dot + 1), value);
+    setNested(inner, path.slice(dot + 1), value);
   } else into[path] = value;
 }
 
@@ -169,13 +169,16 @@ async function checkHealth(
   clock: Clock,
   timeout_ms: number,
 ): Promise<Report[]> {
-  const asked = records.filter(({ status }) => status !== "disabled" && status !== "unloaded");
+  const checked = records.filter(({ status }) => status !== "disabled" && status !== "unloaded");
   return await Promise.all(
-    asked.map(async (record) => ({ name: record.name, ...(await askOne(record, scope, clock, timeout_ms)) })),
+    checked.map(async (record) => ({
+      name: record.name,
+      ...(await checkPlugin(record, scope, clock, timeout_ms)),
+    })),
   );
 }
 
-async function askOne(
+async function checkPlugin(
   { instance, status, error }: PluginRecord,
   scope: Scope,
   clock: Clock,
@@ -186,8 +189,8 @@ async function askOne(
   const { plugin } = instance;
   if (plugin.healthCheck === undefined) return { status: "ok", summary: "no checks registered" };
   try {
-    const ask = () => plugin.healthCheck!(instance.context(scope));
-    return checkReport(await within(clock, timeout_ms, "the health check", ask));
+    const check = () => plugin.healthCheck!(instance.context(scope));
+    return checkReport(await within(clock, timeout_ms, "the health check", check));
   } catch (thrown) {
     const summary = firstLine(describeThrown(thrown).message);
     return { status: codeOf(thrown) === "timeout" ? "degraded" : "failed", summary };

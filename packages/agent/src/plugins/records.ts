@@ -24,7 +24,7 @@ export class PluginRecord {
   /** The requirement that was not loaded. Once it is loaded, this plugin is loaded again. */
   blocked_by: string | null = null;
   restart: Timer | null = null;
-  #line: Promise<unknown> = Promise.resolve();
+  #tail: Promise<unknown> = Promise.resolve();
 
   constructor(entry: PluginEntry) {
     this.entry = entry;
@@ -47,14 +47,14 @@ export class PluginRecord {
 
   /** Runs one change at a time, in the order of the requests. */
   queue<T>(work: () => Promise<T>): Promise<T> {
-    const next = this.#line.then(work);
-    this.#line = next.catch(() => {});
+    const next = this.#tail.then(work);
+    this.#tail = next.catch(() => {});
     return next;
   }
 
   /** Resolves when every queued change is done. */
   async settled(): Promise<void> {
-    await this.#line;
+    await this.#tail;
   }
 
   state(): PluginState {

@@ -10,7 +10,7 @@ import { BackplaneError, codeOf, type PluginEntry } from "@backplane/contract";
 import { readPluginSettings, sortByDependencies } from "@backplane/registry";
 import type { Announcer } from "./announcer.ts";
 import type { Instance, Mode } from "./instance.ts";
-import { type Life, subscriberFor } from "./life.ts";
+import { type PluginLifecycle, subscriberFor } from "./lifecycle.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { PluginRecord } from "./records.ts";
 import { PluginRecords } from "./records.ts";
@@ -18,31 +18,31 @@ import type { Subscriptions } from "./subscriptions.ts";
 import { Supervisor } from "./supervisor.ts";
 import { describeThrown } from "./within.ts";
 
-export interface RegistryParts {
+export interface PluginRegistryParts {
   deps: PluginSystemDeps;
   timeouts: PluginTimeouts;
   /** Consecutive failures after which a plugin is unloaded. */
   threshold: number;
   subscriptions: Subscriptions;
-  life: Life;
+  lifecycle: PluginLifecycle;
   announcer: Announcer;
 }
 
 const STOP_DRAIN_MS = 200;
 
-export class Registry {
-  readonly #parts: RegistryParts;
+export class PluginRegistry {
+  readonly #parts: PluginRegistryParts;
   readonly #supervisor: Supervisor;
   readonly #records: PluginRecords;
   readonly #retiring = new Map<Instance, Promise<void>>();
   #stopped = false;
 
-  constructor(parts: RegistryParts) {
+  constructor(parts: PluginRegistryParts) {
     this.#parts = parts;
     this.#records = new PluginRecords(parts.deps);
     this.#supervisor = new Supervisor({
       ...parts,
-      revive: (record) => this.#revive(record),
+      restart: (record) => this.#restart(record),
       fail: (record, error) => this.#fail(record, error),
     });
   }
@@ -61,7 +61,9 @@ export class Registry {
     const up = new Map<string, Instance>();
     await Promise.all(
       this.list().map(async (record) => {
-        const instance = await this.#bringUp(record).catch((error: unknown) => this.#fail(record, error));
+        const instance = await this.#startInstance(record).catch((error: unknown) =>
+          this.#fail(record, error),
+        );
         if (instance) up.set(record.name, instance);
       }),
     );
@@ -69,13 +71,13 @@ export class Registry {
     const nodes = found.map(({ name, plugin }) => ({ name, requires: plugin.requires ?? [] }));
     const { names, cycles } = sortByDependencies(nodes);
     for (const [name, circle] of cycles) {
-      await this.#parts.life.discard(up.get(name)!);
+      await this.#parts.lifecycle.discard(up.get(name)!);
       this.#fail(this.get(name), new BackplaneError("plugin.invalid", `it requires itself: ${circle}`));
     }
     for (const name of names) {
       const record = this.get(name);
       await record
-        .queue(() => this.#admit(record, up.get(name)!))
+        .queue(() => this.#activate(record, up.get(name)!))
         .catch((error: unknown) => this.#fail(record, error));
     }
   }
@@ -115,8 +117,8 @@ export class Registry {
     this.#records.forget(record);
   }
 
-  outcome(instance: Instance, failure: unknown): void {
-    this.#supervisor.outcome(this.#records.find(instance.name), instance, failure);
+  recordOutcome(instance: Instance, failure: unknown): void {
+    this.#supervisor.recordOutcome(this.#records.find(instance.name), instance, failure);
   }
 
   async stop(): Promise<void> {
@@ -129,7 +131,7 @@ export class Registry {
       const record = this.get(name);
       await this.unload(record, record.settings.enabled ? "unloaded" : "disabled");
     }
-    for (const instance of this.#retiring.keys()) instance.hurry();
+    for (const instance of this.#retiring.keys()) instance.resolveIdle();
     await Promise.all(this.#retiring.values());
   }
 
@@ -137,49 +139,53 @@ export class Registry {
     if (record.instance !== null || this.#stopped) return;
     record.restart?.stop();
     try {
-      const instance = await this.#bringUp(record);
-      if (instance !== null) await this.#admit(record, instance);
+      const instance = await this.#startInstance(record);
+      if (instance !== null) await this.#activate(record, instance);
     } catch (error) {
       this.#fail(record, error);
     }
   }
 
-  async #revive(record: PluginRecord): Promise<void> {
+  async #restart(record: PluginRecord): Promise<void> {
     if (this.#stopped) return;
-    const instance = await this.#bringUp(record);
-    if (instance !== null) await this.#admit(record, instance, "restart");
+    const instance = await this.#startInstance(record);
+    if (instance !== null) await this.#activate(record, instance, "restart");
   }
 
   /** Returns null when the plugin is disabled. */
-  async #bringUp(record: PluginRecord): Promise<Instance | null> {
+  async #startInstance(record: PluginRecord): Promise<Instance | null> {
     record.settings = await this.#settings(record);
     if (!record.settings.enabled) {
       record.status = "disabled";
       return null;
     }
-    return await this.#parts.life.bringUp(record.entry, this.#modeFor(record), record.settings);
+    return await this.#parts.lifecycle.startInstance(record.entry, this.#modeFor(record), record.settings);
   }
 
-  async #admit(record: PluginRecord, instance: Instance, how: "first" | "restart" = "first"): Promise<void> {
+  async #activate(
+    record: PluginRecord,
+    instance: Instance,
+    how: "first" | "restart" = "first",
+  ): Promise<void> {
     if (record.instance !== null) {
       // A write has enabled the plugin while the kernel was booting, so it is already loaded.
-      await this.#parts.life.discard(instance);
+      await this.#parts.lifecycle.discard(instance);
       return;
     }
     await this.#checkRequires(record, instance);
     const stillWanted = () => !this.#stopped;
-    await this.#parts.life.settleIn(instance, { old: null, api: record.api, stillWanted });
+    await this.#parts.lifecycle.activate(instance, { old: null, api: record.api, stillWanted });
     if (how === "first") record.failures = 0;
-    this.#seat(record, instance);
+    this.#markLoaded(record, instance);
     const { version, category } = instance.plugin;
     if (how === "first")
-      this.#parts.announcer.tell("plugin.loaded", { name: record.name, version, category });
-    else this.#parts.announcer.tell("plugin.reloaded", { name: record.name, version });
+      this.#parts.announcer.publish("plugin.loaded", { name: record.name, version, category });
+    else this.#parts.announcer.publish("plugin.reloaded", { name: record.name, version });
     for (const freed of this.#records.unblock(record.name)) void this.load(freed);
   }
 
   async #reload(record: PluginRecord): Promise<void> {
-    const { life, subscriptions, timeouts } = this.#parts;
+    const { lifecycle, subscriptions, timeouts } = this.#parts;
     const old = record.instance;
     if (old === null || record.status !== "loaded") {
       await this.discover();
@@ -189,59 +195,63 @@ export class Registry {
     try {
       record.settings = await this.#settings(record);
       const entry = (await this.#records.installed(record.name)) ?? record.entry;
-      const next = await life.bringUp(entry, this.#modeFor(record, entry), record.settings);
+      const next = await lifecycle.startInstance(entry, this.#modeFor(record, entry), record.settings);
       if (!subscriptions.fits(subscriberFor(next))) {
         // An instance with another category or other prefixes cannot use the same subscription, so the old
         // instance is unloaded first.
         await this.#unload(record, "unloaded");
         record.entry = entry;
-        await this.#admit(record, next);
+        await this.#activate(record, next);
         return;
       }
       await this.#checkRequires(record, next);
       const stillWanted = () => record.instance === old && record.status === "loaded";
-      await life.settleIn(next, { old, api: entry.origin === "bundled" || record.settings.api, stillWanted });
+      await lifecycle.activate(next, {
+        old,
+        api: entry.origin === "bundled" || record.settings.api,
+        stillWanted,
+      });
       record.entry = entry;
       record.failures = 0;
-      this.#seat(record, next);
-      this.#parts.announcer.tell("plugin.reloaded", { name: record.name, version: next.plugin.version });
-      const retired = life.retire(old, timeouts.retire_ms).finally(() => this.#retiring.delete(old));
+      this.#markLoaded(record, next);
+      this.#parts.announcer.publish("plugin.reloaded", { name: record.name, version: next.plugin.version });
+      const retired = lifecycle.retire(old, timeouts.retire_ms).finally(() => this.#retiring.delete(old));
       this.#retiring.set(old, retired);
     } catch (error) {
       const { message, trace } = describeThrown(error);
       if (record.instance === null) this.#fail(record, error);
       else {
         Object.assign(record, { error: `reload failed: ${message}`, trace });
-        this.#parts.announcer.tell("plugin.error", { name: record.name, error: message });
+        this.#parts.announcer.publish("plugin.error", { name: record.name, error: message });
       }
-      throw new BackplaneError("plugin.invalid", `${record.name} could not be loaded anew: ${message}`, {
-        fix: "Correct the plugin and reload it; an earlier version that was running goes on.",
+      throw new BackplaneError("plugin.invalid", `${record.name} could not be reloaded: ${message}`, {
+        fix: "Correct the plugin and reload it. A version that was already running stays active.",
         cause: error,
       });
     }
   }
 
   async #unload(record: PluginRecord, to: "unloaded" | "disabled"): Promise<void> {
-    const { life, subscriptions, timeouts } = this.#parts;
+    const { lifecycle, subscriptions, timeouts } = this.#parts;
     record.restart?.stop();
     record.blocked_by = null;
     const { instance } = record;
     if (instance !== null) {
       record.status = "unloading";
-      life.takeOff(instance);
+      lifecycle.deactivate(instance);
       // When the gateway stops, all calls are already recorded and aborted, so work that still runs ignores
       // its signal and gets a short drain only.
-      await life.retire(instance, this.#stopped ? STOP_DRAIN_MS : timeouts.drain_ms);
+      await lifecycle.retire(instance, this.#stopped ? STOP_DRAIN_MS : timeouts.drain_ms);
       record.instance = null;
     }
     subscriptions.release(record.name);
     // A stop keeps the status `failed`, so that the failure stays visible.
     if (to === "disabled" || record.status !== "failed") record.status = to;
     if (instance !== null && !this.#stopped)
-      this.#parts.announcer.tell("plugin.removed", { name: record.name });
+      this.#parts.announcer.publish("plugin.removed", { name: record.name });
   }
 
-  #seat(record: PluginRecord, instance: Instance): void {
+  #markLoaded(record: PluginRecord, instance: Instance): void {
     record.instance = instance;
     record.status = "loaded";
     record.error = null;
@@ -262,14 +272,14 @@ export class Registry {
       Object.assign(record, { error: message, trace });
     }
     deps.log.error({ plugin: record.name, code: codeOf(error), trace }, "a plugin could not be loaded");
-    this.#parts.announcer.tell("plugin.error", { name: record.name, error: message });
+    this.#parts.announcer.publish("plugin.error", { name: record.name, error: message });
   }
 
   async #checkRequires(record: PluginRecord, instance: Instance): Promise<void> {
     const missing = this.#records.missing(instance);
     if (missing === null) return;
     const { name, why } = missing;
-    await this.#parts.life.discard(instance);
+    await this.#parts.lifecycle.discard(instance);
     record.blocked_by = name;
     throw new BackplaneError("plugin.invalid", `it requires ${name}, which is ${why}`, {
       fix: `Install or repair ${name}.`,

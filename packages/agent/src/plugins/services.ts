@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { BackplaneError, IdTable, type Json, type JsonObject, type PluginEntry } from "@backplane/contract";
 import { pluginSettingKey, readPluginSettings } from "@backplane/registry";
-import type { Callers, PluginSystemDeps, ServiceWho } from "./plugins-port.ts";
+import type { Callers, PluginSystemDeps, ServiceIdentity } from "./plugins-port.ts";
 
 /**
  * Grants that bundled plugins have without a setting of the operator. An empty prefix matches every service.
@@ -14,12 +14,17 @@ const BUNDLED_GRANTS: Readonly<Record<string, string>> = {
   "skill-tool": "skill.",
 };
 
-export type ServiceDoor = (entry: PluginEntry, name: string, args: JsonObject, as?: string) => Promise<Json>;
+export type ServiceAccess = (
+  entry: PluginEntry,
+  name: string,
+  args: JsonObject,
+  as?: string,
+) => Promise<Json>;
 
-export function createServiceDoor(
+export function createServiceAccess(
   deps: Pick<PluginSystemDeps, "config" | "default_scope" | "services">,
   callers: MintedCallers,
-): ServiceDoor {
+): ServiceAccess {
   async function isGranted(entry: PluginEntry, name: string): Promise<boolean> {
     if (entry.origin === "bundled" && Object.hasOwn(BUNDLED_GRANTS, entry.name)) {
       if (name.startsWith(BUNDLED_GRANTS[entry.name]!)) return true;
@@ -63,23 +68,23 @@ const TOKEN_BYTES = 18;
  * ended.
  */
 export class MintedCallers implements Callers {
-  readonly #minted = new IdTable<ServiceWho>();
+  readonly #minted = new IdTable<ServiceIdentity>();
   #spare: string[] = [];
 
   get size(): number {
     return this.#minted.size;
   }
 
-  mint(who: ServiceWho): { as: string; end(): void } {
+  mint(identity: ServiceIdentity): { as: string; end(): void } {
     const as = this.#token();
-    this.#minted.add(as, who);
+    this.#minted.add(as, identity);
     return { as, end: () => void this.#minted.delete(as) };
   }
 
-  resolve(plugin: string, as: string | undefined): ServiceWho {
+  resolve(plugin: string, as: string | undefined): ServiceIdentity {
     if (as === undefined) return { plugin, caller: null, call: null };
-    const who = this.#minted.get(as);
-    if (who !== undefined && who.plugin === plugin) return who;
+    const identity = this.#minted.get(as);
+    if (identity !== undefined && identity.plugin === plugin) return identity;
     throw new BackplaneError("auth.invalid", "this `as` is unknown, or its request or call has ended", {
       fix: "Pass the `as` of the request or call that the plugin is serving, before it is answered.",
     });

@@ -77,7 +77,7 @@ export class Subscriptions {
 }
 
 function isSameSubscriber(one: Subscriber, other: Subscriber): boolean {
-  const spell = ({ category, bundled, prefixes }: Subscriber) =>
+  const identityOf = ({ category, bundled, prefixes }: Subscriber) =>
     JSON.stringify([category, bundled, prefixes]);
-  return spell(one) === spell(other);
+  return identityOf(one) === identityOf(other);
 }

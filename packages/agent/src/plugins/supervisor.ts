@@ -6,7 +6,7 @@
  */
 import type { Announcer } from "./announcer.ts";
 import type { Instance } from "./instance.ts";
-import type { Life } from "./life.ts";
+import type { PluginLifecycle } from "./lifecycle.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { PluginRecord } from "./records.ts";
 import type { Subscriptions } from "./subscriptions.ts";
@@ -18,10 +18,10 @@ export interface SupervisorParts {
   /** Consecutive failures after which a plugin is unloaded. */
   threshold: number;
   subscriptions: Subscriptions;
-  life: Life;
+  lifecycle: PluginLifecycle;
   announcer: Announcer;
   /** Restarts a plugin whose process exited. Throws when the restart fails. */
-  revive(record: PluginRecord): Promise<void>;
+  restart(record: PluginRecord): Promise<void>;
   /** Records that the plugin could not be loaded. */
   fail(record: PluginRecord, error: unknown): void;
 }
@@ -37,10 +37,10 @@ export class Supervisor {
    * Called after each handled event with the thrown value, or null. Outcomes of an earlier instance are
    * ignored.
    */
-  outcome(record: PluginRecord | undefined, instance: Instance, failure: unknown): void {
+  recordOutcome(record: PluginRecord | undefined, instance: Instance, failure: unknown): void {
     if (record?.instance !== instance || record.status !== "loaded") return;
     if (failure === null) record.failures = 0;
-    else if (++record.failures >= this.#parts.threshold) this.#breakDown(record, instance, failure);
+    else if (++record.failures >= this.#parts.threshold) this.#unloadFailed(record, instance, failure);
   }
 
   /** Watches for the exit of the plugin's process. */
@@ -48,19 +48,19 @@ export class Supervisor {
     instance.died.catch((error: unknown) => this.#exited(record, instance, error));
   }
 
-  #breakDown(record: PluginRecord, instance: Instance, failure: unknown): void {
-    const { life, subscriptions, threshold, announcer, deps } = this.#parts;
+  #unloadFailed(record: PluginRecord, instance: Instance, failure: unknown): void {
+    const { lifecycle, subscriptions, threshold, announcer, deps } = this.#parts;
     record.status = "unloading";
-    life.takeOff(instance);
+    lifecycle.deactivate(instance);
     const { message, trace } = describeThrown(failure);
     Object.assign(record, { error: message, trace });
     deps.log.error({ plugin: record.name, trace }, `a plugin failed ${threshold} times in a row`);
     const end = record.queue(async () => {
-      await life.retire(instance, 0);
+      await lifecycle.retire(instance, 0);
       subscriptions.release(record.name);
       record.instance = null;
       record.status = "failed";
-      announcer.tell("plugin.removed", { name: record.name });
+      announcer.publish("plugin.removed", { name: record.name });
     });
     end.catch((error: unknown) =>
       deps.log.error({ err: error, plugin: record.name }, "unloading a plugin failed"),
@@ -69,18 +69,18 @@ export class Supervisor {
 
   #exited(record: PluginRecord, instance: Instance, error: unknown): void {
     if (record.instance !== instance || record.status !== "loaded") return;
-    const { life, announcer, threshold } = this.#parts;
+    const { lifecycle, announcer, threshold } = this.#parts;
     const { message, trace } = describeThrown(error);
-    announcer.tell("plugin.error", { name: record.name, error: message });
+    announcer.publish("plugin.error", { name: record.name, error: message });
     if (++record.failures >= threshold) {
-      this.#breakDown(record, instance, error);
+      this.#unloadFailed(record, instance, error);
       return;
     }
-    life.takeOff(instance);
+    lifecycle.deactivate(instance);
     record.instance = null;
     record.status = "failed";
-    Object.assign(record, { error: `${message}; it is being started again`, trace });
-    void life.retire(instance, 0);
+    Object.assign(record, { error: `${message}; it is being restarted`, trace });
+    void lifecycle.retire(instance, 0);
     this.#restartLater(record);
   }
 
@@ -95,11 +95,11 @@ export class Supervisor {
     if (record.instance !== null || record.status !== "failed") return;
     const { threshold, announcer } = this.#parts;
     try {
-      await this.#parts.revive(record);
+      await this.#parts.restart(record);
     } catch (error) {
       this.#parts.fail(record, error);
       if (++record.failures < threshold) this.#restartLater(record);
-      else announcer.tell("plugin.removed", { name: record.name });
+      else announcer.publish("plugin.removed", { name: record.name });
     }
   }
 }

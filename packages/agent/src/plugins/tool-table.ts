@@ -6,15 +6,15 @@
 import { BackplaneError } from "@backplane/contract";
 import type { Changes, Logger, RegisteredTool, ToolTable } from "@backplane/ports";
 
-interface Place {
+interface NamedTools {
   typed: RegisteredTool | null;
   legacy: RegisteredTool | null;
 }
 
-export class Tools implements ToolTable {
+export class PluginTools implements ToolTable {
   readonly #log: Logger;
   readonly #changes: Pick<Changes, "emit">;
-  readonly #places = new Map<string, Place>();
+  readonly #by_name = new Map<string, NamedTools>();
   #listed: readonly RegisteredTool[] | null = null;
 
   constructor(log: Logger, changes: Pick<Changes, "emit">) {
@@ -23,18 +23,18 @@ export class Tools implements ToolTable {
   }
 
   get(name: string): RegisteredTool | null {
-    const place = this.#places.get(name);
-    return place?.typed ?? place?.legacy ?? null;
+    const named = this.#by_name.get(name);
+    return named?.typed ?? named?.legacy ?? null;
   }
 
   list(): readonly RegisteredTool[] {
-    this.#listed ??= [...this.#places.keys()].toSorted().map((name) => this.get(name)!);
+    this.#listed ??= [...this.#by_name.keys()].toSorted().map((name) => this.get(name)!);
     return this.#listed;
   }
 
   /** Throws when the name belongs to another plugin. */
   check(tool: RegisteredTool): void {
-    const taken = this.#places.get(tool.spec.name)?.[tool.legacy ? "legacy" : "typed"];
+    const taken = this.#by_name.get(tool.spec.name)?.[tool.legacy ? "legacy" : "typed"];
     if (taken === undefined || taken === null || taken.plugin === tool.plugin) return;
     const message = `the tool name ${tool.spec.name} is taken by ${taken.plugin}`;
     throw new BackplaneError("plugin.invalid", message, {
@@ -53,10 +53,10 @@ export class Tools implements ToolTable {
   }
 
   #put(tool: RegisteredTool): void {
-    const place = this.#places.get(tool.spec.name) ?? { typed: null, legacy: null };
-    place[tool.legacy ? "legacy" : "typed"] = tool;
-    this.#places.set(tool.spec.name, place);
-    const { typed, legacy } = place;
+    const named = this.#by_name.get(tool.spec.name) ?? { typed: null, legacy: null };
+    named[tool.legacy ? "legacy" : "typed"] = tool;
+    this.#by_name.set(tool.spec.name, named);
+    const { typed, legacy } = named;
     if (typed === null || legacy === null) return;
     const plugins = { typed: typed.plugin, legacy: legacy.plugin };
     this.#log.warn(
@@ -66,12 +66,12 @@ export class Tools implements ToolTable {
   }
 
   #drop(tool: RegisteredTool): void {
-    const place = this.#places.get(tool.spec.name);
-    if (place === undefined) return;
+    const named = this.#by_name.get(tool.spec.name);
+    if (named === undefined) return;
     // A newer instance of the plugin may already have registered its own tool under this name.
-    if (place.typed === tool) place.typed = null;
-    if (place.legacy === tool) place.legacy = null;
-    if (place.typed === null && place.legacy === null) this.#places.delete(tool.spec.name);
+    if (named.typed === tool) named.typed = null;
+    if (named.legacy === tool) named.legacy = null;
+    if (named.typed === null && named.legacy === null) this.#by_name.delete(tool.spec.name);
   }
 
   #changed(): void {

@@ -22,13 +22,13 @@ import { within } from "./within.ts";
 
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
-export interface ToolMaker {
+export interface ToolDeps {
   clock: Clock;
   ids: IdSource;
   brief_ms: number;
 }
 
-export function typedTool(maker: ToolMaker, instance: Instance, tool: KernelTool): RegisteredTool {
+export function typedTool(deps: ToolDeps, instance: Instance, tool: KernelTool): RegisteredTool {
   const spec = checkSpec(tool);
   if (typeof tool.run !== "function") throw invalid(`tool ${spec.name} has no run()`);
   return {
@@ -37,15 +37,15 @@ export function typedTool(maker: ToolMaker, instance: Instance, tool: KernelTool
     brief: async (args) => {
       if (tool.approvalBrief === undefined) return null;
       // The headline is optional, because the prompt shows the call without it.
-      const ask = () => tool.approvalBrief!(args);
-      const brief = await within(maker.clock, maker.brief_ms, "the approval brief", ask).catch(() => null);
+      const getBrief = () => tool.approvalBrief!(args);
+      const brief = await within(deps.clock, deps.brief_ms, "the approval brief", getBrief).catch(() => null);
       return typeof brief === "string" && brief !== "" ? cut(brief) : null;
     },
   };
 }
 
 /** Returns null for a plugin without a legacy tool. */
-export function legacyTool(maker: ToolMaker, instance: Instance): RegisteredTool | null {
+export function legacyTool(deps: ToolDeps, instance: Instance): RegisteredTool | null {
   const { toolName, jsonSchema, description, requiresApproval } = instance.plugin;
   if (toolName === undefined) return null;
   const spec = checkSpec({
@@ -55,16 +55,16 @@ export function legacyTool(maker: ToolMaker, instance: Instance): RegisteredTool
     ...(requiresApproval === undefined ? {} : { requires_approval: requiresApproval }),
   });
   if (typeof instance.plugin.onEvent !== "function")
-    throw invalid(`tool ${toolName} has no onEvent() that could answer a call`);
+    throw invalid(`tool ${toolName} has no onEvent() to handle its calls`);
   return {
     ...identity(instance, spec, true),
     brief: () => Promise.resolve(null),
-    run: (args, call) => instance.track(() => askLegacy(maker, instance, toolName, args, call)),
+    run: (args, call) => instance.track(() => callLegacy(deps, instance, toolName, args, call)),
   };
 }
 
-async function askLegacy(
-  maker: ToolMaker,
+async function callLegacy(
+  deps: ToolDeps,
   instance: Instance,
   name: string,
   args: JsonObject,
@@ -72,10 +72,10 @@ async function askLegacy(
 ): Promise<ToolReturn> {
   const { scope } = call;
   const event: BusEvent = Object.freeze({
-    id: maker.ids.next("event"),
+    id: deps.ids.next("event"),
     kind: "tool.call.request",
     session_id: call.session_id ?? `_bridge:${instance.name}`,
-    ts: maker.clock.now() / 1000,
+    ts: deps.clock.now() / 1000,
     source: "kernel",
     org_id: scope.org_id,
     project_id: scope.project_id,
@@ -85,7 +85,7 @@ async function askLegacy(
     try {
       await instance.plugin.onEvent!(event, instance.context(scope));
     } catch (error) {
-      instance.report(error ?? new Error("the plugin threw nothing"));
+      instance.report(error ?? new Error("the plugin threw an empty value"));
       throw error;
     }
     instance.report(null);
@@ -100,8 +100,8 @@ function fromLegacy(name: string, { ok, value, error, envelope }: LegacyResult):
     typeof shown === "string"
       ? ({ kind: "text", text: shown } as const)
       : ({ kind: "json", data: (shown ?? null) as Json } as const);
-  const said = typeof shown === "string" && shown !== "" ? shown : name;
-  if (ok) return { ok: true, brief: cut(said), display };
+  const text = typeof shown === "string" && shown !== "" ? shown : name;
+  if (ok) return { ok: true, brief: cut(text), display };
   return { ok: false, kind: "internal", brief: cut(error ?? `${name} failed`), display };
 }
 
@@ -148,16 +148,18 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
   const { name, description, parameters, requires_approval, effect_class, timeout_ms } = tool;
   const { risk, category, deferred } = tool;
   if (typeof name !== "string" || !TOOL_NAME.test(name)) {
-    throw invalid(`${JSON.stringify(name)} is no tool name: use 1 to 64 letters, digits, _ and -`);
+    throw invalid(`${JSON.stringify(name)} is not a tool name: use 1 to 64 letters, digits, _ and -`);
   }
   if (typeof description !== "string") throw invalid(`tool ${name} has no description`);
   const kept = snapshot(parameters) as JsonObject;
-  if (kept.type !== "object") throw invalid(`the parameters of tool ${name} are no JSON Schema of an object`);
-  if (timeout_ms !== undefined && !(timeout_ms > 0)) throw invalid(`tool ${name} has no usable timeout_ms`);
+  if (kept.type !== "object")
+    throw invalid(`the parameters of tool ${name} are not a JSON Schema of an object`);
+  if (timeout_ms !== undefined && !(timeout_ms > 0))
+    throw invalid(`timeout_ms of tool ${name} is not a positive number`);
   if (risk !== undefined && !RISKS.includes(risk))
-    throw invalid(`the risk of tool ${name} is none of ${RISKS.join(", ")}`);
+    throw invalid(`the risk of tool ${name} is not one of ${RISKS.join(", ")}`);
   if (category !== undefined && (typeof category !== "string" || category === "" || category.length > 64))
-    throw invalid(`the category of tool ${name} is no text of 1 to 64 characters`);
+    throw invalid(`the category of tool ${name} is not a text of 1 to 64 characters`);
   return {
     name,
     description,

@@ -40,7 +40,7 @@ export function describeThrown(error: unknown): { message: string; trace: string
     const message = error.message.slice(0, MESSAGE_LENGTH);
     return { message, trace: (error.stack ?? message).slice(0, TRACE_LENGTH) };
   } catch {
-    const message = "the plugin threw something that cannot be read";
+    const message = "the plugin threw a value that cannot be converted to text";
     return { message, trace: message };
   }
 }

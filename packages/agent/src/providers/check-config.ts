@@ -43,7 +43,7 @@ export async function checkConfig(
   const [first] = issues;
   if (first === undefined) return;
   throw new BackplaneError("provider.invalid", `${first.path}: ${first.message}`, {
-    fix: `Correct ${first.field}; what ${plugin.name} takes is config_schema of \`backplane provider list --json\`.`,
+    fix: `Correct ${first.field}. \`backplane provider list --json\` shows the fields of ${plugin.name} in config_schema.`,
     details: { issues: issues.map(({ path, message }) => ({ path, message })) },
   });
 }

@@ -35,7 +35,7 @@ import {
   requireConfigSet,
 } from "@backplane/registry";
 import { checkConfig } from "./check-config.ts";
-import { withAllowedPlace } from "./place.ts";
+import { withAllowedAddress } from "./private-address.ts";
 import { maskInstance, type ProviderState, readProviders } from "./view.ts";
 
 const ID_LENGTH = 64;
@@ -58,7 +58,7 @@ export interface ProvidersDeps {
 
 export function createProviders(deps: ProvidersDeps): AgentProviders {
   const { config, store } = deps;
-  const lines = new Map<string, Promise<unknown>>();
+  const queues = new Map<string, Promise<unknown>>();
 
   async function read(org_id: string): Promise<ProviderState> {
     await deps.prepare(org_id);
@@ -72,13 +72,13 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
   ): Promise<T> {
     requireWholeOrg(caller, "change the providers");
     const { org_id } = caller.scope;
-    const next = (lines.get(org_id) ?? Promise.resolve()).then(async () => work(await read(org_id), org_id));
+    const next = (queues.get(org_id) ?? Promise.resolve()).then(async () => work(await read(org_id), org_id));
     const settled = next.catch(() => {});
-    lines.set(org_id, settled);
+    queues.set(org_id, settled);
     try {
       return await next;
     } finally {
-      if (lines.get(org_id) === settled) lines.delete(org_id);
+      if (queues.get(org_id) === settled) queues.delete(org_id);
     }
   }
 
@@ -139,9 +139,9 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       await change(caller, async ({ instances }, org_id) => {
         const { plugin, label, config: given = {} } = body;
         checkPlugin(plugin);
-        const fields = withoutNulls(withAllowedPlace({}, withoutNulls(given), schemaOf(plugin) ?? null));
+        const fields = withoutNulls(withAllowedAddress({}, withoutNulls(given), schemaOf(plugin) ?? null));
         const id = body.id ?? freshId(plugin);
-        if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is no id for an instance`);
+        if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is not a valid instance id`);
         if (instances.some((one) => one.id === id)) {
           throw new BackplaneError("provider.conflict", `there is an instance ${id} already`, {
             fix: "Change that one, or choose another id.",
@@ -163,7 +163,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const { label, config: given = {} } = body;
         const unmasked = Object.entries(given).filter(([field, value]) => !isMasked(field, value));
         const schema = schemaOf(instance.plugin) ?? null;
-        const fields = withAllowedPlace(instance.config, Object.fromEntries(unmasked), schema);
+        const fields = withAllowedAddress(instance.config, Object.fromEntries(unmasked), schema);
         const kept = Object.entries(fields);
         const set = keysOf(id, Object.fromEntries(kept.filter(([, value]) => value !== null)));
         const gone = Object.keys(keysOf(id, Object.fromEntries(kept.filter(([, value]) => value === null))));
@@ -193,7 +193,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         if (active === id) throw new BackplaneError("provider.conflict", `${id} is the active instance`);
         if (instances.filter((one) => one.plugin === plugin).length === 1) {
           throw new BackplaneError("provider.conflict", `${id} is the last instance of ${plugin}`, {
-            fix: `Make another instance of ${plugin} first, or disable the plugin.`,
+            fix: `Create another instance of ${plugin} first, or disable the plugin.`,
           });
         }
         const audit = auditOf(deps, caller, "provider.remove", id, { plugin });
@@ -225,7 +225,7 @@ function keysOf(id: string, fields: JsonObject): Record<string, Json> {
   for (const [field, value] of Object.entries(fields)) {
     const key = `providers.${id}.${field}`;
     if (META.includes(field) || !isConfigKey(key)) {
-      throw invalid(`${JSON.stringify(field).slice(0, 80)} is no field that an instance can have`);
+      throw invalid(`${JSON.stringify(field).slice(0, 80)} is not a valid field name of an instance`);
     }
     keys[key] = value;
   }
@@ -234,8 +234,8 @@ function keysOf(id: string, fields: JsonObject): Record<string, Json> {
 
 /** Returns the audit detail about a private address that the instance may reach. */
 function openedIn(fields: JsonObject): JsonObject {
-  const place = fields[ALLOW_PRIVATE_FIELD];
-  return typeof place === "string" ? { [ALLOW_PRIVATE_FIELD]: place } : {};
+  const address = fields[ALLOW_PRIVATE_FIELD];
+  return typeof address === "string" ? { [ALLOW_PRIVATE_FIELD]: address } : {};
 }
 
 function withoutNulls(fields: JsonObject): JsonObject {

@@ -43,7 +43,7 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
     if (!(await store.sampling.take(scope.org_id, binding_id, per_hour, HOUR_MS, clock.now())))
       throw new BackplaneError(
         "request.overloaded",
-        `${bound.package.package_id} has asked for the model ${per_hour} times within an hour, which is its quota`,
+        `${bound.package.package_id} has used its quota of ${per_hour} model requests per hour`,
       );
     const request_id = ids.next("request");
     open.set(request_id, request);
@@ -66,13 +66,13 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
       const ticket = await invoke(door, { caller, context, body });
       // The model call is stopped when the call that requested it has ended.
       const forget = live.onSettled(() => {
-        const asked = door.live.get(ticket.id);
-        if (asked !== undefined) stopCall(door, asked, "user");
+        const model_call = door.live.get(ticket.id);
+        if (model_call !== undefined) stopCall(door, model_call, "user");
       });
       const { error, tool_result } = await ticket.settled;
       forget();
       if (error !== null)
-        throw new BackplaneError("policy.denied", `the model was not asked: ${error.message}`);
+        throw new BackplaneError("policy.denied", `the model request was not run: ${error.message}`);
       const { text, model, output } = samplingAnswer(tool_result?.structured_output);
       return {
         role: "assistant",

@@ -19,7 +19,7 @@ const STOPS = 16;
 /** Throws request.invalid. `most` is the binding's limit of tokens for one request. */
 export function readSampling(params: JsonObject, most: number): SamplingRequest {
   const { messages, systemPrompt, maxTokens, temperature, stopSequences, tools } = params;
-  if (tools !== undefined) throw invalid("the gateway's model is lent without tools");
+  if (tools !== undefined) throw invalid("tools are not supported");
   if (!Array.isArray(messages) || messages.length === 0 || messages.length > MESSAGES)
     throw invalid(`messages must be a list of 1 to ${MESSAGES}`);
   if (typeof maxTokens !== "number" || !Number.isInteger(maxTokens) || maxTokens < 1)
@@ -48,7 +48,7 @@ function readMessage(message: Json): SamplingRequest["messages"][number] {
   const blocks = Array.isArray(content) ? content : [content];
   const texts = blocks.map((block) => {
     if (isObject(block) && block.type === "text" && typeof block.text === "string") return block.text;
-    throw invalid("the gateway's model takes texts alone");
+    throw invalid("only text content is supported");
   });
   return { role, text: texts.join("\n") };
 }

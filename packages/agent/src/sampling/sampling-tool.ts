@@ -23,7 +23,8 @@ export function samplingTool({ deps, models, active_models, open }: SamplingTool
   return coreTool(deps.version ?? "0.0.0", {
     spec: {
       name: SAMPLING_TOOL,
-      description: "Asks the org's model what an MCP server wants to know during a call of one of its tools.",
+      description:
+        "Sends a sampling request of an MCP server to the org's model, during a call of one of its tools.",
       parameters: {
         type: "object",
         properties: {
@@ -42,7 +43,7 @@ export function samplingTool({ deps, models, active_models, open }: SamplingTool
     brief: noBrief,
     run: async (args, { scope, signal }): Promise<ToolReturn> => {
       const request = open.get(args.request_id as string);
-      if (request === undefined) return refused("it answers requests of MCP servers alone");
+      if (request === undefined) return refused("model_sampling answers only requests of MCP servers");
       const chosen = await active_models.of(scope.org_id);
       if (chosen === null) return refused("no provider instance is active: backplane provider add");
       const { provider, model } = chosen;
@@ -84,7 +85,7 @@ function refused(text: string): ToolReturn {
 export function samplingAnswer(structured: unknown): { text: string; model: string; output: number } {
   const data = (structured as { display?: { data?: JsonObject } } | undefined)?.display?.data ?? {};
   const { text, model, usage } = data;
-  if (typeof text !== "string") throw new BackplaneError("llm.failed", "the model gave no text");
+  if (typeof text !== "string") throw new BackplaneError("llm.failed", "the model returned no text");
   const output = Number((usage as JsonObject | undefined)?.output ?? 0);
   return { text, model: typeof model === "string" ? model : "", output };
 }

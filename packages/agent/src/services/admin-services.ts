@@ -5,7 +5,7 @@
 
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import type { Caller, Kernel, SessionRef } from "@backplane/ports";
-import type { KernelService, ServiceWho } from "../plugins/plugins-port.ts";
+import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
 import { flag, list, number, object, optional, text } from "./arguments.ts";
 
 type Facade = Pick<Kernel, "config" | "plugins" | "providers" | "sessions">;
@@ -79,11 +79,11 @@ export function adminServices(kernel: Facade): [string, KernelService][] {
   };
   return Object.entries(services).map(([name, serve]) => [
     name,
-    async (args, who) => ((await serve(callerOf(name, who), args)) ?? null) as Json,
+    async (args, identity) => ((await serve(callerOf(name, identity), args)) ?? null) as Json,
   ]);
 }
 
-function callerOf(name: string, { caller }: ServiceWho): Caller {
+function callerOf(name: string, { caller }: ServiceIdentity): Caller {
   if (caller !== null) return caller;
   throw new BackplaneError(
     "auth.missing",

@@ -3,24 +3,25 @@
 import { BackplaneError, type Json } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
 import type { Skills } from "@backplane/registry";
-import type { KernelService, ServiceWho } from "../plugins/plugins-port.ts";
+import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
 import { optional, text } from "./arguments.ts";
 
 export function skillServices(skills: Skills): [string, KernelService][] {
   return [
-    ["skill.list", async (_args, who) => (await skills.list(scopeOf(who))) as Json],
+    ["skill.list", async (_args, identity) => (await skills.list(scopeOf(identity))) as Json],
     [
       "skill.read",
-      async (args, who) => {
+      async (args, identity) => {
         const { file } = optional(args, "file", text);
-        return (await skills.read(scopeOf(who), text(args, "name"), file)) as unknown as Json;
+        return (await skills.read(scopeOf(identity), text(args, "name"), file)) as unknown as Json;
       },
     ],
   ];
 }
 
-function scopeOf({ caller, call }: ServiceWho): Scope {
+function scopeOf({ caller, call }: ServiceIdentity): Scope {
   const scope = caller?.scope ?? call?.scope;
-  if (scope === undefined) throw new BackplaneError("request.invalid", "skills are read during a tool call");
+  if (scope === undefined)
+    throw new BackplaneError("request.invalid", "skills can only be read during a tool call");
   return scope;
 }

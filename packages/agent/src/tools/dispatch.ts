@@ -93,15 +93,15 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
     try {
       return await own.brief(payload.args as never);
     } catch (error) {
-      log.warn({ err: error, tool: tool.name }, "a tool could not word its approval");
+      log.warn({ err: error, tool: tool.name }, "the approval brief of a tool could not be read");
       return null;
     }
   }
 
   return port.subscribe("tool.call.request", (event) => {
     const turn = turnAt(event, event.session_id);
-    if (turn === undefined || !turn.takes(event.payload.step)) {
-      log.warn({ session_id: event.session_id }, "a tool call outside of a turn was dropped");
+    if (turn === undefined || !turn.acceptsCall(event.payload.step)) {
+      log.warn({ session_id: event.session_id }, "a tool call outside a turn was dropped");
       return;
     }
     dispatch(event, turn).catch((error: unknown) => {

@@ -9,7 +9,8 @@ import type { Turn } from "../loop/turn.ts";
 /** Half of the 200 ms within which an interrupt has to end a turn (loop.order). */
 const GRACE_MS = 100;
 
-const LEFT = "the turn ended; the call was told to stop and had not ended, so what it did is not known";
+const LEFT =
+  "the turn ended while the call was running; the call did not stop in time, so its outcome is unknown";
 
 /** Resolves when the call has ended, or when the turn does not have to wait for it. */
 export function endWithTurn(door: Door, turn: Turn, live: LiveCall): Promise<void> {

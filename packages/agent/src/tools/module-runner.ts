@@ -91,7 +91,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
   }
 
   return {
-    ...questions(runner),
+    ...processOperations(runner),
     run(order, listener) {
       if (order.package.runtime.protocol !== "module.kernel") return runner.run(order, listener);
       const tool = deps.tool(order.binding_id);
@@ -119,7 +119,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
 }
 
 /** Operations that only apply to processes. A runner may lack each of them. */
-function questions({
+function processOperations({
   describe,
   request,
   serves,

@@ -18,7 +18,7 @@ import type { Persister, Sessions } from "@backplane/session";
 import type { TurnRequest } from "../loop/begin-turn.ts";
 import type { Loop } from "../loop/loop.ts";
 import type { Turn } from "../loop/turn.ts";
-import type { KernelService, ServiceWho } from "../plugins/plugins-port.ts";
+import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
 
 export interface SubagentDeps {
   loop: Loop;
@@ -30,21 +30,21 @@ export interface SubagentDeps {
   /** Returns the running turn that made the call. */
   turnOfCall(invocation_id: string): Turn | undefined;
   /** Calls `tell` when the tool call that spawned the child has ended, with any outcome. */
-  onCallEnded(invocation_id: string, tell: () => void): void;
+  onCallEnded(invocation_id: string, listener: () => void): void;
 }
 
 interface Child {
   parent: Turn;
   turn: Turn;
   timer: Timer;
-  asked: readonly string[] | null;
+  requested: readonly string[] | null;
 }
 
 export function subagentServices(deps: SubagentDeps): [string, KernelService][] {
   const children = new Map<string, Child>();
 
-  async function start(args: JsonObject, who: ServiceWho): Promise<Json> {
-    const parent = parentOf(deps, who);
+  async function start(args: JsonObject, identity: ServiceIdentity): Promise<Json> {
+    const parent = parentOf(deps, identity);
     const { goal, strategy } = args;
     if (typeof goal !== "string" || goal.trim() === "") {
       throw new BackplaneError("request.invalid", "a sub-agent needs a goal");
@@ -53,7 +53,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     if (depth >= SUBAGENT_LIMITS.depth) {
       throw new BackplaneError("policy.denied", `sub-agents may be nested ${SUBAGENT_LIMITS.depth} deep`);
     }
-    const asked = toolsOf(args.tools);
+    const requested = toolsOf(args.tools);
     const child_id = `${parent.key.session_id}${AGENT_SEPARATOR}${uuid8(deps)}`;
     const key: SessionKey = { ...parent.key, session_id: child_id };
     await deps.persister.drain(parent.key);
@@ -70,7 +70,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
       parent: parent.hold,
       limits: {
         iterations: bounded(args.max_steps, SUBAGENT_LIMITS.steps),
-        tools: narrowed(parent.limits.tools, asked),
+        tools: narrowed(parent.limits.tools, requested),
       },
       ...(typeof strategy === "string" ? { strategy } : {}),
     } as const satisfies TurnRequest;
@@ -81,7 +81,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
       SUBAGENT_LIMITS.wall_ms,
     );
     const timer = deps.clock.after(wall_ms, () => turn.stop("wall"));
-    const child = { parent, turn, timer, asked };
+    const child = { parent, turn, timer, requested };
     children.set(child_id, child);
     const stop = () => {
       if (parent.revocation !== null) turn.revoke(parent.revocation);
@@ -90,7 +90,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     if (parent.signal.aborted) stop();
     else parent.signal.addEventListener("abort", stop, { once: true });
     // The child must stop with the call that spawned it, which may end before the turn does.
-    if (who.call !== null) deps.onCallEnded(who.call.invocation_id, () => turn.stop("user"));
+    if (identity.call !== null) deps.onCallEnded(identity.call.invocation_id, () => turn.stop("user"));
     void turn.settled.then(() => {
       timer.stop();
       parent.signal.removeEventListener("abort", stop);
@@ -98,12 +98,12 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     return { child_id };
   }
 
-  async function wait(args: JsonObject, who: ServiceWho): Promise<Json> {
+  async function wait(args: JsonObject, identity: ServiceIdentity): Promise<Json> {
     const child_id = typeof args.child_id === "string" ? args.child_id : "";
     const child = children.get(child_id);
-    const parent = parentOf(deps, who);
+    const parent = parentOf(deps, identity);
     if (child === undefined || child.parent !== parent) {
-      throw new BackplaneError("session.not_found", `${child_id} is no sub-agent of this call`);
+      throw new BackplaneError("session.not_found", `${child_id} is not a sub-agent of this call`);
     }
     try {
       return answerOf(child, await child.turn.settled);
@@ -119,14 +119,14 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
 }
 
 /** Only a tool call of a running turn has a parent to fork. */
-function parentOf(deps: SubagentDeps, { call }: ServiceWho): Turn {
+function parentOf(deps: SubagentDeps, { call }: ServiceIdentity): Turn {
   const turn = call === null ? undefined : deps.turnOfCall(call.invocation_id);
   if (turn === undefined)
-    throw new BackplaneError("policy.denied", "a sub-agent is spawned out of a running turn");
+    throw new BackplaneError("policy.denied", "only a tool call of a running turn can spawn a sub-agent");
   return turn;
 }
 
-function answerOf({ turn, asked }: Child, run: Run): Json {
+function answerOf({ turn, requested }: Child, run: Run): Json {
   const forbidden_tool_hits = [...new Set(turn.forbidden)];
   const status = run.status === "completed" ? "completed" : "failed";
   return {
@@ -135,7 +135,7 @@ function answerOf({ turn, asked }: Child, run: Run): Json {
     final_text: run.output?.content ?? "",
     steps_used: run.iterations,
     forbidden_tool_hits,
-    allowed: asked === null ? null : [...asked],
+    allowed: requested === null ? null : [...requested],
     ...(status === "completed" ? {} : { reason: reasonOf(turn), error: run.error?.message ?? "" }),
   };
 }
@@ -148,10 +148,10 @@ function reasonOf(turn: Turn): "timeout" | "cancelled" | "error" {
 /** The child's list is never wider than the parent's list. */
 function narrowed(
   parent: ReadonlySet<string> | null,
-  asked: readonly string[] | null,
+  requested: readonly string[] | null,
 ): ReadonlySet<string> | null {
-  if (asked === null) return parent;
-  return new Set(parent === null ? asked : asked.filter((name) => parent.has(name)));
+  if (requested === null) return parent;
+  return new Set(parent === null ? requested : requested.filter((name) => parent.has(name)));
 }
 
 function toolsOf(value: Json | undefined): readonly string[] | null {

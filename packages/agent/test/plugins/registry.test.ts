@@ -116,17 +116,21 @@ test("fails a plugin with a missing, failed, disabled or circular requirement an
 test("does not load a module that differs from its package.json", async () => {
   const odd = (more: object) => () => ({ ...plugin("odd", "skill"), ...more }) as KernelPlugin;
   for (const [make, entry, reason] of [
-    [odd({ name: "other" }), { name: "odd" }, "the module calls itself other, its package.json odd"],
-    [odd({}), { category: "tool" as const }, "the module's category is skill, its package.json says tool"],
+    [odd({ name: "other" }), { name: "odd" }, "the module is named other, but its package.json says odd"],
+    [
+      odd({}),
+      { category: "tool" as const },
+      "the module's category is skill, but its package.json says tool",
+    ],
     [odd({ version: "" }), {}, "odd has no version"],
     [odd({ subscriptions: undefined }), {}, "odd has no subscriptions()"],
     [
       odd({ subscriptions: () => ["Not A Kind"] }),
       {},
-      'odd subscribes to "Not A Kind", which is no kind or pattern',
+      'odd subscribes to "Not A Kind", which is not an event kind or pattern',
     ],
-    [odd({ requires: [1] }), {}, "requires of odd is no list of names"],
-    [odd({ routes: [{}] }), {}, "odd has routes, which take category adapter and onRequest()"],
+    [odd({ requires: [1] }), {}, "requires of odd is not a list of names"],
+    [odd({ routes: [{}] }), {}, "odd declares routes, which need category adapter and onRequest()"],
     [odd({ prefixes: ["mcp"] }), { origin: "installed" as const }, "odd may not register the prefix x.mcp"],
   ] as const) {
     const fixture = await createTestPlugins((loader) => loader.add(make, entry));

@@ -78,7 +78,7 @@ test("keeps the old instance running after a failed reload and reports the reaso
   broken = true;
   await expect(fixture.system.facade.reload(admin, "hot")).rejects.toMatchObject({
     code: "plugin.invalid",
-    message: "hot could not be loaded anew: syntax",
+    message: "hot could not be reloaded: syntax",
   });
   await fixture.publish("user.message.received", { text: "a" });
   await settle(fixture.bus);

@@ -145,7 +145,7 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
   await until(() => fixture.status("mortal") === "failed");
   expect(fixture.system.snapshot()[0]).toMatchObject({
     failures: 1,
-    error: "exit code 7; it is being started again",
+    error: "exit code 7; it is being restarted",
   });
   await until(() => fixture.status("mortal") === "loaded");
   expect(lives).toBe(2);
@@ -155,9 +155,9 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
   expect(heard).toEqual(["still there?"]);
   expect(fixture.system.snapshot()[0]?.failures).toBe(0);
 
-  for (const life of [3, 4]) {
+  for (const lifecycle of [3, 4]) {
     fixture.loader.kill("mortal");
-    await until(() => lives === life && fixture.status("mortal") === "loaded");
+    await until(() => lives === lifecycle && fixture.status("mortal") === "loaded");
   }
   fixture.loader.kill("mortal", "exit code 9");
   await until(() => fixture.status("mortal") === "failed");

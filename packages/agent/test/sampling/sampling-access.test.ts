@@ -109,11 +109,11 @@ verifies(
     fixture.ask(QUESTION("again"));
     for (let n = 0; n < 2; n++) await (await fixture.call()).settled;
     expect(fixture.answers.slice(1)).toEqual([
-      expect.stringContaining("request.invalid: sampling: the gateway's model is lent without tools"),
-      expect.stringContaining("request.invalid: sampling: the gateway's model takes texts alone"),
+      expect.stringContaining("request.invalid: sampling: tools are not supported"),
+      expect.stringContaining("request.invalid: sampling: only text content is supported"),
       expect.objectContaining({ role: "assistant" }),
       expect.stringContaining(
-        "request.overloaded: acme/asker has asked for the model 2 times within an hour",
+        "request.overloaded: acme/asker has used its quota of 2 model requests per hour",
       ),
     ]);
   },
@@ -128,7 +128,7 @@ test("asks for approval in a conversation and refuses a headless run and a guest
   expect(JSON.stringify(approval)).toContain("hi there");
   await fixture.kernel.approvals.answer(admin, approval!.id, { response: "reject" });
   await settled;
-  expect(fixture.answers[0]).toContain("policy.denied: the model was not asked:");
+  expect(fixture.answers[0]).toContain("policy.denied: the model request was not run:");
 
   await (await fixture.call("headless")).settled;
   expect(fixture.answers[1]).toMatch(/policy\.denied: .*cannot ask for approval/);
@@ -160,7 +160,7 @@ test("keeps the quota across a restart and renews it after an hour", async () =>
   for (let n = 0; n < 2; n++) await (await second.call()).settled;
   expect(second.answers).toEqual([
     expect.objectContaining({ role: "assistant" }),
-    expect.stringContaining("request.overloaded: acme/asker has asked for the model 2 times within an hour"),
+    expect.stringContaining("request.overloaded: acme/asker has used its quota of 2 model requests per hour"),
   ]);
   second.clock.wall_offset = 3_600_000;
   await (await second.call()).settled;

@@ -1,6 +1,6 @@
 /** Which events the stream of a run contains, and how an entry of the tape is turned back into its event. */
 import type { Entry, JsonObject } from "@backplane/contract";
-import type { Watched } from "@backplane/ports";
+import type { WatchedEvent } from "@backplane/ports";
 import type { SseItem } from "../sse/event-streams.ts";
 
 /** All other kinds are exchanged between the kernel and its plugins only. */
@@ -28,7 +28,7 @@ interface KernelEvent {
 }
 
 /** Null: not part of the stream of a run. */
-export function itemOfEvent({ event, entry_id, frame }: Watched): SseItem | null {
+export function itemOfEvent({ event, entry_id, frame }: WatchedEvent): SseItem | null {
   if (event.kind !== "session.replay.entry") {
     if (!STREAMED_KINDS.has(event.kind)) return null;
     return { ...(entry_id === null ? {} : { id: entry_id }), event: event.kind, data: frame };
@@ -91,7 +91,7 @@ function eventOfEntry({ kind, payload }: Pick<Entry, "kind" | "payload">): Kerne
 }
 
 /** Whether the run may have ended with this event, so that its row has to be read. */
-export function mayEndRun({ event }: Watched, run_id: string): boolean {
+export function mayEndRun({ event }: WatchedEvent, run_id: string): boolean {
   if (event.kind === "session.replay.done") return true;
   if (event.kind === "session.replay.entry") {
     const { kind, payload } = event.payload as { kind: string; payload: JsonObject };

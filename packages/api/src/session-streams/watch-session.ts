@@ -3,11 +3,11 @@
  * the connection of a reader that is too slow; the client then reconnects with the last id that it has.
  */
 import { FANOUT_LIMITS } from "@backplane/contract";
-import type { Caller, Clock, Fanout, SessionRef, Timer, Watched } from "@backplane/ports";
+import type { Caller, Clock, Fanout, SessionRef, Timer, WatchedEvent } from "@backplane/ports";
 
 export interface SessionWatch {
   /** Ends when the kernel ends the connection or `stop` is aborted. May be iterated once. */
-  items(stop: AbortSignal): AsyncGenerator<Watched>;
+  items(stop: AbortSignal): AsyncGenerator<WatchedEvent>;
   close(): void;
 }
 
@@ -17,7 +17,7 @@ export async function watchSession(
   ref: SessionRef,
   since_entry: number | null,
 ): Promise<SessionWatch> {
-  const queue: Watched[] = [];
+  const queue: WatchedEvent[] = [];
   let queued_chars = 0;
   let ended = false;
   let wake = () => {};

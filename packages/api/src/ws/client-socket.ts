@@ -12,7 +12,7 @@ import {
   type WsServerOp,
 } from "@backplane/contract";
 import { WsClientOpSchema } from "@backplane/contract/schema";
-import type { Attachment, Caller, Kernel, SessionRef, Watched } from "@backplane/ports";
+import type { Attachment, Caller, Kernel, SessionRef, WatchedEvent } from "@backplane/ports";
 import type { RawData, WebSocket } from "ws";
 import { authorize } from "../auth/authorize.ts";
 import { checkRequest } from "../requests/check-request.ts";
@@ -203,7 +203,7 @@ export class ClientSocket {
         throw invalid(`This socket is already attached to ${ref.session_id}.`, "Send detach first.");
     }
     // The client must receive `attached` before any event of the session.
-    let early: Watched[] | null = [];
+    let early: WatchedEvent[] | null = [];
     let ended: EndReason | null = null;
     let connection_id = "";
     const attachment = await this.#deps.kernel.fanout.attach(caller, session, {

@@ -4,7 +4,7 @@
  * interleave. The second frame within one tick corks the socket until the end of the tick, so that a burst is one write.
  */
 import type { Duplex } from "node:stream";
-import type { Watched } from "@backplane/ports";
+import type { WatchedEvent } from "@backplane/ports";
 import type { WebSocket } from "ws";
 import { textFrame } from "./text-frame.ts";
 
@@ -13,11 +13,11 @@ export class WriteTicks {
   now = 0;
   #ending = false;
   #corked: FrameWriter[] = [];
-  #watched: Watched | null = null;
+  #watched: WatchedEvent | null = null;
   #frame: Buffer | null = null;
 
   /** All sockets of a session are sent an event one after the other, so caching one frame is enough. */
-  frameOf(watched: Watched): Buffer {
+  frameOf(watched: WatchedEvent): Buffer {
     if (this.#watched !== watched || this.#frame === null) {
       this.#watched = watched;
       this.#frame = textFrame(watched.frame);
@@ -66,7 +66,7 @@ export class FrameWriter {
     return this.socket.writableLength;
   }
 
-  writeEvent(watched: Watched): number {
+  writeEvent(watched: WatchedEvent): number {
     return this.write(this.#ticks.frameOf(watched));
   }
 

@@ -181,12 +181,12 @@ function notePrivateAllowed(
   asked: JsonObject,
   row: { plugin: string; config: JsonObject },
 ): void {
-  const { allow_private: place } = row.config;
-  if (asked.allow_private !== true || typeof place !== "string") return;
+  const { allow_private: address } = row.config;
+  if (asked.allow_private !== true || typeof address !== "string") return;
   out.note(
-    `The gateway now sends model calls to ${place}, which is not a public address. Users who can write to this\n` +
+    `The gateway now sends model calls to ${address}, which is not a public address. Users who can write to this\n` +
       `organisation's sessions can reach the server there, and users who can change its providers can choose the path.\n` +
-      `Only its ${row.plugin} instances at ${place} are allowed; the audit log records the change. Revoke it: backplane provider set ID allow_private=`,
+      `Only its ${row.plugin} instances at ${address} are allowed; the audit log records the change. Revoke it: backplane provider set ID allow_private=`,
   );
 }
 

@@ -4,6 +4,8 @@
  * to the hosts of its configured instances. The guard reads the instances when the plugin does, so that both use the same
  * ones. Each org and project has its own context, so that one org cannot reach the hosts of another.
  */
+
+import { addressOfUrl } from "@backplane/agent";
 import {
   KERNEL_TOOL_FIELDS,
   type KernelPlugin,
@@ -15,7 +17,6 @@ import {
   type PluginLog,
   type ProviderInstance,
 } from "@backplane/contract";
-import { placeOfUrl } from "@backplane/agent";
 import type { Logger, PluginReach } from "@backplane/ports";
 import {
   type AddressCheck,
@@ -41,8 +42,8 @@ interface ScopedPlugin extends GuardedPlugin {
   setInstances(instances: readonly ProviderInstance[]): void;
 }
 
-interface Place {
-  place: string;
+interface AllowedAddress {
+  address: string;
   /** The admin of the host has allowed this private destination. */
   opened: boolean;
 }
@@ -56,37 +57,37 @@ export function inlinePlugin(
   const named = allowList(allowed_domains);
   const vendor = new Set<string>();
   let log_quota = MAX_LOGGED;
-  const guarded = (instances: () => readonly Place[]): GuardedPlugin => {
-    const opened = () => instances().flatMap(({ place, opened: open }) => (open ? [place] : []));
+  const guarded = (instances: () => readonly AllowedAddress[]): GuardedPlugin => {
+    const opened = () => instances().flatMap(({ address, opened: open }) => (open ? [address] : []));
     return {
       name,
       allows(host, port) {
-        const place = formatPlace(host, port);
-        if (named.allows({ host, port }) || vendor.has(place)) return true;
-        return instances().some((one) => one.place === place);
+        const address = formatAddress(host, port);
+        if (named.allows({ host, port }) || vendor.has(address)) return true;
+        return instances().some((one) => one.address === address);
       },
       addresses: (host, port) => check.addresses({ host, port }, opened()),
       refuseLiteral: (host, port) => check.refuseLiteral({ host, port }, opened()),
-      refused(place) {
-        if (log_quota-- > 0) log.warn({ plugin: name, place }, "refused a connection of an inline plugin");
+      refused(address) {
+        if (log_quota-- > 0) log.warn({ plugin: name, address }, "refused a connection of an inline plugin");
       },
     };
   };
   return {
     ...guarded(() => []),
     addVendor(url) {
-      const place = category === "llm-provider" ? placeOfUrl(url) : null;
-      if (place !== null) vendor.add(place);
+      const address = category === "llm-provider" ? addressOfUrl(url) : null;
+      if (address !== null) vendor.add(address);
     },
     scoped() {
-      let places: Place[] = [];
+      let allowed: AllowedAddress[] = [];
       return {
-        ...guarded(() => places),
+        ...guarded(() => allowed),
         setInstances(instances) {
           if (category !== "llm-provider") return;
-          places = instances.flatMap(({ plugin, config }) => {
-            const place = plugin === name ? placeOfUrl(config.base_url) : null;
-            return place === null ? [] : [{ place, opened: config.allow_private === place }];
+          allowed = instances.flatMap(({ plugin, config }) => {
+            const address = plugin === name ? addressOfUrl(config.base_url) : null;
+            return address === null ? [] : [{ address, opened: config.allow_private === address }];
           });
         },
       };
@@ -94,7 +95,7 @@ export function inlinePlugin(
   };
 }
 
-function formatPlace(host: string, port: number): string {
+function formatAddress(host: string, port: number): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 

@@ -23,7 +23,7 @@ export interface GuardedPlugin {
   /** For a literal IP address. Null: allowed. */
   refuseLiteral(host: string, port: number): BackplaneError | null;
   /** Called for each refusal. */
-  refused(place: string): void;
+  refused(address: string): void;
 }
 
 export interface NetworkGuard {
@@ -87,9 +87,9 @@ function guardFetch(running: Running): void {
   globalThis.fetch = async function fetch(input, init) {
     const plugin = running.getStore();
     if (plugin === undefined) return await original(input, init);
-    const asked = input instanceof Request ? input : new Request(input, init);
-    await checkUrl(plugin, new URL(asked.url));
-    const { redirect } = asked;
+    const requested = input instanceof Request ? input : new Request(input, init);
+    await checkUrl(plugin, new URL(requested.url));
+    const { redirect } = requested;
     const answer = await original(input, { ...init, redirect: redirect === "follow" ? "manual" : redirect });
     if (redirect !== "follow" || answer.status < 300 || answer.status > 399 || answer.status === 304)
       return answer;
@@ -97,7 +97,7 @@ function guardFetch(running: Running): void {
     throw failedFetch(
       new BackplaneError(
         "policy.denied",
-        `${new URL(asked.url).host} answered with a redirect (HTTP ${answer.status}), which is not followed`,
+        `${new URL(requested.url).host} answered with a redirect (HTTP ${answer.status}), which is not followed`,
       ),
     );
   };
@@ -190,9 +190,9 @@ function noteRefusal(plugin: GuardedPlugin, { host, port }: Target, error: unkno
   if ((error as { code?: unknown }).code === "policy.denied") plugin.refused(`${host}:${port}`);
 }
 
-function refusal(plugin: GuardedPlugin, place: string): BackplaneError {
-  plugin.refused(place);
-  return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${place}`, {
+function refusal(plugin: GuardedPlugin, address: string): BackplaneError {
+  plugin.refused(address);
+  return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${address}`, {
     fix: "Add the host to plugin.<its name with _>.allowed_domains, and use net.fetch.",
   });
 }

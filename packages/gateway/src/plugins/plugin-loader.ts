@@ -169,9 +169,9 @@ function bundledRoots(): string[] {
   return Object.keys(dependencies)
     .filter((name) => name.startsWith(BUNDLED))
     .flatMap((name) => {
-      const places = require.resolve.paths(name) ?? [];
-      const dir = places
-        .map((place) => join(place, name))
+      const allowed = require.resolve.paths(name) ?? [];
+      const dir = allowed
+        .map((address) => join(address, name))
         .find((one) => existsSync(join(one, "package.json")));
       return dir === undefined ? [] : [realpathSync(dir)];
     });

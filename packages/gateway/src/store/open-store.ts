@@ -1,7 +1,6 @@
 /** Opens the configured store: SQLite in the home, or a PostgreSQL database that several gateways share. */
 import { BackplaneError } from "@backplane/contract";
-import type { Logger } from "@backplane/ports";
-import type { ArtifactFiles, Store } from "@backplane/ports";
+import type { ArtifactFiles, Logger, Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import { openArtifactStore } from "@backplane/supply";
 import type { GatewayConfig } from "../config/config.ts";

@@ -214,9 +214,9 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
   hidden.on("connection", (socket) => inside.push(socket.localAddress ?? ""));
   await new Promise<void>((done) => hidden.listen(at.port, "127.0.0.66", done));
   let answers: string[][] = [];
-  const asked: string[] = [];
+  const requested: string[] = [];
   const resolve = async (name: string) => {
-    asked.push(name);
+    requested.push(name);
     return answers.shift() ?? ["127.0.0.66"];
   };
   const forbidden = (address: string) => (address === "127.0.0.66" ? "private" : null);
@@ -230,10 +230,10 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
     for (const way of ["net", "ports", "socket", "later", "http", "tls"]) {
       // Asked again at any time, the name leads inside.
       answers = [["127.0.0.1"]];
-      asked.length = 0;
+      requested.length = 0;
       const got = await go(way, target);
       expect([way, got]).toEqual([way, way === "tls" ? expect.not.stringMatching("policy") : "connected"]);
-      expect(asked).toEqual(["rebind.test"]);
+      expect(requested).toEqual(["rebind.test"]);
       answers = [];
       expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
       // One address of several is enough to refuse them all.
@@ -266,8 +266,8 @@ verifies(
   "sec.provider-egress",
   "limits an allowed private destination to the org of its instance, also on open connections",
   async () => {
-    const place = `127.0.0.1:${at.port}`;
-    const base_url = `http://${place}/v1`;
+    const address = `127.0.0.1:${at.port}`;
+    const base_url = `http://${address}/v1`;
     const instance = (allow_private?: string) => ({
       id: "main",
       plugin: "dialler-llm-provider",
@@ -275,7 +275,7 @@ verifies(
       config: { base_url, ...(allow_private === undefined ? {} : { allow_private }) },
     });
     const { serve } = await load("llm-provider", { allowed_domains: [] });
-    const ours = await serve({ providers: [instance(place)] });
+    const ours = await serve({ providers: [instance(address)] });
     const theirs = await serve({ providers: [instance()] });
     const elsewhereOpened = await serve({ providers: [instance(`127.0.0.1:${elsewhere.port}`)] });
     for (const one of [ours, theirs, elsewhereOpened]) await one.go("instances");

@@ -135,7 +135,7 @@ export interface AgentRuns {
 }
 
 /** An event for watchers. `frame` is the JSON of the whole op, serialized once for all watchers. */
-export interface Watched {
+export interface WatchedEvent {
   event: BusEvent;
   /** The tape entry of the event; null for an event that is not recorded. */
   entry_id: number | null;
@@ -163,7 +163,7 @@ export interface Fanout {
       adapter_id: string;
       /** A connection of the same caller that this one replaces, if it is still attached. */
       replaces?: string;
-      send(watched: Watched): number;
+      send(watched: WatchedEvent): number;
       /** Awaited during a replay while the client's buffer is full; resolves also when the client disconnected. */
       drained?(): Promise<void>;
       /** Called when the kernel ended the attachment: timeout, shutdown, or a client that reads too slowly. */

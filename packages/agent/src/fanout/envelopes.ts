@@ -1,13 +1,13 @@
 /** The envelope that clients receive, serialized once for any number of connections. */
 
 import { type BusEvent, type Entry, type IdSource, KERNEL_SESSION, type Session } from "@backplane/contract";
-import type { Clock, SessionKey, Watched } from "@backplane/ports";
+import type { Clock, SessionKey, WatchedEvent } from "@backplane/ports";
 import type { WrittenItem } from "@backplane/session";
 import type { UnfinishedAnswer } from "./partials.ts";
 
 const SOURCE = "kernel-session-context";
 
-export class Shown implements Watched {
+export class Envelope implements WatchedEvent {
   readonly event: BusEvent;
   readonly entry_id: number | null;
   readonly #session_id: string;
@@ -20,11 +20,11 @@ export class Shown implements Watched {
   }
 
   get frame(): string {
-    this.#frame ??= this.#spell();
+    this.#frame ??= this.#serialize();
     return this.#frame;
   }
 
-  #spell(): string {
+  #serialize(): string {
     const { id, kind, session_id, ts, source, payload } = this.event;
     const event = { id, kind, session_id, ts, source, payload };
     const op = { op: "event", session_id: this.#session_id, event };
@@ -48,33 +48,33 @@ export class Envelopes {
   }
 
   /** An entry without an event, such as an anchor or an added block, has the same form as in a replay. */
-  written(key: SessionKey, { entry, event }: WrittenItem): Shown {
+  written(key: SessionKey, { entry, event }: WrittenItem): Envelope {
     if (event === null) return this.replayed(key, entry);
-    return new Shown(key.session_id, asTaped(event, entry), entry.id);
+    return new Envelope(key.session_id, asTaped(event, entry), entry.id);
   }
 
-  replayed(key: SessionKey, { id, kind, payload, date }: Entry): Shown {
-    const told = { session_id: key.session_id, entry_id: id, kind, payload };
-    const event = this.#event(key, "session.replay.entry", told, SOURCE, KERNEL_SESSION);
-    return new Shown(key.session_id, { ...event, ts: Date.parse(date) / 1000 }, id);
+  replayed(key: SessionKey, { id, kind, payload, date }: Entry): Envelope {
+    const replayed = { session_id: key.session_id, entry_id: id, kind, payload };
+    const event = this.#event(key, "session.replay.entry", replayed, SOURCE, KERNEL_SESSION);
+    return new Envelope(key.session_id, { ...event, ts: Date.parse(date) / 1000 }, id);
   }
 
-  replayDone(key: SessionKey, connection_id: string, replayed: number): Shown {
-    const told = { session_id: key.session_id, connection_id, replayed };
-    const event = this.#event(key, "session.replay.done", told, SOURCE, KERNEL_SESSION);
-    return new Shown(key.session_id, event, null);
+  replayDone(key: SessionKey, connection_id: string, replayed: number): Envelope {
+    const payload = { session_id: key.session_id, connection_id, replayed };
+    const event = this.#event(key, "session.replay.done", payload, SOURCE, KERNEL_SESSION);
+    return new Envelope(key.session_id, event, null);
   }
 
   /** The whole text of the unfinished answer. It replaces the part that the client already has. */
-  caughtUp(key: SessionKey, { text, iteration, truncated }: UnfinishedAnswer): Shown {
-    const told = {
+  caughtUp(key: SessionKey, { text, iteration, truncated }: UnfinishedAnswer): Envelope {
+    const payload = {
       content: text,
       catch_up: true,
       ...(iteration === undefined ? {} : { iteration }),
       ...(truncated ? { truncated } : {}),
     };
-    const event = this.#event(key, "assistant.message.delta", told, "kernel", key.session_id);
-    return new Shown(key.session_id, event, null);
+    const event = this.#event(key, "assistant.message.delta", payload, "kernel", key.session_id);
+    return new Envelope(key.session_id, event, null);
   }
 
   #event(

@@ -7,7 +7,7 @@ import { BackplaneError, type Json, type JsonObject } from "@backplane/contract"
 import { ALLOW_PRIVATE_FIELD } from "@backplane/registry";
 
 /** Returns lower case with IPv6 in brackets and an explicit port, or null unless the URL is http or https. */
-export function placeOfUrl(url: unknown): string | null {
+export function addressOfUrl(url: unknown): string | null {
   if (typeof url !== "string" || !URL.canParse(url)) return null;
   const { hostname, port, protocol } = new URL(url);
   if (hostname === "" || !/^https?:$/.test(protocol)) return null;
@@ -18,25 +18,25 @@ export function placeOfUrl(url: unknown): string | null {
  * Returns the fields to write, with `allow_private` resolved to an address: `true` means the address of
  * `base_url`. A permission for another address than the new `base_url` is removed with the change.
  */
-export function withAllowedPlace(
+export function withAllowedAddress(
   before: JsonObject,
   fields: JsonObject,
   config_schema: JsonObject | null,
 ): JsonObject {
-  const place = placeOfUrl(baseUrl({ ...before, ...fields }, config_schema));
-  const asked = fields[ALLOW_PRIVATE_FIELD];
-  if (asked === undefined) {
+  const address = addressOfUrl(baseUrl({ ...before, ...fields }, config_schema));
+  const requested = fields[ALLOW_PRIVATE_FIELD];
+  if (requested === undefined) {
     const kept = before[ALLOW_PRIVATE_FIELD];
-    return kept === undefined || kept === place ? fields : { ...fields, [ALLOW_PRIVATE_FIELD]: null };
+    return kept === undefined || kept === address ? fields : { ...fields, [ALLOW_PRIVATE_FIELD]: null };
   }
-  if (asked === null || asked === false) return { ...fields, [ALLOW_PRIVATE_FIELD]: null };
-  if (place === null) {
-    throw invalid("config.allow_private: the instance has no base_url whose place could be opened");
+  if (requested === null || requested === false) return { ...fields, [ALLOW_PRIVATE_FIELD]: null };
+  if (address === null) {
+    throw invalid("config.allow_private: the instance has no base_url whose address could be allowed");
   }
-  if (asked !== true && asked !== place) {
-    throw invalid(`config.allow_private: write true or "${place}", which is where base_url is`);
+  if (requested !== true && requested !== address) {
+    throw invalid(`config.allow_private: write true or "${address}", the address of base_url`);
   }
-  return { ...fields, [ALLOW_PRIVATE_FIELD]: place };
+  return { ...fields, [ALLOW_PRIVATE_FIELD]: address };
 }
 
 /** An empty base_url selects the default of the vendor. */

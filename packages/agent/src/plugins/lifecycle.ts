@@ -16,29 +16,29 @@ import { Instance, type InstanceHooks, type Mode } from "./instance.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import { strategyIdOf } from "./routing.ts";
 import type { Subscriber, Subscriptions } from "./subscriptions.ts";
-import type { Tools } from "./tool-table.ts";
-import { legacyTool, type ToolMaker, typedTool } from "./tools.ts";
+import type { PluginTools } from "./tool-table.ts";
+import { legacyTool, type ToolDeps, typedTool } from "./tools.ts";
 import { within } from "./within.ts";
 
-export interface LifeParts {
+export interface LifecycleParts {
   deps: Pick<PluginSystemDeps, "clock" | "default_scope" | "ids" | "loader" | "log">;
   timeouts: PluginTimeouts;
   subscriptions: Subscriptions;
-  tools: Tools;
+  tools: PluginTools;
   adapters: MountedAdapters;
   hooks: InstanceHooks;
 }
 
-export class Life {
-  readonly #parts: LifeParts;
-  readonly #maker: ToolMaker;
+export class PluginLifecycle {
+  readonly #parts: LifecycleParts;
+  readonly #tool_deps: ToolDeps;
   readonly #loaded = new Set<Instance>();
   #generation = 0;
 
-  constructor(parts: LifeParts) {
+  constructor(parts: LifecycleParts) {
     this.#parts = parts;
     const { clock, ids } = parts.deps;
-    this.#maker = { clock, ids, brief_ms: parts.timeouts.brief_ms };
+    this.#tool_deps = { clock, ids, brief_ms: parts.timeouts.brief_ms };
   }
 
   /** The instances that receive events. */
@@ -47,7 +47,7 @@ export class Life {
   }
 
   /** Loads the module or starts the process. Only `subscriptions()` of the plugin runs in this step. */
-  async bringUp(entry: PluginEntry, mode: Mode, reach: PluginReach): Promise<Instance> {
+  async startInstance(entry: PluginEntry, mode: Mode, reach: PluginReach): Promise<Instance> {
     const { deps, timeouts, hooks } = this.#parts;
     const loading = deps.loader.load(entry, mode, reach);
     const loaded = await within(deps.clock, timeouts.load_ms, `loading ${entry.name}`, () => loading).catch(
@@ -62,7 +62,7 @@ export class Life {
       const instance = new Instance(entry, mode, loaded, ++this.#generation, hooks);
       const unknown = checkKinds(entry.name, instance.kinds);
       if (unknown.length > 0)
-        deps.log.warn({ plugin: entry.name, kinds: unknown }, "no such public kinds exist");
+        deps.log.warn({ plugin: entry.name, kinds: unknown }, "a plugin subscribes to unknown event kinds");
       return instance;
     } catch (error) {
       await loaded.close().catch(() => {});
@@ -75,7 +75,7 @@ export class Life {
    * those of `old`. `stillWanted` is called right before that step. On an error the instance is closed and
    * `old` stays active.
    */
-  async settleIn(
+  async activate(
     instance: Instance,
     options: { old: Instance | null; api: boolean; stillWanted(): boolean },
   ): Promise<void> {
@@ -85,7 +85,7 @@ export class Life {
     try {
       checkIds(instance, this.#loaded);
       adapters.check(instance, api);
-      const legacy = plugin.category === "tool" ? legacyTool(this.#maker, instance) : null;
+      const legacy = plugin.category === "tool" ? legacyTool(this.#tool_deps, instance) : null;
       if (legacy !== null) {
         tools.check(legacy);
         instance.tools.add(legacy);
@@ -120,7 +120,7 @@ export class Life {
    */
   register(instance: Instance, tool: KernelTool): void {
     const { tools } = this.#parts;
-    const made = typedTool(this.#maker, instance, tool);
+    const made = typedTool(this.#tool_deps, instance, tool);
     for (const other of instance.tools) {
       if (other.legacy || other.spec.name !== made.spec.name) continue;
       throw new BackplaneError(
@@ -134,7 +134,7 @@ export class Life {
   }
 
   /** Stops the delivery of new events, calls and requests. Running work continues. */
-  takeOff(instance: Instance): void {
+  deactivate(instance: Instance): void {
     instance.unbind();
     this.#loaded.delete(instance);
     this.#parts.tools.replace(instance.tools, []);
@@ -190,27 +190,28 @@ const PATTERN = /^(\*|[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*(\.\*)?)$/;
 function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
   if (typeof plugin !== "object" || plugin === null) throw invalid(`${entry.name} exports no plugin`);
   const { name, category, version, requires = [], prefixes = [], routes = [] } = plugin;
-  if (name !== entry.name) throw invalid(`the module calls itself ${name}, its package.json ${entry.name}`);
+  if (name !== entry.name)
+    throw invalid(`the module is named ${name}, but its package.json says ${entry.name}`);
   if (category !== entry.category) {
-    throw invalid(`the module's category is ${category}, its package.json says ${entry.category}`);
+    throw invalid(`the module's category is ${category}, but its package.json says ${entry.category}`);
   }
   if (typeof version !== "string" || version === "") throw invalid(`${name} has no version`);
   for (const [field, list] of Object.entries({ requires, prefixes })) {
-    if (!isStrings(list)) throw invalid(`${field} of ${name} is no list of names`);
+    if (!isStrings(list)) throw invalid(`${field} of ${name} is not a list of names`);
   }
-  if (!Array.isArray(routes)) throw invalid(`routes of ${name} is no list`);
+  if (!Array.isArray(routes)) throw invalid(`routes of ${name} is not a list`);
   if (routes.length > 0 && (category !== "adapter" || typeof plugin.onRequest !== "function")) {
-    throw invalid(`${name} has routes, which take category adapter and onRequest()`);
+    throw invalid(`${name} declares routes, which need category adapter and onRequest()`);
   }
   if (typeof plugin.subscriptions !== "function") throw invalid(`${name} has no subscriptions()`);
 }
 
 /** Throws `plugin.invalid`. Returns the public kinds that do not exist, which cause only a warning. */
 function checkKinds(name: string, kinds: readonly string[]): string[] {
-  if (!isStrings(kinds)) throw invalid(`subscriptions() of ${name} gave no list of kinds`);
+  if (!isStrings(kinds)) throw invalid(`subscriptions() of ${name} did not return a list of event kinds`);
   const odd = kinds.find((kind) => !PATTERN.test(kind));
   if (odd !== undefined)
-    throw invalid(`${name} subscribes to ${JSON.stringify(odd)}, which is no kind or pattern`);
+    throw invalid(`${name} subscribes to ${JSON.stringify(odd)}, which is not an event kind or pattern`);
   return kinds.filter((kind) => !kind.endsWith("*") && !kind.startsWith("x.") && !isBusKind(kind));
 }
 
