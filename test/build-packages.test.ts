@@ -28,7 +28,7 @@ const entries = globSync("packages/*/package.json")
     );
   });
 
-test("every package of the gateway is built, and none of its files reads another of its sources", () => {
+test("bundles every module of the gateway into files that import no other file of their module", () => {
   expect(entries.map(({ entry }) => entry)).toEqual(
     [
       "agent api cli contract contract/schema door gateway kernel ports registry runner servers session store supply wire"
@@ -46,7 +46,7 @@ test("every package of the gateway is built, and none of its files reads another
   }
 });
 
-test("what is built exports what the sources do, and loads no HTTP client of Node's", () => {
+test("a bundle has the exports of its sources and does not load Node's HTTP client", () => {
   const urls = entries.map(({ built }) => pathToFileURL(built).href);
   const program = `
     const found = [];

@@ -33,7 +33,7 @@ test("every entry exports the names of test/exports.txt and no others", async ()
   await expect(text.join("")).toMatchFileSnapshot("exports.txt");
 });
 
-test("the list holds every value that an entry really exports", async () => {
+test("the list contains every value that an entry exports at run time", async () => {
   for (const { entry, file } of entries) {
     const values = exportedNames(file).filter((name) => !name.startsWith("type "));
     const found = Object.keys((await import(join(process.cwd(), file))) as object).sort();
@@ -41,7 +41,7 @@ test("the list holds every value that an entry really exports", async () => {
   }
 });
 
-test("each way to export is read", () => {
+test("recognises every form of export", () => {
   const dir = mkdtempSync(join(tmpdir(), "backplane-exports-"));
   writeFileSync(
     join(dir, "inner.ts"),

@@ -41,34 +41,30 @@ function providerPlugins(): string[] {
   return readdirSync("plugins").filter((name) => name.startsWith("llm-"));
 }
 
-verifies(
-  "llm.sdk-only",
-  "no provider plugin speaks HTTP itself or through anything but its vendor's SDK",
-  () => {
-    const plugins = providerPlugins();
-    expect(plugins).toEqual(expect.arrayContaining(["llm-anthropic", "llm-echo", "llm-openai"]));
-    const found: string[] = [];
-    for (const plugin of plugins) {
-      const dir = join("plugins", plugin, "src");
-      const files = readdirSync(dir, { recursive: true, encoding: "utf8" }).filter((file) =>
-        /\.[cm]?[jt]sx?$/.test(file),
-      );
-      expect(files).not.toEqual([]);
-      for (const file of files) {
-        const source = readFileSync(join(dir, file), "utf8");
-        for (const reason of rawTraffic(plugin, source)) found.push(`${plugin}/${file} ${reason}`);
-      }
-      const manifest = JSON.parse(readFileSync(join("plugins", plugin, "package.json"), "utf8"));
-      const allowed = ["@backplane/sdk", ...(SDKS[plugin] === undefined ? [] : [SDKS[plugin]])];
-      for (const name of Object.keys(manifest.dependencies ?? {})) {
-        if (!allowed.includes(name)) found.push(`${plugin}/package.json depends on ${name}`);
-      }
+verifies("llm.sdk-only", "provider plugins send HTTP only through their vendor's SDK", () => {
+  const plugins = providerPlugins();
+  expect(plugins).toEqual(expect.arrayContaining(["llm-anthropic", "llm-echo", "llm-openai"]));
+  const found: string[] = [];
+  for (const plugin of plugins) {
+    const dir = join("plugins", plugin, "src");
+    const files = readdirSync(dir, { recursive: true, encoding: "utf8" }).filter((file) =>
+      /\.[cm]?[jt]sx?$/.test(file),
+    );
+    expect(files).not.toEqual([]);
+    for (const file of files) {
+      const source = readFileSync(join(dir, file), "utf8");
+      for (const reason of rawTraffic(plugin, source)) found.push(`${plugin}/${file} ${reason}`);
     }
-    expect(found).toEqual([]);
-  },
-);
+    const manifest = JSON.parse(readFileSync(join("plugins", plugin, "package.json"), "utf8"));
+    const allowed = ["@backplane/sdk", ...(SDKS[plugin] === undefined ? [] : [SDKS[plugin]])];
+    for (const name of Object.keys(manifest.dependencies ?? {})) {
+      if (!allowed.includes(name)) found.push(`${plugin}/package.json depends on ${name}`);
+    }
+  }
+  expect(found).toEqual([]);
+});
 
-verifies("llm.sdk-only", "the check finds every way around the SDKs", () => {
+verifies("llm.sdk-only", "the check finds every way to bypass the SDKs", () => {
   const bad: [string, string][] = [
     ['import { request } from "node:https";', "imports node:https"],
     ['import http from "http";', "imports http"],
@@ -91,7 +87,7 @@ verifies("llm.sdk-only", "the check finds every way around the SDKs", () => {
   }
 });
 
-test("what is said in comments and messages is no use", () => {
+test("the check ignores comments and messages", () => {
   const good = [
     'import type { Anthropic } from "@anthropic-ai/sdk";',
     'const { Anthropic } = await import("@anthropic-ai/sdk");',

@@ -1,4 +1,4 @@
-/** `npm run mutate` takes too long for every run; that each of its mutants still means something is checked here. */
+/** `npm run mutate` takes too long for every run. These tests check that each mutant still applies to the sources. */
 import { existsSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { MUTANTS } from "../scripts/defences/all.ts";

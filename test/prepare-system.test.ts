@@ -58,13 +58,13 @@ function prepare({ apt, uid, env = {}, purpose }: Machine) {
   return { status, stdout, stderr };
 }
 
-test("a machine that has everything is told nothing", () => {
+test("prints nothing on a machine that has everything", () => {
   const env = cleanEnvironment({ BACKPLANE_HOME: join(folder, "home") });
   const ran = spawnSync(process.execPath, [SCRIPT, "start"], { env, encoding: "utf8" });
   expect(ran).toMatchObject({ status: 0, stdout: "", stderr: "" });
 });
 
-test("an ordinary user is told the one command and what is refused until then, and the start goes on", () => {
+test("tells an ordinary user the command to run and what is refused until then, and continues the start", () => {
   const { status, stdout, stderr } = prepare({ apt: "process.exit(9);", uid: 1_000, purpose: "start" });
   expect([status, stdout]).toEqual([0, ""]);
   expect(stderr.trim().split("\n")).toEqual([
@@ -74,7 +74,7 @@ test("an ordinary user is told the one command and what is refused until then, a
   ]);
 });
 
-test("a system without apt is told what is missing, and no command that it does not have", () => {
+test("tells a system without apt what is missing, and names no command that it lacks", () => {
   const { status, stderr } = prepare({ uid: 1_000, purpose: "start" });
   expect(status).toBe(0);
   expect(stderr).toContain("bubblewrap (bwrap)");
@@ -82,7 +82,7 @@ test("a system without apt is told what is missing, and no command that it does 
   expect(stderr).not.toContain("apt-get");
 });
 
-test("a sandbox that is switched off needs nothing", () => {
+test("requires nothing when the sandbox is disabled", () => {
   const off = {
     apt: "process.exit(9);",
     uid: 1_000,
@@ -92,7 +92,7 @@ test("a sandbox that is switched off needs nothing", () => {
   expect(prepare(off)).toEqual({ status: 0, stdout: "", stderr: "" });
 });
 
-test("the tests do not run on a machine that lacks something", () => {
+test("refuses to run the tests on a machine that lacks something", () => {
   const { status, stderr } = prepare({ apt: "process.exit(9);", uid: 1_000 });
   expect(status).toBe(1);
   expect(stderr).toMatch(/^missing for the tests: .*bubblewrap/);
@@ -108,18 +108,21 @@ if (args.includes("install")) {
   writeFileSync("/usr/bin/cc", "#!" + process.execPath + "\\nconsole.log('/usr/lib/libc.a');", { mode: 0o755 });
 }`;
 
-test.runIf(root)("root on Debian gets it installed, with the C library that apt would leave out", () => {
-  const log = join(folder, "apt.log");
-  const { status, stderr } = prepare({ apt: INSTALLS, env: { APT_LOG: log }, purpose: "start" });
-  expect({ status, stderr }).toEqual({
-    status: 0,
-    stderr: "installing for the sandbox: bubblewrap, gcc, libc6-dev\n",
-  });
-  expect(readFileSync(log, "utf8")).toBe("update\ninstall bubblewrap gcc libc6-dev\n");
-});
+test.runIf(root)(
+  "installs the packages as root on Debian, including the C library that apt would leave out",
+  () => {
+    const log = join(folder, "apt.log");
+    const { status, stderr } = prepare({ apt: INSTALLS, env: { APT_LOG: log }, purpose: "start" });
+    expect({ status, stderr }).toEqual({
+      status: 0,
+      stderr: "installing for the sandbox: bubblewrap, gcc, libc6-dev\n",
+    });
+    expect(readFileSync(log, "utf8")).toBe("update\ninstall bubblewrap gcc libc6-dev\n");
+  },
+);
 
 test.runIf(root)(
-  "an installation that fails, as without a network, is told and does not stop the start",
+  "reports a failed installation, for example without a network, and continues the start",
   () => {
     const apt = "console.error('E: Could not resolve deb.debian.org'); process.exit(100);";
     const { status, stderr } = prepare({ apt, purpose: "start" });

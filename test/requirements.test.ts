@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { citedIds, problems, requirementIds } from "../scripts/requirements.ts";
 
-test("ids are read from the bold heads of the list, several on one line included", () => {
+test("reads the bold ids at the start of each item, also several on one line", () => {
   expect(requirementIds("- **a.b** · **a.c** — text **not.this**\n**x.y** — no\n- **d.e** ⚑ — t")).toEqual([
     "a.b",
     "a.c",
@@ -11,7 +11,7 @@ test("ids are read from the bold heads of the list, several on one line included
   expect(requirementIds(readFileSync("spec/requirements.md", "utf8")).length).toBeGreaterThanOrEqual(188);
 });
 
-test("only tests that ran and passed count", () => {
+test("counts only tests that ran and passed", () => {
   const result = (status: string, id: string) => ({ status, meta: { verifies: [id] } });
   const report = {
     testResults: [
@@ -21,7 +21,7 @@ test("only tests that ran and passed count", () => {
   expect([...citedIds(report)]).toEqual(["a.b"]);
 });
 
-test("an uncited, a cited pending, and an unknown id are problems", () => {
+test("reports ids that are uncited, pending although cited, or unknown", () => {
   const found = problems({
     required: ["a.uncited", "a.pending", "a.done"],
     pending: ["a.pending", "a.gone"],

@@ -25,7 +25,7 @@ function printOf(folder: string): string {
 
 verifies(
   "bridge.agent-plugins",
-  "plugin.json, mcp.json and skills/ install unchanged: servers are tools, skills can be found and read",
+  "installs plugin.json, mcp.json and skills/ unchanged: servers become tools, skills can be found and read",
   async () => {
     const before = printOf(FOLDER);
     const installed = await gateway.cli("plugin", "install", FOLDER);
@@ -61,7 +61,7 @@ verifies(
   },
 );
 
-test("over HTTP the same: a folder with the admin credential, an archive with a key; strict is all or nothing", async () => {
+test("installs over HTTP a folder with the admin token and an archive with a key; strict installs all or nothing", async () => {
   interface Answer {
     packages: { package: { package_id: string }; created: boolean; binding: object }[];
     left_out: { kind: string; name: string; reason: string }[];

@@ -75,7 +75,7 @@ afterAll(async () => {
 
 verifies(
   "api.sessions",
-  "a run streams its messages, tools and question; the answer over /v1/approvals lets it go on to its end",
+  "streams a run with its messages, tools and approval request, and completes it after the answer over /v1/approvals",
   async () => {
     const seen: { event: string; id: string | null; data: string }[] = [];
     const answered: Promise<Approval>[] = [];
@@ -127,7 +127,7 @@ verifies(
 
 verifies(
   "api.sessions",
-  "a branch goes its own way, and after a restart both go on from what they know",
+  "a branch diverges from its session, and both continue with their own history after a restart",
   async () => {
     const parent = await client.sessions.get("shopping");
     const child = await client.sessions.branch("shopping", { child_id: "shopping-2" });
@@ -181,36 +181,32 @@ verifies(
   },
 );
 
-verifies(
-  "api.sessions",
-  "a run that waits for a person can be followed by another reader, and cancelled",
-  async () => {
-    const run = await client.runs.start({
-      session_id: "waiting",
-      input: { text: '/tool buy {"text":"gold"}\n/then\n/say bought' },
-    });
-    expect(run.status).toBe("running");
-    await expect.poll(async () => (await client.approvals.list({ status: "pending" })).items.length).toBe(1);
-    const seen: RunUpdate[] = [];
-    for await (const update of client.runs.watch(run.id)) {
-      seen.push(update);
-      // Asked before this reader came; it is told all the same.
-      if ("event" in update && update.event.kind === "approval.request") await client.runs.cancel(run.id);
-    }
-    expect(seen.at(-1)).toMatchObject({ ended: { id: run.id, status: "cancelled" } });
-    // The turn ends at once; its call's outcome is written when the call has really stopped.
-    const kinds = async () => {
-      const blocks: Block[] = (await client.chains.blocks(run.chain_id)).items;
-      return blocks.map(({ kind }) => kind).toSorted();
-    };
-    await expect.poll(kinds).toEqual(["input", "response", "tool_call", "tool_result"]);
-    expect((await client.approvals.list({ status: "pending" })).items).toEqual([]);
-  },
-);
+verifies("api.sessions", "a second reader can follow and cancel a run that awaits approval", async () => {
+  const run = await client.runs.start({
+    session_id: "waiting",
+    input: { text: '/tool buy {"text":"gold"}\n/then\n/say bought' },
+  });
+  expect(run.status).toBe("running");
+  await expect.poll(async () => (await client.approvals.list({ status: "pending" })).items.length).toBe(1);
+  const seen: RunUpdate[] = [];
+  for await (const update of client.runs.watch(run.id)) {
+    seen.push(update);
+    // Asked before this reader came; it is told all the same.
+    if ("event" in update && update.event.kind === "approval.request") await client.runs.cancel(run.id);
+  }
+  expect(seen.at(-1)).toMatchObject({ ended: { id: run.id, status: "cancelled" } });
+  // The turn ends at once; its call's outcome is written when the call has really stopped.
+  const kinds = async () => {
+    const blocks: Block[] = (await client.chains.blocks(run.chain_id)).items;
+    return blocks.map(({ kind }) => kind).toSorted();
+  };
+  await expect.poll(kinds).toEqual(["input", "response", "tool_call", "tool_result"]);
+  expect((await client.approvals.list({ status: "pending" })).items).toEqual([]);
+});
 
 verifies(
   "bus.session-ids",
-  "ids of the kernel's own are refused over HTTP, /api and the socket; a child's entries may be read",
+  "rejects session ids of the kernel over HTTP, /api and WebSocket, and allows reading entries of a sub-agent",
   async () => {
     const ids = ["kernel", "_bridge:web", "shopping::agent::1"];
     for (const id of ids) {

@@ -51,7 +51,7 @@ const invoke = async (input: unknown, export_id = "files") =>
 
 verifies(
   "inv.artifacts",
-  "output above a frame is read back whole, by those who may read the call",
+  "serves output larger than a frame completely, and only to callers that may read the call",
   async () => {
     const bytes = Buffer.alloc(3_000_000, "b");
     const sha256 = hash("sha256", bytes, "hex");
@@ -89,7 +89,7 @@ verifies(
   },
 );
 
-verifies("inv.artifacts", "a reference that leaves scratch is refused, and the record says so", async () => {
+verifies("inv.artifacts", "refuses a reference outside of scratch and records the refusal", async () => {
   for (const [input, reason] of [
     [{ path: "../../etc/passwd" }, "bad_path"],
     [{ link: "/etc/passwd" }, "link"],
@@ -105,7 +105,7 @@ verifies("inv.artifacts", "a reference that leaves scratch is refused, and the r
 
 verifies(
   "inv.artifacts",
-  "large input comes as a file with scratch, and is refused with advice without",
+  "passes large input as a file with scratch, and refuses it with a remedy without scratch",
   async () => {
     const input = { text: "x".repeat(2_000_000) };
     const bytes = JSON.stringify(input).length;

@@ -125,7 +125,7 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
   ],
 ];
 
-test("a log that nobody touched is whole, before and after more entries and a restart", async () => {
+test("verifies an untouched log, also after more entries and a restart", async () => {
   for (let n = 0; n < 2; n++) {
     const gateway = await start();
     expect(await backplane("audit", "verify")).toMatchObject({
@@ -148,30 +148,26 @@ test("a log that nobody touched is whole, before and after more entries and a re
 });
 
 for (const [what, change, says] of CASES) {
-  verifies(
-    "integrity.audit",
-    `${what}: found by audit verify and by doctor, and still found after new entries`,
-    async () => {
-      tamper(change);
-      const gateway = await start();
-      const found = await backplane("audit", "verify");
-      expect(found).toMatchObject({
-        exit: EXIT.failed,
-        json: { status: "broken", broken: { reason: expect.stringMatching(says) } },
-      });
-      expect((await backplane("doctor")).json.checks).toContainEqual(
-        expect.objectContaining({ name: "audit", status: "failed", message: expect.stringMatching(says) }),
-      );
-      await backplane("config", "set", "app.after", "1");
-      await gateway.stop();
-      const again = await start();
-      expect((await backplane("audit", "verify")).exit).toBe(EXIT.failed);
-      await again.stop();
-    },
-  );
+  verifies("integrity.audit", `audit verify and doctor detect ${what}, also after new entries`, async () => {
+    tamper(change);
+    const gateway = await start();
+    const found = await backplane("audit", "verify");
+    expect(found).toMatchObject({
+      exit: EXIT.failed,
+      json: { status: "broken", broken: { reason: expect.stringMatching(says) } },
+    });
+    expect((await backplane("doctor")).json.checks).toContainEqual(
+      expect.objectContaining({ name: "audit", status: "failed", message: expect.stringMatching(says) }),
+    );
+    await backplane("config", "set", "app.after", "1");
+    await gateway.stop();
+    const again = await start();
+    expect((await backplane("audit", "verify")).exit).toBe(EXIT.failed);
+    await again.stop();
+  });
 }
 
-verifies("integrity.audit", "a changed log is named in the gateway's log at start", async () => {
+verifies("integrity.audit", "logs a changed audit log at start", async () => {
   tamper((database) => {
     database.exec(`delete from audit where seq > ${last(database) - 1}`);
     rehash(database);
@@ -182,7 +178,7 @@ verifies("integrity.audit", "a changed log is named in the gateway's log at star
   await gateway.stop();
 });
 
-test("an export gets every entry once, over restarts, and shows a log that was cut off without its anchor", async () => {
+test("exports every entry once across restarts, and detects a truncated log without its anchor", async () => {
   const toml = '[audit]\nexport = "audit.jsonl"\n';
   const lines = () =>
     readFileSync(join(home, "audit.jsonl"), "utf8")
@@ -209,7 +205,7 @@ test("an export gets every entry once, over restarts, and shows a log that was c
   expect(lines()).toHaveLength(seqs.length);
 });
 
-test("a line of the export that a crash cut off is written again", async () => {
+test("rewrites a line of the export that a crash truncated", async () => {
   const toml = '[audit]\nexport = "audit.jsonl"\n';
   await (await start(toml)).stop();
   const file = join(home, "audit.jsonl");
@@ -227,7 +223,7 @@ test("a line of the export that a crash cut off is written again", async () => {
   );
 });
 
-test("a damaged anchor is named and is not replaced; moved away, a new one is made", async () => {
+test("reports a damaged anchor without replacing it, and creates a new one after the old one was moved away", async () => {
   const file = join(home, "audit.anchor");
   const bytes = readFileSync(file);
   bytes[10]! ^= 1;

@@ -15,7 +15,7 @@ const LEAKS = `async (call) => {
   return { status: "succeeded", result: { content: spelled.map((text) => ({ type: "text", text })), structured_output: { length: canary.length } } };
 }`;
 
-verifies("secret.slots", "a plugin that repeats its secret everywhere puts no copy anywhere", async () => {
+verifies("secret.slots", "stores no copy of a secret that a plugin repeats in all its output", async () => {
   const gateway = await startTestGateway();
   try {
     const folder = writePluginFolder({

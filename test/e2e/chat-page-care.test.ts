@@ -17,7 +17,7 @@ const HOSTILE = [
   "```<style>*{display:none}</style>\n<img src=x onerror=alert(9)>\n```",
 ];
 
-test("hostile text stays text: in messages, answers, tool cards, approvals, errors and the address", async () => {
+test("renders hostile text as text in messages, answers, tool cards, approvals, errors and the address", async () => {
   const { page, problems, tab } = await signedIn();
   for (const text of HOSTILE) await ask(page, text);
   const args = JSON.stringify({ goal: HOSTILE.join(" ") });
@@ -47,7 +47,7 @@ test("hostile text stays text: in messages, answers, tool cards, approvals, erro
   expect(problems).toEqual([]);
 });
 
-test("keyboard alone: new line, send, stop, take up again, approve, find and open a session", async () => {
+test("supports keyboard-only use: new line, send, stop, resume, approve, find and open a session", async () => {
   const { page, problems } = await signedIn();
   const focused = () => inPage(page, "checks.focused()");
   expect(await focused()).toBe("message");
@@ -100,7 +100,7 @@ const inPage = <T>(page: Page, expression: string) =>
   page.evaluate<T>(`(() => { ${CHECKS}; return ${expression}; })()`);
 
 for (const scheme of ["light", "dark"] as const) {
-  test(`readable in ${scheme}, wide and at 390 px: names, landmarks, contrast AA, nothing cut off`, async () => {
+  test(`is accessible in ${scheme} mode, wide and at 390 px: names, landmarks, AA contrast, no overflow`, async () => {
     const { page, problems } = await signedIn({ colorScheme: scheme });
     const check = async () => {
       expect(await inPage(page, "checks.dim(4.5)")).toEqual([]);
@@ -153,7 +153,7 @@ for (const scheme of ["light", "dark"] as const) {
   });
 }
 
-test("the theme is chosen, kept over a reload, and is the system's until then", async () => {
+test("uses the system's theme until one is chosen, and keeps the choice across a reload", async () => {
   const { page, problems } = await signedIn({ colorScheme: "dark" });
   const background = () => inPage(page, "getComputedStyle(document.body).backgroundColor");
   const dark = await background();
@@ -168,7 +168,7 @@ test("the theme is chosen, kept over a reload, and is the system's until then", 
   expect(problems).toEqual([]);
 });
 
-test("a fork begins with what came before it and leaves its parent alone", async () => {
+test("a fork starts with the history of its parent and does not change the parent", async () => {
   const { page, problems } = await signedIn();
   await ask(page, "one");
   await ask(page, "two");
@@ -186,7 +186,7 @@ test("a fork begins with what came before it and leaves its parent alone", async
   expect(problems).toEqual([]);
 });
 
-test("a compaction is marked, repeats nothing, and can be undone once", async () => {
+test("marks a compaction, repeats no entry, and can undo it once", async () => {
   const { page, problems } = await signedIn();
   const key = "/api/config/providers.llm-echo.context_window";
   expect((await chat.gateway.http("PATCH", key, { value: 20_000 })).status).toBe(200);
@@ -207,7 +207,7 @@ test("a compaction is marked, repeats nothing, and can be undone once", async ()
   expect(problems).toEqual([]);
 });
 
-test("choosing a model asks the gateway; a refusal is shown with its code and remedy", async () => {
+test("changes the model through the gateway and shows a refusal with its code and remedy", async () => {
   const { page, problems } = await signedIn();
   const active = async () =>
     (await chat.gateway.http<{ id: string; active: boolean }[]>("GET", "/api/llm-providers")).body.find(

@@ -9,7 +9,7 @@ interface Pending {
   items: { id: string; session_id: string }[];
 }
 
-test("a sub-agent's approval card stays until it is answered", async () => {
+test("keeps the approval card of a sub-agent until it is answered", async () => {
   const { page, problems } = await chat.signedIn();
   const inner = `/tool agent ${JSON.stringify({ goal: "Say hi" })}`;
   await say(page, `/tool agent ${JSON.stringify({ goal: inner })}`);

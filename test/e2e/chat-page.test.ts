@@ -25,7 +25,7 @@ async function tape(session_id: string): Promise<Message[]> {
 const pending = async () =>
   (await chat.gateway.http<{ items: { id: string }[] }>("GET", "/v1/approvals?status=pending")).body.items;
 
-test("without a session it says how to sign in, and goes on by itself once a link was opened", async () => {
+test("explains how to sign in, and continues automatically once a sign-in link was opened", async () => {
   const visited = await visit(chat.browser, chat.gateway, { signed_in: false });
   onTestFinished(() => visited.close());
   await visited.page.waitForSelector("#signed-out:visible");
@@ -36,7 +36,7 @@ test("without a session it says how to sign in, and goes on by itself once a lin
   expect(await visited.page.locator("#provider").inputValue()).toBe("llm-echo");
 });
 
-test("an answer streams and ends as the server has it; the empty state's examples are real", async () => {
+test("streams an answer that ends with the server's text; the examples of the empty state work", async () => {
   const { page, problems } = await signedIn();
   expect(await page.locator("#empty").textContent()).toContain(
     "backplane provider add llm-openai --secret-stdin api_key",
@@ -63,7 +63,7 @@ test("an answer streams and ends as the server has it; the empty state's example
   expect(problems).toEqual([]);
 });
 
-test("a tool call is a card between what was said before and after it, with arguments and outcome, also after a reload", async () => {
+test("shows a tool call as a card between the surrounding messages, with arguments and outcome, also after a reload", async () => {
   const { page, problems } = await signedIn();
   await ask(page, '/say Looking first.\n/tool no_such_tool {"why": "card"}\n/then\n/say Over.');
   const card = page.locator(".tool");
@@ -82,7 +82,7 @@ test("a tool call is a card between what was said before and after it, with argu
   expect(problems).toEqual([]);
 });
 
-test("identical questions are one card, start on Reject when the risk is not low, and one answer serves all", async () => {
+test("shows identical approval requests as one card with one answer, focused on Reject unless the risk is low", async () => {
   const { page, problems } = await signedIn();
   const call = '/tool agent {"goal": "Say hi"}';
   await say(page, `${call}\n${call}`);
@@ -107,7 +107,7 @@ test("identical questions are one card, start on Reject when the risk is not low
   expect(problems).toEqual([]);
 });
 
-test("an approval leaves every tab when it is answered from elsewhere, and when its turn is stopped", async () => {
+test("removes an approval from every tab when it is answered elsewhere or its turn is stopped", async () => {
   const { page, tab, problems } = await signedIn();
   await say(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
@@ -131,7 +131,7 @@ test("an approval leaves every tab when it is answered from elsewhere, and when 
   expect(problems).toEqual([]);
 });
 
-test("a reload in the middle of an answer ends with the server's text, in both tabs", async () => {
+test("shows the server's text in both tabs after a reload in the middle of an answer", async () => {
   const { page, tab, problems } = await signedIn();
   const words = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
   await say(page, `/slow 200\n/say ${words}`);
@@ -149,7 +149,7 @@ test("a reload in the middle of an answer ends with the server's text, in both t
   expect(problems).toEqual([]);
 });
 
-test("kill -9 of the gateway: Reconnecting within 3 s; after its restart the turn goes on, nothing is missing or doubled", async () => {
+test("shows Reconnecting within 3 s of kill -9, and resumes the turn after the restart without gaps or duplicates", async () => {
   const port = Number(new URL(chat.gateway.url).port);
   const { page, tab } = await signedIn();
   const attaches: { since_entry: number }[] = [];

@@ -124,7 +124,7 @@ const DIALECTS = [
 
 verifies(
   "sandbox.class",
-  "a third party's programs are isolated by themselves, External and MCP as one process for each binding",
+  "runs third-party programs isolated by default, External plugins and MCP servers as one process per binding",
   async () => {
     for (const [name, life] of DIALECTS) {
       const [first, second] = [await look(name), await look(name)];
@@ -139,7 +139,7 @@ verifies(
 
 verifies(
   "sandbox.class",
-  "inline is the operator's word and never the package's; there the network is the host's fetch, to what is named",
+  "runs inline only by the operator's decision, with network access only to named hosts through the host's fetch",
   async () => {
     const { port } = server.address() as AddressInfo;
     const place = `localhost:${port}`;
@@ -187,7 +187,7 @@ verifies(
 
 verifies(
   "sandbox.class",
-  "a worker is one process for a binding, held as an isolated one is",
+  "runs a worker as one process per binding, confined like an isolated one",
   async () => {
     const rpc = writePluginFolder({
       package_id: "acme/worker",
@@ -207,7 +207,7 @@ verifies(
 
 verifies(
   "sandbox.class",
-  "without a sandbox nothing of a third party runs: sandbox.unavailable with the fix, and no downgrade",
+  "refuses third-party code without a sandbox with sandbox.unavailable and the fix, and never downgrades it",
   async () => {
     const { home } = gateway;
     await gateway.stop();

@@ -65,7 +65,7 @@ async function tokenOutside(gateway: TestGateway, name: string): Promise<{ id: s
 
 verifies(
   "delegation.token",
-  "two gateways know a token while its call runs, and neither a second after it has ended",
+  "two gateways accept a token while its call runs, and neither accepts it one second after the call ended",
   async () => {
     const [one, two] = gateways as [TestGateway, TestGateway];
     await one.http("POST", "/v1/sessions", { session_id: "shown" });
@@ -99,7 +99,7 @@ verifies(
 
 verifies(
   "delegation.token",
-  "a confined process's token opens nothing from outside of the process, on its own gateway or another",
+  "the token of a sandboxed process is rejected from outside that process, on its own gateway and on another",
   async () => {
     const confined: TestGateway[] = [];
     try {

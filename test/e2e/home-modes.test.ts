@@ -187,7 +187,7 @@ function violations(): string[] {
   return found;
 }
 
-verifies("sec.home-modes", "a home has the modes and owners that its rules say, whatever the umask", () => {
+verifies("sec.home-modes", "a home has the documented modes and owners, whatever the umask", () => {
   expect(violations()).toEqual([]);
   const paths = walk(home).map(({ path }) => path);
   // The rules were tried on the things that they are about.
@@ -216,7 +216,7 @@ verifies("sec.home-modes", "a home has the modes and owners that its rules say, 
     ).toBe(true);
 });
 
-test.runIf(root)("another user gets nowhere by a path of the host", () => {
+test.runIf(root)("another user cannot reach any file of a home by its path", () => {
   const nobody = { uid: 65_534, gid: 65_534, encoding: "utf8" as const };
   // The folder above is open, so that only the home's own modes are in the way.
   chmodSync(base, 0o755);
@@ -231,7 +231,7 @@ test.runIf(root)("another user gets nowhere by a path of the host", () => {
 
 verifies(
   "sec.home-modes",
-  "a home that was opened is closed at the next start, which says so",
+  "closes an opened home at the next start and reports it",
   async () => {
     await gateway.stop();
     const opened = ["", "store.db", "blobs", "blobs/sha256", "blobs/artifacts", "workspaces.json", "plugins"];
@@ -257,7 +257,7 @@ verifies(
   120_000,
 );
 
-test("the log of a background start is closed to others, and none is written into a home that is refused", async () => {
+test("makes the log of a background start private, and writes none into a refused home", async () => {
   const other = join(base, "other");
   mkdirSync(other);
   const link = join(base, "link");

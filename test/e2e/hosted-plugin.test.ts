@@ -134,7 +134,7 @@ const VALUABLE = [
   "daemon.json",
 ];
 
-test("it reads its package, the program that hosts it and its own folder, and nothing else of this machine", async () => {
+test("reads only its package, its host program and its own folder", async () => {
   expect(await rowOf(gateway, "prober")).toMatchObject({ mode: "hosted", status: "loaded", trusted: false });
   const hidden = [...VALUABLE.map((name) => join(gateway.home, name)), gateway.home, folders[0]!];
   for (const path of [...hidden, "/etc/shadow", "/etc/hostname", "/root", "/home", "/var", "/run", "/sys"]) {
@@ -151,7 +151,7 @@ test("it reads its package, the program that hosts it and its own folder, and no
   expect(await probe("cwd")).toBe("/plugin");
 });
 
-test("its environment is made from nothing, and it sees and reaches no process but its own", async () => {
+test("has a clean environment and sees and signals no process but its own", async () => {
   expect(await probe("env")).toEqual({
     PATH: "/usr/local/bin:/usr/bin:/bin",
     HOME: "/sandbox/state",
@@ -168,7 +168,7 @@ test("its environment is made from nothing, and it sees and reaches no process b
   expect((await probe("mount")).refused).toContain("mount");
 });
 
-test("it writes to its own folder, which it knows by a fixed name, and to scratch; nowhere else", async () => {
+test("writes only to its own folder, at a fixed path, and to scratch", async () => {
   for (const path of ["/x", "/plugin/x", "/plugin/plugin.mjs", "/sandbox/x", "/sandbox/host/x", "/usr/x"]) {
     expect([path, await probe("write", { path, text: "x" })]).toEqual([path, { refused: "EROFS" }]);
   }
@@ -183,7 +183,7 @@ test("it writes to its own folder, which it knows by a fixed name, and to scratc
   expect(readFileSync(join(gateway.home, "plugins/state/prober/note"), "utf8")).toBe("kept");
 });
 
-test("it has no network; with the admin's allowed_domains it reaches these and no others, until they are taken away", async () => {
+test("has no network by default, and reaches only the admin's allowed_domains until they are removed", async () => {
   const { port } = server.address() as AddressInfo;
   const nothing = async () => {
     expect(await probe("dial", { host: "127.0.0.1", port })).toEqual({ refused: "ECONNREFUSED" });
@@ -209,7 +209,7 @@ test("it has no network; with the admin's allowed_domains it reaches these and n
   await nothing();
 });
 
-test("what it keeps is there after a reload, an inline life, a restart and a kill -9, which leaves no process", async () => {
+test("keeps its state across a reload, a switch to inline, a restart and kill -9, which leaves no process behind", async () => {
   const path = "/sandbox/state/note";
   expect(await probe("write", { path, text: "kept" })).toEqual({ got: "done" });
   expect((await gateway.cli("plugin", "reload", "prober")).code).toBe(0);
@@ -236,7 +236,7 @@ test("what it keeps is there after a reload, an inline life, a restart and a kil
   expect(await probe("read", { path: "/sandbox/state/inline" })).toEqual({ got: "mine" });
 });
 
-test("linked to its folder it is as confined, even where the gateway's home lies in that folder", async () => {
+test("is confined in the same way when its folder is linked, even if the gateway's home is inside that folder", async () => {
   const folder = pluginFolder("prober", PROBER);
   chmodSync(folder, 0o755);
   const home = join(folder, "home");
@@ -259,7 +259,7 @@ test("linked to its folder it is as confined, even where the gateway's home lies
   }
 });
 
-test("without a sandbox it does not load and says why; switched off by the operator it is a plain process", async () => {
+test("does not load without a sandbox and reports why, and is a plain process if the operator disabled the sandbox", async () => {
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
   // A file where the sandbox keeps its own.
   writeFileSync(join(home, "sandbox"), "");

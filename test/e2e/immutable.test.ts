@@ -21,7 +21,7 @@ id=$(printf '%s' "$line" | sed 's/.*"request_id":"\\([^"]*\\)".*/\\1/')
 printf '{"type":"response","request_id":"%s","status":"ok","output":"the installed bytes"}\\n' "$id"
 `;
 
-verifies("pkg.immutable", "bytes are compared with what was installed before every launch", async () => {
+verifies("pkg.immutable", "compares the bytes with the installed ones before every launch", async () => {
   const folder = writePluginFolder({
     package_id: "acme/side",
     protocol: "rterm.plugin.v1",

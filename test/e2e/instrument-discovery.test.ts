@@ -40,7 +40,7 @@ function diary(id: string): string {
 
 verifies(
   "instr.lifecycle",
-  "discovered in the plugins folder, loaded in order, skipped without a dependency, shut down; every step is told",
+  "discovers plugins in the plugins folder, loads them in order, skips one without its dependency, and logs every step",
   async () => {
     const { home } = gateway;
     await gateway.stop();
@@ -96,9 +96,7 @@ verifies(
 
 const jdk = missingJdk();
 
-test("a jar that lies in the plugins folder is discovered at the start, and Java answers from the sandbox", async ({
-  skip,
-}) => {
+test("discovers a jar in the plugins folder at start and runs it in the sandbox", async ({ skip }) => {
   if (jdk !== null) {
     console.error(`SKIPPED, not shown: instruments in Java: ${jdk}`);
     skip(jdk);
@@ -120,7 +118,7 @@ test("a jar that lies in the plugins folder is discovered at the start, and Java
   expect(existsSync(join(home, "data"))).toBe(true);
 }, 180_000);
 
-test("a Java class without a main runs behind the ready host, which is compiled when it is first needed", async ({
+test("runs a Java class without a main in the bundled host, which is compiled at first use", async ({
   skip,
 }) => {
   if (jdk !== null) {
@@ -151,7 +149,7 @@ test("a Java class without a main runs behind the ready host, which is compiled 
 
 verifies(
   "instr.admin",
-  "an admin's agent lists, installs and unloads; each is approved; nobody else may",
+  "lets only an admin's agent list, install and unload plugins, each with an approval",
   async () => {
     const source = `export const Provider = { initialize() {}, instruments: [{ name: "late_comer", riskLevel: "ReadOnly",
     metadata: { name: "late_comer", category: "Application", description: "Came late." },

@@ -16,8 +16,11 @@ import { verifies } from "../support/verifies.ts";
 
 const HELLO = resolve("examples/hello-instrument");
 
-verifies("instr.timeouts", "the caller's time, else the default, capped by maxTimeoutMs", async () => {
-  const source = `
+verifies(
+  "instr.timeouts",
+  "uses the caller's timeout, otherwise the default, capped by maxTimeoutMs",
+  async () => {
+    const source = `
     import { InstrumentResult } from "@backplane/sdk/instruments";
     const wait = (name, more) => ({
       name,
@@ -33,21 +36,25 @@ verifies("instr.timeouts", "the caller's time, else the default, capped by maxTi
       instruments: [wait("wait_short", { defaultTimeoutMs: 700, maxTimeoutMs: 1500 })],
     };
   `;
-  const installed = await install(plugin("waits", { isolationMode: "External" }, source));
-  expect(installed.body).toMatchObject({ state: "running", error: null });
-  for (const [asked, given] of [
-    [undefined, 700],
-    [400, 400],
-    [900_000, 1_500],
-  ] as const) {
-    const call = await invoke("wait_short", {}, asked === undefined ? {} : { timeout_ms: asked });
-    expect(call).toMatchObject({ status: "failed", timeout_ms: given, error: { code: "timeout" } });
-  }
-  await unload("waits");
-});
+    const installed = await install(plugin("waits", { isolationMode: "External" }, source));
+    expect(installed.body).toMatchObject({ state: "running", error: null });
+    for (const [asked, given] of [
+      [undefined, 700],
+      [400, 400],
+      [900_000, 1_500],
+    ] as const) {
+      const call = await invoke("wait_short", {}, asked === undefined ? {} : { timeout_ms: asked });
+      expect(call).toMatchObject({ status: "failed", timeout_ms: given, error: { code: "timeout" } });
+    }
+    await unload("waits");
+  },
+);
 
-verifies("instr.exclusive", "Exclusive runs one at a time, Shared concurrently", async () => {
-  const source = `
+verifies(
+  "instr.exclusive",
+  "runs calls of an Exclusive instrument one at a time and of a Shared one concurrently",
+  async () => {
+    const source = `
     import { InstrumentResult } from "@backplane/sdk/instruments";
     const running = { alone: 0, together: 0 };
     const make = (name, accessMode) => ({
@@ -67,18 +74,19 @@ verifies("instr.exclusive", "Exclusive runs one at a time, Shared concurrently",
       instruments = [make("alone", "Exclusive"), make("together", "Shared")];
     }
   `;
-  await install(plugin("access", { isolationMode: "External" }, source));
-  const most = async (name: string) => {
-    const calls = await Promise.all([1, 2, 3, 4].map(() => invoke(name, {})));
-    expect(calls.map(({ status }) => status)).toEqual(["succeeded", "succeeded", "succeeded", "succeeded"]);
-    return Math.max(...calls.map(({ tool_result }) => Number(tool_result?.structured_output)));
-  };
-  expect(await most("alone")).toBe(1);
-  expect(await most("together")).toBeGreaterThan(1);
-  await unload("access");
-});
+    await install(plugin("access", { isolationMode: "External" }, source));
+    const most = async (name: string) => {
+      const calls = await Promise.all([1, 2, 3, 4].map(() => invoke(name, {})));
+      expect(calls.map(({ status }) => status)).toEqual(["succeeded", "succeeded", "succeeded", "succeeded"]);
+      return Math.max(...calls.map(({ tool_result }) => Number(tool_result?.structured_output)));
+    };
+    expect(await most("alone")).toBe(1);
+    expect(await most("together")).toBeGreaterThan(1);
+    await unload("access");
+  },
+);
 
-test("the TypeScript example behind the ready host: its folder lasts over a restart of the gateway", async () => {
+test("keeps the data folder of the TypeScript example across a restart of the gateway", async () => {
   expect((await install(HELLO, { config: { greeting: "Ahoj" } })).body).toMatchObject({
     plugin_id: "hello-world",
     class: "isolated",
@@ -111,7 +119,7 @@ test("the TypeScript example behind the ready host: its folder lasts over a rest
 
 verifies(
   "instr.isolation",
-  "not trusted it is refused with the way out; trusted it runs in the gateway and reaches the models",
+  "refuses an untrusted in-process plugin with the remedy, and runs a trusted one with access to the models",
   async () => {
     const folder = join(base, "trusted");
     cpSync(HELLO, folder, { recursive: true });

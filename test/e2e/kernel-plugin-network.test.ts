@@ -71,7 +71,7 @@ async function look(urls: string[]): Promise<{ pid: number; answers: string[]; r
   return { ...structured_output.display.data, record };
 }
 
-test("only what the operator names, in a process of its own and inline; only an admin can name it", async () => {
+test("reaches only hosts that an admin named, in its own process and inline", async () => {
   const here = `http://${place}/x`;
   expect((await look([here])).answers).toEqual(["policy.denied"]);
   const allowed = await gateway.cli(

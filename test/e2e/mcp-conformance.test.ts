@@ -22,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => fixture.dispose());
 
 describe.each(REVISIONS)("conformance to %s", (revision) => {
-  test("of the fixture by itself", { timeout: 180_000 }, async () => {
+  test("of the fixture server alone", { timeout: 180_000 }, async () => {
     const server = spawn(process.execPath, [join(FIXTURE, "server.mjs"), "--http"], {
       stdio: ["ignore", "pipe", "inherit"],
     });
@@ -34,7 +34,7 @@ describe.each(REVISIONS)("conformance to %s", (revision) => {
     }
   });
 
-  test("of the gateway with the fixture behind it", { timeout: 180_000 }, async () => {
+  test("of the gateway in front of the fixture server", { timeout: 180_000 }, async () => {
     expect(await failing(fixture.url, revision)).toEqual([]);
   });
 });

@@ -66,7 +66,7 @@ function call(export_id: string, input: object = {}): Promise<Called> {
   return callTool(gateway, export_id, input);
 }
 
-test("npm:NAME is locked and unpacked whole, runs without scripts, and its arguments are the binding's", async () => {
+test("installs npm:NAME with its locked dependencies and without scripts, and takes its arguments from the binding", async () => {
   const dir = join(folder, "package");
   mkdirSync(dir);
   cpSync(MCP_PROGRAM, join(dir, "mcp.mjs"));
@@ -120,7 +120,7 @@ test("npm:NAME is locked and unpacked whole, runs without scripts, and its argum
   expect(missing.stderr).toContain("npm failed");
 });
 
-test("an mcp.json installs each of its servers; a secret in it is never taken over", async () => {
+test("installs each server of an mcp.json and never copies a secret from it", async () => {
   const file = join(folder, "mcp.json");
   const mcpServers = {
     demo: { command: "npx", args: ["-y", "@acme/mcp-demo@1.2.3", "plain"], env: { LEVEL: "info" } },
@@ -145,7 +145,7 @@ test("an mcp.json installs each of its servers; a secret in it is never taken ov
   expect(refused.stderr).toContain("that is not visible in the sandbox");
 });
 
-test("a bad server of an mcp.json leaves itself out and is named; --strict installs none", async () => {
+test("skips and names an invalid server of an mcp.json; --strict installs none", async () => {
   const file = join(folder, "mixed.json");
   const mcpServers = {
     own: { command: "/opt/own/server" },
@@ -175,23 +175,19 @@ test("a bad server of an mcp.json leaves itself out and is named; --strict insta
   expect(await packages()).toContain("mcp/good");
 });
 
-verifies(
-  "mcp.client",
-  "a server at an address is spoken to by the gateway, with a secret of the binding",
-  async () => {
-    await gateway.http("PUT", "/v1/secrets/far", { value: "hunter2-hunter2" });
-    const url = `http://${placeOf(remote)}/mcp`;
-    const argv = ["plugin", "install", "--mcp", url, "far", "--secret", "authorization=far", "--json"];
-    const done = await gateway.cli(...argv);
-    expect(done.code, done.stderr).toBe(0);
-    const called = await call("mcp_far_echo", { text: "over there" });
-    expect(called).toMatchObject({
-      status: "succeeded",
-      tool_result: { content: [{ text: '{"text":"over there"}' }] },
-    });
-    expect(asked.at(-1)).toEqual({ method: "tools/call", authorization: "Bearer hunter2-hunter2" });
-  },
-);
+verifies("mcp.client", "the gateway calls a remote server with a secret of the binding", async () => {
+  await gateway.http("PUT", "/v1/secrets/far", { value: "hunter2-hunter2" });
+  const url = `http://${placeOf(remote)}/mcp`;
+  const argv = ["plugin", "install", "--mcp", url, "far", "--secret", "authorization=far", "--json"];
+  const done = await gateway.cli(...argv);
+  expect(done.code, done.stderr).toBe(0);
+  const called = await call("mcp_far_echo", { text: "over there" });
+  expect(called).toMatchObject({
+    status: "succeeded",
+    tool_result: { content: [{ text: '{"text":"over there"}' }] },
+  });
+  expect(asked.at(-1)).toEqual({ method: "tools/call", authorization: "Bearer hunter2-hunter2" });
+});
 
 test("does not connect to a private address that the operator did not allow", async () => {
   let reached = 0;

@@ -52,7 +52,7 @@ const textOf = (result: { content: unknown[] }): string => (result.content[0] as
 describe.each(["legacy", "auto"] as const)("the official client, %s", (mode) => {
   verifies(
     "mcp.server",
-    "the catalog, and what the servers behind it have, reach the official client, questions included",
+    "serves the catalog and the features of its servers to the official client, server requests included",
     async () => {
       const { client } = await connect("/mcp", mode);
       try {
@@ -93,7 +93,7 @@ describe.each(["legacy", "auto"] as const)("the official client, %s", (mode) => 
     },
   );
 
-  test("the endpoint of one server has its own names, and hears its log", async () => {
+  test("serves one server under its own tool names and forwards its log messages", async () => {
     const { client, heard } = await connect("/mcp/servers/conformance", mode);
     try {
       const { tools } = await client.listTools();
@@ -110,7 +110,7 @@ describe.each(["legacy", "auto"] as const)("the official client, %s", (mode) => 
   });
 });
 
-verifies("mcp.server", "approvals and policy hold on the endpoint of one server too", async () => {
+verifies("mcp.server", "applies approvals and policy at the endpoint of one server too", async () => {
   const { gateway, binding_id } = fixture;
   const patched = await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, {
     policy: { approval: "always" },
@@ -142,52 +142,56 @@ verifies("mcp.server", "approvals and policy hold on the endpoint of one server 
   }
 });
 
-verifies("mcp.server", "a resource or prompt that asks waits for a person, at either endpoint", async () => {
-  const { gateway, binding_id } = fixture;
-  await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { policy: { approval: "always" } });
-  const answer = async (response: "approve" | "reject", asked: object) => {
-    const waiting = await vi.waitFor(
-      async () => {
-        const path = "/v1/approvals?status=pending";
-        const { body } = await gateway.http<{ items: { id: string; tool: string; input: object }[] }>(
-          "GET",
-          path,
-        );
-        expect(body.items).toHaveLength(1);
-        return body.items[0]!;
-      },
-      { timeout: 20_000, interval: 50 },
-    );
-    expect(waiting).toMatchObject({ tool: "server_request", input: { asked, for_binding: binding_id } });
-    await gateway.http("POST", `/v1/approvals/${waiting.id}:answer`, { response });
-  };
-  const uri = "test://template/7/data";
-  for (const [path, mode] of [
-    ["/mcp", "auto"],
-    ["/mcp/servers/conformance", "legacy"],
-  ] as const) {
-    const { client } = await connect(path, mode);
-    try {
-      const reading = client.readResource({ uri });
-      await answer("approve", { method: "resources/read", uri });
-      expect(JSON.stringify((await reading).contents)).toContain("Data for ID: 7");
-      const refused = client.readResource({ uri });
-      refused.catch(() => undefined);
-      await answer("reject", { method: "resources/read", uri });
-      await expect(refused).rejects.toThrow("rejected");
-      const { prompts } = await client.listPrompts();
-      const { name } = prompts.find((one) => one.name.endsWith("test_simple_prompt"))!;
-      const prompt = client.getPrompt({ name });
-      await answer("approve", { method: "prompts/get", name: "test_simple_prompt" });
-      expect((await prompt).messages).not.toEqual([]);
-    } finally {
-      await client.close();
+verifies(
+  "mcp.server",
+  "a resource or prompt that needs approval waits for it, at either endpoint",
+  async () => {
+    const { gateway, binding_id } = fixture;
+    await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { policy: { approval: "always" } });
+    const answer = async (response: "approve" | "reject", asked: object) => {
+      const waiting = await vi.waitFor(
+        async () => {
+          const path = "/v1/approvals?status=pending";
+          const { body } = await gateway.http<{ items: { id: string; tool: string; input: object }[] }>(
+            "GET",
+            path,
+          );
+          expect(body.items).toHaveLength(1);
+          return body.items[0]!;
+        },
+        { timeout: 20_000, interval: 50 },
+      );
+      expect(waiting).toMatchObject({ tool: "server_request", input: { asked, for_binding: binding_id } });
+      await gateway.http("POST", `/v1/approvals/${waiting.id}:answer`, { response });
+    };
+    const uri = "test://template/7/data";
+    for (const [path, mode] of [
+      ["/mcp", "auto"],
+      ["/mcp/servers/conformance", "legacy"],
+    ] as const) {
+      const { client } = await connect(path, mode);
+      try {
+        const reading = client.readResource({ uri });
+        await answer("approve", { method: "resources/read", uri });
+        expect(JSON.stringify((await reading).contents)).toContain("Data for ID: 7");
+        const refused = client.readResource({ uri });
+        refused.catch(() => undefined);
+        await answer("reject", { method: "resources/read", uri });
+        await expect(refused).rejects.toThrow("rejected");
+        const { prompts } = await client.listPrompts();
+        const { name } = prompts.find((one) => one.name.endsWith("test_simple_prompt"))!;
+        const prompt = client.getPrompt({ name });
+        await answer("approve", { method: "prompts/get", name: "test_simple_prompt" });
+        expect((await prompt).messages).not.toEqual([]);
+      } finally {
+        await client.close();
+      }
     }
-  }
-  await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { policy: {} });
-});
+    await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { policy: {} });
+  },
+);
 
-test("a subscription is told of its resource, and no longer than it lasts", async () => {
+test("notifies a subscriber of its resource until it unsubscribes", async () => {
   const { client } = await connect("/mcp", "legacy");
   const updated: string[] = [];
   client.setNotificationHandler(
@@ -216,7 +220,7 @@ test("a subscription is told of its resource, and no longer than it lasts", asyn
   }
 });
 
-test("what was read and asked is on record", async () => {
+test("records resource reads and server requests", async () => {
   const { client } = await connect("/mcp", "legacy");
   try {
     await client.readResource({ uri: "test://static-text" });

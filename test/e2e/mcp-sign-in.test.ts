@@ -107,7 +107,7 @@ function login(args: string[], play: (address: string, say: (text: string) => vo
   });
 }
 
-test("a server that wants a sign-in says so, with the command, wherever one looks", async () => {
+test("reports that a server needs a sign-in, with the command, in every listing", async () => {
   const installed = await gateway.cli("plugin", "install", "--mcp", server.url, "notes", "--json");
   expect(installed.code, installed.stderr).toBe(0);
   binding_id = (JSON.parse(installed.stdout) as { bindings: { binding_id: string }[] }).bindings[0]!
@@ -126,7 +126,7 @@ test("a server that wants a sign-in says so, with the command, wherever one look
   });
 });
 
-test("the command opens the way, the browser comes back to the gateway, and the tools are there", async () => {
+test("lists the tools after login by command and redirect of the browser", async () => {
   const { code, stdout, stderr } = await login(["notes"], (url) => void cookieBrowser().open(url));
   expect(code, stderr).toBe(0);
   expect(stdout).toContain("Signed in to mcp/notes");
@@ -153,13 +153,13 @@ test("the command opens the way, the browser comes back to the gateway, and the 
   expect(tools.stderr).toContain(`Signed in at ${as.issuer} since `);
 });
 
-test("a call carries the token, and no copy of it comes out", async () => {
+test("sends the token with a call and exposes no copy of it", async () => {
   const { status, result } = await call();
   expect(status).toBe("succeeded");
   expect(result?.content[0]?.text).toBe("client-1 Bearer [redacted]");
 });
 
-test("it lasts over a restart, and a token at its end is renewed once for all that wait", async () => {
+test("keeps the sign-in across a restart and renews an expiring token once for all waiting calls", async () => {
   await gateway.stop();
   as.revokeAll();
   as.slow_ms = 300;
@@ -175,7 +175,7 @@ test("it lasts over a restart, and a token at its end is renewed once for all th
   expect((await call()).status).toBe("succeeded");
 });
 
-test("a sign-in that was revoked needs a person; the call says what to do", async () => {
+test("a call with a revoked sign-in reports that a person has to sign in again", async () => {
   as.revokeAll({ refresh: true });
   const failed = await call();
   expect(failed).toMatchObject({ status: "failed", error: { code: "sign_in.needed" } });
@@ -186,7 +186,7 @@ test("a sign-in that was revoked needs a person; the call says what to do", asyn
   expect(as.token_requests.length, "a refused refresh token is not tried again").toBe(asked);
 });
 
-test("a machine without a browser: the address is pasted", async () => {
+test("accepts a pasted redirect URL on a machine without a browser", async () => {
   const { code, stderr, stdout } = await login(["notes", "--paste"], (url, say) => {
     void as.visit(url).then((back) => say(`${back}\n`));
   });
@@ -195,7 +195,7 @@ test("a machine without a browser: the address is pasted", async () => {
   expect((await call()).status).toBe("succeeded");
 });
 
-test("an answer is good once, for who began, and only with the right state and issuer", async () => {
+test("accepts a redirect once, from the caller who started, and only with the right state and issuer", async () => {
   const { authorization_url } = await begin();
   const back = await as.visit(authorization_url);
   const complete = (redirect: string, token?: string) =>
@@ -229,7 +229,7 @@ test("an answer is good once, for who began, and only with the right state and i
   expect((await call()).status, "the sign-in before stands").toBe("succeeded");
 });
 
-test("an address that was stolen from a terminal is refused in another browser, and the first one goes on", async () => {
+test("refuses a stolen start URL in a second browser, and the first one can continue", async () => {
   const { start_url } = await begin();
   const [mine, thief] = [cookieBrowser(), cookieBrowser()];
   const onward = await mine.step(start_url);
@@ -253,7 +253,7 @@ test("an address that was stolen from a terminal is refused in another browser, 
   expect(gateway.log()).toContain("another browser opened it");
 });
 
-test("a real browser comes back from another site with its cookie, and another session of it is refused", async () => {
+test("accepts a real browser that returns with its cookie, and refuses another session of it", async () => {
   // To a browser 127.0.0.1 and localhost are two sites.
   const { authorization_endpoint } = as.metadata;
   as.metadata.authorization_endpoint = `${as.issuer.replace("127.0.0.1", "localhost")}/authorize`;
@@ -286,7 +286,7 @@ test("a real browser comes back from another site with its cookie, and another s
   expect((await call()).status).toBe("succeeded");
 });
 
-test("a newer sign-in takes the place of an older one, with a cookie of its own", async () => {
+test("replaces an older login by a newer one with its own cookie", async () => {
   const browser = cookieBrowser();
   const first = await begin();
   await browser.step(first.start_url);
@@ -298,7 +298,7 @@ test("a newer sign-in takes the place of an older one, with a cookie of its own"
   );
 });
 
-test("a person who says no is heard by the command", async () => {
+test("the command reports that a person denied access", async () => {
   as.consent = "no";
   const { code, stderr } = await login([binding_id, "--no-browser"], (url) => {
     void cookieBrowser().open(url);
@@ -308,7 +308,7 @@ test("a person who says no is heard by the command", async () => {
   expect(stderr).toContain("access_denied");
 });
 
-test("a token for another place is refused by the server, and metadata of another place by the gateway", async () => {
+test("the server refuses a token for another resource, and the gateway refuses metadata of another resource", async () => {
   as.wrong_resource = "https://elsewhere.example/mcp";
   await signedIn();
   const failed = await call();
@@ -327,7 +327,7 @@ test("a token for another place is refused by the server, and metadata of anothe
   expect((await call()).status).toBe("succeeded");
 });
 
-test("more scope is asked for when a call needs it, together with what there was", async () => {
+test("requests a missing scope together with the scopes that were granted before", async () => {
   server.call_scope = "write";
   const failed = await call();
   expect(failed.error).toMatchObject({ code: "sign_in.needed" });
@@ -338,7 +338,7 @@ test("more scope is asked for when a call needs it, together with what there was
   server.call_scope = "notes";
 });
 
-test("a client that was registered beforehand signs in as itself, and its secret comes by stdin", async () => {
+test("signs in with a pre-registered client whose secret is read from stdin", async () => {
   const env = cleanEnvironment({ BACKPLANE_HOME: home });
   const args = [
     "binding",
@@ -371,7 +371,7 @@ test("a client that was registered beforehand signs in as itself, and its secret
   expect((await call()).result?.content[0]?.text, "a new token by itself").toBe("machine Bearer [redacted]");
 });
 
-test("signing out forgets it here and there", async () => {
+test("signing out deletes the tokens and revokes them at the server", async () => {
   await gateway.http("POST", `/v1/plugin-bindings/${binding_id}:logout`);
   await signedIn();
   const out = await gateway.cli("binding", "logout", "notes", "--yes");
@@ -381,7 +381,7 @@ test("signing out forgets it here and there", async () => {
   expect((await call()).error).toMatchObject({ code: "sign_in.needed" });
 });
 
-test("removing the binding revokes both tokens and leaves nothing of the sign-in", async () => {
+test("removing the binding revokes both tokens and deletes the sign-in", async () => {
   await signedIn();
   const [access, refresh] = as.given_out.slice(-2);
   const removed = await gateway.cli("binding", "remove", binding_id, "--yes");
@@ -394,7 +394,7 @@ test("removing the binding revokes both tokens and leaves nothing of the sign-in
   expect((await gateway.http("GET", `/v1/plugin-bindings/${binding_id}/sign-in`)).status).toBe(404);
 });
 
-test("no token, code or secret lies readable in the home or the log, and the audit log names who did what", async () => {
+test("the home and the log contain no token, code or secret in plain text, and the audit log names each actor", async () => {
   const { body } = await gateway.http<{ items: { action: string; actor: string }[] }>(
     "GET",
     "/v1/audit?limit=200",

@@ -53,7 +53,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-test("the process dies, its successor is subscribed without the client's doing", async () => {
+test("subscribes again at the next server process without an action of the client", async () => {
   const lives = new Set<unknown>();
   const client = new Client({ name: "test", version: "1" });
   client.setNotificationHandler(

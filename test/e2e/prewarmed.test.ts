@@ -28,19 +28,23 @@ async function prewarmed(gateway: TestGateway): Promise<number> {
   return body.runner.prewarmed;
 }
 
-verifies("sandbox.kill", "a killed and a stopped gateway leave nobody that waited for a call", async () => {
-  for (const end of ["kill9", "stop"] as const) {
-    const { gateway } = await called();
-    const family = treeOf(gateway.pid);
-    // bwrap, PID 1 and the plugin at least.
-    expect(family.length).toBeGreaterThanOrEqual(3);
-    await gateway[end]();
-    await eventually(() => family.every((pid) => !isAlive(pid)), 5_000, `nobody is left after ${end}`);
-    await gateway.dispose();
-  }
-});
+verifies(
+  "sandbox.kill",
+  "leaves no prewarmed process behind when the gateway is killed or stopped",
+  async () => {
+    for (const end of ["kill9", "stop"] as const) {
+      const { gateway } = await called();
+      const family = treeOf(gateway.pid);
+      // bwrap, PID 1 and the plugin at least.
+      expect(family.length).toBeGreaterThanOrEqual(3);
+      await gateway[end]();
+      await eventually(() => family.every((pid) => !isAlive(pid)), 5_000, `nobody is left after ${end}`);
+      await gateway.dispose();
+    }
+  },
+);
 
-verifies("sandbox.kill", "a binding that is switched off takes them along", async () => {
+verifies("sandbox.kill", "stops prewarmed processes of a disabled binding", async () => {
   const { gateway, binding_id } = await called();
   await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { status: "disabled" });
   await eventually(async () => (await prewarmed(gateway)) === 0, 5_000, "none for a binding that is off");

@@ -84,7 +84,7 @@ const probe = (token: string | null, id: string): Promise<Tested> =>
 
 verifies(
   "sec.provider-egress",
-  "no org's provider reaches loopback, private, link-local or metadata addresses, by name or by number",
+  "refuses loopback, private, link-local and metadata addresses for providers, by name and by number",
   async () => {
     const token = await orgKey("org_b");
     const port = local.split(":")[1]!;
@@ -125,7 +125,7 @@ verifies(
 
 verifies(
   "sec.provider-egress",
-  "the host's admin opens a local model server with one command, for one instance; the answer's body is not echoed",
+  "lets the host's admin allow a local model server for one instance, and does not echo its error body",
   async () => {
     asked.length = 0;
     const argv = ["provider", "add", "llm-openai", "--id", "ollama", "--set", `base_url=http://${local}/v1`];
@@ -179,7 +179,7 @@ verifies(
 
 verifies(
   ["sec.provider-egress", "sec.credential-destination"],
-  "a redirect is not followed, so that neither the request nor its key goes on to another address",
+  "does not follow a redirect, so neither the request nor its key reaches another address",
   async () => {
     asked.length = 0;
     for (const plugin of ["llm-openai", "llm-anthropic"]) {
@@ -197,7 +197,7 @@ verifies(
   },
 );
 
-test("a project's key neither opens a private place nor moves the org's provider there", async () => {
+test("a project's key can neither allow a private address nor point the org's provider to one", async () => {
   const body = { name: "p", role: "owner", scopes: ["admin"] };
   const { token } = (await gateway.http<{ token: string }>("POST", "/v1/keys", body)).body;
   const headers = { authorization: `Bearer ${token}` };

@@ -19,19 +19,15 @@ afterAll(async () => {
 const up = (...flags: string[]) =>
   runCli(["up", "--port", "0", ...flags], cleanEnvironment({ BACKPLANE_HOME: home }));
 
-verifies(
-  "webapi.auth",
-  "beyond this machine it refuses to listen without TLS or an explicit flag",
-  async () => {
-    const { code, stderr, stdout } = await up("--host", "0.0.0.0");
-    expect(code).not.toBe(0);
-    expect(stdout).toBe("");
-    expect(stderr).toContain("error[listen.unsafe]");
-    expect(stderr).toContain("--insecure-listen");
-  },
-);
+verifies("webapi.auth", "refuses to listen beyond loopback without TLS or an explicit flag", async () => {
+  const { code, stderr, stdout } = await up("--host", "0.0.0.0");
+  expect(code).not.toBe(0);
+  expect(stdout).toBe("");
+  expect(stderr).toContain("error[listen.unsafe]");
+  expect(stderr).toContain("--insecure-listen");
+});
 
-test("with the flag it listens, and a foreign Host is still refused", async () => {
+test("listens with the flag and still refuses a foreign Host", async () => {
   const open = await startTestGateway({ env: { BACKPLANE_HOST: "0.0.0.0", BACKPLANE_INSECURE_LISTEN: "1" } });
   try {
     const { port } = new URL(open.url);
@@ -41,21 +37,21 @@ test("with the flag it listens, and a foreign Host is still refused", async () =
   }
 });
 
-test("a second gateway on the same home is refused", async () => {
+test("refuses a second gateway on the same home", async () => {
   const second = await runCli(["up", "--port", "0"], cleanEnvironment({ BACKPLANE_HOME: gateway.home }));
   expect(second.code).not.toBe(0);
   expect(second.stderr).toContain("error[home.locked]");
   expect((await gateway.http("GET", "/v1/status")).status).toBe(200);
 });
 
-test("a bad configuration names the key", async () => {
+test("names the key of an invalid configuration", async () => {
   const bad = await runCli(["up"], cleanEnvironment({ BACKPLANE_HOME: home, BACKPLANE_PORT: "70000" }));
   expect(bad.code).not.toBe(0);
   expect(bad.stderr).toContain("error[config.invalid]");
   expect(bad.stderr).toContain("listen.port");
 });
 
-test("a port in use is named, and nothing is left locked", async () => {
+test("names a port in use and releases its locks", async () => {
   const { port } = new URL(gateway.url);
   const taken = await runCli(["up", "--port", port], cleanEnvironment({ BACKPLANE_HOME: home }));
   expect(taken.code).not.toBe(0);

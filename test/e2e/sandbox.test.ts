@@ -65,7 +65,7 @@ async function looker(gateway: TestGateway, name: string) {
   };
 }
 
-test("isolated is confined and used once; worker is as confined, and serves on", async () => {
+test("confines isolated and worker processes alike, uses an isolated one once and keeps a worker", async () => {
   for (const [name, calls] of [
     ["isolated", [1, 1]],
     ["worker", [1, 2]],
@@ -81,7 +81,7 @@ test("isolated is confined and used once; worker is as confined, and serves on",
   }
 });
 
-test("switched off, a worker is a plain process that sees this machine", async () => {
+test("runs a worker as a plain process when the sandbox is disabled", async () => {
   const look = await looker(open, "worker");
   expect((await look()).reads).toEqual([
     join(open.home, "admin.token"),

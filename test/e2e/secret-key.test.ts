@@ -39,7 +39,7 @@ async function measured(): Promise<unknown> {
   return body.result?.structured_output ?? body;
 }
 
-test("every secret is sealed again, also after a kill, and opens without the old key", async () => {
+test("seals every secret again, also after a kill, so that the old key is not needed", async () => {
   for (let i = 0; i < COUNT; i += 25) {
     const puts = Array.from({ length: 25 }, (_, j) =>
       gateway.http("PUT", `/v1/secrets/s${i + j}`, { value: `value-${i + j}-${"x".repeat(20)}` }),
@@ -90,7 +90,7 @@ test("every secret is sealed again, also after a kill, and opens without the old
   expect(shown.stdout).toContain("sk-config");
 }, 90_000);
 
-test("nobody but the admin token changes the key", async () => {
+test("lets only the admin token rotate the key", async () => {
   const { body } = await gateway.http<{ token: string }>("POST", "/v1/keys", {
     name: "k",
     role: "admin",

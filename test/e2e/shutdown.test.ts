@@ -52,7 +52,7 @@ const invocations = async (gateway: TestGateway, query: string) =>
 
 verifies(
   "fault.shutdown",
-  "SIGTERM with 100 calls in flight: each ends with a terminal record, exit inside the grace",
+  "ends 100 calls in flight with a terminal record on SIGTERM and exits within the grace period",
   async () => {
     const home_env = { BACKPLANE_LOG_LEVEL: "warn" };
     const gateway = await start({ env: home_env });
@@ -83,7 +83,7 @@ verifies(
   60_000,
 );
 
-test("a plugin that hears nothing costs a stop its grace, and the call is on the record", async () => {
+test("waits for the grace period of an unresponsive plugin on stop and records its call", async () => {
   const gateway = await start();
   await installAndBind(gateway, deaf("acme/deaf-stop"), ["spin"]);
   const { body } = await gateway.http<{ id: string }>("POST", "/v1/invocations", {
@@ -109,7 +109,7 @@ test("a plugin that hears nothing costs a stop its grace, and the call is on the
 
 verifies(
   "inv.effect-class",
-  "kill -9 in mid-call: no plugin is left, and the effect class decides what happens at the next start",
+  "leaves no plugin process after kill -9 during a call, and recovers the call by its effect class",
   async () => {
     const gateway = await start();
     const classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"];

@@ -89,7 +89,7 @@ verifies(
     "side.error.capability_not_declared",
     "side.error.capability_not_allowed",
   ],
-  "each failure has its own code, the same in the record, over HTTP and from the command line",
+  "reports each failure with its own code, the same in the record, over HTTP and in the CLI",
   async () => {
     for (const failure of failures) {
       const binding_id = await bindFailure(failure);

@@ -51,7 +51,7 @@ tool_name = "plugin.missing"
 
 verifies(
   ["side.tool-name", "side.tool-exposed"],
-  "a published plugin with dotted tool names is installed, bound and called unchanged",
+  "installs, binds and calls a published plugin with dotted tool names unchanged",
   async () => {
     const folder = mkdtempSync(join(tmpdir(), "backplane-published-"));
     writeFileSync(join(folder, "plugin.py"), PROGRAM);

@@ -56,7 +56,7 @@ function readmeCommands(): string[][] {
     );
 }
 
-test("the commands of the README work, one after the other", async () => {
+test("the commands of the README work in order", async () => {
   const commands = readmeCommands();
   expect(commands.map((words) => words.slice(0, 2).join(" "))).toEqual([
     "plugin install",
@@ -79,7 +79,7 @@ test("the commands of the README work, one after the other", async () => {
   expect(outputs[6]).toContain("hello");
 }, 180_000);
 
-test("a tool of a third party runs isolated and confined; switched off, it is refused, and the refusal is a record", async () => {
+test("runs a third-party tool isolated, and records the refusal of its disabled binding", async () => {
   // The README's own call, to which nobody gave another class.
   const { body } = await gateway.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=hello");
   expect(body.items[0]).toMatchObject({ status: "succeeded", grant: { class: "isolated" } });
@@ -114,7 +114,7 @@ test("a tool of a third party runs isolated and confined; switched off, it is re
   }
 });
 
-test("a Python tool with egress reaches nobody until somebody names whom, and the record says whom it asked", async () => {
+test("a Python tool with egress reaches only named hosts, and refused hosts are recorded", async () => {
   await gateway.cli("plugin", "install", "examples/jira-search");
   const config = JSON.stringify({ base_url: "http://jira.acme.test" });
   const bound = await gateway.cli(
@@ -156,7 +156,7 @@ test("a Python tool with egress reaches nobody until somebody names whom, and th
   expect(signedIn).toEqual([]);
 });
 
-test("a Python tool talks to its server with the secret it was given, and the secret stays out of the records", async () => {
+test("a Python tool sends its secret to its server, and the secret is in no record", async () => {
   const canary = "canary-7f3a9c51d2";
   expect((await gateway.http("PUT", "/v1/secrets/jira", { value: canary })).status).toBeLessThan(300);
   const list = await gateway.http<{ items: { binding_id: string; export_id: string }[] }>(
@@ -184,7 +184,7 @@ test("a Python tool talks to its server with the secret it was given, and the se
   expect(gateway.log()).not.toContain(canary);
 });
 
-test("a shell hook hears of a settled call", async () => {
+test("delivers a settled call to a shell hook", async () => {
   expect((await gateway.cli("plugin", "install", "examples/notifier")).code).toBe(0);
   const bound = await gateway.cli("binding", "create", "acme/notifier", "notify", "--json");
   expect(bound.code, bound.stderr).toBe(0);

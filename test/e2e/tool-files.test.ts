@@ -18,7 +18,7 @@ export default {
 
 verifies(
   ["tools.file", "tools.fields", "tools.input", "tools.isolated-failure"],
-  "a folder is installed and its tools are there, each with its fields or its error",
+  "installs a folder and lists its tools, each with its fields or its error",
   async () => {
     const path = folder("notes", {
       "tools/search_notes.ts": NOTES,
@@ -61,38 +61,42 @@ const CONTEXT = `export default {
   },
 };`;
 
-verifies("tools.context", "a turn's tool knows its conversation, streams, and can end the turn", async () => {
-  await cli("plugin", "install", folder("context", { "tools/context.js": CONTEXT }));
-  const { body } = await gateway.http<{ id: string; status: string; iterations: number }>(
-    "POST",
-    "/v1/runs?wait=60",
-    { session_id: "talk", input: { text: "/tool context {}" } },
-  );
-  // One model call: the tool gave the turn back.
-  expect([body.status, body.iterations]).toEqual(["completed", 1]);
-  const { body: calls } = await gateway.http<{ items: (Called & { id: string })[] }>(
-    "GET",
-    "/v1/invocations?session_id=talk",
-  );
-  const { id, tool_result } = calls.items[0]!;
-  expect(tool_result).toMatchObject({ status: "seen", yield_to_user: true });
-  expect(JSON.parse(tool_result!.content[0]!.text!)).toEqual({
-    conversationId: "talk",
-    requestId: body.id,
-    workingDir: "/plugin",
-    assistantId: "proj_default",
-    isInteractive: false,
-    config: {},
-    secrets: {},
-    aborted: false,
-  });
-  const events = await cli("invocation", "events", id);
-  expect(events.stdout).toContain("working");
-});
+verifies(
+  "tools.context",
+  "a tool in a turn gets its conversation id, streams output, and can end the turn",
+  async () => {
+    await cli("plugin", "install", folder("context", { "tools/context.js": CONTEXT }));
+    const { body } = await gateway.http<{ id: string; status: string; iterations: number }>(
+      "POST",
+      "/v1/runs?wait=60",
+      { session_id: "talk", input: { text: "/tool context {}" } },
+    );
+    // One model call: the tool gave the turn back.
+    expect([body.status, body.iterations]).toEqual(["completed", 1]);
+    const { body: calls } = await gateway.http<{ items: (Called & { id: string })[] }>(
+      "GET",
+      "/v1/invocations?session_id=talk",
+    );
+    const { id, tool_result } = calls.items[0]!;
+    expect(tool_result).toMatchObject({ status: "seen", yield_to_user: true });
+    expect(JSON.parse(tool_result!.content[0]!.text!)).toEqual({
+      conversationId: "talk",
+      requestId: body.id,
+      workingDir: "/plugin",
+      assistantId: "proj_default",
+      isInteractive: false,
+      config: {},
+      secrets: {},
+      aborted: false,
+    });
+    const events = await cli("invocation", "events", id);
+    expect(events.stdout).toContain("working");
+  },
+);
 
 verifies(
   "tools.target",
-  "a tool that asks for the host is refused until the admin allows its package",
+  "refuses a tool that asks for the host until the admin allows its binding",
   async () => {
     const here = "export default { execute: () => ({ content: process.cwd() }) };";
     const asks = 'export default { executionTarget: "host", execute: () => ({ content: process.cwd() }) };';

@@ -52,7 +52,7 @@ const messagesOf = async (session_id: string) => {
 
 verifies(
   "node.turn-once",
-  "of 100 simultaneous pairs of messages on two gateways none begins two turns at once",
+  "never starts two turns for 100 concurrent pairs of messages on two gateways",
   async () => {
     let joined = 0;
     for (let at = 0; at < PAIRS; at += 20) {
@@ -88,7 +88,7 @@ verifies(
 
 verifies(
   "node.turn-once",
-  "a message to the other gateway joins the turn that runs, and its answer is the turn's last",
+  "a message at the other gateway joins the running turn and is answered by its last message",
   async () => {
     const first = await say(gateways[0]!, "long", "/slow 400\n/say one two three four five six");
     const second = await say(gateways[1]!, "long", "/say heard you");
@@ -104,7 +104,7 @@ verifies(
 
 verifies(
   "node.turn-once",
-  "a turn on one gateway keeps the other from beginning one and from resetting the session",
+  "rejects a new turn and a reset on one gateway while a turn runs on the other",
   async () => {
     const { body } = await say(gateways[0]!, "kept", "/slow 500\n/say one two three four five six");
     const busy = { status: 429, body: { error: { code: "session.busy", retryable: true } } };

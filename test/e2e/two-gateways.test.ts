@@ -42,7 +42,7 @@ function mostAtOnce(log: string): { most: number; calls: number } {
 
 verifies(
   "bind.concurrency",
-  "max_concurrency holds over two gateways, excess waits, and a full queue is answered 429",
+  "enforces max_concurrency over two gateways, queues further calls, and answers 429 when the queue is full",
   async () => {
     const [one, two] = [await start(), await start()];
     const folder = writePluginFolder({
@@ -91,7 +91,7 @@ verifies(
 
 verifies(
   "inv.artifacts",
-  "a file that a call on one gateway handed over is read at the other, also when the first is gone",
+  "serves an artifact of one gateway's call from the other gateway, also when the first has stopped",
   async () => {
     const [one, two] = [await start(), await start()];
     const folder = writePluginFolder({

@@ -45,7 +45,7 @@ const plugins = async () => (await gateway.http<{ plugins: Plugin[] }>("GET", "/
 
 verifies(
   "webapi.config",
-  "the seed's routes answer with its shapes on a real gateway; a patch without a value is refused",
+  "serves the configuration routes with the specified shapes, and refuses a patch without a value",
   async () => {
     const set = await gateway.http("PATCH", "/api/config/acme.api_key", { value: "sk-long-enough-4321" });
     expect([set.status, set.body]).toEqual([200, { key: "acme.api_key", ok: true }]);
@@ -62,7 +62,7 @@ verifies(
 
 verifies(
   ["webapi.plugins", "plug.web-adapter"],
-  "plugins are listed, installed, switched hot and removed; a third party's routes come and go under /x",
+  "lists, installs, enables, disables and removes plugins without a restart, with third-party routes under /x",
   async () => {
     const bundled = await plugins();
     expect(bundled.map(({ name }) => name)).toEqual(
@@ -114,7 +114,7 @@ verifies(
 
 verifies(
   "webapi.providers",
-  "instances are a bare array with create, change, choose, test and remove, and the seed's refusals",
+  "creates, changes, activates, tests and removes provider instances, listed as a bare array, with the specified errors",
   async () => {
     const list = async () => (await gateway.http<Provider[]>("GET", "/api/llm-providers")).body;
     const before = await list();
@@ -182,7 +182,7 @@ verifies(
 
 verifies(
   "webapi.sessions",
-  "sessions over /api: listed, spoken to, read, forked, interrupted, reset",
+  "lists, messages, reads, forks, interrupts and resets sessions over /api",
   async () => {
     const said = await gateway.http<{ entry_id: number; run_id: string }>(
       "POST",
@@ -224,7 +224,7 @@ verifies(
 
 verifies(
   "plug.web-adapter",
-  "with the web plugin switched off its surface is gone and /v1 stays, also after a restart",
+  "removes /api when the web plugin is disabled and keeps /v1, also after a restart",
   async () => {
     const off = await gateway.http("PATCH", "/api/plugins/web", { enabled: false });
     expect([off.status, off.body]).toMatchObject([200, { name: "web", enabled: false }]);

@@ -20,7 +20,7 @@ const folders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1
 
 verifies(
   "tools.workspace-trust",
-  "tools of a workspace load once it is trusted, and edits wait and are shown",
+  "loads tools of a workspace once it is trusted, and shows later edits without loading them",
   async () => {
     const path = folder("place", { "tools/place.ts": says("as reviewed"), "other.txt": "not looked at" });
     expect((await call("place")).error?.code).toBe("export.not_found");
@@ -101,7 +101,7 @@ const described = (words: string) =>
 
 verifies(
   "tools.hot",
-  "a save is loaded under 1 s, and a broken one keeps the last good version",
+  "loads a saved file in under 1 s, and keeps the last good version of a broken one",
   async () => {
     const path = folder("live", { "tools/live.ts": described("first"), "tools/beside.ts": says("beside") });
     await cli("workspace", "trust", path, "--watch", "--yes");
@@ -136,7 +136,7 @@ verifies(
 
 verifies(
   "tools.hot",
-  "an editable install follows its folder, over a restart of the gateway too",
+  "reloads an editable install when its folder changes, also after a restart of the gateway",
   async () => {
     const path = folder("editable", {
       "package.json": JSON.stringify({ name: "edited-plugin", version: "2.0.0" }),

@@ -56,7 +56,7 @@ test.each([
   expect(bench.runner.health().processes).toBe(0);
 });
 
-test("a flood on stdout ends as a protocol failure, the rest goes on", async () => {
+test("ends a flood on stdout as a protocol failure without affecting other calls", async () => {
   const bench = createConfinedTestRunner();
   const flood = await bench.run(vai("floods-stdout", { class: "isolated" }));
   expect(flood).toMatchObject({ status: "failed", dispatched: true });

@@ -20,7 +20,7 @@ async function runInside(
 
 verifies(
   "sandbox.net",
-  "what is allowed is reached by proxy and by clients that ignore its variables, and nothing else is",
+  "reaches only allowed hosts, by proxy and by clients that ignore the proxy variables",
   async () => {
     const { port, hits } = await openOutside();
     const abstract = `backplane-${process.pid}-${Math.random().toString(36).slice(2)}`;
@@ -56,7 +56,7 @@ verifies(
 
 verifies(
   "delegation.reach",
-  "without any network the gateway's address leads to its routes, with the token, and nowhere else",
+  "without network, reaches only the gateway's delegated routes, with the token",
   async () => {
     const asked: string[] = [];
     const { port } = await listen((socket) => {

@@ -7,7 +7,7 @@ import { openOutside } from "./egress-world.ts";
 
 verifies(
   "sandbox.net",
-  "from inside the sandbox no bypass of the proxy gets anywhere, and each is on the invocation's record",
+  "no bypass of the proxy succeeds from inside the sandbox, and each attempt is recorded on the invocation",
   async () => {
     const outside = await openOutside();
     const { attack, rig } = await openSandboxed(outside.port);

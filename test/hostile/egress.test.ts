@@ -4,7 +4,7 @@ import { hello } from "../../packages/runner/test/support/client-hello.ts";
 import { ATTACKS } from "./egress-attacks.ts";
 import { openWorld } from "./egress-world.ts";
 
-test("the world can be reached by whoever is allowed, and its alarm works", async () => {
+test("an allowed request reaches the upstream servers, and a forbidden one would be detected", async () => {
   const { rig, send, tunnel, port, hits, told } = await openWorld({
     names: { "x.cdn.acme.test": ["127.0.0.1"] },
     operator_allows: [],
@@ -25,13 +25,13 @@ test("the world can be reached by whoever is allowed, and its alarm works", asyn
   await expect.poll(() => hits).toContain("a connection at 127.0.0.1");
 });
 
-test("there are more than 60, each with a name of its own", () => {
+test("has more than 60 attacks with unique names", () => {
   expect(ATTACKS.length).toBeGreaterThanOrEqual(60);
   expect(new Set(ATTACKS.map(({ name }) => name)).size).toBe(ATTACKS.length);
 });
 
 for (const { name, reason, host, world: options, run } of ATTACKS) {
-  test(`refused: ${name}`, async () => {
+  test(`refuses: ${name}`, async () => {
     const world = await openWorld(options);
     await run(world);
     const refusals = world.rig.session.refusals();

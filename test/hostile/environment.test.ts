@@ -15,7 +15,7 @@ import { attack, compile, weakened } from "./hostile.ts";
 
 const CANARY = "canary-of-the-gateway";
 
-test("no variable of the host is seen, in the environment or in any /proc/*/environ", async () => {
+test("shows no variable of the host in the environment or in any /proc/*/environ", async () => {
   process.env.BACKPLANE_CANARY = CANARY;
   onTestFinished(() => void delete process.env.BACKPLANE_CANARY);
   const sandbox = await openTestSandbox();
@@ -28,7 +28,7 @@ test("no variable of the host is seen, in the environment or in any /proc/*/envi
 /** Node's own two, which say which descriptor is the channel; they end with the process that prepares. */
 const CHANNEL = "NODE_CHANNEL_FD=8\0NODE_CHANNEL_SERIALIZATION_MODE=json\0";
 
-test("whoever prepares a sandbox has nothing of the host in its environment either", async () => {
+test("the processes that prepare a sandbox have no variable of the host either", async () => {
   process.env.BACKPLANE_CANARY = CANARY;
   onTestFinished(() => void delete process.env.BACKPLANE_CANARY);
   const sandbox = await openTestSandbox();
@@ -49,13 +49,13 @@ async function waiting(): Promise<number[]> {
   return waitingHere();
 }
 
-test("void if not: a canary in the plugin's own environment is found", async () => {
+test("control: finds a canary in the plugin's own environment", async () => {
   const sandbox = await openTestSandbox();
   const { loot } = await attack(sandbox, "environment.mjs", [CANARY], { env: { OWN: CANARY } });
   expect(loot.hits).toContain("environment");
 });
 
-test("an LD_PRELOAD of the manifest is loaded inside, and by nothing outside", async () => {
+test("loads an LD_PRELOAD of the manifest only inside the sandbox", async () => {
   const marks = emptyFolder();
   chmodSync(marks, 0o777);
   const mark = join(marks, "mark");

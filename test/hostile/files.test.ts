@@ -33,7 +33,7 @@ async function packageWithFiles(): Promise<string> {
 
 verifies(
   "sandbox.fs",
-  "40 and more paths of the host: none is read, listed or written, whatever the grant",
+  "cannot read, list or write any of more than 40 host paths, whatever the grant",
   async () => {
     const sandbox = await openTestSandbox();
     const secret = hostFile();
@@ -65,7 +65,7 @@ verifies(
   },
 );
 
-test("void if not: with the host's files bound in, the same programs find and write them", async () => {
+test("control: the same programs read and write the host's files when they are mounted", async () => {
   const secret = hostFile();
   // What bwrap does for an ordinary gateway, the stage does for root; each is taken away where it is.
   const bound = await openTestSandbox({
@@ -103,7 +103,7 @@ test("void if not: with the host's files bound in, the same programs find and wr
   expect(package_.hits).toContain("create in /plugin");
 });
 
-test("every mount is nosuid and nodev, and read-only unless it is scratch or a device", async () => {
+test("mounts everything nosuid and nodev, and read-only except scratch and devices", async () => {
   const sandbox = await openTestSandbox();
   const { loot } = await attack(sandbox, "writes.py", [], { grant: { filesystem: "scratch" } });
   for (const [path, options] of Object.entries(loot.flags as Record<string, string>)) {
@@ -116,7 +116,7 @@ test("every mount is nosuid and nodev, and read-only unless it is scratch or a d
   }
 });
 
-test("another call's scratch is out of reach, by .., by link and by /proc", async () => {
+test("cannot reach another call's scratch by .., by link or by /proc", async () => {
   const sandbox = await openTestSandbox();
   const grant = { filesystem: "scratch" as const };
   const folder = await packageFolder();
@@ -131,7 +131,7 @@ test("another call's scratch is out of reach, by .., by link and by /proc", asyn
   await finish(victim);
 });
 
-test("/dev has five devices and a link, made or shown, and they work", async () => {
+test("/dev contains five working devices and one link, however it is built", async () => {
   const made = await openTestSandbox();
   // As in a container whose root may make no device.
   const shown = await openTestSandbox(weakenedInit("root.c", "if (mknodat(folder,", "if (mknodat(-1,"));

@@ -40,7 +40,7 @@ async function listeners() {
 
 verifies(
   "sandbox.net",
-  "with none, TCP, UDP, DNS, IPv6, unix sockets and inherited descriptors reach nothing, and nothing arrives",
+  "without network, reaches nothing by TCP, UDP, DNS, IPv6, unix sockets or inherited descriptors",
   async () => {
     const { seen, ports, addresses } = await listeners();
     const { run } = await openSandboxed(0, ["network.py"]);
@@ -57,7 +57,7 @@ verifies(
   60_000,
 );
 
-test("void if not: in the host's network the listeners hear it", async () => {
+test("control: the listeners receive the same attempts in the host's network", async () => {
   const { seen, ports, addresses } = await listeners();
   // The trial at start would not pass in the host's network: its low ports are not a plugin's to open there.
   const edit = "if '--cap-add' not in args: drop('--unshare-net')";

@@ -10,7 +10,7 @@ import { attack, prepare, weakened } from "./hostile.ts";
 type Status = Record<string, string>;
 const NO_CAPABILITY = "0000000000000000";
 
-test("/proc opens neither the kernel nor PID 1", async () => {
+test("/proc gives access neither to the kernel nor to PID 1", async () => {
   const sandbox = await openTestSandbox();
   const { loot } = await attack(sandbox, "kernel-files.py");
   expect(loot.tries).toBeGreaterThan(20);
@@ -18,13 +18,13 @@ test("/proc opens neither the kernel nor PID 1", async () => {
   expect((loot.pids as number[]).length).toBeLessThanOrEqual(2);
 });
 
-test("void if not: with a writable /proc something of it is open", async () => {
+test("control: a writable /proc gives access", async () => {
   const open = await openTestSandbox({ bwrap: weakened("drop('--remount-ro', 1)") });
   const { loot } = await attack(open, "kernel-files.py");
   expect(loot.hits).toContain("/proc/self/oom_score_adj");
 });
 
-test("each layer's own state: user, groups, capabilities, no new privileges, filter, descriptors", async () => {
+test("sets user, groups, capabilities, no_new_privs, filter and descriptors in each layer", async () => {
   const sandbox = await openTestSandbox();
   const { loot } = await attack(sandbox, "kernel-files.py");
   for (const [who, status] of Object.entries({ plugin: loot.me as Status, init: loot.init as Status })) {
@@ -39,7 +39,7 @@ test("each layer's own state: user, groups, capabilities, no new privileges, fil
   for (const target of Object.values(fds)) expect(target).toMatch(/^(socket|pipe):/);
 });
 
-test("sandbox-init takes every capability by itself, also when bwrap leaves some", async () => {
+test("sandbox-init drops every capability itself, also those that bwrap left", async () => {
   const sandbox = await openTestSandbox({
     bwrap: weakened("args[:] = ['--cap-add' if a == '--cap-drop' else a for a in args]"),
   });
@@ -48,14 +48,14 @@ test("sandbox-init takes every capability by itself, also when bwrap leaves some
   expect([CapBnd, CapEff]).toEqual([NO_CAPABILITY, NO_CAPABILITY]);
 });
 
-test("an inherited descriptor does not arrive, even from bwrap itself", async () => {
+test("passes no inherited descriptor to the plugin, not even from bwrap", async () => {
   const leak = "fd = os.open('/', os.O_RDONLY); os.dup2(fd, 20, inheritable=True)";
   const sandbox = await openTestSandbox({ bwrap: weakened(leak) });
   const { loot } = await attack(sandbox, "kernel-files.py");
   expect(Object.keys(loot.fds as object).sort()).toEqual(["0", "1", "2"]);
 });
 
-test("outside, nothing of a sandbox is root, and each slot is another user", async () => {
+test("runs no sandbox process as root outside, and each slot as another user", async () => {
   const sandbox = await openTestSandbox();
   const running = [];
   for (let i = 0; i < 3; i++) {
@@ -85,7 +85,7 @@ function bystanders(): ChildProcess[] {
   });
 }
 
-test("nobody outside hears a signal, and PID 1 cannot be killed or stopped", async () => {
+test("sends no signal to processes outside, and PID 1 cannot be killed or stopped", async () => {
   const others = bystanders();
   const sandbox = await openTestSandbox();
   const pids = [...others.map(({ pid }) => pid), process.pid, process.ppid].map(String);
@@ -97,7 +97,7 @@ test("nobody outside hears a signal, and PID 1 cannot be killed or stopped", asy
   expect(others.map(({ pid }) => isAlive(pid!))).not.toContain(false);
 });
 
-test("void if not: in the host's pid namespace the bystander of the same user is reached", async () => {
+test("control: a signal reaches a process of the same user in the host's PID namespace", async () => {
   const sandbox = await openTestSandbox({ bwrap: weakened("drop('--unshare-pid'); drop('--as-pid-1')") });
   const others = bystanders();
   const gone = Promise.race(others.map((other) => once(other, "exit")));
@@ -107,7 +107,7 @@ test("void if not: in the host's pid namespace the bystander of the same user is
   expect(await gone).toEqual([null, "SIGKILL"]);
 });
 
-test("a kill begins inside: the outer process sees the end of PID 1 and reaps it", async () => {
+test("kills the inner process first, and the outer process reaps PID 1", async () => {
   const sandbox = await openTestSandbox();
   const killed: (number | null)[] = [];
   // On a machine that is out of breath the outer process is made to follow before it saw the end.

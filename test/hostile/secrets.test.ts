@@ -104,7 +104,7 @@ function descendants(of: number): number[] {
   return [...parents.keys()].filter(below);
 }
 
-test("the search finds a canary where there is one", () => {
+test("control: the search finds a canary that exists", () => {
   for (const value of Object.values(CANARIES)) {
     for (const text of [
       value,
@@ -135,7 +135,7 @@ test.each(Object.keys(LEAKS))(
 
 verifies(
   "secret.slots",
-  "a running plugin's environment and command line hold nothing",
+  "exposes no secret in the environment or command line of a running plugin",
   async () => {
     const { export_id } = LEAKS.node!;
     const { body } = await ask("POST", "/v1/invocations", { export_id, input: { mode: "hang" } });
@@ -169,7 +169,7 @@ verifies(
 
 verifies(
   "secret.slots",
-  "no copy is left anywhere",
+  "leaves no copy of a secret on the machine",
   async () => {
     const shown: string[] = [];
     for (const id of ids) {

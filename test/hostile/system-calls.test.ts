@@ -14,7 +14,7 @@ const forbidden = Object.values(FORBIDDEN_CALLS)
 /** arm64 has no second way in. */
 const foreign = arch === "x64" ? ["int80", "x32"] : [];
 
-test("every forbidden call, namespace and socket family is refused by the kernel itself", async () => {
+test("the kernel refuses every forbidden system call, namespace and socket family", async () => {
   const sandbox = await openTestSandbox();
   const { loot, exitCause } = await attack(sandbox, "system-calls.c", forbidden);
   expect(loot.tries).toBeGreaterThan(70);
@@ -22,7 +22,7 @@ test("every forbidden call, namespace and socket family is refused by the kernel
   expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
 });
 
-test.each(foreign)("a call by %s kills, and the record says so", async (way) => {
+test.each(foreign)("kills a process that makes a call by %s, and records it", async (way) => {
   const sandbox = await openTestSandbox();
   const ran = await finish(await sandbox.launch(await prepare("system-calls.c", [way])));
   expect(ran.out).toBe("");
@@ -35,13 +35,13 @@ const filterOf = (bytes: string) =>
     `fd = os.memfd_create('filter', 0); os.write(fd, bytes.fromhex('${bytes}')); os.lseek(fd, 0, 0); os.dup2(fd, 4)`,
   );
 
-test("void if not: under a filter that allows everything, calls get through", async () => {
+test("control: a filter that allows everything lets the calls through", async () => {
   const sandbox = await openTestSandbox({ bwrap: filterOf("060000000000ff7f") });
   const { loot } = await attack(sandbox, "system-calls.c", forbidden);
   expect(loot.hits.length).toBeGreaterThan(10);
 });
 
-test("without a filter there is no sandbox", async () => {
+test("reports the sandbox as unavailable without a filter", async () => {
   for (const bytes of ["", "0600", "ffffffffffffffff"]) {
     const { status } = await openTestSandbox({ bwrap: filterOf(bytes) });
     expect(status).toMatchObject({ available: false });

@@ -25,7 +25,7 @@ function takeProcessors(count: number, seconds: number): void {
 
 verifies(
   "launch.slow",
-  "plugins start beside sixteen busy threads for each processor, with limits far below what that takes",
+  "starts plugins beside sixteen busy threads per processor, with limits far below the elapsed time",
   async () => {
     takeProcessors(availableParallelism() * 16, 110);
     const rig = createTestRunner({ timeouts: { handshake_ms: LIMIT_MS, hello_ms: LIMIT_MS } });

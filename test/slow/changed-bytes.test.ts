@@ -28,8 +28,10 @@ async function expectIntact(options: SwapOptions, calls: number): Promise<void> 
   }
 }
 
-verifies("integrity.exec", "runs no changed byte in 1,000 swaps, isolated, worker, spare and tool file", () =>
-  expectIntact({ sandbox: true, kinds: ["sh", "py", "js", "rpc", "tool"] }, CALLS),
+verifies(
+  "integrity.exec",
+  "runs no changed byte in 1,000 swaps: isolated, worker, prewarmed and tool file",
+  () => expectIntact({ sandbox: true, kinds: ["sh", "py", "js", "rpc", "tool"] }, CALLS),
 );
 
 verifies("integrity.exec", "runs no changed byte in 1,000 swaps without a sandbox", () =>

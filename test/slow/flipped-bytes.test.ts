@@ -48,7 +48,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 
 verifies(
   "integrity.rows",
-  `${FLIPS} changed bytes in the store, its log and its counter: no wrong answer without an error`,
+  `gives no wrong answer without an error for ${FLIPS} changed bytes in the store, its log and its counter`,
   async () => {
     const random = randomFrom(SEED);
     const silent: string[] = [];
@@ -91,7 +91,7 @@ const PATHS = [
 
 verifies(
   "integrity.rows",
-  `${HOMES} changed bytes anywhere in a home: the gateway refuses to start, answers as before, or answers with an error`,
+  `refuses to start, answers as before or answers with an error for ${HOMES} changed bytes in a home`,
   async () => {
     const random = randomFrom(SEED + 1);
     const prepared = join(dir, "home");

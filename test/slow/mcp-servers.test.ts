@@ -80,7 +80,7 @@ function text({ tool_result }: Called): string {
   return tool_result.content.map((block) => block.text ?? "").join("\n");
 }
 
-test("server-everything: text, images, structured content and progress", async () => {
+test("server-everything returns text, images, structured content and progress", async () => {
   const echo = await call("everything", "echo", { message: "hello" });
   expect(echo).toMatchObject({ status: "succeeded", class: "isolated", grant: { allowed_domains: [] } });
   expect(text(echo)).toBe("Echo: hello");
@@ -102,7 +102,7 @@ test("server-everything: text, images, structured content and progress", async (
   expect(wrong.body).toMatchObject({ error: { code: "input.invalid" } });
 });
 
-test("server-filesystem sees the granted folder and nothing else, whatever it is asked", async () => {
+test("server-filesystem sees only the granted folder, whatever path it is asked for", async () => {
   expect(text(await call("filesystem", "read_text_file", { path: "/data/note.txt" }))).toBe("inside");
   const listed = text(await call("filesystem", "list_directory", { path: "/data" }));
   expect(listed).toContain("note.txt");
@@ -120,7 +120,7 @@ test("server-filesystem sees the granted folder and nothing else, whatever it is
   expect(text(written)).toContain("EROFS");
 });
 
-test("server-memory keeps what it was told as long as its process lives, over all calls", async () => {
+test("server-memory keeps its data across calls while its process lives", async () => {
   const entities = [{ name: "ann", entityType: "person", observations: ["likes tea"] }];
   expect(await call("memory", "create_entities", { entities })).toMatchObject({
     tool_result: { is_error: false },
@@ -128,7 +128,7 @@ test("server-memory keeps what it was told as long as its process lives, over al
   expect(text(await call("memory", "search_nodes", { query: "tea" }))).toContain("ann");
 });
 
-test("backplane plugin install npm:… installs, binds and says what it offers", async () => {
+test("backplane plugin install npm:… installs and binds the server and lists its tools", async () => {
   const done = await gateway.cli("plugin", "install", `npm:${npmName("sequential-thinking")}`, "--json");
   expect(done).toMatchObject({ code: 0 });
   const { bindings, package: installed } = JSON.parse(done.stdout) as {

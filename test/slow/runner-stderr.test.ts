@@ -6,7 +6,7 @@ import { verifies } from "../support/verifies.ts";
 
 verifies(
   "wire.stderr.drained",
-  "1 GB of stderr neither blocks nor fails the call; the last 1 MiB is kept and redacted",
+  "1 GB of stderr neither blocks nor fails the call, and its last 1 MiB is kept and redacted",
   async () => {
     const rig = createTestRunner();
     const secret = "needle-4711-in-the-hay";

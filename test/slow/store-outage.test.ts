@@ -59,7 +59,7 @@ const OUTAGES = [
 for (const { seconds, how } of OUTAGES) {
   verifies(
     "node.store-outage",
-    `a database that is away for ${seconds} s (${how}) costs no call, no turn and no entry`,
+    `a database outage of ${seconds} s (${how}) loses no call, no turn and no entry`,
     async () => {
       const name = (g: number, what: string) => `s${seconds}-g${g}-${what}`;
       const calls: { id: string; name: string }[] = [];

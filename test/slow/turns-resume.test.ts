@@ -21,7 +21,7 @@ interface Run {
   error: { message: string } | null;
 }
 
-test("after a kill in mid-turn the answer arrives, and nothing is doubled", async () => {
+test("delivers the answer after a kill in the middle of a turn, without duplicates", async () => {
   let gateway = await startTestGateway();
   const { home } = gateway;
   let resumed = 0;

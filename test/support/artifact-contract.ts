@@ -27,7 +27,7 @@ export async function readAll(content: AsyncIterable<Uint8Array>): Promise<Buffe
 }
 
 export function artifactContract(subject: () => ArtifactSubject): void {
-  test("what was kept comes back whole, however often it was kept and at once", async () => {
+  test("returns stored bytes complete, also when stored repeatedly and concurrently", async () => {
     const { files } = subject();
     for (const length of [1, 256 * 1024, 256 * 1024 + 1, 600_000]) {
       const { bytes, sha256 } = freshBytes(length);
@@ -43,14 +43,14 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     expect([kept?.bytes, await readAll(kept!.content)]).toEqual([0, Buffer.alloc(0)]);
   });
 
-  test("no piece of it is large", async () => {
+  test("reads in small pieces", async () => {
     const { bytes, sha256 } = freshBytes(3_000_000);
     await subject().files.keep(sha256, bytes);
     const kept = await subject().files.open(sha256);
     for await (const piece of kept!.content) expect(piece.length).toBeLessThanOrEqual(256 * 1024);
   });
 
-  test("what is not there, was changed or is no hash is not given", async () => {
+  test("does not open an artifact that is missing or changed, or an invalid hash", async () => {
     const { files, change } = subject();
     const { bytes, sha256 } = freshBytes();
     await files.keep(sha256, bytes);
@@ -60,7 +60,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
       await expect(files.keep(name, bytes)).rejects.toMatchObject({ code: "internal" });
   });
 
-  test("a sweep takes what was last kept too long ago, and nothing else", async () => {
+  test("sweeps only artifacts that were last stored before the limit", async () => {
     const { files, age } = subject();
     const old = Array.from({ length: 25 }, () => freshBytes(300));
     const [again, young] = [freshBytes(), freshBytes()];

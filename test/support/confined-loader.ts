@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createRunner, type RunnerOptions } from "@backplane/runner";
+import { logTo } from "@backplane/test-kit/log-to";
 import { systemClock } from "../../packages/gateway/src/host/clock.ts";
 import {
   type ClosablePluginLoader,
@@ -10,7 +11,6 @@ import {
   type PluginLoaderOptions,
 } from "../../packages/gateway/src/plugins/plugin-loader.ts";
 import { filesAt } from "../../packages/runner/test/support/files-at.ts";
-import { logTo } from "@backplane/test-kit/log-to";
 
 /** sandbox-init is compiled once, into the room's dist. */
 const CACHE = resolve("packages/runner/dist/sandbox-init");

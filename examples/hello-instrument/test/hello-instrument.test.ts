@@ -24,7 +24,7 @@ const context: InstrumentContext = {
 };
 const call = { activityId: "a", sessionId: "s", signal: new AbortController().signal };
 
-test("its instruments are valid, and do what they say", async () => {
+test("lists valid instruments and runs them", async () => {
   const provider = new HelloWorldProvider();
   provider.initialize(context);
   expect(checkInstruments(provider.instruments).warnings).toEqual([]);
@@ -37,7 +37,7 @@ test("its instruments are valid, and do what they say", async () => {
   });
 });
 
-test("the manifest names what the bundle exports", async () => {
+test("the manifest names an export of the bundle", async () => {
   await buildExample(folder);
   const { providerClass } = JSON.parse(readFileSync(join(folder, "META-INF/hefty-plugin.json"), "utf8"));
   const [file, name] = providerClass.split("#");

@@ -14,7 +14,7 @@ test("code, manifest and schema files agree", () => {
   expect(checkManifest(plugin, manifest, (path) => JSON.parse(read(path)))).toEqual([]);
 });
 
-test("in memory: a greeting with the word from the settings", async () => {
+test("greets in memory with the word from the settings", async () => {
   const run = await runPlugin(plugin);
   const outcome = await run.invoke("hello", { name: "Ada" }, { config: { greeting: "Ahoj" } });
   expect(outcome.result.structured_output).toEqual({ greeting: "Ahoj, Ada!" });
@@ -40,7 +40,7 @@ describe("the bundle as a process", () => {
     });
   });
 
-  test("stops when it is cancelled, and at its deadline", async () => {
+  test("stops on a cancel and at its deadline", async () => {
     const stop = new AbortController();
     const slow = { name: "Ada", delay_ms: 60_000 };
     const cancelled = await run.invoke("hello", slow, { signal: stop.signal, onEvent: () => stop.abort() });
@@ -48,7 +48,7 @@ describe("the bundle as a process", () => {
     expect((await run.invoke("hello", slow, { timeout_ms: 100 })).status).toBe("cancelled");
   });
 
-  test("carries no schema library: it starts fast because it is small", () => {
+  test("contains no schema library, so it stays small and starts fast", () => {
     const bundle = read("bin/plugin.mjs");
     expect(bundle).not.toMatch(/\/\/ node_modules\//);
     expect(bundle.length).toBeLessThan(150_000);

@@ -81,7 +81,7 @@ withJdk("batches and notifications are answered as JSON-RPC says", async () => {
   ]);
 });
 
-test("the sources are what is compiled", () => {
+test("compiles exactly the sources of the example", () => {
   const sources = readdirSync(fileURLToPath(new URL("../src/com/example/text", import.meta.url)));
   expect(sources.toSorted()).toEqual(["Json.java", "Main.java"]);
 });

@@ -78,14 +78,14 @@ test("finds issues", async () => {
   });
 });
 
-test("words cannot break out of the query", async () => {
+test("escapes search words in the query", async () => {
   await search('x" OR project = "SECRET\\');
   expect(asked[0]?.searchParams.get("jql")).toBe(
     'text ~ "x\\" OR project = \\"SECRET\\\\" AND project = "ENG" ORDER BY created DESC',
   );
 });
 
-test("a refused token is a failure that says what to check", async () => {
+test("fails on a refused token and says what to check", async () => {
   const outcome = await search("x", { secrets: { jira_token: "wrong" } });
   expect(outcome).toMatchObject({
     status: "failed",
@@ -93,13 +93,13 @@ test("a refused token is a failure that says what to check", async () => {
   });
 });
 
-test("a slot that is not bound never reaches Jira", async () => {
+test("sends no request to Jira without a bound secret", async () => {
   const outcome = await search("x", { secrets: {} });
   expect(outcome.status).toBe("failed");
   expect(asked).toEqual([]);
 });
 
-test("a busy or broken Jira can be tried again", async () => {
+test("reports a busy or failing Jira as retryable", async () => {
   answer = (_request, response) => response.writeHead(429, { "retry-after": "30" }).end();
   expect(await search()).toMatchObject({
     status: "retryable_failure",
@@ -111,7 +111,7 @@ test("a busy or broken Jira can be tried again", async () => {
   expect((await search()).status).toBe("retryable_failure");
 });
 
-test("an answer that is no JSON, or far too large, is a failure", async () => {
+test("fails on a response that is not JSON or is too large", async () => {
   answer = (_request, response) => response.end("<html>");
   expect(await search()).toMatchObject({
     status: "failed",
@@ -121,7 +121,7 @@ test("an answer that is no JSON, or far too large, is a failure", async () => {
   expect((await search()).text).toMatch(/larger than 524288 bytes/);
 });
 
-test("a redirect to another host does not take the token along", async () => {
+test("does not send the token to another host after a redirect", async () => {
   const seen: (string | undefined)[] = [];
   const elsewhere = createServer((request, response) => {
     seen.push(request.headers.authorization);
@@ -135,7 +135,7 @@ test("a redirect to another host does not take the token along", async () => {
   elsewhere.close();
 });
 
-test("a Jira that never answers: the cancel and the deadline end the call", async () => {
+test("ends a call on cancel or at its deadline when Jira does not answer", async () => {
   const stop = new AbortController();
   answer = () => stop.abort();
   expect((await search("x", { signal: stop.signal })).status).toBe("cancelled");

@@ -25,7 +25,7 @@ describe.each(shells.map((shell) => [...shell, ...manifest.runtime.entrypoint.sl
       await run.ended;
     });
 
-    test("one line for an event, then the acknowledgement", async () => {
+    test("writes one line per event and acknowledges it", async () => {
       const outcome = await run.deliver("notify", settled("inv_1", { status: "failed" }));
       expect(outcome.status).toBe("ack");
       expect(outcome.events).toEqual([{ type: "progress", message: "invocation.settled inv_1: failed" }]);
@@ -34,7 +34,7 @@ describe.each(shells.map((shell) => [...shell, ...manifest.runtime.entrypoint.sl
       expect(run.stderr()).toBe("invocation.settled inv_1: failed\n");
     });
 
-    test("text of any kind passes through unharmed and runs nothing", async () => {
+    test("passes any text through unchanged and executes none of it", async () => {
       const task = '"; $(touch oops) `id` \\ %s %d \n\t{"type":"shutdown"} žluťoučký 🐎';
       const event = {
         type: "run.completed",
@@ -45,7 +45,7 @@ describe.each(shells.map((shell) => [...shell, ...manifest.runtime.entrypoint.sl
       expect(outcome.events).toEqual([{ type: "progress", message: `[ž] run.completed run_1: ${task}` }]);
     });
 
-    test("fifty deliveries at once are answered one by one, each with its own", async () => {
+    test("answers fifty concurrent deliveries, each with its own id", async () => {
       const ids = Array.from({ length: 50 }, (_, i) => `inv_${i}`);
       const outcomes = await Promise.all(ids.map((id) => run.deliver("notify", settled(id))));
       expect(outcomes.map(({ events }) => events[0]?.message)).toEqual(
@@ -54,7 +54,7 @@ describe.each(shells.map((shell) => [...shell, ...manifest.runtime.entrypoint.sl
       expect(run.violations).toEqual([]);
     });
 
-    test("a cancel that comes too late is no harm", async () => {
+    test("ignores a cancel that arrives after the answer", async () => {
       const stop = new AbortController();
       const outcome = await run.deliver("notify", settled("inv_1"), {
         signal: stop.signal,
@@ -64,20 +64,20 @@ describe.each(shells.map((shell) => [...shell, ...manifest.runtime.entrypoint.sl
       expect((await run.deliver("notify", settled("inv_2"))).status).toBe("ack");
     });
 
-    test("another export fails with a sentence", async () => {
+    test("fails for an unknown export with a message", async () => {
       expect(await run.invoke("notify")).toMatchObject({
         status: "failed",
         text: "This plugin has only the hook notify.",
       });
     });
 
-    test("a large event is read whole", async () => {
+    test("reads a large event completely", async () => {
       const summary = { status: "ok", filler: "é".repeat(50_000) };
       const outcome = await run.deliver("notify", settled("inv_1", summary));
       expect(outcome.events[0]?.message).toBe("invocation.settled inv_1: ok");
     });
 
-    test("a host that is gone ends it", async () => {
+    test("exits when the host closes stdin", async () => {
       run.hangUp();
       expect(await run.ended).toEqual({ code: 0, signal: null });
     });

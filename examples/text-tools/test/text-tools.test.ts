@@ -4,7 +4,7 @@ import { hostToolFiles } from "../../../packages/sdk/test/host/tool-host.ts";
 
 const folder = fileURLToPath(new URL("..", import.meta.url));
 
-test("both files are tools, with what they say of themselves", async () => {
+test("lists both files as tools with their own fields", async () => {
   const host = await hostToolFiles(folder);
   const { tools, warnings } = await host.describe();
   expect(warnings).toEqual([]);
@@ -14,7 +14,7 @@ test("both files are tools, with what they say of themselves", async () => {
   ]);
 });
 
-test("word_count counts and tells how far it is", async () => {
+test("word_count counts words and reports progress", async () => {
   const host = await hostToolFiles(folder);
   const { status, result } = await host.call("word_count", { text: "one two\n\nthree" });
   expect([status, result.content]).toEqual(["succeeded", [{ type: "text", text: "3 words" }]]);
@@ -24,7 +24,7 @@ test("word_count counts and tells how far it is", async () => {
   ]);
 });
 
-test("choose_style gives the turn back", async () => {
+test("choose_style ends the turn", async () => {
   const host = await hostToolFiles(folder);
   const { result } = await host.call("choose_style");
   expect(result).toMatchObject({ yield_to_user: true, status: "waiting for you" });

@@ -4,7 +4,7 @@ import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-test("stop tells calls to end at once, waits for the grace, and every one has a terminal record", async () => {
+test("cancels calls immediately on stop, waits for the grace period, and writes a terminal record for each", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("quick"), tool("slow")]));
   await fixture.kernel.bindings.create(user, {
@@ -55,7 +55,7 @@ test("stop tells calls to end at once, waits for the grace, and every one has a 
   expect(list.items).toHaveLength(50);
 });
 
-test("health tells of the store, the runner and what is under way", async () => {
+test("reports the store, the runner and running work as health", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("slow")]));
   fixture.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
@@ -73,7 +73,7 @@ test("health tells of the store, the runner and what is under way", async () => 
   expect((await ticket.settled).status).toBe("cancelled");
 });
 
-test("what is over is let go of soon after the start, beside the work, and no more at a stop", async () => {
+test("deletes expired data soon after the start in the background, and not after a stop", async () => {
   const host = { recovery: { interval_ms: 20, node_ttl_ms: 30_000 } };
   const fixture = await createTestKernel({ host, start: false });
   let swept = 0;

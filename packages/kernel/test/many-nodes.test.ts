@@ -32,7 +32,7 @@ async function twoTestKernels(host: Partial<HostPolicy> = {}): Promise<[TestKern
 
 verifies(
   "bind.concurrency",
-  "two gateways on one PostgreSQL never exceed max_concurrency, also when one of them dies",
+  "never exceeds max_concurrency across two gateways on one PostgreSQL, also when one of them dies",
   async () => {
     const [first, second] = await twoTestKernels({ queue_per_binding: 40 });
     await first.bind(manifest([tool("narrow", { max_concurrency: 3 })]));
@@ -66,7 +66,7 @@ verifies(
   60_000,
 );
 
-test("a dead gateway's calls and questions are taken over by the living one", async () => {
+test("takes over the calls and approvals of a dead gateway", async () => {
   const [first, second] = await twoTestKernels();
   const content = manifest([tool("read"), tool("ask", {}, { requires_approval: true })]);
   await first.bind(content);
@@ -87,7 +87,7 @@ test("a dead gateway's calls and questions are taken over by the living one", as
   await until(async () => (await invocations.get(user, asked.id)).status === "succeeded");
 });
 
-test("a call can be watched, answered and cancelled from the other gateway", async () => {
+test("watches, answers and cancels a call from the other gateway", async () => {
   const [first, second] = await twoTestKernels();
   const content = manifest([tool("slow"), tool("ask", {}, { requires_approval: true })]);
   await first.bind(content);
@@ -117,7 +117,7 @@ test("a call can be watched, answered and cancelled from the other gateway", asy
 
 verifies(
   "sec.revocation",
-  "a key revoked on one gateway stops the calls, questions and turns that another gateway carries",
+  "a key revoked on one gateway stops the calls, approvals and turns of another gateway",
   async () => {
     const schema = `nodes_${++homes}`;
     const [first, second] = await Promise.all(

@@ -1,4 +1,4 @@
-/** The way out of the sandbox, end to end: to the gateway with the call's token, to what is granted, and nowhere else. */
+/** Egress of sandboxed plugins, end to end: to the gateway with the token of the call, to granted hosts, nowhere else. */
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -47,7 +47,7 @@ afterAll(async () => {
 const SCOPES =
   '[exports.permissions]\nnetwork = "none"\ngateway_api_scopes = ["sessions:read", "tools:invoke"]';
 
-/** By the SDK what it is for, then by hand what it is not for: [what, status or the error's name]. */
+/** Makes allowed requests with the SDK, then forbidden ones directly: pairs of the target and its status or error. */
 const NODE = `import { definePlugin, serve, tool } from "@backplane/sdk";
 const reach = tool({ id: "reach_node", input: { type: "object" }, async run(input, call) {
   const session = await call.gateway.json("/v1/sessions/shown");
@@ -90,7 +90,7 @@ def reach(input, call):
 function python(package_id: string, body: string): string {
   const sdk = readFileSync("packages/sdk/python/backplane_sdk.py", "utf8");
   const own = `from backplane_sdk import Plugin\nplugin = Plugin("${package_id}", "1.0.0")\n${body}\nplugin.serve()\n`;
-  // One file: the SDK as a module of its own, without a second file to keep.
+  // The SDK is embedded as a module, so that the plugin is a single file.
   return `import sys, types\nsdk = types.ModuleType("backplane_sdk")\nsys.modules["backplane_sdk"] = sdk\nexec(compile(${JSON.stringify(sdk)}, "backplane_sdk.py", "exec"), sdk.__dict__)\n${own}`;
 }
 
@@ -102,7 +102,7 @@ async function call(export_id: string, input: object): Promise<Invocation> {
 
 verifies(
   "delegation.reach",
-  "with a scope and no network the SDKs reach the gateway's delegated routes from the sandbox, and nothing else",
+  "with a scope and without network, the SDKs reach only the gateway's delegated routes from the sandbox",
   async () => {
     const folders = {
       reach_node: writePluginFolder({
@@ -151,7 +151,7 @@ verifies(
         });
         const tried = new Map(structured_output.tried as [string, number | string][]);
         expect(tried.get("/v1/sessions")).toBe(200);
-        // Of the gateway's own routes those without a scope answer 403, and the door does not lead to the rest.
+        // Routes without a granted scope answer 403, and so do routes that the listener does not serve.
         for (const path of input.paths.slice(1)) expect([path, tried.get(path)]).toEqual([path, 403]);
         expect(tried.get("bare")).toBe(403);
         for (const url of input.urls) expect([url, tried.get(url)]).toEqual([url, "unreachable"]);
@@ -164,7 +164,7 @@ verifies(
   120_000,
 );
 
-test("what was refused is on the record over HTTP and in the CLI; the operator's own place is reached", async () => {
+test("reports refused connections over HTTP and in the CLI, and reaches an allowed private destination", async () => {
   const ask = `import urllib.error, urllib.request
 @plugin.tool("ask")
 def ask(input, call):
@@ -206,7 +206,7 @@ def ask(input, call):
     );
     const seen = await gateway.cli("invoke", "ask", "--input", '{"urls":["http://evil.test/"]}');
     expect(seen.stderr).toContain("Refused connections:\n  evil.test:80 domain.not_allowed");
-    // Its author asks for less, which no binding widens; whoever tries is told.
+    // The manifest requests fewer domains, and no binding can widen that: the command reports it.
     const tried = await gateway.cli("binding", "set", "ask", "--domains", `localhost:${port},evil.test`);
     expect(tried.stderr).toContain("evil.test is not reachable: acme/ask itself requests only localhost:");
     const capped = await call("ask", { urls: Array.from({ length: 13 }, () => here) });
