@@ -9,6 +9,9 @@ const shared = {
   ssr: { resolve: { conditions, externalConditions: ["backplane-source", "node"] } },
 };
 
+/** How long `expect.poll` waits. `npm run mutate` sets less: it breaks code on purpose and waits for what never comes. */
+const poll = { timeout: Number(process.env.BACKPLANE_POLL_MS ?? 60_000), interval: 20 };
+
 export default defineConfig({
   ...shared,
   test: {
@@ -34,7 +37,7 @@ export default defineConfig({
           // These limits end what hangs. On a busy machine (load 20) a healthy test takes ten times its usual time.
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          expect: { requireAssertions: true, poll: { timeout: 60_000, interval: 20 } },
+          expect: { requireAssertions: true, poll },
         },
       },
       {
@@ -44,7 +47,7 @@ export default defineConfig({
           include: ["test/slow/**/*.test.ts"],
           testTimeout: 3_600_000,
           hookTimeout: 600_000,
-          expect: { requireAssertions: true, poll: { timeout: 60_000, interval: 20 } },
+          expect: { requireAssertions: true, poll },
         },
       },
     ],

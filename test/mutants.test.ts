@@ -1,7 +1,9 @@
 /** `npm run mutate` takes too long for every run. These tests check that each mutant still applies to the sources. */
 import { existsSync, readFileSync } from "node:fs";
+import { transformSync } from "esbuild";
 import { expect, test } from "vitest";
 import { MUTANTS } from "../scripts/defences/all.ts";
+import { SURVIVORS } from "../scripts/defences/survivors.ts";
 
 test("every mutant changes exactly one place of an existing file", () => {
   const stale = MUTANTS.filter(({ file, from, to }) => {
@@ -10,6 +12,22 @@ test("every mutant changes exactly one place of an existing file", () => {
   });
   expect(stale.map(({ defence, file }) => `${defence} (${file})`)).toEqual([]);
   expect(MUTANTS.length).toBeGreaterThanOrEqual(200);
+});
+
+test("every mutant of a TypeScript file can be parsed", () => {
+  const broken = MUTANTS.filter(({ file, from, to }) => {
+    if (!file.endsWith(".ts")) return false;
+    try {
+      transformSync(
+        readFileSync(file, "utf8").replace(from, () => to),
+        { loader: "ts" },
+      );
+      return false;
+    } catch {
+      return true;
+    }
+  });
+  expect(broken.map(({ defence, file }) => `${defence} (${file})`)).toEqual([]);
 });
 
 test("every mutant names tests that exist", () => {
@@ -24,4 +42,12 @@ test("every mutant names tests that exist", () => {
 test("no two mutants have the same name", () => {
   const names = MUTANTS.map(({ defence }) => defence);
   expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
+});
+
+test("every accepted survivor is a mutant and has a reason", () => {
+  const names = new Set(MUTANTS.map(({ defence }) => defence));
+  const wrong = Object.entries(SURVIVORS).filter(
+    ([name, reason]) => !names.has(name) || reason.trim() === "",
+  );
+  expect(wrong).toEqual([]);
 });

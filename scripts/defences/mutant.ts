@@ -1,12 +1,16 @@
-/** A defence, and the smallest change of the source that switches it off. */
+/** A defence or a rule, and the smallest change of the source that breaks it. */
 export interface Mutant {
   defence: string;
   file: string;
-  /** Stands in the file exactly once. */
+  /** Occurs in the file exactly once. */
   from: string;
   to: string;
   /** At least one of their tests must fail. */
   tests: string[];
+  /** Only the tests whose full name matches this pattern run. */
+  only?: string;
+  /** The broken code waits for ever, so a test that reaches its time limit counts as a failure. */
+  hangs?: true;
 }
 
 export const RUNNER = "packages/runner/src";

@@ -1,0 +1,110 @@
+/** `npm run mutate` must not take a broken run for a killed mutant. */
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createJudge, type Judge } from "../scripts/defences/judge.ts";
+import type { Mutant } from "../scripts/defences/mutant.ts";
+import { selectMutants } from "../scripts/defences/select.ts";
+
+const SOURCE = `export const limit = 3;
+export function below(n) {
+  while (false) {}
+  return n < limit;
+}
+`;
+
+const TESTS = `import { expect, test } from "vitest";
+import { below } from "../src/below.ts";
+
+test("is below", () => {
+  expect(below(2)).toBe(true);
+});
+test("waits for what never comes", async () => {
+  if (below(0)) return;
+  await new Promise(() => setInterval(() => {}, 1_000));
+});
+`;
+
+const CONFIG = `export default { test: {
+  reporters: [["json", { outputFile: \`reports/\${process.env.BACKPLANE_REPORT}.json\` }]],
+  projects: [{ test: { name: "fast", include: ["test/*.test.ts"] } }],
+} };
+`;
+
+let root: string;
+let judge: Judge;
+
+beforeAll(() => {
+  root = mkdtempSync(join(tmpdir(), "backplane-mutate-test-"));
+  for (const folder of ["src", "test", "node_modules"]) mkdirSync(join(root, folder));
+  for (const name of ["vitest", ".bin"]) {
+    symlinkSync(resolve("node_modules", name), join(root, "node_modules", name));
+  }
+  writeFileSync(join(root, "package.json"), '{ "type": "module" }');
+  writeFileSync(join(root, "vitest.config.ts"), CONFIG);
+  writeFileSync(join(root, "src/below.ts"), SOURCE);
+  writeFileSync(join(root, "test/below.test.ts"), TESTS);
+  writeFileSync(
+    join(root, "test/red.test.ts"),
+    'import { expect, test } from "vitest";\ntest("fails anyway", () => expect(1).toBe(2));\n',
+  );
+  judge = createJudge(root, { poll_ms: 1_000, test_ms: 2_000, run_ms: 60_000 });
+});
+
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+function mutant(from: string, to: string, more: Partial<Mutant> = {}): Mutant {
+  return { defence: "d", file: "src/below.ts", from, to, tests: ["test/below.test.ts"], ...more };
+}
+
+test.for<[string, Mutant, string, RegExp]>([
+  ["a failed test kills", mutant("n < limit", "n > limit"), "killed", /^is below$/],
+  ["passed tests let it survive", mutant("n < limit", "n <= limit"), "survived", /^$/],
+  ["a syntax error does not run", mutant("n < limit", "n <"), "did not run", /./],
+  ["an undefined name does not run", mutant("n < limit", "n < most"), "did not run", /most is not defined/],
+  [
+    "a filter without a match does not run",
+    mutant("n < limit", "n > limit", { only: "no such test" }),
+    "did not run",
+    /no test matched/,
+  ],
+  ["changed code elsewhere does not run", mutant("n <= limit", "n > limit"), "did not run", /exactly once/],
+  [
+    "tests that fail without it do not count",
+    mutant("n < limit", "n > limit", { tests: ["test/red.test.ts"] }),
+    "did not run",
+    /without the mutant.*fails anyway/,
+  ],
+  [
+    "a test that reaches its limit is reported apart",
+    mutant("n < limit", "n > limit", { only: "never comes" }),
+    "timed out",
+    /never comes/,
+  ],
+  [
+    "a test that reaches its limit kills a mutant that hangs",
+    mutant("n < limit", "n > limit", { only: "never comes", hangs: true }),
+    "killed",
+    /never comes/,
+  ],
+])("%s", async ([, changed, outcome, detail]) => {
+  expect(await judge.judge(changed)).toEqual({ outcome, detail: expect.stringMatching(detail) });
+});
+
+test("ends a run that blocks its worker", async () => {
+  const short = createJudge(root, { poll_ms: 1_000, test_ms: 2_000, run_ms: 5_000 });
+  const blocked = mutant("while (false) {}", "while (true) {}");
+  expect(await short.judge(blocked)).toMatchObject({ outcome: "timed out" });
+});
+
+test("shards share out all selected mutants", () => {
+  const all = ["a: 1", "a: 2", "b: 3", "a: 4"].map((defence) => mutant("x", "y", { defence }));
+  const names = (...argv: string[]) => selectMutants(all, argv).map(({ defence }) => defence);
+  expect(names()).toHaveLength(4);
+  expect(names("a:")).toEqual(["a: 1", "a: 2", "a: 4"]);
+  expect(names("--shard", "1/2", "a:")).toEqual(["a: 1", "a: 4"]);
+  expect(names("a:", "--shard", "2/2")).toEqual(["a: 2"]);
+  expect(() => names("--shard", "3/2")).toThrow("--shard must be N/COUNT");
+  expect(() => names("--shards", "1/2")).toThrow("Unknown option --shards");
+});
