@@ -24,7 +24,7 @@ export { hostPolicy } from "./kernel/host-policy.ts";
 export type * from "./kernel/instruments.ts";
 export type * from "./kernel/kernel.ts";
 export { type AnswerPluginRequest, rejectUnanswered } from "./kernel/plugin-requests.ts";
-export type * from "./kernel/registered-tool.ts";
+export * from "./kernel/registered-tool.ts";
 export type * from "./kernel/servers.ts";
 export type * from "./kernel/sign-ins.ts";
 export type * from "./kernel/workspaces.ts";

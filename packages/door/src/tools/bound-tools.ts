@@ -13,10 +13,15 @@ import {
   mapMaybe,
   type Package,
 } from "@backplane/contract";
-import type { BoundPackage, RegisteredTool, Scope, ToolTable } from "@backplane/ports";
+import {
+  type BoundPackage,
+  TOOL_BINDING_PREFIX as PREFIX,
+  type RegisteredTool,
+  type Scope,
+  type ToolTable,
+} from "@backplane/ports";
 import type { BindingSource } from "@backplane/registry";
 
-const PREFIX = { kernel: "bind_kernel_", core: "bind_core_" } as const;
 const PUBLISHER = "kernel";
 const CORE_PUBLISHER = "core";
 const SCHEMA_PATH = "parameters.json";

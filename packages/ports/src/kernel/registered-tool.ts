@@ -28,3 +28,13 @@ export interface ToolTable {
   /** Sorted by name. */
   list(): readonly RegisteredTool[];
 }
+
+/**
+ * Prefixes of the binding ids of such tools. Stored bindings have generated ids, so no package can obtain one of these.
+ */
+export const TOOL_BINDING_PREFIX = { kernel: "bind_kernel_", core: "bind_core_" } as const;
+
+/** Whether a call ran a tool of the gateway or of a kernel plugin, and not a bound export of a package. */
+export function isRegisteredTool(binding_id: string): boolean {
+  return binding_id.startsWith(TOOL_BINDING_PREFIX.kernel) || binding_id.startsWith(TOOL_BINDING_PREFIX.core);
+}

@@ -12,6 +12,7 @@ import {
   TOOL_BRIEF_LENGTH,
   type ToolErrorKind,
 } from "@backplane/contract";
+import { isRegisteredTool } from "@backplane/ports";
 
 export type ToolOutcome =
   | { kind: "tool.call.result"; payload: BusPayload<"tool.call.result"> }
@@ -22,10 +23,9 @@ export interface CallIds {
   request_id?: string;
 }
 
-export function outcomeOf(
-  ids: CallIds,
-  row: Pick<Invocation, "status" | "error" | "tool_result">,
-): ToolOutcome {
+type Settled = Pick<Invocation, "binding_id" | "status" | "error" | "tool_result">;
+
+export function outcomeOf(ids: CallIds, row: Settled): ToolOutcome {
   const outcome = baseOutcome(ids, row);
   const { status, yield_to_user } = row.tool_result ?? {};
   if (outcome.kind === "tool.call.result") {
@@ -35,7 +35,7 @@ export function outcomeOf(
   return outcome;
 }
 
-function baseOutcome(ids: CallIds, row: Pick<Invocation, "status" | "error" | "tool_result">): ToolOutcome {
+function baseOutcome(ids: CallIds, row: Settled): ToolOutcome {
   const { error, tool_result } = row;
   if (error !== null) {
     const rejection = refusalKind(error.code);
@@ -44,7 +44,8 @@ function baseOutcome(ids: CallIds, row: Pick<Invocation, "status" | "error" | "t
   }
   const structured = tool_result?.structured_output;
   const is_error = tool_result?.is_error === true;
-  if (isEnvelope(structured)) {
+  // The gateway checks the envelope of a registered tool. A bound export's output is a value, whatever its fields are.
+  if (isRegisteredTool(row.binding_id) && isEnvelope(structured)) {
     const { ok: _ok, ...envelope } = structured;
     return { kind: "tool.call.result", payload: { ...ids, ok: !is_error, envelope } };
   }
