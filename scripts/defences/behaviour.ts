@@ -44,4 +44,32 @@ export const BEHAVIOUR: Mutant[] = [
     to: "",
     tests: ["packages/agent/test/agent/session-events.test.ts"],
   },
+  {
+    defence: "side calls: 5 s is the default timeout",
+    file: "packages/supply/src/manifest/read-manifest.ts",
+    from: "safeParse(withSideDefaults(raw))",
+    to: "safeParse(raw)",
+    tests: ["packages/gateway/test/plugins/side-process.test.ts"],
+  },
+  {
+    defence: "side calls: capabilities come from the binding",
+    file: "packages/registry/src/grant/effective-grant.ts",
+    from: "capabilities: policy.capabilities ?? []",
+    to: "capabilities: policy.capabilities",
+    tests: ["packages/gateway/test/plugins/side-process.test.ts"],
+  },
+  {
+    defence: "tool results: a bound tool's output is never the envelope on the tape",
+    file: "packages/session/src/tape/outcome.ts",
+    from: "isRegisteredTool(row.binding_id) && isEnvelope(structured)",
+    to: "isEnvelope(structured)",
+    tests: ["packages/agent/test/loop/tool-result.test.ts"],
+  },
+  {
+    defence: "tool results: the tape holds the checked value",
+    file: "packages/session/src/tape/outcome.ts",
+    from: "if (structured !== undefined) payload.value = structured;",
+    to: "",
+    tests: ["packages/agent/test/loop/tool-result.test.ts"],
+  },
 ];

@@ -182,6 +182,6 @@ export const PROCESS_DEFENCES: Mutant[] = [
     file: "packages/supply/src/manifest/manifest-rules.ts",
     from: "  sideProcessNames,\n",
     to: "",
-    tests: ["packages/supply/test/side-spec.test.ts"],
+    tests: ["packages/supply/test/side-manifest.test.ts"],
   },
 ];

@@ -17,7 +17,6 @@ export {
   type PluginSourcesOptions,
 } from "./kernel-plugins/create-plugin-sources.ts";
 export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
-export { type SideSpec, sideSpec } from "./manifest/side-spec.ts";
 export { type InstallSource, validateInstallSource } from "./npm/install-source.ts";
 export { type PackedFolder, packFolder } from "./pack/pack-folder.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";

@@ -11,12 +11,10 @@ export const VAI_TIMEOUTS = { hello_ms: 5_000, cancel_grace_ms: 2_000, shutdown_
 /** Start of a program, in dialects without a limit of their own. */
 export const LAUNCH_TIMEOUTS = { start_ms: 15_000 } as const;
 
-export const SIDE_TIMEOUTS = {
-  launch_ms: 2_000,
-  handshake_ms: 2_000,
-  invoke_ms: 5_000,
-  teardown_ms: 500,
-} as const;
+export const SIDE_TIMEOUTS = { launch_ms: 2_000, handshake_ms: 2_000, teardown_ms: 500 } as const;
+
+/** Timeout of a call to a side process whose manifest, binding and caller set none. */
+export const SIDE_INVOKE_MS = 5_000;
 
 /** A server may need long for its first answer, because it often starts a whole runtime. */
 export const MCP_TIMEOUTS = {

@@ -1,5 +1,5 @@
 /** Reads `vai-plugin.toml`. Errors name the file, the line and what to write instead (pkg.manifest). */
-import { BackplaneError, isObject, type Manifest, SIDE_TIMEOUTS } from "@backplane/contract";
+import { BackplaneError, isObject, type Manifest, SIDE_INVOKE_MS } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
 import { parse } from "smol-toml";
 import { explainIssue, type Finding } from "./explain-issue.ts";
@@ -47,8 +47,8 @@ function withSideDefaults(raw: unknown): unknown {
 function withSideTimeout(item: unknown): unknown {
   if (!isObject(item)) return item;
   const { max_timeout_ms } = item;
-  const max = typeof max_timeout_ms === "number" ? max_timeout_ms : SIDE_TIMEOUTS.invoke_ms;
-  return { default_timeout_ms: Math.min(SIDE_TIMEOUTS.invoke_ms, max), ...item };
+  const max = typeof max_timeout_ms === "number" ? max_timeout_ms : SIDE_INVOKE_MS;
+  return { default_timeout_ms: Math.min(SIDE_INVOKE_MS, max), ...item };
 }
 
 function parseToml(toml: string, file: string): unknown {

@@ -1,0 +1,31 @@
+/** A gateway in this process, on a home of its own; its modules are the sources. */
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { type Gateway, loadConfig, startGateway } from "../../src/index.ts";
+
+export async function startTestGateway(bundled_roots: readonly string[]): Promise<Gateway> {
+  const home = mkdtempSync(join(tmpdir(), "backplane-gateway-"));
+  const config = loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } });
+  const gateway = await startGateway({ ...config, plugins: { bundled_roots } });
+  onTestFinished(async () => {
+    await gateway.stop();
+    rmSync(home, { recursive: true, force: true });
+  });
+  return gateway;
+}
+
+/** JSON over HTTP with the admin token. */
+export async function request<T = Record<string, never>>(
+  gateway: Gateway,
+  method: string,
+  path: string,
+  body?: unknown,
+): Promise<{ status: number; body: T }> {
+  const token = readFileSync(gateway.admin_token_file, "utf8").trim();
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const response = await fetch(gateway.url + path, { method, headers, ...sent });
+  return { status: response.status, body: (await response.json()) as T };
+}
