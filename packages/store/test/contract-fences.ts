@@ -18,7 +18,7 @@ export function fenceCases(store: () => Store): void {
   /** A turn of an expired node, with a running call and one that awaits approval, taken over by another node. */
   const takeOver = async (key: SessionKey) => {
     const old = sampleRun(key, { node_id: ids.next("node") });
-    await store().runs.start(old, tape(key, "hello"), {});
+    await store().runs.start(old, tape(key, "hello"), 1, {});
     const call = (status: "running" | "waiting_approval") =>
       sampleInvocation({ ...key.scope, session_id: key.session_id, node_id: old.node_id, status });
     const calls = [call("running"), call("waiting_approval")];
@@ -62,7 +62,7 @@ export function fenceCases(store: () => Store): void {
         () => store().invocations.open(sampleInvocation(inSession), { tape: entries, facts: {} }),
         async () => {
           await store().sessions.create(newSession(child), newChain(), [start], {});
-          await store().runs.start(sampleRun(child), tape(child, "x"), {}, undefined, hold);
+          await store().runs.start(sampleRun(child), tape(child, "x"), 1, {}, undefined, hold);
         },
         async () => {
           const last_entry_id = (await store().sessions.get(key))!.last_entry_id;
@@ -92,7 +92,7 @@ export function fenceCases(store: () => Store): void {
     const { key, scope, head } = await createSession();
     const racing = Array.from({ length: 8 }, () => sampleRun(key));
     const begun = await Promise.allSettled(
-      racing.map((run, n) => store().runs.start(run, tape(key, `m${n}`), {})),
+      racing.map((run, n) => store().runs.start(run, tape(key, `m${n}`), 1, {})),
     );
     const first = racing[begun.findIndex(({ status }) => status === "fulfilled")]!;
     expect(begun.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
@@ -109,15 +109,15 @@ export function fenceCases(store: () => Store): void {
     // The same id in another workspace is another session.
     const other = { ...key, workspace: "/elsewhere" };
     await store().sessions.create(newSession(other), newChain(), [start], {});
-    await store().runs.start(sampleRun(other), tape(other, "x"), {});
+    await store().runs.start(sampleRun(other), tape(other, "x"), 1, {});
     await store().runs.end(scope, holdOf(first), 0, sampleEnd(), tape(key, "answer"), {});
-    await store().runs.start(sampleRun(key), tape(key, "next"), {});
+    await store().runs.start(sampleRun(key), tape(key, "next"), 1, {});
   });
 
   test("does not end a turn before it has read the messages of other gateways", async () => {
     const { key, scope } = await createSession();
     const run = sampleRun(key);
-    await store().runs.start(run, tape(key, "hello"), {});
+    await store().runs.start(run, tape(key, "hello"), 1, {});
     const answer = { run_id: run.id, event_id: "e" };
     const once = { scope, key: "k", digest: "d", now: 1_000, stale_ms: 500, answer };
     expect(await store().runs.join(run.id, 2, tape(key, "more"), once)).toMatchObject({ first_id: 3 });

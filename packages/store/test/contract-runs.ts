@@ -20,9 +20,14 @@ export function runCases(store: () => Store): void {
   test("starts a run with its entries on the head and ends it once, with the entry of the answer", async () => {
     const { key, scope, head } = await createSession();
     const run = sampleRun(key, { chain_id: "ch_unknown" });
-    const begun = await store().runs.start(run, tape(key, "hello", "more"), facts(key, "started"));
+    const begun = await store().runs.start(run, tape(key, "hello", "more"), 2, facts(key, "started"));
     expect(begun).toEqual({ chain_id: head, first_id: 2, last_id: 3 });
-    const { node_id: _, fence: _fence, joins: _joins, ...shown } = { ...run, chain_id: head };
+    const {
+      node_id: _,
+      fence: _fence,
+      joins: _joins,
+      ...shown
+    } = { ...run, chain_id: head, first_entry_id: 2 };
     expect(await store().runs.get(scope, run.id)).toEqual(shown);
     const ends = await Promise.all(
       Array.from({ length: 5 }, (_, n) =>
@@ -48,10 +53,24 @@ export function runCases(store: () => Store): void {
     expect(await store().sessions.verify(scope, head)).toBeNull();
   });
 
+  test("stores the id of a run's first entry, after entries that were queued before it", async () => {
+    const { key, scope } = await createSession();
+    const firstEntryOf = async (run: RunRow) => (await store().runs.get(scope, run.id))?.first_entry_id;
+    const [first, second] = [sampleRun(key), sampleRun(key)];
+    await store().runs.start(first, tape(key, "queued", "queued", "hello"), 1, {});
+    expect(await firstEntryOf(first)).toBe(4);
+    await store().runs.end(scope, holdOf(first), 0, sampleEnd(), tape(key, "answer"), {});
+    // A run that continues from its tape begins with the next entry.
+    await store().runs.start(second, tape(key, "queued"), 0, {});
+    expect(await firstEntryOf(second)).toBe(7);
+    const claimed = await store().runs.claimOrphans(ids.next("node"), Date.now(), 1_000);
+    expect(claimed.find(({ id }) => id === second.id)).toMatchObject({ first_entry_id: 7 });
+  });
+
   test("appends nothing for a run that ends without an answer, and returns an empty range", async () => {
     const { key, scope, head } = await createSession();
     const run = sampleRun(key);
-    await store().runs.start(run, tape(key, "hello"), {});
+    await store().runs.start(run, tape(key, "hello"), 1, {});
     const failed = sampleEnd({ status: "failed", output: null, error: { code: "internal", message: "no" } });
     const ended = await store().runs.end(scope, holdOf(run), 0, failed, null, facts(key, "failed"));
     expect(ended).toEqual({ chain_id: head, first_id: 1, last_id: 0 });
@@ -60,7 +79,7 @@ export function runCases(store: () => Store): void {
 
     // An entry at the end of the tape is not an output.
     const other = sampleRun(key);
-    await store().runs.start(other, tape(key, "again"), {});
+    await store().runs.start(other, tape(key, "again"), 1, {});
     await store().runs.end(scope, holdOf(other), 0, failed, tape(key, "gave up"), {});
     expect(await store().runs.get(scope, other.id)).toMatchObject({ status: "failed", output: null });
     expect(await tapeOf(key)).toEqual(["2 hello", "3 again", "4 gave up"]);
@@ -71,13 +90,13 @@ export function runCases(store: () => Store): void {
     const missing = { ...key, session_id: "missing" };
     const run = sampleRun(missing);
     const refused = { code: "session.not_found" };
-    await expect(store().runs.start(run, tape(missing, "x"), facts(key, "no"))).rejects.toMatchObject(
+    await expect(store().runs.start(run, tape(missing, "x"), 1, facts(key, "no"))).rejects.toMatchObject(
       refused,
     );
     expect(await store().runs.get(scope, run.id)).toBeNull();
 
     const real = sampleRun(key);
-    await store().runs.start(real, tape(key, "hello"), {});
+    await store().runs.start(real, tape(key, "hello"), 1, {});
     await expect(
       store().runs.end(scope, holdOf(real), 0, sampleEnd(), tape(missing, "x"), facts(key, "no")),
     ).rejects.toMatchObject(refused);
@@ -91,7 +110,7 @@ export function runCases(store: () => Store): void {
       ended_at: null,
     });
     // The id of the run exists already, so the entries are rolled back too.
-    await expect(store().runs.start(real, tape(key, "twice"), {})).rejects.toThrow();
+    await expect(store().runs.start(real, tape(key, "twice"), 1, {})).rejects.toThrow();
     expect(await tapeOf(key)).toEqual(["2 hello"]);
     expect(await publishedEvents(key)).toEqual([]);
     expect(await store().sessions.append(key, [message("next")])).toMatchObject({ first_id: 3 });
@@ -104,7 +123,7 @@ export function runCases(store: () => Store): void {
     const rows: RunRow[] = [];
     for (const one of [key, elsewhere, project, key, key]) {
       const run = sampleRun(one);
-      await store().runs.start(run, tape(one, "x"), {});
+      await store().runs.start(run, tape(one, "x"), 1, {});
       // A session has one running turn at a time.
       await store().runs.end(one.scope, holdOf(run), 0, sampleEnd({ output: null }), null, {});
       rows.push(run);
@@ -132,7 +151,7 @@ export function runCases(store: () => Store): void {
     const keys = [key];
     for (const workspace of ["/2", "/3", "/4"]) keys.push((await createSession({ scope, workspace })).key);
     const runs = keys.map((of) => sampleRun(of, { node_id: dead }));
-    for (const [n, run] of runs.entries()) await store().runs.start(run, tape(keys[n]!, "x"), {});
+    for (const [n, run] of runs.entries()) await store().runs.start(run, tape(keys[n]!, "x"), 1, {});
     await store().runs.end(scope, holdOf(runs[3]!), 0, sampleEnd(), tape(keys[3]!, "y"), {});
     const claims = await Promise.all(
       [one, two].map((node) => store().runs.claimOrphans(node, Date.now(), 1_000)),
@@ -155,7 +174,7 @@ export function runCases(store: () => Store): void {
   test("resumes a run with its entry only for the node that owns it", async () => {
     const { key, scope, head } = await createSession();
     const run = { ...sampleRun(key), resumed: 1 };
-    await store().runs.start(sampleRun(key, { id: run.id }), tape(key, "hello"), {});
+    await store().runs.start(sampleRun(key, { id: run.id }), tape(key, "hello"), 1, {});
     expect(await store().runs.resume({ ...run, node_id: "node_b" }, tape(key, "not mine"))).toBeNull();
     expect((await store().runs.get(scope, run.id))?.resumed).toBeUndefined();
     expect(await store().runs.resume(run, tape(key, "resumed"))).toEqual({
@@ -232,12 +251,12 @@ export function runCases(store: () => Store): void {
     await store().sessions.create(newSession(key), newChain(), [start], {});
     const once = { scope: key.scope, key: "k", digest: "d", now: 1_000, stale_ms: 500 };
     const [first, second] = [sampleRun(key), sampleRun(key)];
-    const { last_id } = await store().runs.start(first, tape(key, "hello"), {}, once);
+    const { last_id } = await store().runs.start(first, tape(key, "hello"), 1, {}, once);
     await store().runs.end(key.scope, holdOf(first), 0, sampleEnd({ output: null }), null, {});
     const found = await store().idempotency.find(key.scope, "k", "d", 1_000, 500);
     expect(found).toMatchObject({ state: "done", status: 202 });
     expect(JSON.parse((found as { body: string }).body)).toEqual({ id: first.id, entry_id: last_id });
-    await expect(store().runs.start(second, tape(key, "again"), {}, once)).rejects.toMatchObject({
+    await expect(store().runs.start(second, tape(key, "again"), 1, {}, once)).rejects.toMatchObject({
       code: "idempotency.in_progress",
     });
     expect(await store().runs.get(key.scope, second.id)).toBeNull();

@@ -38,12 +38,12 @@ async function check(store: Store) {
   expect(await statusOf(older.id)).toBe("failed");
   expect((await store.runs.get(LOCAL, older.id))?.error).toMatchObject({ code: "session.busy" });
   expect([await statusOf(newer.id), await statusOf(apart.id)]).toEqual(["running", "running"]);
-  await expect(store.runs.start(sampleRun(key), tape(key, "x"), {})).rejects.toMatchObject({
+  await expect(store.runs.start(sampleRun(key), tape(key, "x"), 1, {})).rejects.toMatchObject({
     code: "session.busy",
     details: { run_id: newer.id },
   });
   expect(await store.runs.end(LOCAL, holdOf(newer), 0, sampleEnd(), tape(key, "end"), {})).not.toBeNull();
-  await store.runs.start(sampleRun(key), tape(key, "next"), {});
+  await store.runs.start(sampleRun(key), tape(key, "next"), 1, {});
 }
 
 upgradeCases({ before: 14, fill, old: () => [older, newer, apart].map(oldRun), check });

@@ -67,7 +67,7 @@ async function check(store: Store) {
   expect(settled).toEqual({ chain_id: ROOT, first_id: 5, last_id: 5 });
   const run = sampleRun(child);
   expect((await store.runs.list(LOCAL, {}, { limit: 9 })).items).toEqual([]);
-  await store.runs.start(run, tape(child, "d"), {});
+  await store.runs.start(run, tape(child, "d"), 1, {});
   await store.runs.end(LOCAL, holdOf(run), 0, sampleEnd(), tape(child, "e"), {});
   expect(await store.runs.get(LOCAL, run.id)).toMatchObject({ status: "completed", output: { entry_id: 6 } });
   expect((await store.sessions.replay(child, 0, 9)).map((entry) => entry.payload.content)).toEqual([

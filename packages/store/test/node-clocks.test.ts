@@ -111,7 +111,7 @@ test("does not take over calls and turns of a live node", async () => {
   await take(slow, `node/${slow.id}`);
   await slow.store.sessions.create(newSession(key), newChain(), [start], {});
   const run = sampleRun(key, { node_id: slow.id });
-  await slow.store.runs.start(run, tape(key, "hello"), {});
+  await slow.store.runs.start(run, tape(key, "hello"), 1, {});
   expect(await fast.store.runs.claimOrphans(fast.id, fast.now(), 100)).toEqual([]);
 });
 

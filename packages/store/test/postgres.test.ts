@@ -125,7 +125,7 @@ describe("two gateways on one database", () => {
     await second.leases.acquire(`node/${node}`, node, now, 1_000);
     await second.sessions.create(newSession(key), newChain(), [start], {});
     const run = sampleRun(key, { node_id: node });
-    await second.runs.start(run, tape(key, "hello"), {});
+    await second.runs.start(run, tape(key, "hello"), 1, {});
     const claim = async (at: number) =>
       (await subject.store.runs.claimOrphans("node_x", at, 10_000)).some((taken) => taken.id === run.id);
     expect(await claim(now + 999)).toBe(false);

@@ -13,6 +13,7 @@ export function sampleRun(key: SessionKey, over: Partial<RunRow> = {}): RunRow {
     workspace: key.workspace,
     session_id: key.session_id,
     chain_id: "",
+    first_entry_id: 0,
     parent_run_id: null,
     trigger: "message",
     status: "running",

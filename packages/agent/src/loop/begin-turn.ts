@@ -91,6 +91,7 @@ export async function beginTurn(
   const run = newRun(deps, request, rules, items[0]?.entry.date);
   const ids = await record(deps, request, run, items);
   run.chain_id = ids.chain_id;
+  run.first_entry_id = ids.first_id;
   const limits = { iterations: rules.max_iterations, tools: null, ...request.limits };
   const turn = new Turn(key, caller, run, limits, request.context ?? CONTEXT_OF[request.trigger]);
   deps.persister.hold(key, turn.hold);
@@ -132,6 +133,7 @@ function newRun(
     workspace: key.workspace,
     session_id: key.session_id,
     chain_id: "",
+    first_entry_id: 0,
     parent_run_id: request.parent_run_id ?? null,
     trigger: request.trigger,
     status: "running",
@@ -142,7 +144,7 @@ function newRun(
     usage: tokenUsage(),
     iterations: 0,
     requested_by: caller.actor,
-    // Resuming finds the start of the turn on the tape by this date, so it must be the date of the message.
+    // The run starts when its message arrives, however long the setup takes.
     started_at: message_date ?? new Date(deps.clock.now()).toISOString(),
     ended_at: null,
     node_id: deps.node_id,
@@ -161,7 +163,9 @@ async function record(
   const { persister, store, sessions } = deps;
   const facts = runFacts(deps, "run.started", run);
   const start = () =>
-    persister.appendInTransaction(key, items, (tape) => store.runs.start(run, tape, facts, once, parent));
+    persister.appendInTransaction(key, items, (tape) =>
+      store.runs.start(run, tape, items.length, facts, once, parent),
+    );
   try {
     return (await start())!;
   } catch (error) {

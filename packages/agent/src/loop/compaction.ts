@@ -159,7 +159,7 @@ export class Compactions {
       },
     );
     const room = Math.max(MIN_SUMMARY_CHARS, (target - tokensOf(recent)) * 4);
-    return { summary: answer.text.slice(0, room), seed: recent.map(withoutId) };
+    return { summary: answer.text.slice(0, room), seed: recent.map(copyOf) };
   }
 
   async #write(
@@ -235,8 +235,9 @@ function tokensOf(entries: readonly Entry[]): number {
   return builder.tokens;
 }
 
-function withoutId({ kind, payload, meta, date }: Entry): NewEntry {
-  return { kind, payload, meta, date };
+/** The copy names its original, so that a resumed turn can tell its own entries from earlier ones. */
+function copyOf({ id, kind, payload, meta, date }: Entry): NewEntry {
+  return { kind, payload, meta: { copy_of: id, ...meta }, date };
 }
 
 /** Calls the compactor that is bound in the scope, through the door like every other call. */

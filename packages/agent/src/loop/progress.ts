@@ -33,14 +33,17 @@ export interface Progress {
   usage: TokenUsage[];
 }
 
-/** An answer counts until it has become a message. Entries older than the turn belong to another turn. */
-export function progressOf(entries: readonly Entry[], started_at: string): Progress {
+/**
+ * An answer counts until it has become a message. Entries before `first_entry_id` belong to another turn, also when a
+ * compaction has copied them to a new chain.
+ */
+export function progressOf(entries: readonly Entry[], first_entry_id: number): Progress {
   const results = new Map<string, Result>();
   const usage: TokenUsage[] = [];
   const calls = new Set<string>();
   let answer: ModelAnswer | null = null;
   let steered = false;
-  for (const { kind, payload, meta, date } of entries) {
+  for (const { id, kind, payload, meta } of entries) {
     if (kind === "tool_call") {
       calls.add(textOf(payload.id));
       results.delete(textOf(payload.id));
@@ -58,13 +61,13 @@ export function progressOf(entries: readonly Entry[], started_at: string): Progr
       const { name, data } = payload;
       if (name === "tool.error") results.set(textOf(data.id), { ok: false, brief: textOf(data.brief) });
       else if (name === "llm.call.request") steered = false;
-      if (name !== "llm.call.response" || date < started_at) continue;
+      if (name !== "llm.call.response" || Number(meta.copy_of ?? id) < first_entry_id) continue;
       const response = data as unknown as BusPayload<"llm.call.response">;
       answer = answerOf(textOf(data.request_id), { payload: response });
       usage.push(answer.usage);
-      for (const { id } of answer.tool_calls) {
-        calls.delete(id);
-        results.delete(id);
+      for (const call of answer.tool_calls) {
+        calls.delete(call.id);
+        results.delete(call.id);
       }
     }
   }

@@ -42,7 +42,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   const rules = await wait(() => settings.of(key, run.strategy));
   const missing = deps.strategyProblem(rules.strategy);
   if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}; ${missing}`);
-  const before = progressOf((await wait(() => sessions.hydrate(key))).entries, run.started_at);
+  const before = progressOf((await wait(() => sessions.hydrate(key))).entries, run.first_entry_id);
   const again: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
   const prepared = deps.own_port.prepare(
     "x.loop.turn.resumed",
@@ -81,7 +81,7 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
       () => deps.sessions.hydrate(turn.key),
       turn.signal,
     );
-    const progress = progressOf(entries, turn.run.started_at);
+    const progress = progressOf(entries, turn.run.first_entry_id);
     if (progress.open.length > 0) {
       await next.written;
       continue;

@@ -2,16 +2,16 @@ import type { Entry, JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { progressOf } from "../../src/loop/progress.ts";
 
-const BEGUN = "2026-11-15T10:00:00.000Z";
+const FIRST_ENTRY_ID = 10;
 
-/** Makes entries in the given order. `old` entries precede the turn. */
+/** Makes entries in the given order, all with the same date. `old` entries precede the turn. */
 function tape(...lines: [kind: Entry["kind"], payload: JsonObject, step?: string][]): Entry[] {
   return lines.map(([kind, payload, step], n) => ({
-    id: n + 1,
+    id: payload.old === true ? n + 1 : FIRST_ENTRY_ID + n,
     kind,
     payload,
     meta: (step === undefined ? {} : { step }) as JsonObject,
-    date: payload.old === true ? "2026-11-15T09:00:00.000Z" : "2026-11-15T10:00:01.000Z",
+    date: "2026-11-15T10:00:00.000Z",
   }));
 }
 
@@ -35,7 +35,7 @@ const answered = (request_id: string, ...ids: string[]) =>
   ] as const;
 
 const of = (...lines: (readonly [Entry["kind"], JsonObject, string?])[]) =>
-  progressOf(tape(...(lines as [Entry["kind"], JsonObject, string?][])), BEGUN);
+  progressOf(tape(...(lines as [Entry["kind"], JsonObject, string?][])), FIRST_ENTRY_ID);
 
 test("starts from the beginning when the turn had not asked the model", () => {
   expect(of(said("user"))).toMatchObject({ answer: null, open: [], usage: [] });
@@ -88,6 +88,14 @@ test("ignores an answer that became a message or that is older than the turn", (
     called("a", "q1"),
   );
   expect(again.open).toEqual(["a"]);
+});
+
+test("ignores an answer of an earlier turn that a compaction has copied behind the start of the turn", () => {
+  const entries = tape(said("user") as never, answered("q1") as never).map((entry) => ({
+    ...entry,
+    meta: { copy_of: entry.id - FIRST_ENTRY_ID + 1 },
+  }));
+  expect(progressOf(entries, FIRST_ENTRY_ID)).toMatchObject({ answer: null, usage: [] });
 });
 
 test("marks a message after the last model call as unanswered", () => {

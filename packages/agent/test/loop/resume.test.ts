@@ -125,7 +125,7 @@ test("keeps an answer that was given before a crash without asking the model aga
     fence: 0,
     joins: 0,
   };
-  await first.store.runs.start(open, { key, entries: cut }, {});
+  await first.store.runs.start(open, { key, entries: cut }, cut.length, {});
   await first.crash();
   const second = await createTestSession({ file: first.file });
   expect(await ended(second, run.id)).toMatchObject({ status: "completed", resumed: 1, iterations: 2 });

@@ -2,8 +2,8 @@
  * A run as a stream: its entries on the session's tape, then live events, and last `run` with the ended record. The id of
  * an item is its entry id, so a client that reconnects with the last one misses and repeats nothing.
  */
-import { type Approval, codeOf, type Entry, type JsonObject, type Run } from "@backplane/contract";
-import type { AgentSessions, Caller, Clock, Kernel, SessionRef } from "@backplane/ports";
+import { type Approval, codeOf, type JsonObject, type Run } from "@backplane/contract";
+import type { Caller, Clock, Kernel, SessionRef } from "@backplane/ports";
 import type { SseItem } from "../sse/event-streams.ts";
 import { itemOfEntry, itemOfEvent, mayEndRun } from "./run-events.ts";
 import { type SessionWatch, watchSession } from "./watch-session.ts";
@@ -19,8 +19,6 @@ export interface RunStream {
 }
 
 const PAGE = 200;
-/** Best-effort entries reach the tape slightly late, so the dates of entries increase only approximately. */
-const DATE_SLACK_MS = 5_000;
 
 /** Throws when the caller may not see the run. `after` is an entry id; null starts at the message that began the run. */
 export async function openRunStream(
@@ -29,13 +27,12 @@ export async function openRunStream(
   id: string,
   after: number | null,
 ): Promise<RunStream> {
-  const { runs, sessions } = deps.kernel;
-  const run = await runs.get(requested_by, id);
+  const run = await deps.kernel.runs.get(requested_by, id);
   const { org_id, project_id, session_id, workspace } = run;
   // The caller may see the run, so it may read the session in the run's own project.
   const caller: Caller = { ...requested_by, scope: { org_id, project_id } };
   const ref = { session_id, workspace };
-  const from = after ?? (await findEntryBefore(sessions, caller, ref, run));
+  const from = after ?? run.first_entry_id - 1;
   if (run.status !== "running")
     return { items: (stop) => replay(deps, caller, ref, run, from, stop), close() {} };
   const watch = await watchSession({ fanout: deps.kernel.fanout, clock: deps.clock }, caller, ref, from);
@@ -139,35 +136,4 @@ function approvalRequestOf(approval: Approval, session_id: string): SseItem {
     payload,
   };
   return { event: "approval.request", data: JSON.stringify({ op: "event", session_id, event }) };
-}
-
-/** The id of the entry before the message that began the run, by binary search over the dates of the session's entries. */
-async function findEntryBefore(
-  sessions: Pick<AgentSessions, "get" | "entries">,
-  caller: Caller,
-  ref: SessionRef,
-  run: Run,
-): Promise<number> {
-  const started = Date.parse(run.started_at);
-  let low = 0;
-  let high = (await sessions.get(caller, ref)).last_entry_id;
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2);
-    const [entry] = await sessions.entries(caller, ref, middle, 1);
-    if (entry === undefined || Date.parse(entry.date) >= started - DATE_SLACK_MS) high = middle;
-    else low = entry.id;
-  }
-  for (let after = low; ; ) {
-    const page = await sessions.entries(caller, ref, after, PAGE);
-    for (const entry of page) {
-      if (beginsRun(entry, run, started)) return entry.id - 1;
-      after = entry.id;
-    }
-    if (page.length < PAGE) return low;
-  }
-}
-
-function beginsRun({ kind, payload, date }: Entry, run: Run, started: number): boolean {
-  if (kind !== "message" || payload.role !== "user" || payload.content !== run.input.text) return false;
-  return Date.parse(date) >= started;
 }

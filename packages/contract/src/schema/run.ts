@@ -16,6 +16,8 @@ export const RunSchema = z.object({
   trigger: z.enum(RUN_TRIGGERS),
   status: z.enum(RUN_STATUSES),
   strategy: z.string(),
+  /** The entry id of the message that began the run. A run without a message begins with the next entry. */
+  first_entry_id: z.int(),
   input: z.object({ text: z.string(), attachments: z.array(JsonObjectSchema).optional() }),
   output: z.object({ content: z.string(), entry_id: z.int() }).nullable(),
   error: RunErrorSchema.nullable(),

@@ -30,12 +30,20 @@ export type RunEnd = Pick<Run, "status" | "output" | "error" | "usage" | "iterat
 
 export interface RunStore {
   /**
-   * Writes row, entries and events in one transaction. Throws, without writing anything: `session.not_found`;
+   * Writes row, entries and events in one transaction. The last `own_entries` of the tape belong to the run; the first of
+   * them becomes its `first_entry_id`. Throws, without writing anything: `session.not_found`;
    * `session.busy` with the `run_id` of the session's current turn on any gateway; `idempotency.in_progress` if
    * `once` is claimed; `run.taken_over` if another gateway owns `parent`, the turn that a sub-agent's run belongs to.
    * The answer of `once` is the JSON of `{id, entry_id}`.
    */
-  start(run: RunRow, tape: TapeWrite, facts: Facts, once?: OnceKey, parent?: RunHold): Promise<Appended>;
+  start(
+    run: RunRow,
+    tape: TapeWrite,
+    own_entries: number,
+    facts: Facts,
+    once?: OnceKey,
+    parent?: RunHold,
+  ): Promise<Appended>;
   /**
    * Ends the run once. Without writing anything, resolves to null if the run has ended or another gateway owns it,
    * and to the number of `joins` if other gateways added more messages than expected. `output.entry_id` becomes the

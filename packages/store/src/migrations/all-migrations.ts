@@ -13,6 +13,7 @@ import { sampling } from "./0012-sampling.ts";
 import { secretOwners } from "./0013-secret-owners.ts";
 import { rowSums } from "./0014-row-sums.ts";
 import { runFences } from "./0015-run-fences.ts";
+import { runFirstEntries } from "./0016-run-first-entries.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -33,6 +34,7 @@ export const MIGRATIONS: readonly Migration[] = [
   secretOwners,
   rowSums,
   runFences,
+  runFirstEntries,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

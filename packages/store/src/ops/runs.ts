@@ -8,7 +8,7 @@ import { ofExpiredNode } from "./leases.ts";
 import { type Dialect, type Op, type Row, rowLock, type SqlValue, sql } from "./op.ts";
 
 const RUN_COLUMNS =
-  "id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body, outcome, output_entry, fence, joins";
+  "id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body, outcome, output_entry, fence, joins, first_entry";
 
 export interface RunColumns {
   id: string;
@@ -22,7 +22,7 @@ export interface RunColumns {
 }
 
 const INSERT_RUN = `insert into runs (${RUN_COLUMNS})
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, null, null, 0, 0) on conflict do nothing`;
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, null, null, 0, 0, $10) on conflict do nothing`;
 const INSERT_RUN_RETURNING = `${INSERT_RUN} returning id`;
 
 /**
@@ -35,6 +35,8 @@ export function* startRun(
     run: RunColumns;
     parent: HoldColumns | null;
     tape: TapeRows;
+    /** How many entries at the end of `tape` belong to the run. */
+    own_entries: number;
     facts: FactRows;
     once: CompletedKey | null;
   },
@@ -56,6 +58,7 @@ export function* startRun(
     run.status,
     run.node_id,
     run.body,
+    written.last_id - p.own_entries + 1,
   ]);
   if (inserted.length === 0) refuseBusy((yield* findRunning(p.tape.key)) ?? run.id);
   yield* writeFacts(p.facts);

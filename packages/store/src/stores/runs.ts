@@ -29,11 +29,12 @@ const NOT_ENDED = { output: null, error: null, ended_at: null };
 
 export function createRunStore(backend: Backend): RunStore {
   return {
-    async start(run, tape, facts, once, parent) {
+    async start(run, tape, own_entries, facts, once, parent) {
       const written = await backend.write("startRun", {
         run: encodeRun(run),
         parent: parent === undefined ? null : encodeHold(parent),
         tape: encodeTape(tape),
+        own_entries,
         facts: encodeFacts(facts),
         once: encodeOnce(backend, once),
       });
@@ -139,6 +140,7 @@ function decodeRun(row: Row): RunRow {
     session_id: row.session_id as string,
     chain_id: row.chain_id as string,
     status: row.status as Run["status"],
+    first_entry_id: row.first_entry as number,
     ...fixed,
     ...outcome,
     output: output === null ? null : { ...output, entry_id: row.output_entry as number },

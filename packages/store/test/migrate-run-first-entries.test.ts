@@ -1,0 +1,62 @@
+/** Migrates runs from before they had the id of their first entry. */
+import type { Store } from "@backplane/ports";
+import { expect } from "vitest";
+import { sampleRun } from "./sample-runs.ts";
+import { message, newChain, newSession, start } from "./sample-sessions.ts";
+import { LOCAL } from "./samples.ts";
+import { type Statement, upgradeCases } from "./upgrade-cases.ts";
+
+const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
+const forked = { ...key, session_id: "forked" };
+const [first, crashed, last, child] = [sampleRun(key), sampleRun(key), sampleRun(key), sampleRun(forked)];
+
+/** In the earlier schema. */
+function oldRun(
+  { id, session_id, input, usage, started_at }: ReturnType<typeof sampleRun>,
+  status: string,
+  output_entry: number | null,
+): Statement {
+  const body = JSON.stringify({
+    parent_run_id: null,
+    trigger: "message",
+    strategy: "react",
+    input,
+    requested_by: "admin",
+    started_at,
+    usage,
+    iterations: 0,
+  });
+  return [
+    `insert into runs (id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body, output_entry)
+      values ($1, $2, $3, '/w', $4, 'ch', $5, 'node_a', $6, $7)`,
+    [id, LOCAL.org_id, LOCAL.project_id!, session_id, status, body, output_entry],
+  ];
+}
+
+async function fill(store: Store) {
+  const { head_chain_id } = await store.sessions.create(newSession(key), newChain(), [start], {});
+  await store.sessions.append(key, [message("a"), message("b"), message("c")]);
+  await store.sessions.fork(
+    { scope: LOCAL, chain_id: head_chain_id, at: 3 },
+    newChain(),
+    newSession(forked),
+    {},
+  );
+}
+
+async function check(store: Store) {
+  const firstEntryOf = async ({ id }: typeof first) => (await store.runs.get(LOCAL, id))?.first_entry_id;
+  expect(await firstEntryOf(first)).toBe(1);
+  expect([await firstEntryOf(crashed), await firstEntryOf(last)]).toEqual([4, 4]);
+  expect(await firstEntryOf(child)).toBe(4);
+}
+
+const OLD_RUNS = [
+  oldRun(first, "completed", 3),
+  oldRun(crashed, "failed", null),
+  oldRun(last, "running", null),
+  oldRun(child, "running", null),
+];
+
+// Rows of later versions have a checksum, which these statements do not write.
+upgradeCases({ before: 14, fill, old: () => OLD_RUNS, check });
