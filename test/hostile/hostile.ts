@@ -82,7 +82,7 @@ export function weakenedInit(file: string, from: string, to: string) {
     "os.execv('/usr/bin/cc', ['cc', *args])",
   ];
   writeFileSync(compiler, `${lines.join("\n")}\n`, { mode: 0o755 });
-  return { cache_dir: join(folder, "cache"), compilers: [compiler] };
+  return { cache_dir: join(folder, "cache"), compilers: [compiler], prebuilt: "/nonexistent" };
 }
 
 /** A bwrap that is given other arguments: `edit` is Python over the list `args`. */

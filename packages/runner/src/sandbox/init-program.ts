@@ -1,6 +1,6 @@
 /**
- * The compiled sandbox-init: built from its C sources if needed, cached by the digest of the sources, and checked
- * against its recorded checksum before each use.
+ * The compiled sandbox-init: taken from the build of this package or from the cache, else built from its C sources.
+ * Its name holds the digest of the sources, and it is checked against its recorded checksum before each use.
  */
 import { execFile } from "node:child_process";
 import { createHash, randomUUID } from "node:crypto";
@@ -11,6 +11,8 @@ import { BackplaneError } from "@backplane/contract";
 
 const MACHINES: Partial<Record<string, string>> = { x64: "x86_64", arm64: "aarch64" };
 const SOURCES = fileURLToPath(new URL("../../sandbox-init/", import.meta.url));
+/** `npm run build` compiles into this folder where a compiler exists, so that no new home has to compile again. */
+export const PREBUILT = fileURLToPath(new URL("../../dist/sandbox-init/", import.meta.url));
 /** Static, because a sandbox contains no library of the host that it could rely on. */
 const FLAGS = ["-static", "-O2", "-s", "-Wall", "-Wextra"];
 /**
@@ -32,15 +34,25 @@ export interface InitProgram {
 export async function findOrBuildInit(
   cache: string,
   compilers: readonly string[] = COMPILERS,
+  prebuilt: string = PREBUILT,
 ): Promise<InitProgram> {
   const sources = (await readdir(SOURCES)).filter((name) => /\.[ch]$/.test(name)).sort();
   const hash = createHash("sha256").update(`${process.arch} ${FLAGS.join(" ")}\n`);
   for (const name of sources) hash.update(`${name}\n`).update(await readFile(join(SOURCES, name)));
-  const file = join(cache, `sandbox-init-${hash.digest("hex").slice(0, 32)}`);
+  const name = `sandbox-init-${hash.digest("hex").slice(0, 32)}`;
+  for (const folder of [prebuilt, cache]) {
+    const found = await readIntact(join(folder, name));
+    if (found !== null) return found;
+  }
+  return await build(join(cache, name), cache, sources, compilers);
+}
+
+/** Resolves to null if the program is missing or does not have its recorded checksum. */
+async function readIntact(file: string): Promise<InitProgram | null> {
   const known = await readFile(`${file}.sha256`, "utf8").catch(() => null);
   const bytes = known === null ? null : await readFile(file).catch(() => null);
-  if (bytes !== null && known === checksum(bytes)) return { file, sha256: known, bytes };
-  return await build(file, cache, sources, compilers);
+  if (bytes === null || known !== checksum(bytes)) return null;
+  return { file, sha256: known, bytes };
 }
 
 /** Built under a unique name first: two gateways may build at the same time, and one may be killed. */

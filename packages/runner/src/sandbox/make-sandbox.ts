@@ -30,6 +30,8 @@ export interface SandboxOptions {
   log: Logger;
   bwrap?: readonly string[];
   compilers?: readonly string[];
+  /** The folder of a compiled sandbox-init, if not that of this package. */
+  prebuilt?: string;
 }
 
 export interface SandboxParts {
@@ -63,7 +65,7 @@ export async function makeSandbox(
   checks.push({ name: "bubblewrap", ok: true, message: await versionOf(bwrap) });
   const { cache_dir } = options;
   await mkdir(cache_dir, { recursive: true, mode: 0o700 });
-  const built = await findOrBuildInit(cache_dir, options.compilers);
+  const built = await findOrBuildInit(cache_dir, options.compilers, options.prebuilt);
   const own = new PrivateCopies(cache_dir);
   closers.push(async () => own.close());
   // Executed from a folder that no slot's user can enter; the stage shows it through a mount.

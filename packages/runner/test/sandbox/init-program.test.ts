@@ -2,28 +2,30 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { findOrBuildInit } from "../../src/sandbox/init-program.ts";
+import { COMPILERS, findOrBuildInit } from "../../src/sandbox/init-program.ts";
 import { emptyFolder } from "../support/sandbox.ts";
+
+const NONE = "/nonexistent";
 
 test("compiles once, caches by the digest of the source, and recompiles a changed binary", async () => {
   const cache = join(emptyFolder(), "cache");
-  const first = await findOrBuildInit(cache);
+  const first = await findOrBuildInit(cache, COMPILERS, NONE);
   const compiledAt = statSync(first.file).mtimeMs;
   expect(readdirSync(cache).sort()).toHaveLength(2);
   expect(execFileSync("/usr/bin/sha256sum", [first.file], { encoding: "utf8" })).toContain(first.sha256);
   expect(statSync(cache).mode & 0o777).toBe(0o700);
 
-  expect(await findOrBuildInit(cache, [])).toEqual(first);
+  expect(await findOrBuildInit(cache, [], NONE)).toEqual(first);
   expect(statSync(first.file).mtimeMs).toBe(compiledAt);
 
   chmodSync(first.file, 0o755);
   writeFileSync(first.file, "#!/bin/sh\necho not ours\n");
-  expect((await findOrBuildInit(cache)).sha256).toBe(first.sha256);
+  expect((await findOrBuildInit(cache, COMPILERS, NONE)).sha256).toBe(first.sha256);
   expect(readFileSync(first.file).subarray(1, 4).toString()).toBe("ELF");
 });
 
 test("names the fix without a compiler", async () => {
-  const refused = findOrBuildInit(emptyFolder(), ["/nonexistent/cc"]);
+  const refused = findOrBuildInit(emptyFolder(), ["/nonexistent/cc"], NONE);
   await expect(refused).rejects.toMatchObject({
     code: "sandbox.unavailable",
     message: expect.stringContaining("no C compiler was found"),
@@ -33,9 +35,22 @@ test("names the fix without a compiler", async () => {
 
 test("quotes the error of a failing compiler and leaves no partial files", async () => {
   const cache = emptyFolder();
-  await expect(findOrBuildInit(cache, ["/bin/false"])).rejects.toMatchObject({
+  await expect(findOrBuildInit(cache, ["/bin/false"], NONE)).rejects.toMatchObject({
     code: "sandbox.unavailable",
     message: expect.stringContaining("cannot be compiled"),
   });
   expect(readdirSync(cache)).toEqual([]);
+});
+
+test("uses the program of the build, unless it was changed", async () => {
+  const prebuilt = join(emptyFolder(), "prebuilt");
+  const cache = join(emptyFolder(), "cache");
+  const built = await findOrBuildInit(prebuilt, COMPILERS, NONE);
+  expect(await findOrBuildInit(cache, [], prebuilt)).toEqual(built);
+
+  chmodSync(built.file, 0o755);
+  writeFileSync(built.file, "#!/bin/sh\necho not ours\n");
+  const compiled = await findOrBuildInit(cache, COMPILERS, prebuilt);
+  expect(compiled.file.startsWith(cache)).toBe(true);
+  expect(compiled.sha256).toBe(built.sha256);
 });

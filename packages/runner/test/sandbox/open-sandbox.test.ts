@@ -51,7 +51,9 @@ test("is unavailable and names the fix if anything is missing", async () => {
   });
   const neither = await sandboxStatus(sandboxOptions({ bwrap: ["/nonexistent/bwrap"], compilers: [] }));
   expect(neither.fix).toBe("apt-get install -y bubblewrap gcc libc6-dev, then start the gateway again");
-  const noCompiler = await sandboxStatus(sandboxOptions({ cache_dir: emptyFolder(), compilers: [] }));
+  const noCompiler = await sandboxStatus(
+    sandboxOptions({ cache_dir: emptyFolder(), compilers: [], prebuilt: "/nonexistent" }),
+  );
   expect(noCompiler).toMatchObject({ available: false, fix: expect.stringContaining("gcc") });
   // A bwrap that confines nothing: the self-test checks the process, not the name of the program.
   const fake = join(emptyFolder(), "bwrap");
