@@ -10,7 +10,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Json } from "@backplane/contract";
-import type { Clock, DescribeOrder } from "@backplane/ports";
+import type { Clock, DescribeRequest } from "@backplane/ports";
 import { createRunner } from "@backplane/runner";
 import { noGrant } from "../test/support/no-grant.ts";
 
@@ -46,7 +46,7 @@ const runner = createRunner({
 });
 
 const grant = noGrant({ class: "worker", network: "egress", allowed_domains: [url.host] });
-const order: DescribeOrder = {
+const request: DescribeRequest = {
   package: {
     package_id: "conformance/server",
     version: "1.0.0",
@@ -61,7 +61,7 @@ const order: DescribeOrder = {
   timeout_ms: 240_000,
 };
 
-const { exports, schemas } = await runner.describe!(order);
+const { exports, schemas } = await runner.describe!(request);
 const rich = exports.find(({ tool }) => tool.native_name === "json_schema_2020_12_tool")?.tool.input_schema;
 const ARGUMENTS: Record<string, Json> = {
   add_numbers: { a: 5, b: 3 },
@@ -78,7 +78,7 @@ for (const [index, { id, tool }] of exports.entries()) {
   const invocation_id = `inv_${index}`;
   const outcome = await runner.run(
     {
-      ...order,
+      ...request,
       invocation_id,
       attempt: 1,
       export_id: id,
@@ -87,7 +87,7 @@ for (const [index, { id, tool }] of exports.entries()) {
       op: "tool.invoke",
       body: { tool_execution_id: invocation_id, input: ARGUMENTS[native_name] ?? {} },
       context: {
-        ...order.context,
+        ...request.context,
         invocation_id,
         trace_id: "tr_1",
         deadline_at: new Date(Date.now() + 240_000).toISOString(),

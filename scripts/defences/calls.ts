@@ -18,9 +18,9 @@ export const CALL_DEFENCES: Mutant[] = [
   },
   {
     defence: "secrets by environment only into a sandbox",
-    file: `${RUNNER}/runner/refuse-order.ts`,
-    from: "order.grant.secret_env !== undefined && sandbox === null",
-    to: "order.grant.secret_env !== undefined && false",
+    file: `${RUNNER}/runner/refuse-request.ts`,
+    from: "request.grant.secret_env !== undefined && sandbox === null",
+    to: "request.grant.secret_env !== undefined && false",
     tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {

@@ -166,8 +166,8 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "side names: the tool is looked up by the plugin's own name",
     file: `${RUNNER}/dialects/side-process.ts`,
-    from: "return order.native_name ?? order.export_id;",
-    to: "return order.export_id;",
+    from: "return request.native_name ?? request.export_id;",
+    to: "return request.export_id;",
     tests: ["packages/runner/test/dialects/side-process.test.ts"],
   },
   {

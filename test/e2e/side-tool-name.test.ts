@@ -59,12 +59,12 @@ verifies(
     const ids = ["python_echo", "upper", "missing"];
     const bindings = await installAndBind(gateway, folder, ids, { class: "worker" });
     const call = async (id: string) => {
-      const order = { binding_id: bindings[id], input: { text: "Ahoi" }, timeout_ms: 60_000 };
+      const request = { binding_id: bindings[id], input: { text: "Ahoi" }, timeout_ms: 60_000 };
       const answer = await gateway.http<{
         status: string;
         result: { structured_output: unknown } | null;
         error: { code: string; message: string } | null;
-      }>("POST", "/v1/invocations?wait=true", order);
+      }>("POST", "/v1/invocations?wait=true", request);
       return answer.body;
     };
     expect((await call("python_echo")).result?.structured_output).toBe("Ahoi");

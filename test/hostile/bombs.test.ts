@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { createConfinedTestRunner } from "../../packages/runner/test/support/confined-runner.ts";
-import { vai } from "../../packages/runner/test/support/order.ts";
+import { vai } from "../../packages/runner/test/support/request.ts";
 import { packageFolder } from "../../packages/runner/test/support/sandbox.ts";
 
 const BOMBS = fileURLToPath(new URL("./programs/bombs.py", import.meta.url));

@@ -8,10 +8,10 @@ import { openOutside, ownAddress } from "./egress-world.ts";
 
 async function runInside(
   { run }: Sandboxed,
-  order: object,
+  request: object,
   change: Parameters<Sandboxed["run"]>[1],
 ): Promise<{ said: unknown; refused: string[] }> {
-  const program = ["/usr/bin/python3", "/plugin/egress-inside.py", JSON.stringify(order)];
+  const program = ["/usr/bin/python3", "/plugin/egress-inside.py", JSON.stringify(request)];
   const { stdout, stderr, egress } = await run(program, change);
   expect(stderr).toBe("");
   const refused = (egress?.refusals ?? []).map(({ host, reason }) => `${host} ${reason}`);
@@ -31,10 +31,10 @@ verifies(
     await new Promise<void>((resolve) => unix.listen(`\0${abstract}`, resolve));
     onTestFinished(() => void unix.close());
     const sandboxed = await openSandboxed(port, ["egress-inside.py"]);
-    const order = { name: "api.acme.test", port, addresses: [ownAddress()], abstract };
+    const request = { name: "api.acme.test", port, addresses: [ownAddress()], abstract };
     const grant = { network: "egress" as const, allowed_domains: [`api.acme.test:${port}`] };
     for (const name of ["isolated", "worker"] as const) {
-      const { said, refused } = await runInside(sandboxed, order, { class: name, grant });
+      const { said, refused } = await runInside(sandboxed, request, { class: name, grant });
       expect(said).toEqual({
         served: { proxy: "ok", transparent: "ok", curl: "ok", "curl-direct": "ok" },
         hits: [],

@@ -11,7 +11,7 @@ import type { RunOutcome } from "@backplane/ports";
 import { publicOnly } from "../../packages/runner/src/egress/destinations/address.ts";
 import { createConfinedTestRunner } from "../../packages/runner/test/support/confined-runner.ts";
 import { PUBLIC, TestClient, type TestEgressOptions } from "../../packages/runner/test/support/egress.ts";
-import { FIXTURES, type OrderChange } from "../../packages/runner/test/support/order.ts";
+import { FIXTURES, type RequestChange } from "../../packages/runner/test/support/request.ts";
 import type { TestRunner } from "../../packages/runner/test/support/runner.ts";
 import { emptyFolder, packageFolder } from "../../packages/runner/test/support/sandbox.ts";
 import { ALLOWED, type Attacker, attackerWith } from "./egress-world.ts";
@@ -26,7 +26,7 @@ export interface Sandboxed {
     attack: (attacker: Attacker) => Promise<unknown>,
   ) => Promise<EgressRecord | null>;
   /** A program of this folder, or of the system, run inside. */
-  run: (program: string[], change?: OrderChange) => Promise<Ran>;
+  run: (program: string[], change?: RequestChange) => Promise<Ran>;
 }
 
 interface Ran {

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { expect, onTestFinished } from "vitest";
-import { side, vai } from "../../packages/runner/test/support/order.ts";
+import { side, vai } from "../../packages/runner/test/support/request.ts";
 import { createTestRunner } from "../../packages/runner/test/support/runner.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -31,8 +31,8 @@ verifies(
     const rig = createTestRunner({ timeouts: { handshake_ms: LIMIT_MS, hello_ms: LIMIT_MS } });
     const slowly = (entrypoint: string[]) => ["nice", "-n", "15", ...entrypoint];
     const begun = performance.now();
-    for (const order of [side("echo"), vai("echo")]) {
-      const change = { ...order, entrypoint: slowly(order.entrypoint!), timeout_ms: 100_000 };
+    for (const request of [side("echo"), vai("echo")]) {
+      const change = { ...request, entrypoint: slowly(request.entrypoint!), timeout_ms: 100_000 };
       expect(await rig.run(change)).toMatchObject({ status: "succeeded" });
     }
     // By the clock at least one of them took longer than its limit; else nothing was shown.

@@ -4,7 +4,7 @@
  */
 import { readdirSync } from "node:fs";
 import { expect, test } from "vitest";
-import { side } from "../../packages/runner/test/support/order.ts";
+import { side } from "../../packages/runner/test/support/request.ts";
 import {
   createTestRunner,
   processesWith,

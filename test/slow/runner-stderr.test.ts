@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 import { measureLag } from "../../packages/runner/test/support/event-loop-lag.ts";
-import { vai } from "../../packages/runner/test/support/order.ts";
+import { vai } from "../../packages/runner/test/support/request.ts";
 import { createTestRunner } from "../../packages/runner/test/support/runner.ts";
 import { verifies } from "../support/verifies.ts";
 

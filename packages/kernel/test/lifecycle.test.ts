@@ -14,8 +14,8 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
   });
   let finish = () => {};
   const quickly = new Promise<void>((resolve) => (finish = resolve));
-  fixture.runner.script = async ({ order, cancelled }) => {
-    if (order.export_id === "quick") {
+  fixture.runner.script = async ({ request, cancelled }) => {
+    if (request.export_id === "quick") {
       await quickly;
       return ok();
     }

@@ -51,7 +51,7 @@ verifies(
     );
     for (const done of await Promise.all(calls)) expect(done.status).toBe("succeeded");
     expect(most).toBe(3);
-    expect(first.runner.orders.length).toBe(30);
+    expect(first.runner.requests.length).toBe(30);
     // Two slots die with their gateway; until their leases run out one call at a time is all there is.
     first.runner.script = () => new Promise<never>(() => {});
     for (let i = 0; i < 2; i++)
@@ -92,8 +92,8 @@ test("watches, answers and cancels a call from the other gateway", async () => {
   const content = manifest([tool("slow"), tool("ask", {}, { requires_approval: true })]);
   await first.bind(content);
   await first.bind(content, { export_id: "ask" });
-  first.runner.script = async ({ event, order, cancelled }) => {
-    if (order.export_id === "ask") return ok();
+  first.runner.script = async ({ event, request, cancelled }) => {
+    if (request.export_id === "ask") return ok();
     for (let i = 1; i <= 3; i++) event({ type: "progress", i });
     return ended("cancelled", await cancelled);
   };
@@ -112,7 +112,7 @@ test("watches, answers and cancels a call from the other gateway", async () => {
   const asked = await first.kernel.invocations.invoke(user, { export_id: "ask" });
   await second.kernel.approvals.answer(admin, asked.invocation.approval_id!, { response: "approve" });
   expect((await asked.settled).status).toBe("succeeded");
-  expect(second.runner.orders).toHaveLength(0);
+  expect(second.runner.requests).toHaveLength(0);
 });
 
 verifies(
@@ -151,7 +151,7 @@ verifies(
     expect(await ask.settled).toMatchObject({ status: "failed", error: { code } });
     expect(await turn.settled).toMatchObject({ status: "failed", error: { code } });
     expect(await second!.kernel.runs.get(admin, turn.run.id)).toMatchObject({ error: { code } });
-    expect(first!.runner.orders).toHaveLength(1);
+    expect(first!.runner.requests).toHaveLength(1);
   },
   60_000,
 );

@@ -31,7 +31,7 @@ export {
 export { requireConfigSet, requirePluginAdmin, requirePluginOperator } from "./config/write-authority.ts";
 export { createDefinitions, type DefinitionsService } from "./definitions/definitions.ts";
 export { digestTool } from "./definitions/merge-description.ts";
-export { createProcessOrder, sendProcessRequest } from "./definitions/process-order.ts";
+export { createProcessRequest, sendProcessRequest } from "./definitions/process-request.ts";
 export { type BindingSource, withDefinitions } from "./definitions/with-definitions.ts";
 export { type ExportPlan, ExportPlans, narrowGrant, poolKey } from "./exports/export-plan.ts";
 export { sanitizeExport } from "./exports/sanitize-text.ts";

@@ -16,7 +16,7 @@ import type {
   RegisteredTool,
   RunListener,
   Runner,
-  RunOrder,
+  RunRequest,
   RunOutcome,
   Scope,
 } from "@backplane/ports";
@@ -45,16 +45,16 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
   const { runner, clock } = deps;
   const running = new IdTable<Stopper>();
 
-  async function call(tool: RegisteredTool, order: RunOrder, listener: RunListener): Promise<RunOutcome> {
-    const { context } = order;
+  async function call(tool: RegisteredTool, request: RunRequest, listener: RunListener): Promise<RunOutcome> {
+    const { context } = request;
     const stop = new AbortController();
     const scope = { org_id: context.org_id, project_id: context.project_id ?? null };
     const session_id = context.session_id ?? null;
-    const id = order.tool_call_id ?? (order.body.tool_execution_id as string);
+    const id = request.tool_call_id ?? (request.body.tool_execution_id as string);
     const handle = deps.mint({
       plugin: tool.plugin,
       scope,
-      invocation_id: order.invocation_id,
+      invocation_id: request.invocation_id,
       session_id,
       tool_call_id: id,
     });
@@ -63,14 +63,14 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
       resolve(outcome(status, null, error));
       stop.abort();
     };
-    running.add(order.invocation_id, end);
-    const timer = clock.after(order.timeout_ms, () =>
+    running.add(request.invocation_id, end);
+    const timer = clock.after(request.timeout_ms, () =>
       end({ status: "failed", error: { code: "timeout", message: "the tool did not answer in time" } }),
     );
     let ended = false;
-    const answer = run(tool, order.body.input as JsonObject, {
+    const answer = run(tool, request.body.input as JsonObject, {
       id,
-      invocation_id: order.invocation_id,
+      invocation_id: request.invocation_id,
       session_id,
       deadline_at: context.deadline_at,
       signal: stop.signal,
@@ -86,20 +86,23 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
       ended = true;
       timer.stop();
       handle.end();
-      running.delete(order.invocation_id);
+      running.delete(request.invocation_id);
     }
   }
 
   return {
     ...processOperations(runner),
-    run(order, listener) {
-      if (order.package.runtime.protocol !== "module.kernel") return runner.run(order, listener);
-      const tool = deps.tool(order.binding_id);
+    run(request, listener) {
+      if (request.package.runtime.protocol !== "module.kernel") return runner.run(request, listener);
+      const tool = deps.tool(request.binding_id);
       if (tool === null) {
-        const error = { code: "tool_not_exposed", message: `the plugin of ${order.export_id} is not loaded` };
+        const error = {
+          code: "tool_not_exposed",
+          message: `the plugin of ${request.export_id} is not loaded`,
+        };
         return Promise.resolve({ ...outcome("failed", null, error), dispatched: false });
       }
-      return call(tool, order, listener);
+      return call(tool, request, listener);
     },
     cancel(invocation_id, reason) {
       const end = running.get(invocation_id);

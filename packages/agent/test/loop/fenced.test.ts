@@ -120,7 +120,7 @@ test("does not dispatch a queued call that another gateway has taken over", asyn
     return ok();
   };
   await first.kernel.invocations.invoke(user, { export_id: "narrow" });
-  await until(() => first.runner.orders.length === 1);
+  await until(() => first.runner.requests.length === 1);
   const queued = await first.kernel.invocations.invoke(user, { export_id: "narrow" });
   const thaw = first.freeze();
   const row = () => second.kernel.invocations.get(user, queued.id);
@@ -130,7 +130,7 @@ test("does not dispatch a queued call that another gateway has taken over", asyn
   await until(async () => (await first.kernel.health()).lease.held);
   resolve();
   expect(await queued.settled).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
-  expect(first.runner.orders).toHaveLength(1);
+  expect(first.runner.requests).toHaveLength(1);
 }, 60_000);
 
 test("dispatches nothing while the lease is expired", async () => {
@@ -141,10 +141,10 @@ test("dispatches nothing while the lease is expired", async () => {
   await until(async () => !(await first.kernel.health()).lease.held);
   const ticket = await first.kernel.invocations.invoke(user, { export_id: "read" });
   await new Promise((done) => setTimeout(done, 300));
-  expect(first.runner.orders).toHaveLength(0);
+  expect(first.runner.requests).toHaveLength(0);
   thaw();
   expect(await ticket.settled).toMatchObject({ status: "succeeded" });
-  expect(first.runner.orders).toHaveLength(1);
+  expect(first.runner.requests).toHaveLength(1);
 }, 60_000);
 
 verifies(
@@ -157,20 +157,20 @@ verifies(
     for (const export_id of ["read", "notify"]) await first.bind(content, { export_id });
     const { promise, resolve } = Promise.withResolvers<void>();
     for (const node of [first, second]) {
-      node.runner.script = async ({ order }) => {
-        if (order.export_id !== "quick") await promise;
+      node.runner.script = async ({ request }) => {
+        if (request.export_id !== "quick") await promise;
         return ok();
       };
     }
-    const orders = (export_id: string) =>
+    const requests = (export_id: string) =>
       [first, second].map(
-        ({ runner }) => runner.orders.filter((order) => order.export_id === export_id).length,
+        ({ runner }) => runner.requests.filter((request) => request.export_id === export_id).length,
       );
     await until(async () => (await second.kernel.health()).lease.takes_over);
     await first.call({ export_id: "quick" });
-    await until(() => orders("notify").includes(1));
+    await until(() => requests("notify").includes(1));
     const ticket = await first.kernel.invocations.invoke(user, { export_id: "read", timeout_ms: 50_000 });
-    await until(() => orders("read")[0] === 1);
+    await until(() => requests("read")[0] === 1);
     // The store is unavailable to both for longer than a lease, and returns for the second gateway first.
     const [thawFirst, thawSecond] = [first.freeze(), second.freeze()];
     const lapsed = async () => {
@@ -191,8 +191,8 @@ verifies(
     await new Promise((done) => setTimeout(done, 400));
     resolve();
     expect(await ticket.settled).toMatchObject({ status: "succeeded", retry_count: 0 });
-    expect(orders("read")).toEqual([1, 0]);
-    expect(orders("notify").toSorted((a, b) => a - b)).toEqual([0, 1]);
+    expect(requests("read")).toEqual([1, 0]);
+    expect(requests("notify").toSorted((a, b) => a - b)).toEqual([0, 1]);
   },
   60_000,
 );

@@ -169,7 +169,7 @@ test("does not record a call again that answers after the gateway has stopped", 
     return ok();
   };
   await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/tool deaf {}" });
-  await until(() => fixture.runner.orders.length === 1);
+  await until(() => fixture.runner.requests.length === 1);
   await fixture.kernel.stop(50);
   late.resolve();
   await new Promise((resolve) => setTimeout(resolve, 50));

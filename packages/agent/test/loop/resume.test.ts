@@ -32,7 +32,7 @@ const says = (tape: readonly Entry[]) =>
   );
 
 /** The entries that a model would receive, in the order of the tape. */
-const orderOf = (tape: readonly Entry[]) =>
+const requestOf = (tape: readonly Entry[]) =>
   tape.flatMap(({ kind, payload }) =>
     kind === "message" ? [payload.role] : kind === "event" || kind === "anchor" ? [] : [kind],
   );
@@ -146,7 +146,7 @@ test("joins a message to a resumed turn and ends its calls on an interrupt", asy
   expect(await second.kernel.sessions.interrupt(user, s1)).toBe(true);
   expect(await ended(second, run_id)).toMatchObject({ status: "cancelled" });
   const tape = await second.tape();
-  expect(orderOf(tape)).toEqual(["user", "tool_call", "user", "tool_result", "assistant"]);
+  expect(requestOf(tape)).toEqual(["user", "tool_call", "user", "tool_result", "assistant"]);
 });
 
 test("ends a turn that crashed the gateway twice and records the reason", async () => {
@@ -165,7 +165,7 @@ test("ends a turn that crashed the gateway twice and records the reason", async 
     error: { code: "loop.failed", message: expect.stringContaining("twice") },
   });
   const tape = await third.tape();
-  expect(orderOf(tape)).toEqual(["user", "tool_call", "tool_result", "assistant"]);
+  expect(requestOf(tape)).toEqual(["user", "tool_call", "tool_result", "assistant"]);
   expect(await third.say("hello")).toMatchObject({ status: "completed" });
 });
 

@@ -19,7 +19,7 @@ async function createSession(): Promise<TestSession> {
 /** The entries of one call: the call, its result, and nothing else that the tool could have written. */
 async function resultEntries(fixture: TestSession, name: string, result: JsonObject): Promise<Json[]> {
   fixture.runner.script = () => ok(result);
-  const session_id = `s${fixture.runner.orders.length}`;
+  const session_id = `s${fixture.runner.requests.length}`;
   await fixture.say(`/tool ${name} {}`, session_id);
   const entries = await fixture.tape(session_id);
   const call = entries.find(({ kind }) => kind === "tool_call");

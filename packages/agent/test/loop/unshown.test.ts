@@ -53,7 +53,7 @@ verifies("compact.auto", "uses the bound compactor and its blocks as the new con
   for (let n = 0; n < 3; n++) await fixture.say(`/say ${"words that fill a line ".repeat(40)}`);
   const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
   const chain = await fixture.kernel.sessions.compact(user, { session_id: "s1" });
-  expect(fixture.runner.orders.map(({ export_id, op }) => [export_id, op])).toEqual([
+  expect(fixture.runner.requests.map(({ export_id, op }) => [export_id, op])).toEqual([
     ["shrink", "compactor.compact"],
   ]);
   expect(fixture.events.filter(({ kind }) => kind === "llm.call.request")).toHaveLength(asked);

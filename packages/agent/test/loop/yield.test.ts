@@ -44,7 +44,7 @@ verifies("tools.context", "informs a tool whether the conversation has a watcher
   );
   await fixture.say("/tool look {}");
   watcher.detach();
-  const told = fixture.runner.orders.map(({ context }) => [context.session_id, context.interactive]);
+  const told = fixture.runner.requests.map(({ context }) => [context.session_id, context.interactive]);
   expect(told).toEqual([
     ["s1", undefined],
     ["s1", true],

@@ -181,12 +181,12 @@ test("limits a delegated token to tool calls and their records until its invocat
     await t.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id },
     });
-  const before = t.runner.orders.length;
+  const before = t.runner.requests.length;
   const parent = await t.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" } },
   });
   await t.runner.started(before + 1);
-  const token = t.runner.orders[before]!.context.gateway!.delegation_token;
+  const token = t.runner.requests[before]!.context.gateway!.delegation_token;
   expect(token).toMatch(/^vai_dlg_/);
 
   const child = await t.call("POST", "/v1/invocations?wait", {

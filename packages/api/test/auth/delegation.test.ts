@@ -62,13 +62,13 @@ afterAll(() => t.close());
 
 /** A running call with just these scopes, and its token. */
 async function call(...scopes: DelegationScope[]): Promise<{ id: string; token: string }> {
-  const before = t.runner.orders.length;
+  const before = t.runner.requests.length;
   const narrow = { gateway_api_scopes: scopes };
   const { json } = await t.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" }, narrow },
   });
   await t.runner.started(before + 1);
-  const { gateway } = t.runner.orders[before]!.context;
+  const { gateway } = t.runner.requests[before]!.context;
   expect(gateway.scopes).toEqual(scopes);
   return { id: json.id as string, token: gateway.delegation_token! };
 }

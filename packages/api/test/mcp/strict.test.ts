@@ -168,10 +168,10 @@ test("hides a session, its calls and its tools from other callers", async () => 
   expect((await theirs.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
 
   const mine = await connect(base, "2025-11-25");
-  const before = t.runner.orders.length;
+  const before = t.runner.requests.length;
   const running = mine.ask("tools/call", call("echo", { do: "wait" }), { id: 77 });
   await t.runner.started(before + 1);
-  const { invocation_id } = t.runner.orders[before]!;
+  const { invocation_id } = t.runner.requests[before]!;
   const stolen = { ...mine.headers };
   expect((await send(base, plain, { token, headers: stolen })).status).toBe(404);
   const cancel = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 77 } };
@@ -183,13 +183,13 @@ test("hides a session, its calls and its tools from other callers", async () => 
 });
 
 test("limits a delegated token with tools:invoke to the tools of its grant", async () => {
-  const before = t.runner.orders.length;
+  const before = t.runner.requests.length;
   const narrow = { gateway_api_scopes: ["tools:invoke"], tools: ["ask"] };
   const held = await t.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" }, narrow },
   });
   await t.runner.started(before + 1);
-  const { gateway } = t.runner.orders[before]!.context;
+  const { gateway } = t.runner.requests[before]!.context;
   const client = await connect(base, "2026-07-28", gateway.delegation_token!);
   expect((await client.ask("tools/list")).last.result.tools).toEqual([]);
   expect((await client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);

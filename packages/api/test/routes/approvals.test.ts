@@ -55,7 +55,7 @@ verifies(
 
     const events = await t.call("GET", `/v1/invocations/${id}/events`);
     expect(events.text).toMatch(/"code":"approval.rejected"/);
-    expect(t.runner.orders).toEqual([]);
+    expect(t.runner.requests).toEqual([]);
     expect((await t.call("GET", "/v1/approvals?status=rejected")).json.items).toHaveLength(1);
   },
 );

@@ -65,14 +65,14 @@ verifies(
 
 test("responds 202 with the current record when wait runs out", async () => {
   const held = invoke("?wait=20", { export_id: "echo", input: { do: "wait" } });
-  await t.runner.started(t.runner.orders.length + 1);
+  await t.runner.started(t.runner.requests.length + 1);
   // The line is held by a timer that is armed once the row is on disk.
-  const order = t.runner.orders.at(-1)!;
-  await t.kernel.invocations.get({ ...ADMIN }, order.invocation_id);
+  const request = t.runner.requests.at(-1)!;
+  await t.kernel.invocations.get({ ...ADMIN }, request.invocation_id);
   t.clock.advance(20_000);
   const answer = await held;
   expect([answer.status, answer.json.status]).toEqual([202, "running"]);
-  t.runner.release(order.invocation_id);
+  t.runner.release(request.invocation_id);
 });
 
 verifies(
@@ -130,7 +130,7 @@ verifies("api.invocations", "replays events after Last-Event-ID and ends with th
 
 test("runs a call once for repeats of an Idempotency-Key, also while it is running", async () => {
   const headers = { "idempotency-key": "invoke-1" };
-  const before = t.runner.orders.length;
+  const before = t.runner.requests.length;
   const body = { export_id: "echo", input: { do: "wait" } };
   const first = await invoke("", body, headers);
   const repeat = await invoke("", body, headers);
@@ -141,7 +141,7 @@ test("runs a call once for repeats of an Idempotency-Key, also while it is runni
   t.runner.release(first.json.id);
   const ended = await held;
   expect([ended.status, ended.json.id, ended.json.status]).toEqual([200, first.json.id, "succeeded"]);
-  expect(t.runner.orders.length).toBe(before + 1);
+  expect(t.runner.requests.length).toBe(before + 1);
   const other = await invoke("", { export_id: "echo" }, headers);
   expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
 });

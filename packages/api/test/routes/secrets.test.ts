@@ -38,7 +38,7 @@ verifies(
     });
     expect(bound.json.status).toBe("active");
     await call("POST", "/v1/invocations?wait", { body: { export_id: "search", input: {} } });
-    expect(JSON.stringify(t.runner.orders[0]?.context)).toContain(value);
+    expect(JSON.stringify(t.runner.requests[0]?.context)).toContain(value);
 
     const read = await call("GET", "/v1/secrets/jira_token");
     expect(read.json).toMatchObject({ name: "jira_token", last4: "9876", used_by: [bound.json.binding_id] });

@@ -137,11 +137,11 @@ test("limits a delegated token to its scopes, one for each noun", async () => {
     const bound = await t.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: version, export_id: "echo" },
     });
-    const before = t.runner.orders.length;
+    const before = t.runner.requests.length;
     const { binding_id } = bound.json;
     await t.call("POST", "/v1/invocations", { body: { binding_id, input: { do: "wait" } } });
     await t.runner.started(before + 1);
-    return { binding_id, token: t.runner.orders[before]!.context.gateway!.delegation_token };
+    return { binding_id, token: t.runner.requests[before]!.context.gateway!.delegation_token };
   };
   const { json: session } = await t.call("GET", "/v1/sessions/ids-1");
   const chain = session.head_chain_id as string;

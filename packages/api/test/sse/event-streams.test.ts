@@ -44,7 +44,7 @@ const open = (path: string, headers: Record<string, string> = {}, signal?: Abort
   });
 
 async function running(): Promise<string> {
-  const before = t.runner.orders.length;
+  const before = t.runner.requests.length;
   const started = await t.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" } },
   });

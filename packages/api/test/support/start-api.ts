@@ -10,7 +10,7 @@ import {
   type PluginLoader,
   type RunListener,
   type Runner,
-  type RunOrder,
+  type RunRequest,
   type RunOutcome,
 } from "@backplane/ports";
 import { hash, randomFillSync } from "node:crypto";
@@ -203,7 +203,7 @@ function createTestClock(): TestClock {
 }
 
 interface ScriptedRunner extends Runner {
-  orders: RunOrder[];
+  requests: RunRequest[];
   /** Ends a waiting call. */
   release(invocation_id: string): void;
   /** Makes a waiting call send an event. */
@@ -213,18 +213,18 @@ interface ScriptedRunner extends Runner {
 }
 
 function createScriptedRunner(): ScriptedRunner {
-  const orders: RunOrder[] = [];
+  const requests: RunRequest[] = [];
   const open = new Map<string, { end(outcome: RunOutcome): void; listener: RunListener }>();
   const watchers: { count: number; resolve: () => void }[] = [];
   return {
-    orders,
-    async run(order, listener) {
-      orders.push(order);
-      for (const watcher of watchers) if (orders.length >= watcher.count) watcher.resolve();
-      const input = (order.body.input ?? {}) as { do?: string; text?: string };
+    requests,
+    async run(request, listener) {
+      requests.push(request);
+      for (const watcher of watchers) if (requests.length >= watcher.count) watcher.resolve();
+      const input = (request.body.input ?? {}) as { do?: string; text?: string };
       if (input.do === "wait")
         return new Promise((end) => {
-          open.set(order.invocation_id, { end, listener });
+          open.set(request.invocation_id, { end, listener });
         });
       if (input.do === "talk")
         for (const message of ["one", "two", "three"]) listener.event({ type: "progress", message });
@@ -241,7 +241,7 @@ function createScriptedRunner(): ScriptedRunner {
     },
     say: (id, event) => open.get(id)?.listener.event(event),
     started: (count) =>
-      orders.length >= count
+      requests.length >= count
         ? Promise.resolve()
         : new Promise((resolve) => void watchers.push({ count, resolve })),
     cancel(id, reason) {

@@ -118,7 +118,7 @@ test("throws the error of the gateway when an upload is rejected midway", async 
 
 test("reconnects a broken stream without missing or repeating an event", async () => {
   await client.bindings.create({ package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" });
-  const before = t.runner.orders.length;
+  const before = t.runner.requests.length;
   const started = await client.invocations.invoke({ export_id: "echo", input: { do: "wait" } });
   await t.runner.started(before + 1);
   // Every first stream is cut after its first event.

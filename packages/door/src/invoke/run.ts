@@ -18,7 +18,7 @@ import {
   OPS,
   type PluginExport,
 } from "@backplane/contract";
-import type { InvocationRow, KernelDeps, RunOrder, RunOutcome } from "@backplane/ports";
+import type { InvocationRow, KernelDeps, RunRequest, RunOutcome } from "@backplane/ports";
 import { isRemote, MAX_RENEWALS } from "@backplane/registry";
 import { DEFAULT_WORKSPACE } from "@backplane/session";
 import { admit, recheck } from "../admission/admit.ts";
@@ -99,9 +99,9 @@ async function runAttempts(
       });
     }
     const redactor = createRedactor(confidentialValues(secrets, call.token));
-    const order = buildRunOrder(door, call, call.attempt + tried, Math.ceil(left), secrets);
+    const request = buildRunRequest(door, call, call.attempt + tried, Math.ceil(left), secrets);
     const listener = listen(deps, live, redactor);
-    let outcome = await runner.run(order, listener);
+    let outcome = await runner.run(request, listener);
     listener.flush?.();
     if (outcome.error?.code === "sign_in.needed" && live.stopped === null) {
       const challenge = await door.tokens.handleChallenge(plan.bound, outcome.error);
@@ -258,16 +258,16 @@ function backoff(base_ms: number, attempt: number): number {
 }
 
 /**
- * The order of one attempt for the runner and the plugin. Secret values go into the order and nowhere else.
+ * The request of one attempt for the runner and the plugin. Secret values go into the request and nowhere else.
  * Ids that the caller did not give are left out.
  */
-function buildRunOrder(
+function buildRunRequest(
   door: Pick<Door, "isWatched"> & { deps: Pick<KernelDeps, "clock" | "gateway"> },
   call: Approved,
   attempt: number,
   timeout_ms: number,
   secrets: Record<string, string>,
-): RunOrder {
+): RunRequest {
   const { row } = call.live;
   const { binding, package: pack } = call.plan.bound;
   return {
@@ -293,7 +293,7 @@ function buildRunOrder(
   };
 }
 
-function nativeNameOf(item: PluginExport): Pick<RunOrder, "native_name" | "param_headers"> {
+function nativeNameOf(item: PluginExport): Pick<RunRequest, "native_name" | "param_headers"> {
   if (item.kind !== "tool") return {};
   const { tool_name, native_name = tool_name, param_headers } = item.tool;
   return {
@@ -303,7 +303,7 @@ function nativeNameOf(item: PluginExport): Pick<RunOrder, "native_name" | "param
 }
 
 function buildContext(
-  { deps, isWatched }: Parameters<typeof buildRunOrder>[0],
+  { deps, isWatched }: Parameters<typeof buildRunRequest>[0],
   call: Approved,
   timeout_ms: number,
   secrets: Record<string, string>,

@@ -65,7 +65,7 @@ verifies(
     const cut = [];
     for (const caller of [user, admin])
       cut.push(await first.kernel.invocations.invoke(caller, { export_id: "read" }));
-    await until(() => first.runner.orders.length === 2);
+    await until(() => first.runner.requests.length === 2);
     await set(first, { roles: { user: { deny: { tools: ["*"] } } } });
     await first.crash();
 
@@ -83,6 +83,6 @@ verifies(
     expect(ends[1]).toMatchObject({ status: "succeeded", retry_count: 1 });
     expect(await mine.answer(second)).toMatchObject({ error: { code: "policy.denied" } });
     expect(await theirs.answer(second)).toMatchObject({ status: "succeeded" });
-    expect(second.runner.orders).toHaveLength(2);
+    expect(second.runner.requests).toHaveLength(2);
   },
 );

@@ -16,7 +16,7 @@ verifies(
     await expect(fixture.call({ export_id: "host_open" })).rejects.toMatchObject({
       code: "target.host_forbidden",
     });
-    expect(fixture.runner.orders).toEqual([]);
+    expect(fixture.runner.requests).toEqual([]);
     const { items } = await fixture.kernel.invocations.list(user, {}, { limit: 10 });
     expect(items).toMatchObject([
       { export_id: "host_open", status: "failed", error: { code: "target.host_forbidden" } },
@@ -37,7 +37,7 @@ verifies(
     await fixture.kernel.bindings.patch(admin, binding.binding_id, { policy }, undefined);
     await fixture.call({ export_id: "host_open" });
     await fixture.call({ export_id: "plain" });
-    expect(fixture.runner.orders.map(({ export_id, grant }) => [export_id, grant.host])).toEqual([
+    expect(fixture.runner.requests.map(({ export_id, grant }) => [export_id, grant.host])).toEqual([
       ["host_open", true],
       // A tool that does not need the host stays in the sandbox, although the host is allowed.
       ["plain", undefined],
@@ -76,6 +76,6 @@ verifies(
       code: "tool.load_failed",
       message: "tools/broken.ts: at import",
     });
-    expect(fixture.runner.orders).toEqual([]);
+    expect(fixture.runner.requests).toEqual([]);
   },
 );

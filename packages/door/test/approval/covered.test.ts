@@ -111,7 +111,7 @@ for (const [what, parts, change] of CHANGES) {
       await change(fixture, binding_id);
       await answer(fixture, first);
       const question = await nextQuestion(fixture, first);
-      expect(fixture.runner.orders).toHaveLength(0);
+      expect(fixture.runner.requests).toHaveLength(0);
       expect(question).toMatchObject({ replaces: first, changed: parts, invocation_id: ticket.id });
       const shown = JSON.stringify(question);
       for (const value of ["hunter2", "south", "north"]) expect(shown).not.toContain(value);
@@ -122,10 +122,10 @@ for (const [what, parts, change] of CHANGES) {
       await answer(fixture, question.id);
       const done = await ticket.settled;
       expect(done.status).toBe("succeeded");
-      const [order] = fixture.runner.orders;
+      const [request] = fixture.runner.requests;
       const { binding } = (await fixture.store.bindings.get(user.scope, binding_id))!;
-      expect(order!.context.config).toEqual(binding.config);
-      expect(order!.package.version).toBe(binding.package_version);
+      expect(request!.context.config).toEqual(binding.config);
+      expect(request!.package.version).toBe(binding.package_version);
       expect(done).toMatchObject({ approval_id: question.id, package_version: binding.package_version });
     },
   );
@@ -187,7 +187,7 @@ verifies("approval.digest", "does not run an approved, queued call after a secre
     status: "failed",
     error: { code: "approval.changed", details: { changed: ["secret.token"] } },
   });
-  expect(fixture.runner.orders).toHaveLength(1);
+  expect(fixture.runner.requests).toHaveLength(1);
 });
 
 test("asks again at the start if the config changed after a durable approval was answered", async () => {

@@ -44,7 +44,7 @@ test("runs a call once on the next gateway when its durable approval is answered
   await approvals.answer(admin, rejected.approval.id, { response: "reject" });
   await until(async () => (await invocations.get(user, long.ticket.id)).status === "succeeded");
   await until(async () => (await invocations.get(user, rejected.ticket.id)).status === "failed");
-  expect(second.runner.orders.map((order) => order.body.input)).toEqual([{ n: 1 }]);
+  expect(second.runner.requests.map((request) => request.body.input)).toEqual([{ n: 1 }]);
 });
 
 test("wakes a waiting call when another gateway receives the answer", async () => {
@@ -120,5 +120,5 @@ test("applies an answer that was written just before a crash at the next start",
   expect(await end(said.yes.ticket.id)).toBe("succeeded");
   expect(await end(said.no.ticket.id)).toBe("approval.rejected");
   expect(await end(said.nothing.ticket.id)).toBe("approval.expired");
-  expect(second.runner.orders.map((order) => order.invocation_id)).toEqual([said.yes.ticket.id]);
+  expect(second.runner.requests.map((request) => request.invocation_id)).toEqual([said.yes.ticket.id]);
 });

@@ -30,7 +30,7 @@ verifies("sec.revocation", "cancels a pending approval when its key is revoked a
   expect(trail).toMatchObject([
     { subject: approval.id, details: { why: "authority.key_revoked", invocation_id: ended.id } },
   ]);
-  expect(fixture.runner.orders).toHaveLength(0);
+  expect(fixture.runner.requests).toHaveLength(0);
 });
 
 verifies(
@@ -51,7 +51,7 @@ verifies(
     ]);
     expect(answer).toMatchObject({ status: "rejected", reason: { code: "authority.key_revoked" } });
     expect((await ticket.settled).error?.code).toBe("authority.key_revoked");
-    expect(fixture.runner.orders).toHaveLength(0);
+    expect(fixture.runner.requests).toHaveLength(0);
   },
 );
 
@@ -71,7 +71,7 @@ verifies(
     await fixture.kernel.policy.patch(admin, "org", { roles: null });
     await approver.revoke();
     await expect(answer()).rejects.toMatchObject({ code: "authority.key_revoked" });
-    expect(fixture.runner.orders).toHaveLength(0);
+    expect(fixture.runner.requests).toHaveLength(0);
   },
 );
 
@@ -102,7 +102,7 @@ for (const loss of LOSSES) {
     for (const { settled } of waiting) {
       expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[loss] } });
     }
-    expect(fixture.runner.orders).toHaveLength(1);
+    expect(fixture.runner.requests).toHaveLength(1);
   });
 
   verifies("sec.revocation", `does not retry a failed call after its ${loss} was revoked`, async () => {
@@ -111,12 +111,12 @@ for (const loss of LOSSES) {
     const key = await createRevocableKey(fixture);
     fixture.runner.script = () => ended("retryable_failure", "plugin_retryable");
     const { settled } = await fixture.kernel.invocations.invoke(key.caller, { export_id: "flaky" });
-    await until(() => fixture.runner.orders.length === 1);
+    await until(() => fixture.runner.requests.length === 1);
     if (loss === "key") await key.revoke();
     else if (loss === "project") await fixture.kernel.policy.patch(admin, "project", { archived: true });
     else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
     expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[loss] } });
-    expect(fixture.runner.orders).toHaveLength(1);
+    expect(fixture.runner.requests).toHaveLength(1);
   });
 }
 
@@ -134,8 +134,8 @@ verifies(
     });
     const key = await createRevocableKey(fixture);
     let token = "";
-    fixture.runner.script = ({ order }) => {
-      token = order.context.gateway.delegation_token!;
+    fixture.runner.script = ({ request }) => {
+      token = request.context.gateway.delegation_token!;
       return never();
     };
     const outer = await fixture.kernel.invocations.invoke(key.caller, {
@@ -150,7 +150,7 @@ verifies(
     });
     await expect(fixture.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
     expect(await outer.settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-    expect(fixture.runner.orders).toHaveLength(1);
+    expect(fixture.runner.requests).toHaveLength(1);
   },
 );
 
@@ -164,9 +164,9 @@ verifies("sec.revocation", "rejects further calls of a running call whose bindin
     export_id: "inner",
   });
   const told: string[] = [];
-  fixture.runner.script = async ({ order }) => {
-    if (order.export_id === "inner") return ok();
-    const caller = await fixture.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+  fixture.runner.script = async ({ request }) => {
+    if (request.export_id === "inner") return ok();
+    const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
     const call = () =>
       fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
         async ({ settled }) => void told.push((await settled).status),
@@ -194,7 +194,7 @@ test("does not start a queued call after the policy denied its tool to the role"
   release();
   await first.settled;
   expect(await settled).toMatchObject({ error: { code: "policy.denied", details: { rule: "role" } } });
-  expect(fixture.runner.orders).toHaveLength(1);
+  expect(fixture.runner.requests).toHaveLength(1);
 });
 
 verifies(
@@ -211,12 +211,12 @@ verifies(
       package_version: "0.1.0",
       export_id: "read",
     });
-    await until(() => fixture.runner.orders.length >= 2);
+    await until(() => fixture.runner.requests.length >= 2);
     await fixture.kernel.policy.patch(admin, "project", { archived: true });
     await until(() => fixture.runner.running === 0);
-    const before = fixture.runner.orders.length;
+    const before = fixture.runner.requests.length;
     await pause(400);
-    expect(fixture.runner.orders.length - before).toBeLessThanOrEqual(1);
+    expect(fixture.runner.requests.length - before).toBeLessThanOrEqual(1);
     const refused = (
       await fixture.kernel.invocations.list(admin, { binding_id: bound.binding_id }, { limit: 50 })
     ).items;
@@ -251,7 +251,7 @@ verifies(
     expect(await second.kernel.invocations.get(admin, id)).toMatchObject({
       error: { code: "authority.key_revoked" },
     });
-    expect(second.runner.orders).toHaveLength(0);
+    expect(second.runner.requests).toHaveLength(0);
   },
 );
 

@@ -129,16 +129,16 @@ verifies(
     await talk.say("/say hi", "own");
     await talk.say("/say hi", "foreign");
     const told: string[] = [];
-    talk.runner.script = async ({ order }) => {
-      if (order.export_id === "inner") return ok();
-      const caller = await talk.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+    talk.runner.script = async ({ request }) => {
+      if (request.export_id === "inner") return ok();
+      const caller = await talk.kernel.keys.authenticate(request.context.gateway.delegation_token!);
       for (const session_id of ["own", "foreign"]) {
         const body = { export_id: "inner", session_id };
         const done = talk.kernel.invocations.invoke(caller, body).then(
           async ({ settled }) => (await settled).status,
           (error: { code: string }) => error.code,
         );
-        told.push(`${order.export_id} ${session_id} ${await done}`);
+        told.push(`${request.export_id} ${session_id} ${await done}`);
       }
       return ok();
     };

@@ -40,12 +40,12 @@ verifies(
     }
     for (const ticket of tickets) expect((await ticket.settled).status).toBe("succeeded");
     expect(most).toBe(2);
-    const served = fixture.runner.orders.map((order) => (order.body.input as { i: number }).i);
+    const served = fixture.runner.requests.map((request) => (request.body.input as { i: number }).i);
     expect(served).toEqual([0, 1, 2, 3, 4, 5, 6]);
     // Every slot is free again.
     await until(async () => {
       const slot = await fixture.store.leases.acquireSlot(
-        `slot/${fixture.runner.orders[0]!.binding_id}`,
+        `slot/${fixture.runner.requests[0]!.binding_id}`,
         1,
         "probe",
         fixture.clock.now(),
@@ -75,7 +75,7 @@ test("removes a cancelled call from the queue", async () => {
   await until(() => release.length === 2);
   release[1]!();
   expect((await third.settled).status).toBe("succeeded");
-  expect(fixture.runner.orders).toHaveLength(2);
+  expect(fixture.runner.requests).toHaveLength(2);
 });
 
 verifies(

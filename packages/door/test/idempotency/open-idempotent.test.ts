@@ -21,9 +21,9 @@ test("opens one call for racing requests with one key and rejects a different re
   const all = await Promise.all(Array.from({ length: 10 }, () => charge(fixture)));
   expect(new Set(all.map(({ id }) => id)).size).toBe(1);
   expect(all.filter(({ ticket }) => ticket !== null)).toHaveLength(1);
-  await until(() => fixture.runner.orders.length > 0);
+  await until(() => fixture.runner.requests.length > 0);
   expect(await charge(fixture)).toEqual({ id: all[0]!.id, ticket: null });
-  expect(fixture.runner.orders).toHaveLength(1);
+  expect(fixture.runner.requests).toHaveLength(1);
   await expect(charge(fixture, "other")).rejects.toMatchObject({ code: "idempotency.conflict" });
 });
 
@@ -45,7 +45,7 @@ test("answers a repeat with the opened call after the gateway died", async () =>
   expect(await charge(second)).toEqual({ id, ticket: null });
   await until(async () => isTerminal((await second.kernel.invocations.get(user, id)).status));
   expect(await second.kernel.invocations.get(user, id)).toMatchObject({ error: { code: "outcome_unknown" } });
-  expect(second.runner.orders).toEqual([]);
+  expect(second.runner.requests).toEqual([]);
 });
 
 test("claims no key if the gateway dies before the call is on disk", async () => {

@@ -34,7 +34,7 @@ verifies(
       return ok({ ...result, tool_result: { kind: "tool_result", tool: "forged" } });
     };
     const done = await fixture.call({ export_id: "search", input });
-    expect(fixture.runner.orders[0]!.body).toEqual({ tool_execution_id: done.execution_id, input });
+    expect(fixture.runner.requests[0]!.body).toEqual({ tool_execution_id: done.execution_id, input });
     expect(ToolResultSchema.parse(done.result)).toEqual(result);
     expect(done.result).toEqual(result);
     expect(ToolResultBlockSchema.parse(done.tool_result)).toEqual({

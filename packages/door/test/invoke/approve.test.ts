@@ -25,7 +25,7 @@ verifies(
       durable: false,
     });
     expect(ticket.invocation.status).toBe("waiting_approval");
-    expect(fixture.runner.orders).toHaveLength(0);
+    expect(fixture.runner.requests).toHaveLength(0);
     expect((await approvals.list(user, { status: "pending" }, { limit: 10 })).items).toEqual([approval]);
     const answered = await approvals.answer(admin, approval.id, { response: "approve_for_session" });
     expect(answered).toMatchObject({
@@ -90,7 +90,7 @@ test("runs nothing after a rejection and returns its feedback", async () => {
     error: { code: "approval.rejected", message: "not on a Friday" },
     tool_result: { is_error: true },
   });
-  expect(fixture.runner.orders).toHaveLength(0);
+  expect(fixture.runner.requests).toHaveLength(0);
 });
 
 test("accepts one of a hundred concurrent answers and none with a forged digest", async () => {
@@ -112,7 +112,7 @@ test("accepts one of a hundred concurrent answers and none with a forged digest"
   );
   expect(answers.filter((one) => one.status === "fulfilled")).toHaveLength(1);
   await ticket.settled;
-  expect(fixture.runner.orders.length).toBeLessThanOrEqual(1);
+  expect(fixture.runner.requests.length).toBeLessThanOrEqual(1);
 });
 
 test("expires an unanswered approval and leaves nothing pending", async () => {
@@ -129,7 +129,7 @@ test("expires an unanswered approval and leaves nothing pending", async () => {
     fixture.kernel.approvals.answer(admin, all[0]!.approval.id, { response: "approve" }),
   ).rejects.toMatchObject({ code: "approval.closed" });
   await until(() => fixture.clock.timers <= timers + 1);
-  expect(fixture.runner.orders).toHaveLength(0);
+  expect(fixture.runner.requests).toHaveLength(0);
 });
 
 test("does not run a call that changed between the request for approval and the answer", async () => {
@@ -161,7 +161,7 @@ test("does not run a call that changed between the request for approval and the 
   await fixture.kernel.bindings.remove(admin, id);
   await approve(removed.approval);
   expect(await removed.ticket.settled).toMatchObject({ error: { code: "approval.changed" } });
-  expect(fixture.runner.orders).toHaveLength(0);
+  expect(fixture.runner.requests).toHaveLength(0);
 });
 
 test("cancels the approval of a cancelled call", async () => {

@@ -22,9 +22,9 @@ verifies(
     await fixture.bind(content, { export_id: "asked" });
     const given = async (body: { export_id: string; timeout_ms?: number }) => {
       const invocation = await fixture.call(body);
-      const order = fixture.runner.orders.at(-1)!;
-      expect(order.timeout_ms).toBeLessThanOrEqual(invocation.timeout_ms);
-      expect(order.timeout_ms).toBeGreaterThan(invocation.timeout_ms - 500);
+      const request = fixture.runner.requests.at(-1)!;
+      expect(request.timeout_ms).toBeLessThanOrEqual(invocation.timeout_ms);
+      expect(request.timeout_ms).toBeGreaterThan(invocation.timeout_ms - 500);
       return invocation.timeout_ms;
     };
     expect(await given({ export_id: "plain" })).toBe(2_000);
@@ -48,8 +48,8 @@ verifies(
       };
       const jumped = await fixture.call({ export_id: "plain", timeout_ms: 5_000 });
       expect(jumped).toMatchObject({ status: "succeeded", retry_count: 1 });
-      expect(fixture.runner.orders.at(-1)!.timeout_ms).toBeGreaterThan(4_000);
-      expect(fixture.runner.orders.at(-1)!.timeout_ms).toBeLessThan(5_000);
+      expect(fixture.runner.requests.at(-1)!.timeout_ms).toBeGreaterThan(4_000);
+      expect(fixture.runner.requests.at(-1)!.timeout_ms).toBeLessThan(5_000);
     }
     // Time awaiting approval does not count, because the deadline starts with the dispatch.
     fixture.runner.script = () => ok();
@@ -58,7 +58,7 @@ verifies(
     await new Promise((resolve) => setTimeout(resolve, 300));
     await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
     await ticket.settled;
-    const asked = fixture.runner.orders.at(-1)!;
+    const asked = fixture.runner.requests.at(-1)!;
     expect(asked.invocation_id).toBe(ticket.id);
     expect(asked.timeout_ms).toBeGreaterThan(800);
     const deadline = Date.parse(asked.context.deadline_at);
@@ -78,7 +78,7 @@ test("ends a queued call with timeout when its deadline passes", async () => {
   await until(() => release.length === 1);
   const second = await fixture.call({ export_id: "one", timeout_ms: 50 });
   expect(second).toMatchObject({ status: "failed", error: { code: "timeout" }, started_at: null });
-  expect(fixture.runner.orders).toHaveLength(1);
+  expect(fixture.runner.requests).toHaveLength(1);
   release[0]!();
   expect((await first.settled).status).toBe("succeeded");
 });

@@ -20,8 +20,8 @@ verifies(
       schemas,
     );
     let before: InvocationRow | null = null;
-    fixture.runner.script = async ({ order }) => {
-      before = await fixture.store.invocations.get(scope, order.invocation_id);
+    fixture.runner.script = async ({ request }) => {
+      before = await fixture.store.invocations.get(scope, request.invocation_id);
       return ok();
     };
     const run = await fixture.say("/say hi", "sess_1");
@@ -89,7 +89,7 @@ verifies(
       expect(row).toMatchObject({ status: "failed", error: { code }, grant: null, started_at: null });
       expect(row.ended_at).toBe(row.created_at);
     }
-    expect(fixture.runner.orders).toHaveLength(1);
+    expect(fixture.runner.requests).toHaveLength(1);
     // A plugin's failure is recorded with its code.
     fixture.runner.script = () => ended("failed", "crashed", { stderr_tail: "boom" });
     const crashed = await fixture.call({ export_id: "search", input: { query: "x" } });
@@ -216,7 +216,7 @@ test("neither acknowledges nor runs a call whose row the store rejects", async (
   fixture.store.invocations.open = () =>
     Promise.reject(Object.assign(new Error("full"), { code: "store.unavailable" }));
   await expect(fixture.call({ export_id: "echo" })).rejects.toMatchObject({ code: "store.unavailable" });
-  expect(fixture.runner.orders).toHaveLength(0);
+  expect(fixture.runner.requests).toHaveLength(0);
   expect((await fixture.kernel.health()).invocations.running).toBe(0);
   fixture.store.invocations.open = open;
   expect((await fixture.call({ export_id: "echo" }, admin)).status).toBe("succeeded");

@@ -47,7 +47,7 @@ verifies(
       const ticket = await first.kernel.invocations.invoke(user, { export_id, input: {} });
       started.set(export_id, { id: ticket.id, execution_id: ticket.invocation.execution_id });
     }
-    await until(() => first.runner.orders.length === started.size);
+    await until(() => first.runner.requests.length === started.size);
     // The row is written before the dispatch.
     for (const { id } of started.values()) {
       expect(await first.store.invocations.get(scope, id)).toMatchObject({ status: "running" });
@@ -58,16 +58,16 @@ verifies(
     for (const export_id of ["read_only", "idempotent_write"]) {
       const { id, execution_id } = started.get(export_id)!;
       expect(await ends(second, id)).toMatchObject({ status: "succeeded", retry_count: 1, execution_id });
-      const orders = second.runner.orders.filter((order) => order.invocation_id === id);
-      expect(orders.map((order) => order.body.tool_execution_id)).toEqual([execution_id]);
+      const requests = second.runner.requests.filter((request) => request.invocation_id === id);
+      expect(requests.map((request) => request.body.tool_execution_id)).toEqual([execution_id]);
     }
     for (const export_id of ["non_idempotent_write", "unknown", "agent"]) {
       const { id } = started.get(export_id)!;
       expect(await ends(second, id)).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
-      expect(second.runner.orders.some((order) => order.invocation_id === id)).toBe(false);
+      expect(second.runner.requests.some((request) => request.invocation_id === id)).toBe(false);
     }
     await ends(second, started.get("shrink")!.id);
-    expect(second.runner.orders).toHaveLength(3);
+    expect(second.runner.requests).toHaveLength(3);
   },
 );
 
@@ -92,7 +92,7 @@ test("admits recovered calls again with no wider grant", async () => {
   await first.crash();
   const second = await createTestKernel({ file: first.file });
   expect((await ends(second, again.id)).status).toBe("succeeded");
-  expect(second.runner.orders[0]!.grant.allowed_domains).toEqual(["a.example.com"]);
+  expect(second.runner.requests[0]!.grant.allowed_domains).toEqual(["a.example.com"]);
   const last = await second.kernel.invocations.invoke(user, { export_id: "reach" });
   await last.settled;
   second.runner.script = () => new Promise<never>(() => {});
@@ -102,7 +102,7 @@ test("admits recovered calls again with no wider grant", async () => {
   await second.crash();
   const third = await createTestKernel({ file: first.file });
   expect(await ends(third, gone.id)).toMatchObject({ error: { code: "outcome_unknown" } });
-  expect(third.runner.orders).toHaveLength(0);
+  expect(third.runner.requests).toHaveLength(0);
 });
 
 test("delivers a hook again by its job after a crash and ends its old row", async () => {
@@ -113,7 +113,7 @@ test("delivers a hook again by its job after a crash and ends its old row", asyn
   const more = manifest([tool("other")], { package_id: "acme/more" });
   await first.kernel.packages.install(admin, first.importer.add(more));
   const ofMore = ({ runner }: TestKernel) =>
-    runner.orders.find((order) => JSON.stringify(order.body).includes("acme/more"));
+    runner.requests.find((request) => JSON.stringify(request.body).includes("acme/more"));
   await until(() => ofMore(first) !== undefined);
   const cut = ofMore(first)!;
   await first.crash();
@@ -137,14 +137,14 @@ test("gives a recovered call a new token and revokes the old one", async () => {
   first.runner.script = () => new Promise<never>(() => {});
   const ticket = await first.kernel.invocations.invoke(user, { export_id: "reach" });
   await until(() => first.runner.running === 1);
-  const before = first.runner.orders[0]!.context.gateway.delegation_token!;
+  const before = first.runner.requests[0]!.context.gateway.delegation_token!;
   await first.kernel.keys.authenticate(before);
   await first.crash();
 
   const second = await createTestKernel({ file: first.file, start: false });
   let seen: { before: unknown; now: Caller } | undefined;
-  second.runner.script = async ({ order }) => {
-    const { delegation_token, scopes } = order.context.gateway;
+  second.runner.script = async ({ request }) => {
+    const { delegation_token, scopes } = request.context.gateway;
     expect(scopes).toEqual(["chains:read"]);
     expect(delegation_token).not.toBe(before);
     seen = {
@@ -156,7 +156,7 @@ test("gives a recovered call a new token and revokes the old one", async () => {
   await second.kernel.start();
   expect((await ends(second, ticket.id)).status).toBe("succeeded");
   expect(seen).toMatchObject({ before: "auth.invalid", now: { actor: ticket.id } });
-  const token = second.runner.orders[0]!.context.gateway.delegation_token!;
+  const token = second.runner.requests[0]!.context.gateway.delegation_token!;
   await expect(second.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
 });
 
@@ -174,12 +174,13 @@ test("subtracts the used time from the deadline of a recovered call, within boun
   const left: number[] = [];
   for (const [n, offset] of [40_000, 3_600_000, -3_600_000].entries()) {
     const runner = new ScriptedRunner();
-    runner.script = ({ order }) => (order.invocation_id === started[n] ? ok() : new Promise<never>(() => {}));
+    runner.script = ({ request }) =>
+      request.invocation_id === started[n] ? ok() : new Promise<never>(() => {});
     const fixture = await createTestKernel({ file: first.file, start: false, runner });
     fixture.clock.wall_offset = offset;
     await fixture.kernel.start();
     await ends(fixture, started[n]!);
-    left.push(runner.orders.find((order) => order.invocation_id === started[n])!.timeout_ms);
+    left.push(runner.requests.find((request) => request.invocation_id === started[n])!.timeout_ms);
     await fixture.crash();
   }
   for (const [n, most] of [20_000, 5_000, 60_000].entries()) {
@@ -222,7 +223,7 @@ test("stops rerunning a call that keeps killing its gateway", async () => {
   await bindAll(fixture);
   fixture.runner.script = () => new Promise<never>(() => {});
   const { id } = await fixture.kernel.invocations.invoke(user, { export_id: "read_only" });
-  await until(() => fixture.runner.orders.length === 1);
+  await until(() => fixture.runner.requests.length === 1);
   for (let life = 1; life <= 2; life++) {
     await fixture.crash();
     const runner = new ScriptedRunner();
@@ -232,7 +233,7 @@ test("stops rerunning a call that keeps killing its gateway", async () => {
       runner,
       host: { retry: { max_attempts: 2, base_ms: 5 } },
     });
-    await until(() => fixture.runner.orders.length === 1);
+    await until(() => fixture.runner.requests.length === 1);
   }
   await fixture.crash();
   fixture = await createTestKernel({ file: fixture.file, host: { retry: { max_attempts: 2, base_ms: 5 } } });
@@ -241,5 +242,5 @@ test("stops rerunning a call that keeps killing its gateway", async () => {
     retry_count: 2,
     error: { code: "outcome_unknown" },
   });
-  expect(fixture.runner.orders).toHaveLength(0);
+  expect(fixture.runner.requests).toHaveLength(0);
 });

@@ -23,40 +23,40 @@ verifies(
     await fixture.bind(content);
     for (const export_id of ["put", "post", "odd"])
       await fixture.kernel.bindings.create(user, named(export_id));
-    const { orders } = fixture.runner;
+    const { requests } = fixture.runner;
     fixture.runner.script = later;
     for (const export_id of ["read", "put"]) {
-      orders.length = 0;
+      requests.length = 0;
       const tried = await fixture.call({ export_id });
       expect(tried).toMatchObject({ status: "retryable_failure", retry_count: 2 });
-      expect(orders).toHaveLength(3);
-      const keys = new Set(orders.map((order) => order.body.tool_execution_id));
+      expect(requests).toHaveLength(3);
+      const keys = new Set(requests.map((request) => request.body.tool_execution_id));
       expect([...keys]).toEqual([tried.execution_id]);
     }
     for (const export_id of ["post", "odd"]) {
-      orders.length = 0;
+      requests.length = 0;
       expect(await fixture.call({ export_id })).toMatchObject({
         status: "retryable_failure",
         retry_count: 0,
       });
-      expect(orders).toHaveLength(1);
+      expect(requests).toHaveLength(1);
     }
     // No retry starts after the deadline.
-    orders.length = 0;
+    requests.length = 0;
     const short = await fixture.call({ export_id: "read", timeout_ms: 5 });
     expect(short.status).toBe("retryable_failure");
-    expect(orders).toHaveLength(1);
+    expect(requests).toHaveLength(1);
     // `failed` is never retried.
-    orders.length = 0;
+    requests.length = 0;
     fixture.runner.script = () => ended("failed", "plugin_failed");
     expect(await fixture.call({ export_id: "read" })).toMatchObject({ status: "failed", retry_count: 0 });
-    expect(orders).toHaveLength(1);
+    expect(requests).toHaveLength(1);
     // A hook's ack is a success. Every outcome but ack and failed is delivered again under the same id.
     const seen: { delivery_id: unknown; attempt: unknown }[] = [];
     const answers = [later, () => ended("failed", "timeout"), () => ok(null)];
-    fixture.runner.script = ({ order }) => {
-      if (order.op !== "hook.handle") return ok();
-      seen.push({ delivery_id: order.body.delivery_id, attempt: order.body.attempt });
+    fixture.runner.script = ({ request }) => {
+      if (request.op !== "hook.handle") return ok();
+      seen.push({ delivery_id: request.body.delivery_id, attempt: request.body.attempt });
       return answers[seen.length - 1]?.() ?? ok(null);
     };
     await fixture.kernel.bindings.create(user, named("notify"));
@@ -84,12 +84,12 @@ test("retries a retryable failure that never reached the plugin for every effect
     return code === undefined ? ok() : ended("failed", code, { dispatched: false });
   };
   expect(await fixture.call({ export_id: "post" })).toMatchObject({ status: "succeeded", retry_count: 2 });
-  fixture.runner.orders.length = 0;
+  fixture.runner.requests.length = 0;
   for (const code of ["crashed", "launch_failed", "crash_loop"]) {
     fixture.runner.script = () => ended("failed", code, { dispatched: code === "crashed" });
     expect(await fixture.call({ export_id: "post" })).toMatchObject({ error: { code }, retry_count: 0 });
   }
-  expect(fixture.runner.orders).toHaveLength(3);
+  expect(fixture.runner.requests).toHaveLength(3);
 });
 
 verifies("launch.slow", "retries a slow start for every error code", async () => {
@@ -112,8 +112,8 @@ test("ends a call at once when it is cancelled between two attempts", async () =
   await fixture.bind(content);
   fixture.runner.script = later;
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "read" });
-  await until(() => fixture.runner.orders.length === 1 && fixture.runner.running === 0);
+  await until(() => fixture.runner.requests.length === 1 && fixture.runner.running === 0);
   await fixture.kernel.invocations.cancel(user, ticket.id);
   expect(await ticket.settled).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
-  expect(fixture.runner.orders).toHaveLength(1);
+  expect(fixture.runner.requests).toHaveLength(1);
 });

@@ -22,8 +22,8 @@ verifies(
     await here.bind(content);
     let token = "";
     let finish = () => {};
-    here.runner.script = async ({ order }) => {
-      token = order.context.gateway.delegation_token!;
+    here.runner.script = async ({ request }) => {
+      token = request.context.gateway.delegation_token!;
       await new Promise<void>((resolve) => {
         finish = resolve;
       });
@@ -61,9 +61,9 @@ test("accepts the token of a sandboxed call only with the proof of its own proce
   await fixture.bind(content);
   const tokens: string[] = [];
   const { proofs } = fixture.runner;
-  fixture.runner.script = ({ order }) => {
-    proofs.set(order.invocation_id, `proof-${tokens.length}`);
-    tokens.push(order.context.gateway.delegation_token!);
+  fixture.runner.script = ({ request }) => {
+    proofs.set(request.invocation_id, `proof-${tokens.length}`);
+    tokens.push(request.context.gateway.delegation_token!);
     return new Promise<never>(() => {});
   };
   for (let n = 0; n < 2; n++) await fixture.kernel.invocations.invoke(user, { export_id: "talk" });

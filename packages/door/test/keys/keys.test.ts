@@ -117,18 +117,18 @@ test("limits a delegated token to its running call and rejects it afterwards", a
   const { keys, invocations } = fixture.kernel;
   const tokens: string[] = [];
   const seen: unknown[] = [];
-  fixture.runner.script = async ({ order }) => {
-    if (order.export_id === "child" || order.export_id === "writer") return ok();
-    const token = order.context.gateway.delegation_token!;
+  fixture.runner.script = async ({ request }) => {
+    if (request.export_id === "child" || request.export_id === "writer") return ok();
+    const token = request.context.gateway.delegation_token!;
     tokens.push(token);
     const caller = await keys.authenticate(token);
-    expect(caller).toMatchObject({ actor: order.invocation_id, scope, admin: false });
+    expect(caller).toMatchObject({ actor: request.invocation_id, scope, admin: false });
     const child = await (await invocations.invoke(caller, { export_id: "child" })).settled;
-    expect(child).toMatchObject({ status: "succeeded", requested_by: order.invocation_id });
+    expect(child).toMatchObject({ status: "succeeded", requested_by: request.invocation_id });
     // The grant is never wider than that of its parent, which has no network.
     expect(child.grant).toMatchObject({ network: "none", gateway_api_scopes: ["tools:invoke"] });
     expect((await invocations.get(caller, child.id)).id).toBe(child.id);
-    await expect(invocations.get(caller, order.invocation_id)).rejects.toMatchObject({
+    await expect(invocations.get(caller, request.invocation_id)).rejects.toMatchObject({
       code: "invocation.not_found",
     });
     const write = await invocations.invoke(caller, { export_id: "writer" }).then(
@@ -141,7 +141,7 @@ test("limits a delegated token to its running call and rejects it afterwards", a
     });
     // A jump of the wall clock ends neither the call nor its token.
     fixture.clock.wall_offset += 3_600_000;
-    expect((await keys.authenticate(token)).actor).toBe(order.invocation_id);
+    expect((await keys.authenticate(token)).actor).toBe(request.invocation_id);
     return ok();
   };
   for (const export_id of ["parent", "reader"]) {
@@ -185,8 +185,8 @@ test("refuses and records a recursive call beyond the maximum depth", async () =
   await fixture.bind(manifest([tool("again", { permissions: { gateway_api_scopes: ["tools:invoke"] } })]));
   const { keys, invocations } = fixture.kernel;
   const refused: { code: string; details: { rule: string; invocation_id: string } }[] = [];
-  fixture.runner.script = async ({ order }) => {
-    const caller = await keys.authenticate(order.context.gateway.delegation_token!);
+  fixture.runner.script = async ({ request }) => {
+    const caller = await keys.authenticate(request.context.gateway.delegation_token!);
     await invocations.invoke(caller, { export_id: "again" }).then(
       (ticket) => ticket.settled,
       (error) => refused.push(error),
@@ -195,7 +195,7 @@ test("refuses and records a recursive call beyond the maximum depth", async () =
   };
   expect((await fixture.call({ export_id: "again" })).status).toBe("succeeded");
   // The first call and three nested ones.
-  expect(fixture.runner.orders).toHaveLength(4);
+  expect(fixture.runner.requests).toHaveLength(4);
   expect(refused).toMatchObject([{ code: "policy.denied", details: { rule: "depth" } }]);
   const row = await fixture.store.invocations.get(scope, refused[0]!.details.invocation_id);
   expect(row).toMatchObject({ status: "failed", error: { code: "policy.denied" }, depth: 4 });

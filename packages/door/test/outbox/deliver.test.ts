@@ -38,7 +38,7 @@ async function bindHooks(fixture: TestKernel, ...ids: string[]): Promise<void> {
 const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
 
 const hookOrders = (fixture: TestKernel, export_id = "notify") =>
-  fixture.runner.orders.filter((order) => order.export_id === export_id);
+  fixture.runner.requests.filter((request) => request.export_id === export_id);
 
 const isDone = async (fixture: TestKernel) => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0;
 
@@ -88,8 +88,8 @@ test("skips events without a subscribed hook unread", async () => {
 test("marks a failing hook's job dead after its attempts without delaying other hooks", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify", "poison");
-  fixture.runner.script = ({ order }) =>
-    order.export_id === "poison" ? ended("failed", "crashed", { dispatched: true }) : ok();
+  fixture.runner.script = ({ request }) =>
+    request.export_id === "poison" ? ended("failed", "crashed", { dispatched: true }) : ok();
   for (let i = 0; i < 5; i++) await fixture.call({ export_id: "echo" });
   await until(() => hookOrders(fixture).length === 5);
   await until(async () => (await fixture.store.jobs.dead("deliveries", 10)).length === 5);
@@ -106,8 +106,8 @@ test("marks a failing hook's job dead after its attempts without delaying other 
 test("does not retry the plugin's own failed and delivers nothing to a disabled hook", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify");
-  fixture.runner.script = ({ order }) =>
-    order.export_id === "notify" ? ended("failed", "plugin_failed") : ok();
+  fixture.runner.script = ({ request }) =>
+    request.export_id === "notify" ? ended("failed", "plugin_failed") : ok();
   await fixture.call({ export_id: "echo" });
   await until(() => hookOrders(fixture).length === 1);
   await until(async () => await isDone(fixture));
@@ -132,8 +132,8 @@ test("keeps the order of deliveries of one subject", async () => {
     export_id: "notify",
   });
   const generations: number[] = [];
-  fixture.runner.script = async ({ order }) => {
-    const event = order.body.event as JsonObject & {
+  fixture.runner.script = async ({ request }) => {
+    const event = request.body.event as JsonObject & {
       subject: { id: string };
       summary: { generation: number };
     };
@@ -163,8 +163,8 @@ test("does not delay other hooks while one hangs", async () => {
   const hooks = [...hanging, "notify"].map((id) => hook(id, ["invocation.settled"]));
   await fixture.bind(manifest([tool("echo"), ...hooks]));
   for (const { id } of hooks) await fixture.kernel.bindings.create(admin, named(id));
-  fixture.runner.script = ({ order, cancelled }) =>
-    hanging.includes(order.export_id) ? cancelled.then(() => ended("cancelled", "cancelled")) : ok(null);
+  fixture.runner.script = ({ request, cancelled }) =>
+    hanging.includes(request.export_id) ? cancelled.then(() => ended("cancelled", "cancelled")) : ok(null);
   for (let i = 0; i < 6; i++) await fixture.call({ export_id: "echo" });
   await until(() => hookOrders(fixture).length === 6);
   // Each hook gets only its share, and its waiting jobs are not read again and again.

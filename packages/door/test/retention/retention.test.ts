@@ -29,10 +29,10 @@ async function leave(fixture: TestKernel): Promise<string> {
       export_id,
     });
   }
-  fixture.runner.script = ({ order, event }) => {
-    if (order.export_id === "poison") return ended("failed", "crashed");
+  fixture.runner.script = ({ request, event }) => {
+    if (request.export_id === "poison") return ended("failed", "crashed");
     event({ type: "progress" });
-    return ok(order.export_id === "notify" ? null : undefined);
+    return ok(request.export_id === "notify" ? null : undefined);
   };
   const { id } = await fixture.call({ export_id: "echo" });
   await until(async () => (await fixture.store.jobs.dead("deliveries", 9)).length === 1);

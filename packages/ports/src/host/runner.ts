@@ -1,4 +1,4 @@
-/** The runner port. Orders and outcomes are plain data, so a runner could be on another machine. */
+/** The runner port. Requests and outcomes are plain data, so a runner could be on another machine. */
 import type {
   EgressRecord,
   ExecutionClass,
@@ -13,7 +13,7 @@ import type {
   ToolExport,
 } from "@backplane/contract";
 
-export interface RunOrder {
+export interface RunRequest {
   invocation_id: string;
   attempt: number;
   package: { package_id: string; version: string; digest: string; runtime: Runtime };
@@ -31,9 +31,9 @@ export interface RunOrder {
   context: InvocationContext;
   grant: Grant;
   class: ExecutionClass;
-  /** Time left when the order is submitted, on the monotonic clock. */
+  /** Time left when the request is submitted, on the monotonic clock. */
   timeout_ms: number;
-  /** Only orders with the same key share a process: package digest, binding generation, project, grant digest. */
+  /** Only requests with the same key share a process: package digest, binding generation, project, grant digest. */
   pool_key: string;
   binding_id: string;
 }
@@ -43,7 +43,7 @@ export interface RunOutcome {
   result: Json | null;
   error: InvocationError | null;
   violations: number;
-  /** Redacted by the runner, which knows the secrets of the order. */
+  /** Redacted by the runner, which knows the secrets of the request. */
   stderr_tail: string | null;
   /** Connections denied during the call, redacted; null if none. */
   egress: EgressRecord | null;
@@ -62,10 +62,13 @@ export interface RunListener {
 }
 
 /** A request to a binding's process outside any call. */
-export interface DescribeOrder
-  extends Pick<RunOrder, "package" | "binding_id" | "pool_key" | "grant" | "class" | "timeout_ms"> {
+export interface DescribeRequest
+  extends Pick<RunRequest, "package" | "binding_id" | "pool_key" | "grant" | "class" | "timeout_ms"> {
   context: Pick<InvocationContext, "org_id" | "project_id" | "config" | "secrets" | "grant">;
 }
+
+/** Selects the process of a binding: for a call, or for a request outside any call. */
+export type ProcessRequest = Omit<DescribeRequest, "timeout_ms">;
 
 export interface Description {
   exports: ToolExport[];
@@ -77,7 +80,7 @@ export interface Description {
 }
 
 /** An MCP request other than a tool call: resources, prompts, completion, logging. */
-export interface RequestOrder extends DescribeOrder {
+export interface McpRequest extends DescribeRequest {
   method: string;
   params: JsonObject;
 }
@@ -152,17 +155,17 @@ export interface HostAnswer {
 
 export interface Runner {
   /** Never rejects because of a plugin: every failure is an outcome with an error code. */
-  run(order: RunOrder, listener: RunListener): Promise<RunOutcome>;
+  run(request: RunRequest, listener: RunListener): Promise<RunOutcome>;
   /** Returns false if the invocation does not run here. */
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean;
   /** Stops the processes of outdated generations of a binding after their calls in flight have finished. */
   retire(binding_id: string, keep_pool_key?: string): void;
   /** Asks the process of a described package for its tools. Rejects with a BackplaneError. */
-  describe?: (order: DescribeOrder) => Promise<Description>;
+  describe?: (request: DescribeRequest) => Promise<Description>;
   /** Rejects with a BackplaneError. */
-  request?: (order: RequestOrder, listener: RequestListener) => Promise<Json>;
-  /** Whether a process for this order is running, so that a request would not start one. */
-  serves?: (order: Omit<DescribeOrder, "timeout_ms">) => boolean;
+  request?: (request: McpRequest, listener: RequestListener) => Promise<Json>;
+  /** Whether a process for this request is running, so that it would not start one. */
+  serves?: (request: ProcessRequest) => boolean;
   onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
   /** Rejects with a BackplaneError; for a forbidden host its details contain the denial. */
   fetch?: (request: HostRequest) => Promise<HostAnswer>;

@@ -31,7 +31,7 @@ import { listHiddenText } from "../exports/sanitize-text.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
 import { acceptTools, mergeDescription } from "./merge-description.ts";
-import { createProcessOrder, sendProcessRequest } from "./process-order.ts";
+import { createProcessRequest, sendProcessRequest } from "./process-request.ts";
 
 export interface DefinitionsService {
   facade: DefinitionsFacade;
@@ -336,8 +336,8 @@ async function requestDescription(
   if (describe === undefined) {
     throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages`);
   }
-  const order = await createProcessOrder(deps, policies, bound, bound.binding.scope);
-  return await sendProcessRequest(tokens, bound, order, (given) =>
+  const request = await createProcessRequest(deps, policies, bound, bound.binding.scope);
+  return await sendProcessRequest(tokens, bound, request, (given) =>
     describe({ ...given, timeout_ms: DESCRIBE_MS }),
   );
 }

@@ -64,17 +64,20 @@ verifies(
       await fixture.bind(content, binding({ token: "API_TOKEN" }));
       const { grant, ...rest } = await fixture.call({ export_id: "search", input: {} });
       expect(grant?.secret_env).toEqual({ token: "API_TOKEN" });
-      const [order] = fixture.runner.orders;
-      expect(order!.grant.secret_env).toEqual({ token: "API_TOKEN" });
+      const [request] = fixture.runner.requests;
+      expect(request!.grant.secret_env).toEqual({ token: "API_TOKEN" });
       // The described process serves the call.
-      expect(fixture.runner.questions[0]).toMatchObject({ pool_key: order!.pool_key, grant: order!.grant });
+      expect(fixture.runner.questions[0]).toMatchObject({
+        pool_key: request!.pool_key,
+        grant: request!.grant,
+      });
       expect(JSON.stringify({ grant, rest })).not.toContain("s3cr3t-value");
-      expect(order!.context.secrets).toEqual({ token: "s3cr3t-value", other: "s3cr3t-value" });
+      expect(request!.context.secrets).toEqual({ token: "s3cr3t-value", other: "s3cr3t-value" });
       // A slot that is bound but not granted is not delivered, and without the slot the variable is not set either.
       const narrow = { secret_slots: ["other"] };
       const narrowed = await fixture.call({ export_id: "search", input: {}, narrow });
       expect(narrowed.grant?.secret_env).toBeUndefined();
-      expect(fixture.runner.orders.at(-1)!.context.secrets).toEqual({ other: "s3cr3t-value" });
+      expect(fixture.runner.requests.at(-1)!.context.secrets).toEqual({ other: "s3cr3t-value" });
     }
     const refused = async (content: ReturnType<typeof manifest>, secret_env: Record<string, string>) => {
       await expect((await open()).bind(content, binding(secret_env))).rejects.toMatchObject({

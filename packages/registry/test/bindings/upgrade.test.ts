@@ -314,7 +314,7 @@ test("finishes a call in flight on the version that it started with", async () =
     return ok();
   };
   const running = fixture.call({ export_id: "greet" });
-  while (fixture.runner.orders.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+  while (fixture.runner.requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
   const moved = await create(fixture, "0.2.0");
   expect(moved.binding_id).toBe(bound.binding_id);
   go();

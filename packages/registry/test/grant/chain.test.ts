@@ -207,14 +207,14 @@ verifies(
       });
     }
     const refusals: string[] = [];
-    fixture.runner.script = async ({ order }) => {
-      expect(order.context.grant).toEqual(order.grant);
-      expect(Object.keys(order.context.secrets ?? {})).toEqual(order.grant.secret_slots);
-      if (order.export_id !== "reach") return ok();
-      const caller = await kernel.keys.authenticate(order.context.gateway.delegation_token!);
-      expect(caller.delegation!.scopes).toEqual(order.grant.gateway_api_scopes);
+    fixture.runner.script = async ({ request }) => {
+      expect(request.context.grant).toEqual(request.grant);
+      expect(Object.keys(request.context.secrets ?? {})).toEqual(request.grant.secret_slots);
+      if (request.export_id !== "reach") return ok();
+      const caller = await kernel.keys.authenticate(request.context.gateway.delegation_token!);
+      expect(caller.delegation!.scopes).toEqual(request.grant.gateway_api_scopes);
       const child = await (await kernel.invocations.invoke(caller, { export_id: "deep" })).settled;
-      expect(wider(child.grant!, order.grant)).toEqual([]);
+      expect(wider(child.grant!, request.grant)).toEqual([]);
       await kernel.invocations
         .invoke(caller, { export_id: "other" })
         .catch((error: { code: string; message: string }) =>

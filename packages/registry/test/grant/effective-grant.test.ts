@@ -43,9 +43,9 @@ test("narrows by manifest, binding, project, org, host and caller", async () => 
     capabilities: ["fs.read"],
     tools: null,
   });
-  const order = fixture.runner.orders.at(-1)!;
-  expect(order.grant).toEqual(grant);
-  expect(order.context.grant).toEqual(grant);
+  const request = fixture.runner.requests.at(-1)!;
+  expect(request.grant).toEqual(grant);
+  expect(request.context.grant).toEqual(grant);
 });
 
 test("does not narrow by fields that the binding's permissions leave out", async () => {

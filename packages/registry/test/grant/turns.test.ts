@@ -40,9 +40,9 @@ test("refuses a tool of a sub-agent access to tools that the sub-agent may not u
   const fixture = await createTestSession({ plugins: [agentTool, yes as never] });
   await bindBoth(fixture);
   const reached: string[] = [];
-  fixture.runner.script = async ({ order }) => {
-    if (order.export_id === "inner") return ok();
-    const caller = await fixture.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+  fixture.runner.script = async ({ request }) => {
+    if (request.export_id === "inner") return ok();
+    const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
     const told = await fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
       async (ticket) => (await ticket.settled).status,
       (error: { code: string }) => error.code,
@@ -76,9 +76,9 @@ test("resumes a turn that a plugin started with that plugin's rights after a res
     ]),
   );
   let parent = "";
-  first.runner.script = async ({ order }) => {
-    const caller = await first.kernel.keys.authenticate(order.context.gateway.delegation_token!);
-    parent = order.invocation_id;
+  first.runner.script = async ({ request }) => {
+    const caller = await first.kernel.keys.authenticate(request.context.gateway.delegation_token!);
+    parent = request.invocation_id;
     await first.kernel.runs.start(caller, { session_id: "s1", input: { text: "/tool deploy {}" } });
     return ok();
   };
@@ -118,9 +118,9 @@ test("lets only a plugin with the compact right call the project's compactor", a
   }
   await fixture.say("hello");
   const told: unknown[] = [];
-  fixture.runner.script = async ({ order }) => {
-    if (order.export_id === "shrink") return ok({ seed_blocks: [], summary: { text: "short" } });
-    const caller = await fixture.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+  fixture.runner.script = async ({ request }) => {
+    if (request.export_id === "shrink") return ok({ seed_blocks: [], summary: { text: "short" } });
+    const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
     const done = fixture.kernel.sessions.compact(caller, { session_id: "s1" });
     told.push(
       await done.then(

@@ -121,13 +121,13 @@ verifies(
     const held = new Promise<void>((resolve) => {
       release = resolve;
     });
-    fixture.runner.script = async ({ order }) => {
-      if (fixture.runner.orders.length === 1) await held;
-      const { jira } = order.context.secrets!;
+    fixture.runner.script = async ({ request }) => {
+      if (fixture.runner.requests.length === 1) await held;
+      const { jira } = request.context.secrets!;
       return ok({ content: [{ type: "text", text: `${jira} of ${jira!.length}` }] });
     };
     const first = fixture.call({ export_id: "t" });
-    await until(() => fixture.runner.orders.length === 1);
+    await until(() => fixture.runner.requests.length === 1);
     expect((await secrets.put(admin, "jira", "the-second-value")).version).toBe(2);
     const second = await fixture.call({ export_id: "t" });
     release();

@@ -13,7 +13,7 @@ import {
   type JsonObject,
   toBackplaneError,
 } from "@backplane/contract";
-import type { ArtifactFiles, Logger, RunListener, RunOrder, RunOutcome } from "@backplane/ports";
+import type { ArtifactFiles, Logger, RunListener, RunRequest, RunOutcome } from "@backplane/ports";
 import { largeInput } from "../artifacts/large-input.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
@@ -52,7 +52,7 @@ const CANCEL_REASONS: Record<Interruption, string> = {
 
 export class Call implements Exchange {
   readonly id: string;
-  readonly order: RunOrder;
+  readonly request: RunRequest;
   context: InvocationContext;
   body: JsonObject;
   violations = 0;
@@ -75,27 +75,27 @@ export class Call implements Exchange {
   constructor(
     deps: CallDeps,
     dialect: Dialect,
-    order: RunOrder,
+    request: RunRequest,
     listener: RunListener,
     settled: (outcome: RunOutcome) => void,
   ) {
-    this.id = order.attempt > 1 ? `${order.invocation_id}.${order.attempt}` : order.invocation_id;
-    this.order = order;
-    this.context = order.context;
-    this.body = order.body;
+    this.id = request.attempt > 1 ? `${request.invocation_id}.${request.attempt}` : request.invocation_id;
+    this.request = request;
+    this.context = request.context;
+    this.body = request.body;
     this.#deps = deps;
     this.#dialect = dialect;
-    this.#lifetime = lifetimeOf(order, dialect);
+    this.#lifetime = lifetimeOf(request, dialect);
     this.#listener = listener;
     this.#settled = settled;
-    this.#redactor = redactorFor(order.context);
-    this.#deadline = deps.deadlines.set(order.timeout_ms, () => this.interrupt("deadline"));
+    this.#redactor = redactorFor(request.context);
+    this.#deadline = deps.deadlines.set(request.timeout_ms, () => this.interrupt("deadline"));
   }
 
   start(): void {
     const pooled = this.#lifetime === "pooled";
     const direct = pooled && !this.#wantsScratch();
-    const worker = direct ? this.#deps.pool.warm(this.order.pool_key) : undefined;
+    const worker = direct ? this.#deps.pool.warm(this.request.pool_key) : undefined;
     if (worker !== undefined) this.#send(worker);
     else this.#prepare().catch((error: unknown) => this.failed(toBackplaneError(error)));
   }
@@ -109,7 +109,7 @@ export class Call implements Exchange {
     if (this.#state === "done" || this.#interruption !== null) return;
     this.#interruption = why;
     this.#deps.deadlines.clear(this.#deadline);
-    if (this.#state === "waiting") this.#finish(interrupted(why, this.order));
+    if (this.#state === "waiting") this.#finish(interrupted(why, this.request));
     else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[why])) {
       // Dialects without an acknowledgement end the call inside `cancel`.
       if (this.#isDone()) return;
@@ -119,7 +119,7 @@ export class Call implements Exchange {
   }
 
   #wantsScratch(): boolean {
-    return this.order.grant.filesystem === "scratch" && this.#dialect.call_scratch !== false;
+    return this.request.grant.filesystem === "scratch" && this.#dialect.call_scratch !== false;
   }
 
   #isDone(): boolean {
@@ -132,7 +132,7 @@ export class Call implements Exchange {
     const { process } = this.#worker!;
     process.session!.abandon(this.id, new BackplaneError("timeout"));
     process.kill("a call on it ignored its cancel request");
-    this.#finish(interrupted(this.#interruption ?? "shutdown", this.order));
+    this.#finish(interrupted(this.#interruption ?? "shutdown", this.request));
   }
 
   sent(): void {
@@ -166,27 +166,27 @@ export class Call implements Exchange {
   }
 
   answered(answer: Answer): void {
-    this.#finish(this.#interruption === null ? answer : interrupted(this.#interruption, this.order));
+    this.#finish(this.#interruption === null ? answer : interrupted(this.#interruption, this.request));
   }
 
   failed(error: BackplaneError): void {
     this.#finish(
-      this.#interruption === null ? failedAnswer(error) : interrupted(this.#interruption, this.order),
+      this.#interruption === null ? failedAnswer(error) : interrupted(this.#interruption, this.request),
     );
   }
 
   async #prepare(): Promise<void> {
     const { pool, scratch } = this.#deps;
-    const { invocation_id, attempt } = this.order;
+    const { invocation_id, attempt } = this.request;
     const name = attempt > 1 ? `${invocation_id}_${attempt}` : invocation_id;
     const wanted = this.#wantsScratch();
-    const confined = this.#deps.confinement.of(this.order).sandbox !== null;
+    const confined = this.#deps.confinement.of(this.request).sandbox !== null;
     if (wanted && !confined) {
       this.#scratch = await hostScratch(scratch, name);
       if (this.#state === "done") return await this.#scratch.clear();
     }
     const home = this.#lifetime === "call" ? (this.#scratch?.path ?? null) : null;
-    const worker = pool.lease(this.order, this.#dialect, home);
+    const worker = pool.lease(this.request, this.#dialect, home);
     this.#worker = worker;
     await worker.process.ready;
     await pool.check(worker);
@@ -208,7 +208,7 @@ export class Call implements Exchange {
 
   async #putInput(scratch: CallScratch): Promise<void> {
     this.context = { ...this.context, scratch_dir: scratch.path };
-    const large = largeInput(this.order.op, this.body, this.#deps.limits.inline_bytes);
+    const large = largeInput(this.request.op, this.body, this.#deps.limits.inline_bytes);
     if (large === null) return;
     await scratch.put(large.file, large.bytes);
     this.body = large.body;
@@ -219,7 +219,7 @@ export class Call implements Exchange {
     this.#state = "sent";
     this.#stderrFrom = this.#lifetime === "call" ? 0 : worker.process.stderr.total;
     if (this.#redactor.active) {
-      this.#redactor = redactorAmong(worker.recent_secrets, this.order.context, this.#redactor);
+      this.#redactor = redactorAmong(worker.recent_secrets, this.request.context, this.#redactor);
     }
     this.#deps.pool.startCall(worker, this);
     // Inside the sandbox the gateway has an address of the sandbox's own network.
@@ -264,7 +264,7 @@ export class Call implements Exchange {
     const worker = this.#worker;
     let stderr_tail: string | null = null;
     if (worker !== null && (wasSent || worker.process.state !== "ready")) {
-      stderr_tail = stderrTail(worker, this.#stderrFrom, this.order.context);
+      stderr_tail = stderrTail(worker, this.#stderrFrom, this.request.context);
     }
     if (worker !== null && wasSent) this.#deps.pool.endCall(worker, this);
     // A one-call process is stopped without waiting for its exit.
@@ -283,7 +283,7 @@ export class Call implements Exchange {
       violations: this.violations,
       stderr_tail,
       egress: this.#refusals.record(() => [
-        ...secretsOf(this.order.context),
+        ...secretsOf(this.request.context),
         ...(worker?.recent_secrets ?? []),
       ]),
       dispatched: this.#dispatched,

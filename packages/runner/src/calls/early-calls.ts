@@ -3,7 +3,7 @@
  * can be cancelled; then they run as usual.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { Clock, RunOrder } from "@backplane/ports";
+import type { Clock, RunRequest } from "@backplane/ports";
 
 export class EarlyCalls<Outcome> {
   readonly #clock: Clock;
@@ -13,23 +13,23 @@ export class EarlyCalls<Outcome> {
     this.#clock = clock;
   }
 
-  /** Calls `run` with the remaining time of the order, or `refuse` if the call was cancelled while it waited. */
+  /** Calls `run` with the remaining time of the request, or `refuse` if the call was cancelled while it waited. */
   async wait(
-    order: RunOrder,
+    request: RunRequest,
     tried: Promise<void>,
-    run: (order: RunOrder) => Promise<Outcome>,
+    run: (request: RunRequest) => Promise<Outcome>,
     refuse: (error: BackplaneError) => Outcome,
   ): Promise<Outcome> {
     const entry: { cancelled: "user" | "shutdown" | null } = { cancelled: null };
-    this.#waiting.set(order.invocation_id, entry);
+    this.#waiting.set(request.invocation_id, entry);
     const since = this.#clock.monotonic();
     await tried;
-    this.#waiting.delete(order.invocation_id);
+    this.#waiting.delete(request.invocation_id);
     if (entry.cancelled !== null) {
       return refuse(new BackplaneError(entry.cancelled === "user" ? "cancelled" : "gateway_stopping"));
     }
-    const left = order.timeout_ms - (this.#clock.monotonic() - since);
-    return await run({ ...order, timeout_ms: Math.max(1, left) });
+    const left = request.timeout_ms - (this.#clock.monotonic() - since);
+    return await run({ ...request, timeout_ms: Math.max(1, left) });
   }
 
   /** False when no such call is waiting. */

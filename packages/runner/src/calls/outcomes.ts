@@ -1,6 +1,6 @@
 /** Outcomes of calls that the plugin did not answer, and what the exit of its process adds to an answer. */
 import { BackplaneError } from "@backplane/contract";
-import type { RunOrder } from "@backplane/ports";
+import type { RunRequest } from "@backplane/ports";
 import type { Worker } from "../pool/worker.ts";
 import { type Answer, failedAnswer } from "../ports/answer.ts";
 import { describeExit, lastErrorLine } from "../programs/diagnose-launch.ts";
@@ -8,9 +8,9 @@ import { exceededLimit } from "../sandbox/exit-cause.ts";
 
 export type Interruption = "deadline" | "user" | "shutdown";
 
-export function interrupted(why: Interruption, order: RunOrder): Answer {
+export function interrupted(why: Interruption, request: RunRequest): Answer {
   if (why === "deadline") {
-    const message = `The plugin did not answer within the remaining ${Math.round(order.timeout_ms)} ms.`;
+    const message = `The plugin did not answer within the remaining ${Math.round(request.timeout_ms)} ms.`;
     return failedAnswer(new BackplaneError("timeout", message));
   }
   const code = why === "user" ? "cancelled" : "gateway_stopping";

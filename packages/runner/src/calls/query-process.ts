@@ -4,7 +4,7 @@
  * afterwards.
  */
 import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
-import type { DescribeOrder } from "@backplane/ports";
+import type { DescribeRequest } from "@backplane/ports";
 import type { Pool } from "../pool/pool.ts";
 import type { Dialect, Session } from "../ports/dialect.ts";
 import { createRedactor, type Redactor } from "../secrets/redact.ts";
@@ -18,28 +18,28 @@ export interface QueryDeps {
 export async function queryProcess<T>(
   { pool, deadlines }: QueryDeps,
   dialect: Dialect,
-  order: DescribeOrder,
+  request: DescribeRequest,
   question: (session: Session, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const redactor = createRedactor(Object.values(order.context.secrets));
+  const redactor = createRedactor(Object.values(request.context.secrets));
   const stop = new AbortController();
   let reject: (error: BackplaneError) => void = () => {};
   const late = new Promise<never>((_, refuse) => {
     reject = refuse;
   });
-  const limit = deadlines.set(order.timeout_ms, () => {
-    const message = `${order.package.package_id} did not answer within ${order.timeout_ms} ms.`;
+  const limit = deadlines.set(request.timeout_ms, () => {
+    const message = `${request.package.package_id} did not answer within ${request.timeout_ms} ms.`;
     reject(new BackplaneError("timeout", message));
     stop.abort();
   });
-  const worker = pool.lease(order, dialect, null);
+  const worker = pool.lease(request, dialect, null);
   try {
     await Promise.race([worker.process.ready.then(() => pool.check(worker)), late]);
     const { session } = worker.process;
     if (worker.process.state !== "ready" || session === null) {
       throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process has exited.");
     }
-    session.refresh?.(order.context);
+    session.refresh?.(request.context);
     const answer = await Promise.race([question(session, stop.signal), late]);
     return redactor.active ? (redactor.json(answer as Json) as T) : answer;
   } catch (error) {

@@ -3,7 +3,7 @@
  * request. The host decides what the plugin may do; the capabilities in its handshake must be within the grant.
  */
 import { BackplaneError, type JsonObject, type SideManifest, type SideResponse } from "@backplane/contract";
-import type { RunOrder } from "@backplane/ports";
+import type { RunRequest } from "@backplane/ports";
 import { SideHost } from "@backplane/wire";
 import { type Answer, clipMessage } from "../ports/answer.ts";
 import type { Dialect, Exchange, ProcessLink, Session } from "../ports/dialect.ts";
@@ -12,10 +12,10 @@ export const sideProcess: Dialect = {
   protocol: "rterm.plugin.v1",
   lifetime: "call",
   launch_limit: "launch_ms",
-  unsupportedReason: (order) =>
-    order.op === "tool.invoke"
+  unsupportedReason: (request) =>
+    request.op === "tool.invoke"
       ? null
-      : `rterm.plugin.v1 supports tools only, and ${order.export_id} is called with ${order.op}. Package it for vai.rpc.v1.`,
+      : `rterm.plugin.v1 supports tools only, and ${request.export_id} is called with ${request.op}. Package it for vai.rpc.v1.`,
   connect: (link) => new SideSession(link),
 };
 
@@ -48,7 +48,7 @@ class SideSession implements Session {
       stop();
     }
     const { package_id } = this.#link.package;
-    const own = this.#link.order?.package.runtime.plugin_id;
+    const own = this.#link.request?.package.runtime.plugin_id;
     const expected = own ?? package_id;
     const { plugin_id } = this.#manifest;
     if (own === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== own) {
@@ -64,8 +64,8 @@ class SideSession implements Session {
   }
 
   call(exchange: Exchange): void {
-    const { order } = exchange;
-    const refusal = checkManifest(this.#manifest!, order);
+    const { request } = exchange;
+    const refusal = checkManifest(this.#manifest!, request);
     if (refusal !== null) {
       exchange.failed(refusal);
       return;
@@ -75,7 +75,7 @@ class SideSession implements Session {
       .execute({
         type: "request",
         request_id: exchange.id,
-        tool_name: toolOf(order),
+        tool_name: toolOf(request),
         context: exchange.context,
         input: exchange.body.input ?? null,
       })
@@ -110,8 +110,8 @@ function isNameOf(plugin_id: string, package_id: string): boolean {
   return plugin_id === package_id || plugin_id === package_id.slice(package_id.lastIndexOf("/") + 1);
 }
 
-function checkManifest(manifest: SideManifest, order: RunOrder): BackplaneError | null {
-  const allowed = order.grant.capabilities;
+function checkManifest(manifest: SideManifest, request: RunRequest): BackplaneError | null {
+  const allowed = request.grant.capabilities;
   const asked = manifest.capabilities ?? [];
   const broken = asked.find((name, i) => name.trim() !== name || name === "" || asked.indexOf(name) !== i);
   if (broken !== undefined) {
@@ -136,7 +136,7 @@ function checkManifest(manifest: SideManifest, order: RunOrder): BackplaneError 
       { details: { asked, granted: allowed, forbidden } },
     );
   }
-  const tool = toolOf(order);
+  const tool = toolOf(request);
   if (!manifest.exposed_tools.includes(tool)) {
     return new BackplaneError(
       "tool_not_exposed",
@@ -151,8 +151,8 @@ function checkManifest(manifest: SideManifest, order: RunOrder): BackplaneError 
 }
 
 /** The name that the plugin itself uses for the tool. */
-function toolOf(order: RunOrder): string {
-  return order.native_name ?? order.export_id;
+function toolOf(request: RunRequest): string {
+  return request.native_name ?? request.export_id;
 }
 
 /** Turns the output into a tool result, so that a tool call has the same result in every dialect. */

@@ -28,10 +28,10 @@ const MAX_CATEGORY = 64;
 export const toolModule: Dialect = {
   protocol: "module.tools",
   lifetime: "pooled",
-  unsupportedReason: (order) =>
-    order.op === "tool.invoke"
+  unsupportedReason: (request) =>
+    request.op === "tool.invoke"
       ? null
-      : `Tool files support tools only, and ${order.export_id} is called with ${order.op}.`,
+      : `Tool files support tools only, and ${request.export_id} is called with ${request.op}.`,
   async launch({ package: { package_id, version, runtime }, grant }, { folder, confined, programs }) {
     if (programs.tool_files === undefined) {
       throw new BackplaneError("launch_failed", "This installation has no host program for tool files.", {
@@ -63,7 +63,7 @@ class ToolModuleSession extends VaiSession {
 
   constructor(link: ProcessLink) {
     super(link);
-    this.#permissions = link.order?.package.runtime.permissions ?? NO_PERMISSIONS;
+    this.#permissions = link.request?.package.runtime.permissions ?? NO_PERMISSIONS;
   }
 
   async describe(): Promise<Description> {

@@ -39,9 +39,9 @@ export class VaiSession implements Session {
   }
 
   call(exchange: Exchange): void {
-    const { order } = exchange;
-    const body = { ...exchange.body, export_id: order.export_id, context: exchange.context };
-    if (this.host.send(exchange.id, order.op, body, new Reply(exchange))) exchange.sent();
+    const { request } = exchange;
+    const body = { ...exchange.body, export_id: request.export_id, context: exchange.context };
+    if (this.host.send(exchange.id, request.op, body, new Reply(exchange))) exchange.sent();
   }
 
   cancel(id: string, reason: string): boolean {

@@ -6,18 +6,18 @@
 import { BackplaneError, codeOf, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type {
   Clock,
-  DescribeOrder,
+  DescribeRequest,
   Description,
   Logger,
   PackageFiles,
-  RunOrder,
+  ProcessRequest,
   RunOutcome,
+  RunRequest,
 } from "@backplane/ports";
 import { describeInstruments } from "../dialects/instruments/describe-instruments.ts";
 import { acceptInstrument, invokeParams } from "../dialects/instruments/instrument-call.ts";
 import { dataKey, makeDataDir } from "../plugin-folders/data-folders.ts";
 import type { Answer } from "../ports/answer.ts";
-import type { ProcessOrder } from "../ports/dialect.ts";
 import { redactorFor } from "../secrets/redact.ts";
 import { ProcessKeys, secretsKnownAtStart } from "../secrets/secret-environment.ts";
 import {
@@ -64,23 +64,23 @@ export class InlineInstruments {
   }
 
   /** Whether the provider is loaded, so that a request would not load it. */
-  serves(order: ProcessOrder): boolean {
-    return this.#entries.get(dataKey(order))?.key === this.#keyOf(order);
+  serves(request: ProcessRequest): boolean {
+    return this.#entries.get(dataKey(request))?.key === this.#keyOf(request);
   }
 
-  async run(order: RunOrder): Promise<RunOutcome> {
+  async run(request: RunRequest): Promise<RunOutcome> {
     const { promise: stopped, resolve: stop } = Promise.withResolvers<Answer>();
-    const { context, invocation_id, timeout_ms } = order;
+    const { context, invocation_id, timeout_ms } = request;
     const timer = this.#deps.clock.after(timeout_ms, () =>
       stop(failure("timeout", `The plugin did not answer within ${Math.round(timeout_ms)} ms.`)),
     );
     this.#running.set(invocation_id, stop);
     let dispatched = false;
-    const call = this.#use(order, async ({ data_dir, plugin }) => {
+    const call = this.#use(request, async ({ data_dir, plugin }) => {
       if (!this.#running.has(invocation_id)) throw new BackplaneError("cancelled");
       dispatched = true;
       const told = stopped.then(() => plugin.cancel({ invocationId: invocation_id, reason: "stopped" }));
-      const result = await plugin.invoke(invokeParams({ context, id: invocation_id, order }, data_dir));
+      const result = await plugin.invoke(invokeParams({ context, id: invocation_id, request }, data_dir));
       void told;
       return acceptInstrument(result);
     }).catch((error: unknown) => answerFromError(error));
@@ -101,22 +101,22 @@ export class InlineInstruments {
     };
   }
 
-  async describe(order: DescribeOrder): Promise<Description> {
-    return await this.#use(order, async ({ plugin }) =>
+  async describe(request: DescribeRequest): Promise<Description> {
+    return await this.#use(request, async ({ plugin }) =>
       describeInstruments(
-        await this.#within(order.timeout_ms, "list its instruments", plugin.list()),
-        order.package,
+        await this.#within(request.timeout_ms, "list its instruments", plugin.list()),
+        request.package,
       ),
     ).catch((error: unknown) => {
       throw asBackplaneError(error);
     });
   }
 
-  async healthCheck(order: DescribeOrder, { instrument }: JsonObject): Promise<Json> {
+  async healthCheck(request: DescribeRequest, { instrument }: JsonObject): Promise<Json> {
     if (typeof instrument !== "string")
       throw new BackplaneError("request.invalid", "instrument must be a string");
-    return await this.#use(order, async ({ plugin }) => ({
-      ...(await this.#within(order.timeout_ms, "answer healthCheck", plugin.healthCheck({ instrument }))),
+    return await this.#use(request, async ({ plugin }) => ({
+      ...(await this.#within(request.timeout_ms, "answer healthCheck", plugin.healthCheck({ instrument }))),
     }));
   }
 
@@ -138,12 +138,12 @@ export class InlineInstruments {
     await Promise.all(entries.map((entry) => entry.gone));
   }
 
-  async #use<T>(order: ProcessOrder, work: (provider: InlineProvider) => Promise<T>): Promise<T> {
-    const entry = this.#entryFor(order);
+  async #use<T>(request: ProcessRequest, work: (provider: InlineProvider) => Promise<T>): Promise<T> {
+    const entry = this.#entryFor(request);
     entry.calls++;
     try {
       const provider = await entry.provider;
-      return await this.#guarded(order, () => work(provider));
+      return await this.#guarded(request, () => work(provider));
     } finally {
       entry.calls--;
       this.#closeIfUnused(entry);
@@ -153,19 +153,19 @@ export class InlineInstruments {
   /**
    * One provider per binding and project. Grants of single calls do not matter, because nothing confines code here.
    */
-  #entryFor(order: ProcessOrder): ProviderEntry {
-    const folder = dataKey(order);
-    const key = this.#keyOf(order);
+  #entryFor(request: ProcessRequest): ProviderEntry {
+    const folder = dataKey(request);
+    const key = this.#keyOf(request);
     const before = this.#entries.get(folder);
     if (before?.key === key) return before;
     if (before !== undefined) this.#retire(before);
     const { promise: closing, resolve: close } = Promise.withResolvers<void>();
-    const provider = this.#open(order, before?.gone ?? Promise.resolve());
+    const provider = this.#open(request, before?.gone ?? Promise.resolve());
     const entry: ProviderEntry = {
       key,
-      binding_id: order.binding_id,
+      binding_id: request.binding_id,
       provider,
-      gone: closing.then(() => this.#shutDown(order, provider)),
+      gone: closing.then(() => this.#shutDown(request, provider)),
       calls: 0,
       close,
     };
@@ -175,19 +175,19 @@ export class InlineInstruments {
     return entry;
   }
 
-  #keyOf(order: ProcessOrder): string {
-    const shared = order.pool_key.slice(0, order.pool_key.lastIndexOf("/"));
-    return this.#keys.of(shared, secretsKnownAtStart(order, { secrets_at_start: true }, null));
+  #keyOf(request: ProcessRequest): string {
+    const shared = request.pool_key.slice(0, request.pool_key.lastIndexOf("/"));
+    return this.#keys.of(shared, secretsKnownAtStart(request, { secrets_at_start: true }, null));
   }
 
-  async #open(order: ProcessOrder, free: Promise<void>): Promise<InlineProvider> {
+  async #open(request: ProcessRequest, free: Promise<void>): Promise<InlineProvider> {
     const { data_root, files, guard, log, services } = this.#deps;
     await free;
-    const image = await files.open(order.package.digest);
+    const image = await files.open(request.package.digest);
     try {
-      const data_dir = await makeDataDir(data_root, order);
-      const parts = { order, image, data_dir, services, guard, log };
-      const provider = this.#guarded(order, () => openProvider(parts));
+      const data_dir = await makeDataDir(data_root, request);
+      const parts = { request, image, data_dir, services, guard, log };
+      const provider = this.#guarded(request, () => openProvider(parts));
       return await this.#within(INITIALIZE_MS, "initialize", provider);
     } catch (error) {
       image.release();
@@ -195,18 +195,18 @@ export class InlineInstruments {
     }
   }
 
-  async #shutDown(order: ProcessOrder, opening: Promise<InlineProvider>): Promise<void> {
+  async #shutDown(request: ProcessRequest, opening: Promise<InlineProvider>): Promise<void> {
     const provider = await opening.catch(() => null);
     if (provider === null) return;
     try {
       await this.#within(
         SHUTDOWN_MS,
         "shut down",
-        this.#guarded(order, () => provider.shutDown()),
+        this.#guarded(request, () => provider.shutDown()),
       );
     } catch (error) {
       this.#deps.log.warn(
-        { binding_id: order.binding_id, err: error },
+        { binding_id: request.binding_id, err: error },
         "instrument plugin did not shut down cleanly",
       );
     }
@@ -225,7 +225,7 @@ export class InlineInstruments {
     entry.close = null;
   }
 
-  #guarded<T>({ grant, package: { package_id } }: ProcessOrder, work: () => T): T {
+  #guarded<T>({ grant, package: { package_id } }: ProcessRequest, work: () => T): T {
     const allowed_domains = grant.network === "none" ? [] : grant.allowed_domains;
     return this.#deps.guard.runAsPlugin({ name: package_id, allowed_domains }, work);
   }
@@ -247,7 +247,7 @@ export class InlineInstruments {
 export function isInline({
   class: given,
   package: { runtime },
-}: Pick<RunOrder, "class" | "package">): boolean {
+}: Pick<RunRequest, "class" | "package">): boolean {
   return given === "inline" && runtime.protocol === "module.instrument";
 }
 

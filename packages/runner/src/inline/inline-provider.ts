@@ -11,11 +11,10 @@ import {
   instrumentProviderOf,
   type JsonObject,
 } from "@backplane/contract";
-import type { Logger, PackageImage } from "@backplane/ports";
+import type { Logger, PackageImage, ProcessRequest } from "@backplane/ports";
 import { InstrumentPlugin } from "@backplane/wire";
 import { pluginIdOf } from "../dialects/instruments/describe-instruments.ts";
 import { initializeParams } from "../dialects/instruments/instrument-call.ts";
-import type { ProcessOrder } from "../ports/dialect.ts";
 import { type ModuleGraph, openModuleGraph } from "./module-graph.ts";
 
 /** On whose behalf a plugin uses the gateway's models. */
@@ -39,7 +38,7 @@ export interface InlineGuard {
 }
 
 export interface ProviderOptions {
-  order: ProcessOrder;
+  request: ProcessRequest;
   image: PackageImage;
   data_dir: string;
   services: InstrumentServices | null;
@@ -56,8 +55,8 @@ export interface InlineProvider {
 
 /** Rejects with a BackplaneError. */
 export async function openProvider(parts: ProviderOptions): Promise<InlineProvider> {
-  const { data_dir, image, order } = parts;
-  const { entrypoint, instrument } = order.package.runtime;
+  const { data_dir, image, request } = parts;
+  const { entrypoint, instrument } = request.package.runtime;
   const [file, name = "default"] = (entrypoint[1] ?? "").split("#") as [string, string?];
   let graph: ModuleGraph | null = null;
   const plugin = new InstrumentPlugin({
@@ -73,10 +72,10 @@ export async function openProvider(parts: ProviderOptions): Promise<InlineProvid
   });
   const close = () => graph?.close();
   try {
-    await plugin.initialize(initializeParams(order, data_dir));
+    await plugin.initialize(initializeParams(request, data_dir));
   } catch (error) {
     close();
-    throw asLoadFailure(order, error);
+    throw asLoadFailure(request, error);
   }
   return {
     plugin,
@@ -94,13 +93,13 @@ export async function openProvider(parts: ProviderOptions): Promise<InlineProvid
 
 function contextOf(
   { config, dataDir, heftyVersion, pluginId }: InstrumentMethods["initialize"][0],
-  { guard, log, order, services }: ProviderOptions,
+  { guard, log, request, services }: ProviderOptions,
 ): InstrumentContext {
-  const { org_id, project_id = null } = order.context;
-  const who = { org_id, project_id, binding_id: order.binding_id, plugin_id: pluginId };
+  const { org_id, project_id = null } = request.context;
+  const who = { org_id, project_id, binding_id: request.binding_id, plugin_id: pluginId };
   const line = (level: keyof InstrumentLogger) => (message: string, fields?: JsonObject) =>
     guard.runAsGateway(() =>
-      log[level]({ ...fields, plugin: pluginId, binding_id: order.binding_id }, String(message)),
+      log[level]({ ...fields, plugin: pluginId, binding_id: request.binding_id }, String(message)),
     );
   const served = (): InstrumentServices => {
     if (services !== null) return services;
@@ -120,7 +119,7 @@ function contextOf(
 }
 
 /** Keeps the message of the author's error. */
-function asLoadFailure({ package: pack }: ProcessOrder, error: unknown): BackplaneError {
+function asLoadFailure({ package: pack }: ProcessRequest, error: unknown): BackplaneError {
   const { message = String(error) } = error as { message?: string };
   if (codeOf(error) !== undefined) return error as BackplaneError;
   return new BackplaneError("plugin.invalid", `The plugin ${pluginIdOf(pack)} did not start: ${message}`);

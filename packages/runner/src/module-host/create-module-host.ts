@@ -216,7 +216,7 @@ class HostedPlugin {
       dialect,
       package: { package_id: entry.name, version: entry.version },
       prepare: async () => where.plan,
-      order: null,
+      request: null,
       notice: () => {},
       violation: () => {},
     });

@@ -81,8 +81,8 @@ export function proxyTool(
       calls.set(call_id, call);
       signal.addEventListener("abort", cancel, { once: true });
       try {
-        const order = { call_id, as, deadline_at, id, invocation_id, session_id };
-        const answer = explainFailure(session().ask("tool", { tool, args, call: order }));
+        const served = { call_id, as, deadline_at, id, invocation_id, session_id };
+        const answer = explainFailure(session().ask("tool", { tool, args, call: served }));
         if (signal.aborted) cancel();
         return await answer;
       } finally {

@@ -5,22 +5,22 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { ProcessOrder } from "../ports/dialect.ts";
+import type { ProcessRequest } from "@backplane/ports";
 
 const PART = /^[A-Za-z0-9_-]+$/;
 /** For a call without a project on a binding of the whole org. */
 const NO_PROJECT = "org";
 
 /** Identifies a data folder. Processes with the same key never run at the same time. */
-export function dataKey({ binding_id, context }: ProcessOrder): string {
+export function dataKey({ binding_id, context }: ProcessRequest): string {
   return `${binding_id}/${context.project_id ?? NO_PROJECT}`;
 }
 
-export async function makeDataDir(root: string | null, order: ProcessOrder): Promise<string> {
+export async function makeDataDir(root: string | null, request: ProcessRequest): Promise<string> {
   if (root === null) {
     throw new BackplaneError("launch_failed", "This runner has no data folder for plugins.");
   }
-  const parts = dataKey(order).split("/");
+  const parts = dataKey(request).split("/");
   if (!parts.every((part) => PART.test(part))) {
     throw new BackplaneError("internal", `${parts.join("/")} is not a valid name for a data folder`);
   }

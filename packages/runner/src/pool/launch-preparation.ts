@@ -4,12 +4,12 @@
  * exited.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { PackageFiles, PackageImage } from "@backplane/ports";
+import type { PackageFiles, PackageImage, ProcessRequest } from "@backplane/ports";
 import type { Egress, EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import { makeDataDir } from "../plugin-folders/data-folders.ts";
 import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
-import type { Dialect, HostPrograms, ProcessOrder } from "../ports/dialect.ts";
+import type { Dialect, HostPrograms } from "../ports/dialect.ts";
 import type { LaunchPlan } from "../processes/launch.ts";
 import type { LaunchEnvironment } from "../programs/diagnose-launch.ts";
 import type { PrivateCopies } from "../programs/private-copies.ts";
@@ -28,7 +28,7 @@ export interface PlanDeps {
   data_root: string | null;
 }
 
-/** The parameters of a process start besides its order. */
+/** The parameters of a process start besides its request. */
 export interface ProcessStart {
   /** The scratch folder of its only call. */
   home: string | null;
@@ -54,7 +54,7 @@ export interface PreparationSteps {
 
 export class LaunchPreparation {
   readonly #deps: PlanDeps;
-  readonly #order: ProcessOrder;
+  readonly #request: ProcessRequest;
   readonly #dialect: Dialect;
   readonly #start: ProcessStart;
   readonly #steps: PreparationSteps;
@@ -65,13 +65,13 @@ export class LaunchPreparation {
 
   constructor(
     deps: PlanDeps,
-    order: ProcessOrder,
+    request: ProcessRequest,
     dialect: Dialect,
     start: ProcessStart,
     steps: PreparationSteps,
   ) {
     this.#deps = deps;
-    this.#order = order;
+    this.#request = request;
     this.#dialect = dialect;
     this.#start = start;
     this.#steps = steps;
@@ -112,22 +112,22 @@ export class LaunchPreparation {
 
   async #plan(): Promise<LaunchPlan> {
     const { confinement, data_root, egress, files, environment, programs, scratch } = this.#deps;
-    const order = this.#order;
-    const { package: pkg, grant } = order;
+    const request = this.#request;
+    const { package: pkg, grant } = request;
     const { env, home } = this.#start;
     this.#image = await files.open(pkg.digest);
     const { folder } = this.#image;
-    const { sandbox, refusal } = confinement.of(order);
+    const { sandbox, refusal } = confinement.of(request);
     if (refusal !== null) throw refusal;
-    const own = await this.#dialect.launch?.(order, {
+    const own = await this.#dialect.launch?.(request, {
       folder,
       confined: sandbox !== null,
       programs,
-      dataDir: () => makeDataDir(data_root, order),
+      dataDir: () => makeDataDir(data_root, request),
     });
     const runtime = own === undefined ? pkg.runtime : { ...pkg.runtime, ...own };
     const seen = own?.data_dir === undefined ? {} : { data_dir: own.data_dir };
-    const lifetime = lifetimeOf(order, this.#dialect);
+    const lifetime = lifetimeOf(request, this.#dialect);
     if (sandbox !== null) {
       const refused = (one: Refusal) => this.#steps.refused(one);
       const openEgress = () => {

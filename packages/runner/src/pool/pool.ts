@@ -4,9 +4,9 @@
  * The number of processes is bounded. A process that is stopping gets no further call.
  */
 import type { BackplaneError } from "@backplane/contract";
-import type { Clock, RunnerHealth, RunnerNotice } from "@backplane/ports";
+import type { Clock, ProcessRequest, RunnerHealth, RunnerNotice } from "@backplane/ports";
 import { dataKey } from "../plugin-folders/data-folders.ts";
-import type { Dialect, ProcessOrder } from "../ports/dialect.ts";
+import type { Dialect } from "../ports/dialect.ts";
 import type { PluginInstance } from "../processes/plugin-instance.ts";
 import { PluginProcess, type ProcessDeps, type ProcessSpec } from "../processes/plugin-process.ts";
 import { RemoteServer } from "../processes/remote-server.ts";
@@ -46,8 +46,8 @@ export class Pool {
     this.#deps = deps;
     this.#slots = new ProcessSlots(deps.limits.processes, deps.limits.waiting);
     this.#breaker = new Breaker(deps.clock);
-    const create = (order: ProcessOrder, dialect: Dialect) =>
-      this.#create(order, dialect, { home: null, key: order.pool_key, env: null, prewarmed: true });
+    const create = (request: ProcessRequest, dialect: Dialect) =>
+      this.#create(request, dialect, { home: null, key: request.pool_key, env: null, prewarmed: true });
     this.#prewarmed = new PrewarmedProcesses({ ...deps, create, room: () => this.#slots.free });
   }
 
@@ -94,30 +94,33 @@ export class Pool {
   }
 
   /** Whether a lease would find an existing process. */
-  serves(order: ProcessOrder, dialect: Dialect): boolean {
-    if (lifetimeOf(order, dialect) !== "pooled") return false;
-    const key = this.#keys.of(order.pool_key, secretsKnownAtStart(order, dialect, secretEnvironment(order)));
+  serves(request: ProcessRequest, dialect: Dialect): boolean {
+    if (lifetimeOf(request, dialect) !== "pooled") return false;
+    const key = this.#keys.of(
+      request.pool_key,
+      secretsKnownAtStart(request, dialect, secretEnvironment(request)),
+    );
     const state = this.#workers.find(key)?.process.state;
     return state === "launching" || state === "ready";
   }
 
   /** The caller counts as waiting until it calls `startCall` or `cancelLease`. */
-  lease(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
-    const { pool_key } = order;
-    const env = secretEnvironment(order);
-    const known = secretsKnownAtStart(order, dialect, env);
+  lease(request: ProcessRequest, dialect: Dialect, home: string | null): Worker {
+    const { pool_key } = request;
+    const env = secretEnvironment(request);
+    const known = secretsKnownAtStart(request, dialect, env);
     const key = this.#keys.of(pool_key, known);
-    const pooled = lifetimeOf(order, dialect) === "pooled";
+    const pooled = lifetimeOf(request, dialect) === "pooled";
     // A secret has changed: processes that know the old value get no further call.
     if (known !== null && pooled)
       this.#withdrawWhere((worker) => worker.subject.pool_key === pool_key && worker.key !== key);
     const found = pooled
       ? this.#workers.find(key)
       : known === null
-        ? this.#takePrewarmed(order, dialect)
+        ? this.#takePrewarmed(request, dialect)
         : null;
     const usable = found?.process.state === "launching" || found?.process.state === "ready";
-    const worker = found && usable ? found : this.#create(order, dialect, { home, key, env });
+    const worker = found && usable ? found : this.#create(request, dialect, { home, key, env });
     worker.addWaiting(1);
     return worker;
   }
@@ -163,25 +166,25 @@ export class Pool {
   }
 
   /** Only sandboxed processes are prewarmed: a plain process needs its scratch folder at launch. */
-  #takePrewarmed(order: ProcessOrder, dialect: Dialect): Worker | null {
-    if (this.#deps.confinement.of(order).sandbox === null) return null;
-    const taken = this.#prewarmed.take(order, dialect);
+  #takePrewarmed(request: ProcessRequest, dialect: Dialect): Worker | null {
+    if (this.#deps.confinement.of(request).sandbox === null) return null;
+    const taken = this.#prewarmed.take(request, dialect);
     if (taken !== null) {
-      taken.verified = this.#deps.files.open(order.package.digest).then((image) => image.release());
+      taken.verified = this.#deps.files.open(request.package.digest).then((image) => image.release());
       taken.verified.catch(() => {});
     }
     return taken;
   }
 
-  #create(order: ProcessOrder, dialect: Dialect, start: ProcessStart): Worker {
-    const { package: pkg, pool_key, binding_id } = order;
+  #create(request: ProcessRequest, dialect: Dialect, start: ProcessStart): Worker {
+    const { package: pkg, pool_key, binding_id } = request;
     const subject = { pool_key, binding_id, package_id: pkg.package_id, digest: pkg.digest };
     const calls: ActiveCall[] = [];
     const recent_secrets: string[] = [];
     const refusals = new WorkerRefusals(calls, recent_secrets, subject, this.#deps.log);
-    const folder = dialect.keeps_data === true ? dataKey(order) : null;
+    const folder = dialect.keeps_data === true ? dataKey(request) : null;
     const before = folder === null ? undefined : this.#workers.folderOwner(folder);
-    const preparation = new LaunchPreparation(this.#deps, order, dialect, start, {
+    const preparation = new LaunchPreparation(this.#deps, request, dialect, start, {
       admit: () => this.#breaker.waitForAdmission(subject),
       waitForFolder: async () => {
         if (before !== undefined) await this.#waitForExit(before);
@@ -192,12 +195,12 @@ export class Pool {
       refused: (refusal) => refusals.add(refusal),
       attachEgress: (session) => worker.attachEgress(session),
     });
-    const notice = this.#noticeSender(order, recent_secrets);
+    const notice = this.#noticeSender(request, recent_secrets);
     let begun = false;
     const process = this.#createInstance(dialect, {
       dialect,
       package: { package_id: pkg.package_id, version: pkg.version },
-      order,
+      request,
       notice,
       violation: (_kind, request_id) => worker.recordViolation(request_id),
       prepare: () => preparation.prepare(),
@@ -206,7 +209,7 @@ export class Pool {
       process,
       subject,
       key: start.key,
-      pooled: lifetimeOf(order, dialect) === "pooled",
+      pooled: lifetimeOf(request, dialect) === "pooled",
       resident: dialect.resident === true,
       calls,
       recent_secrets,
@@ -240,8 +243,8 @@ export class Pool {
     return dialect.remote === true ? new RemoteServer(this.#deps, spec) : new PluginProcess(this.#deps, spec);
   }
 
-  #noticeSender(order: ProcessOrder, recent_secrets: readonly string[]): ProcessSpec["notice"] {
-    const { binding_id, context } = order;
+  #noticeSender(request: ProcessRequest, recent_secrets: readonly string[]): ProcessSpec["notice"] {
+    const { binding_id, context } = request;
     const secrets_at_launch = Object.values(context.secrets);
     const project_id = context.project_id ?? null;
     return (method, params) => {

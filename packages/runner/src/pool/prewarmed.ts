@@ -4,8 +4,8 @@
  * none after the idle time without a call. Their number and memory are bounded over all keys, and a call that needs
  * a slot takes precedence.
  */
-import type { Clock, Logger } from "@backplane/ports";
-import type { Dialect, ProcessOrder } from "../ports/dialect.ts";
+import type { Clock, Logger, ProcessRequest } from "@backplane/ports";
+import type { Dialect } from "../ports/dialect.ts";
 import type { RunnerLimits } from "../ports/settings.ts";
 import { privateBytes } from "../procfs/private-memory.ts";
 import type { Deadline, Deadlines } from "../time/deadlines.ts";
@@ -16,13 +16,13 @@ export interface PrewarmedDeps {
   deadlines: Deadlines;
   limits: RunnerLimits;
   log: Logger;
-  create(order: ProcessOrder, dialect: Dialect): Worker;
+  create(request: ProcessRequest, dialect: Dialect): Worker;
   /** Whether a process can be started without taking a slot that a call waits for. */
   room(): boolean;
 }
 
 interface KeyStock {
-  order: ProcessOrder;
+  request: ProcessRequest;
   dialect: Dialect;
   /** Launching or ready, oldest first. */
   processes: Prewarmed[];
@@ -62,9 +62,9 @@ export class PrewarmedProcesses {
   }
 
   /** Takes a process for this call, if there is one, and schedules its replacement. */
-  take(order: ProcessOrder, dialect: Dialect): Worker | null {
+  take(request: ProcessRequest, dialect: Dialect): Worker | null {
     if (this.#closed || this.#deps.limits.prewarmed === 0) return null;
-    const stock = this.#stockFor(order, dialect);
+    const stock = this.#stockFor(request, dialect);
     stock.used_at = this.#deps.clock.monotonic();
     const ready = stock.processes.find(({ worker }) => worker.process.state === "ready");
     // A process that is still starting is ready sooner than a new one.
@@ -78,7 +78,7 @@ export class PrewarmedProcesses {
   /** Stops processes of old generations of a binding. */
   retire(binding_id: string, keep_pool_key?: string): void {
     for (const [key, stock] of this.#stocks) {
-      if (stock.order.binding_id === binding_id && key !== keep_pool_key)
+      if (stock.request.binding_id === binding_id && key !== keep_pool_key)
         this.#clear(stock, "its binding changed");
     }
   }
@@ -96,11 +96,11 @@ export class PrewarmedProcesses {
     for (const stock of this.#stocks.values()) this.#clear(stock, "the gateway is shutting down");
   }
 
-  #stockFor(order: ProcessOrder, dialect: Dialect): KeyStock {
-    const known = this.#stocks.get(order.pool_key);
+  #stockFor(request: ProcessRequest, dialect: Dialect): KeyStock {
+    const known = this.#stocks.get(request.pool_key);
     if (known !== undefined) return known;
     const stock: KeyStock = {
-      order: withoutCallData(order),
+      request: withoutCallData(request),
       dialect,
       processes: [],
       target: 0,
@@ -109,7 +109,7 @@ export class PrewarmedProcesses {
       fill: null,
       idle: null,
     };
-    this.#stocks.set(order.pool_key, stock);
+    this.#stocks.set(request.pool_key, stock);
     this.#watchIdle(stock);
     return stock;
   }
@@ -125,7 +125,7 @@ export class PrewarmedProcesses {
   }
 
   #add(stock: KeyStock): void {
-    const worker = this.#deps.create(stock.order, stock.dialect);
+    const worker = this.#deps.create(stock.request, stock.dialect);
     const prewarmed: Prewarmed = { worker, bytes: stock.bytes ?? FIRST_GUESS_BYTES };
     stock.processes.push(prewarmed);
     const gone = () => {
@@ -193,7 +193,7 @@ export class PrewarmedProcesses {
   }
 
   #clear(stock: KeyStock, reason: string): void {
-    this.#stocks.delete(stock.order.pool_key);
+    this.#stocks.delete(stock.request.pool_key);
     stock.target = 0;
     for (const entry of [stock.fill, stock.idle]) if (entry !== null) this.#deps.deadlines.clear(entry);
     // They have no call, so no graceful shutdown is needed.
@@ -201,7 +201,7 @@ export class PrewarmedProcesses {
   }
 }
 
-/** Removes the secrets and input of the current call from the order. */
+/** Removes the secrets and input of the current call from the request. */
 function withoutCallData({
   package: pkg,
   pool_key,
@@ -209,7 +209,7 @@ function withoutCallData({
   grant,
   class: isolation,
   context,
-}: ProcessOrder): ProcessOrder {
+}: ProcessRequest): ProcessRequest {
   const { org_id, config } = context;
   return {
     package: pkg,

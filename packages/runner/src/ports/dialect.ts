@@ -11,7 +11,7 @@ import type {
   Permissions,
   Protocol,
 } from "@backplane/contract";
-import type { DescribeOrder, Description, RequestListener, RunOrder } from "@backplane/ports";
+import type { Description, ProcessRequest, RequestListener, RunRequest } from "@backplane/ports";
 import type { Transport } from "@backplane/wire";
 import type { Answer } from "./answer.ts";
 import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";
@@ -28,10 +28,10 @@ export interface Dialect {
   readonly call_scratch?: false;
   /** It has a persistent data folder per binding and project, used by one process at a time. */
   readonly keeps_data?: boolean;
-  /** Why this dialect cannot run the order; null if it can. */
-  unsupportedReason(order: RunOrder): string | null;
+  /** Why this dialect cannot run the request; null if it can. */
+  unsupportedReason(request: RunRequest): string | null;
   /** The program to start, if it differs from the manifest's entrypoint. Rejects with a BackplaneError. */
-  launch?(order: ProcessOrder, where: LaunchContext): Promise<DialectLaunch>;
+  launch?(request: ProcessRequest, where: LaunchContext): Promise<DialectLaunch>;
   connect(link: ProcessLink): Session;
   /** Secrets are passed to the process at its start and not with each call. */
   readonly secrets_at_start?: boolean;
@@ -46,9 +46,6 @@ export const NO_PERMISSIONS: Permissions = {
   gateway_api_scopes: [],
   secret_slots: [],
 };
-
-/** The order for which a process is started: a call, or a request to describe its exports. */
-export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
 
 interface LaunchContext {
   /** The verified package folder on the host. */
@@ -100,7 +97,7 @@ export interface ProcessLink {
   /** The connection to this process is lost; all calls in flight have been told. */
   failure(error: BackplaneError): void;
   /** Config and secrets of the binding. Null for a kernel plugin, which has none. */
-  order: ProcessOrder | null;
+  request: ProcessRequest | null;
   /** The data folder, as the process sees it; null if the dialect has none. */
   data_dir: string | null;
   /** A notification that belongs to no call. */
@@ -115,8 +112,8 @@ export interface ProcessLink {
 /** One call as its dialect sees it. */
 export interface Exchange {
   readonly id: string;
-  readonly order: RunOrder;
-  /** The order's body, with a reference instead of large input. */
+  readonly request: RunRequest;
+  /** The body of the request, with a reference instead of large input. */
   readonly body: JsonObject;
   /** Includes scratch_dir if the grant has scratch. */
   readonly context: InvocationContext;
@@ -140,7 +137,7 @@ export interface Session {
   /** MCP requests other than tool calls. Rejects with a BackplaneError; `signal` cancels the request. */
   request?(method: string, params: JsonObject, listener: RequestListener, signal: AbortSignal): Promise<Json>;
   /** Updates config and secrets before a request that is not a call; a call brings its own. */
-  refresh?(context: ProcessOrder["context"]): void;
+  refresh?(context: ProcessRequest["context"]): void;
   call(exchange: Exchange): void;
   /** False if the protocol has no cancel message, so that waiting for an acknowledgement is useless. */
   cancel(id: string, reason: string): boolean;

@@ -5,9 +5,9 @@
  * are closed. The reason of a kill is kept for the calls that it ends.
  */
 import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
-import type { Logger } from "@backplane/ports";
+import type { Logger, ProcessRequest } from "@backplane/ports";
 import { stdioTransport } from "@backplane/wire";
-import type { Dialect, ProcessLink, ProcessOrder, Session } from "../ports/dialect.ts";
+import type { Dialect, ProcessLink, Session } from "../ports/dialect.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
 import { type ExitStatus, explainEarlyExit, type LaunchEnvironment } from "../programs/diagnose-launch.ts";
 import { type ExitCause, exceededLimit } from "../sandbox/exit-cause.ts";
@@ -37,7 +37,7 @@ export interface ProcessSpec {
   dialect: Dialect;
   package: { package_id: string; version: string };
   /** Null for a kernel plugin, which has no binding. */
-  order: ProcessOrder | null;
+  request: ProcessRequest | null;
   notice(method: string, params: JsonObject): void;
   /** Acquires what the launch needs: a slot, verified files, a home folder. */
   prepare(): Promise<LaunchPlan>;
@@ -217,7 +217,7 @@ export class PluginProcess implements PluginInstance {
       violation: (kind, request_id) => this.#violated(kind, request_id),
       strayOutput: (text) => this.stderr.append(Buffer.from(`[stdout] ${text}\n`)),
       failure: (error) => this.#failed(error),
-      order: this.#spec.order,
+      request: this.#spec.request,
       data_dir: plan.data_dir ?? null,
       notice: (method, params) => this.#spec.notice(method, params),
       after: (ms, run) => {

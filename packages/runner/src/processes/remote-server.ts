@@ -102,7 +102,7 @@ export class RemoteServer implements PluginInstance {
         this.failure = error;
         this.#kill(error.message);
       },
-      order: this.#spec.order,
+      request: this.#spec.request,
       data_dir: null,
       notice: (method, params) => this.#spec.notice(method, params),
       after: (ms, run) => this.after(ms, run),

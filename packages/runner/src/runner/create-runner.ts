@@ -1,8 +1,8 @@
-/** Wires the runner together and dispatches each order. */
+/** Wires the runner together and dispatches each request. */
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { DescribeOrder, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/ports";
+import type { DescribeRequest, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/ports";
 import { Call, type CallDeps } from "../calls/call.ts";
 import { EarlyCalls } from "../calls/early-calls.ts";
 import { queryProcess } from "../calls/query-process.ts";
@@ -28,7 +28,7 @@ import { createConfinement } from "../sandbox/confinement.ts";
 import { ProcessTrees } from "../supervision/process-trees.ts";
 import { Watchdog } from "../supervision/watchdog.ts";
 import { Deadlines } from "../time/deadlines.ts";
-import { refuseOrder } from "./refuse-order.ts";
+import { refuseRequest } from "./refuse-request.ts";
 import type { RunnerOptions } from "./runner-options.ts";
 import { shutDown } from "./shut-down.ts";
 
@@ -113,46 +113,51 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   let closing: Promise<void> | null = null;
 
   async function ask<T>(
-    order: DescribeOrder,
+    request: DescribeRequest,
     question: (session: Session, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     await confinement.opening;
     if (closing !== null) throw new BackplaneError("gateway_stopping");
-    const { protocol } = order.package.runtime;
+    const { protocol } = request.package.runtime;
     const dialect = dialectFor(protocol);
-    const refusal = refuseOrder(order, null, dialect, confinement);
+    const refusal = refuseRequest(request, null, dialect, confinement);
     if (refusal !== null || dialect === null) throw refusal!;
-    return await queryProcess({ pool, deadlines }, dialect, order, question);
+    return await queryProcess({ pool, deadlines }, dialect, request, question);
   }
 
   const runner: ProcessRunner = {
     moduleHost: (host) => createModuleHost(host, { confinement, egress, scratch }),
 
-    run(order, listener) {
+    run(request, listener) {
       if (confinement.opening !== null) {
         return early.wait(
-          order,
+          request,
           confinement.opening,
           (later) => runner.run(later, listener),
           cancelledOutcome,
         );
       }
       if (closing !== null) return Promise.resolve(refusedOutcome(new BackplaneError("gateway_stopping")));
-      if (isInline(order)) return inline.run(order);
-      const dialect = dialectFor(order.package.runtime.protocol);
-      const refusal = refuseOrder(order, dialect?.unsupportedReason(order) ?? null, dialect, confinement);
+      if (isInline(request)) return inline.run(request);
+      const dialect = dialectFor(request.package.runtime.protocol);
+      const refusal = refuseRequest(
+        request,
+        dialect?.unsupportedReason(request) ?? null,
+        dialect,
+        confinement,
+      );
       if (refusal !== null || dialect === null) return Promise.resolve(refusedOutcome(refusal!));
-      if (running.has(order.invocation_id)) {
+      if (running.has(request.invocation_id)) {
         return Promise.resolve(
           refusedOutcome(new BackplaneError("internal", "This invocation is already running.")),
         );
       }
       return new Promise((resolve) => {
-        const call = new Call(deps, dialect, order, listener, (outcome) => {
-          running.remove(order.invocation_id);
+        const call = new Call(deps, dialect, request, listener, (outcome) => {
+          running.remove(request.invocation_id);
           resolve(outcome);
         });
-        running.add(order.invocation_id, call);
+        running.add(request.invocation_id, call);
         call.start();
       });
     },
@@ -171,26 +176,26 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 
     runs: (protocol) => dialectFor(protocol) !== null,
 
-    async describe(order) {
-      if (isInline(order)) return await inline.describe(order);
-      return await ask(order, (session) => {
-        if (session.describe === undefined) throw unsupportedRequest(order, "describe itself");
+    async describe(request) {
+      if (isInline(request)) return await inline.describe(request);
+      return await ask(request, (session) => {
+        if (session.describe === undefined) throw unsupportedRequest(request, "describe itself");
         return session.describe();
       });
     },
 
-    async request(order, listener) {
-      if (isInline(order)) return await inline.healthCheck(order, order.params);
-      return await ask(order, (session, signal) => {
-        if (session.request === undefined) throw unsupportedRequest(order, `answer ${order.method}`);
-        return session.request(order.method, order.params, listener, signal);
+    async request(request, listener) {
+      if (isInline(request)) return await inline.healthCheck(request, request.params);
+      return await ask(request, (session, signal) => {
+        if (session.request === undefined) throw unsupportedRequest(request, `answer ${request.method}`);
+        return session.request(request.method, request.params, listener, signal);
       });
     },
 
-    serves(order) {
-      if (isInline(order)) return inline.serves(order);
-      const dialect = dialectFor(order.package.runtime.protocol);
-      return dialect !== null && pool.serves(order, dialect);
+    serves(request) {
+      if (isInline(request)) return inline.serves(request);
+      const dialect = dialectFor(request.package.runtime.protocol);
+      return dialect !== null && pool.serves(request, dialect);
     },
 
     onNotice(listener) {
@@ -222,7 +227,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   return runner;
 }
 
-function unsupportedRequest({ package: { runtime } }: DescribeOrder, what: string): BackplaneError {
+function unsupportedRequest({ package: { runtime } }: DescribeRequest, what: string): BackplaneError {
   return new BackplaneError("request.invalid", `A ${runtime.protocol} plugin cannot ${what}.`);
 }
 

@@ -1,15 +1,15 @@
 /**
- * Decides whether an order runs in the sandbox. It does, or it is refused; there is no silent fallback. Only if the
+ * Decides whether a request runs in the sandbox. It does, or it is refused; there is no silent fallback. Only if the
  * operator disabled the sandbox does a worker run as a plain process; isolated exports are refused even then.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { RunnerHealth, RunOrder } from "@backplane/ports";
+import type { RunnerHealth, RunRequest } from "@backplane/ports";
 import type { SandboxOptions } from "./make-sandbox.ts";
 import { openSandbox, type Sandbox, unavailable } from "./open-sandbox.ts";
 
-type ConfinedOrder = Pick<RunOrder, "class"> & { grant: Pick<RunOrder["grant"], "host"> };
+type ConfinedOrder = Pick<RunRequest, "class"> & { grant: Pick<RunRequest["grant"], "host"> };
 
-/** With neither a sandbox nor a refusal, the order runs as a plain process. */
+/** With neither a sandbox nor a refusal, the request runs as a plain process. */
 interface Boundary {
   sandbox: Sandbox | null;
   refusal: BackplaneError | null;
@@ -19,7 +19,7 @@ export interface Confinement {
   /** Resolves when the self-test of the sandbox has finished; null after that. */
   opening: Promise<void> | null;
   status(): RunnerHealth["sandbox"];
-  of(order: ConfinedOrder): Boundary;
+  of(request: ConfinedOrder): Boundary;
   close(): Promise<void>;
 }
 
@@ -39,10 +39,10 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
       const { available, reason, fix } = sandbox.status;
       return { enabled, available, reason: available || fix === null ? reason : `${reason} (fix: ${fix})` };
     },
-    of: (order) => {
+    of: (request) => {
       // The admin allowed it and the tool asks for it; the kernel has refused all other cases.
-      if (order.grant.host === true) return { sandbox: null, refusal: null };
-      if (options === null && order.class === "worker") return { sandbox: null, refusal: null };
+      if (request.grant.host === true) return { sandbox: null, refusal: null };
+      if (options === null && request.class === "worker") return { sandbox: null, refusal: null };
       if (sandbox === null) return refuse(new BackplaneError("sandbox.unavailable", DISABLED));
       return sandbox.status.available ? { sandbox, refusal: null } : refuse(unavailable(sandbox.status));
     },
@@ -69,10 +69,10 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
 
 /** An isolated process serves one call whatever its dialect supports, unless it is a resident server. */
 export function lifetimeOf(
-  order: Pick<RunOrder, "class">,
+  request: Pick<RunRequest, "class">,
   dialect: { lifetime: "pooled" | "call"; resident?: boolean },
 ): "pooled" | "call" {
-  return order.class === "isolated" && dialect.resident !== true ? "call" : dialect.lifetime;
+  return request.class === "isolated" && dialect.resident !== true ? "call" : dialect.lifetime;
 }
 
 function refuse(refusal: BackplaneError): Boundary {

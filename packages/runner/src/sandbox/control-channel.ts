@@ -1,5 +1,5 @@
 /**
- * The control channel to PID 1 of one sandbox: the launch order first, then short lines in both directions. Answers
+ * The control channel to PID 1 of one sandbox: the launch plan first, then short lines in both directions. Answers
  * come in the order of the requests. When the gateway closes the channel, PID 1 exits and the kernel kills all
  * other processes of the namespace.
  */
@@ -58,7 +58,7 @@ export class ControlChannel {
     socket.once("close", () => this.#onClose());
   }
 
-  order(plan: SandboxPlan): void {
+  sendPlan(plan: SandboxPlan): void {
     const records = [
       ...plan.limits.map(({ resource, value }) => `l${resource}=${value}`),
       ...(plan.scratch === null ? [] : [`s${plan.scratch.target}`]),
@@ -70,7 +70,7 @@ export class ControlChannel {
     this.#block(records);
   }
 
-  /** Arguments for `sandbox-init stage`, sent before the order. */
+  /** Arguments for `sandbox-init stage`, sent before the plan. */
   stage(words: readonly string[]): void {
     this.#block(words);
   }

@@ -151,7 +151,7 @@ const toNull = () => null;
 function spawnPlanned({ tools }: SandboxParts, { staged }: Prepared, planned: SandboxPlan): Spawned {
   const spawned = staged?.spawned ?? spawnConfined(bwrapCommand(planned, tools.program), tools);
   if (staged !== null) spawned.control.stage(stageArguments(planned, tools.program, staged.stage));
-  spawned.control.order(planned);
+  spawned.control.sendPlan(planned);
   return spawned;
 }
 

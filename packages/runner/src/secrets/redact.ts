@@ -1,5 +1,5 @@
 /**
- * Redacts the secrets of an order from everything that leaves the runner: results, events, errors, stderr. The
+ * Redacts the secrets of a request from everything that leaves the runner: results, events, errors, stderr. The
  * contract defines how secrets are found, because the kernel redacts once more before it records anything.
  */
 import { createRedactor as findSecrets, type InvocationContext, type Json } from "@backplane/contract";

@@ -4,10 +4,11 @@
  * values and cannot be prewarmed.
  */
 import { createHmac, randomBytes } from "node:crypto";
-import type { Dialect, ProcessOrder } from "../ports/dialect.ts";
+import type { ProcessRequest } from "@backplane/ports";
+import type { Dialect } from "../ports/dialect.ts";
 
 /** Variables with their values; null in the usual case of none. */
-export function secretEnvironment({ grant, context }: ProcessOrder): Record<string, string> | null {
+export function secretEnvironment({ grant, context }: ProcessRequest): Record<string, string> | null {
   if (grant.secret_env === undefined) return null;
   const env: Record<string, string> = {};
   for (const [slot, variable] of Object.entries(grant.secret_env)) {
@@ -19,11 +20,11 @@ export function secretEnvironment({ grant, context }: ProcessOrder): Record<stri
 
 /** All secrets that a process knows from its start; null if there are none. */
 export function secretsKnownAtStart(
-  order: ProcessOrder,
+  request: ProcessRequest,
   { secrets_at_start }: Pick<Dialect, "secrets_at_start">,
   env: Record<string, string> | null,
 ): Record<string, string> | null {
-  const { secrets } = order.context;
+  const { secrets } = request.context;
   if (secrets_at_start !== true || Object.keys(secrets).length === 0) return env;
   return { ...secrets, ...env };
 }

@@ -3,7 +3,7 @@ import type { ArtifactFiles } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
-import { side, vai } from "../support/order.ts";
+import { side, vai } from "../support/request.ts";
 import { createTestRunner, type TestRunner } from "../support/runner.ts";
 
 const BYTES = "the bytes";

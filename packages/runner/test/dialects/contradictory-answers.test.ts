@@ -12,9 +12,9 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { mcp, testRunnerFor } from "../support/http-order.ts";
+import { mcp, testRunnerFor } from "../support/http-request.ts";
 import { mcpHttpServer, type Reply, type Seen } from "../support/mcp-http-server.ts";
-import type { OrderChange } from "../support/order.ts";
+import type { RequestChange } from "../support/request.ts";
 import { createTestRunner, type TestRunner, until } from "../support/runner.ts";
 
 const TEN_MINUTES = 600_000;
@@ -92,7 +92,7 @@ const INSTRUMENT_CASES = [
   }),
 ];
 
-const speaks = (protocol: OrderChange["protocol"], dialect: string): OrderChange => ({
+const speaks = (protocol: RequestChange["protocol"], dialect: string): RequestChange => ({
   protocol: protocol!,
   entrypoint: ["node", "./replies.mjs", dialect],
   timeout_ms: TEN_MINUTES,
@@ -112,22 +112,22 @@ function pidOf(outcome: RunOutcome): number {
 }
 
 /** The call ends as malformed, and the process keeps serving the same pool key. */
-async function endsOneCall(rig: TestRunner, order: OrderChange, message: JsonObject): Promise<void> {
-  const before = pidOf(await rig.run({ ...order, input: { pid: true } }));
-  const outcome = await rig.run({ ...order, input: { messages: [message] } });
+async function endsOneCall(rig: TestRunner, request: RequestChange, message: JsonObject): Promise<void> {
+  const before = pidOf(await rig.run({ ...request, input: { pid: true } }));
+  const outcome = await rig.run({ ...request, input: { messages: [message] } });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
-  expect(pidOf(await rig.run({ ...order, input: { pid: true } }))).toBe(before);
+  expect(pidOf(await rig.run({ ...request, input: { pid: true } }))).toBe(before);
 }
 
 /** The reply matches no request: all calls in flight end as malformed, and a new process takes the next call. */
-async function endsTheProcess(rig: TestRunner, order: OrderChange, message: JsonObject): Promise<void> {
-  const before = pidOf(await rig.run({ ...order, input: { pid: true } }));
-  const other = rig.run({ ...order, input: { messages: [] } });
-  const outcome = rig.run({ ...order, input: { messages: [message] } });
+async function endsTheProcess(rig: TestRunner, request: RequestChange, message: JsonObject): Promise<void> {
+  const before = pidOf(await rig.run({ ...request, input: { pid: true } }));
+  const other = rig.run({ ...request, input: { messages: [] } });
+  const outcome = rig.run({ ...request, input: { messages: [message] } });
   for (const ended of [await outcome, await other]) {
     expect(ended).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
   }
-  expect(pidOf(await rig.run({ ...order, input: { pid: true } }))).not.toBe(before);
+  expect(pidOf(await rig.run({ ...request, input: { pid: true } }))).not.toBe(before);
 }
 
 const all = (list: readonly Case[], check: (one: Case) => Promise<void>): Promise<unknown> =>
@@ -139,17 +139,17 @@ const all = (list: readonly Case[], check: (one: Case) => Promise<void>): Promis
     ),
   );
 /** Each case has its own process. */
-const keyed = (order: OrderChange, { name }: Case): OrderChange => ({ ...order, pool_key: name });
+const keyed = (request: RequestChange, { name }: Case): RequestChange => ({ ...request, pool_key: name });
 
 describe("vai.rpc.v1", () => {
-  const order = speaks("vai.rpc.v1", "vai");
+  const request = speaks("vai.rpc.v1", "vai");
 
   verifies(
     "wire.contradiction",
     "fails only the call of a contradictory response, immediately and as malformed",
     async () => {
       const rig = createTestRunner();
-      await all(VAI_CASES, (one) => endsOneCall(rig, keyed(order, one), one.message));
+      await all(VAI_CASES, (one) => endsOneCall(rig, keyed(request, one), one.message));
     },
     TEST_MS,
   );
@@ -159,14 +159,14 @@ describe("vai.rpc.v1", () => {
     "fails the calls in flight and stops the process after a response with an id of the wrong type",
     async () => {
       const rig = createTestRunner();
-      await all(VAI_WRONG_IDS, (one) => endsTheProcess(rig, keyed(order, one), one.message));
+      await all(VAI_WRONG_IDS, (one) => endsTheProcess(rig, keyed(request, one), one.message));
     },
     TEST_MS,
   );
 
   test("accepts a null error beside succeeded", async () => {
     const message = { ...VAI, ok: true, body: BODY, error: null };
-    const outcome = await createTestRunner().run({ ...order, input: { messages: [message] } });
+    const outcome = await createTestRunner().run({ ...request, input: { messages: [message] } });
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
   });
 
@@ -178,7 +178,7 @@ describe("vai.rpc.v1", () => {
       const second = { ...VAI, ok: true, body: BODY, error: ERROR };
       const stranger = { ...first, id: "req_stranger" };
       const outcome = await createTestRunner().run({
-        ...order,
+        ...request,
         input: { messages: [stranger, first, second] },
       });
       expect(outcome).toMatchObject({ status: "succeeded", result: 1 });
@@ -192,9 +192,9 @@ verifies(
   "rterm.plugin.v1: fails a contradictory response immediately as malformed",
   async () => {
     const rig = createTestRunner();
-    const order = speaks("rterm.plugin.v1", "side");
+    const request = speaks("rterm.plugin.v1", "side");
     await all(SIDE_CASES, async ({ message }) => {
-      const outcome = await rig.run({ ...order, input: { messages: [message] } });
+      const outcome = await rig.run({ ...request, input: { messages: [message] } });
       expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
     });
   },
@@ -202,9 +202,9 @@ verifies(
 );
 
 describe("hefty.jsonrpc", () => {
-  const order = speaks("hefty.jsonrpc", "instrument");
-  const own = (one: Case): OrderChange => ({
-    ...keyed(order, one),
+  const request = speaks("hefty.jsonrpc", "instrument");
+  const own = (one: Case): RequestChange => ({
+    ...keyed(request, one),
     binding_id: one.name.replaceAll(/\W/g, "_"),
   });
 
@@ -235,7 +235,7 @@ describe("hefty.jsonrpc", () => {
   verifies("wire.contradiction", "rejects initialize with success and an error as malformed", async () => {
     const rig = createTestRunner({ data_root: dataRoot() });
     const outcome = await rig.run({
-      ...order,
+      ...request,
       input: { pid: true },
       context: { config: { error: "no licence" } },
     });
@@ -304,11 +304,15 @@ verifies(
     const program = fileURLToPath(new URL("../../../sdk/dist/tool-host.mjs", import.meta.url));
     await buildToolHost(program);
     const rig = createTestRunner({ folder: base, programs: { tool_files: program } });
-    const order: OrderChange = { protocol: "module.tools", entrypoint: ["node"], timeout_ms: TEN_MINUTES };
+    const request: RequestChange = {
+      protocol: "module.tools",
+      entrypoint: ["node"],
+      timeout_ms: TEN_MINUTES,
+    };
     for (const [invocation_id, { message }] of [...VAI_CASES, ...VAI_WRONG_IDS].entries()) {
       const id = `inv_tool_${invocation_id}`;
       const frame = { ...message, ...(message.id === "$id" ? { id } : {}) };
-      const outcome = await rig.run({ ...order, invocation_id: id, input: { frame } });
+      const outcome = await rig.run({ ...request, invocation_id: id, input: { frame } });
       expect(outcome, JSON.stringify(message)).toMatchObject({ error: { code: "malformed_response" } });
     }
   },
@@ -316,7 +320,7 @@ verifies(
 );
 
 describe("mcp.stdio", () => {
-  const order: OrderChange = { ...speaks("mcp.stdio", "mcp"), native_name: "echo", class: "isolated" };
+  const request: RequestChange = { ...speaks("mcp.stdio", "mcp"), native_name: "echo", class: "isolated" };
 
   verifies(
     "wire.contradiction",
@@ -324,7 +328,7 @@ describe("mcp.stdio", () => {
     async () => {
       const rig = createTestRunner();
       await all(rpcCases(CONTENT), (one) =>
-        endsOneCall(rig, { ...keyed(order, one), class: "worker" }, one.message),
+        endsOneCall(rig, { ...keyed(request, one), class: "worker" }, one.message),
       );
     },
     TEST_MS,
@@ -336,7 +340,7 @@ describe("mcp.stdio", () => {
     async () => {
       const rig = createTestRunner();
       await all(rpcWrongIds(CONTENT), (one) =>
-        endsTheProcess(rig, { ...keyed(order, one), class: "worker" }, one.message),
+        endsTheProcess(rig, { ...keyed(request, one), class: "worker" }, one.message),
       );
     },
     TEST_MS,
@@ -346,7 +350,7 @@ describe("mcp.stdio", () => {
     const rig = createTestRunner();
     const complaint = { jsonrpc: "2.0", error: { code: -32601, message: "Method not found" } };
     const messages = [complaint, { ...RPC, result: CONTENT }];
-    const outcome = await rig.run({ ...order, class: "worker", input: { messages } });
+    const outcome = await rig.run({ ...request, class: "worker", input: { messages } });
     expect(outcome).toMatchObject({ status: "succeeded" });
     expect(outcome.violations).toBe(1);
   });
@@ -360,13 +364,13 @@ describe("mcp.stdio", () => {
         { ...RPC, result: CONTENT },
       ];
       const rig = createTestRunner();
-      const outcome = await rig.run({ ...order, class: "worker", input: { messages } });
+      const outcome = await rig.run({ ...request, class: "worker", input: { messages } });
       expect(outcome).toMatchObject({ status: "succeeded", violations: 1 });
       const twice = [
         { ...RPC, result: CONTENT },
         { ...RPC, result: {}, error: RPC_ERROR },
       ];
-      expect(await rig.run({ ...order, class: "worker", input: { messages: twice } })).toMatchObject({
+      expect(await rig.run({ ...request, class: "worker", input: { messages: twice } })).toMatchObject({
         status: "succeeded",
       });
       await until(() => rig.logs.some((line) => line.includes("violates its protocol")));

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { DEFAULT_TIMEOUTS } from "../../src/index.ts";
-import { orderOf, side } from "../support/order.ts";
+import { requestOf, side } from "../support/request.ts";
 import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
 /** The lines that the plugin itself received. */
@@ -317,13 +317,13 @@ test("rejects hooks", async () => {
 
 verifies("side.tool-name", "uses the plugin's own tool name and plugin id", async () => {
   const rig = createTestRunner();
-  const order = orderOf(side("foreign-names", { env: { MARK: rig.mark } }));
+  const request = requestOf(side("foreign-names", { env: { MARK: rig.mark } }));
   const named = (plugin_id: string, native_name: string) =>
     rig.run({
-      ...order,
+      ...request,
       invocation_id: `inv_${plugin_id.length}_${native_name.length}`,
       native_name,
-      package: { ...order.package, runtime: { ...order.package.runtime, plugin_id } },
+      package: { ...request.package, runtime: { ...request.package.runtime, plugin_id } },
     });
   expect(await named("Python.Echo", "plugin.python_echo")).toMatchObject({
     status: "succeeded",

@@ -3,13 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import type { DescribeOrder, RunOutcome } from "@backplane/ports";
+import type { DescribeRequest, RunOutcome } from "@backplane/ports";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { describe as describeTools } from "../../src/dialects/tool-module.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
-import { type OrderChange, orderOf } from "../support/order.ts";
+import { type RequestChange, requestOf } from "../support/request.ts";
 import { createTestRunner, type TestRunner } from "../support/runner.ts";
 
 const PROGRAM = fileURLToPath(new URL("../../../sdk/dist/tool-host.mjs", import.meta.url));
@@ -28,7 +28,7 @@ function toolFolder(files: Record<string, string>): string {
   return folder;
 }
 
-const tool = (export_id: string, change: OrderChange = {}): OrderChange => ({
+const tool = (export_id: string, change: RequestChange = {}): RequestChange => ({
   protocol: "module.tools",
   entrypoint: ["node"],
   export_id,
@@ -37,7 +37,7 @@ const tool = (export_id: string, change: OrderChange = {}): OrderChange => ({
   ...change,
 });
 
-const question = (): DescribeOrder => orderOf(tool("*"));
+const question = (): DescribeRequest => requestOf(tool("*"));
 const textOf = ({ result, error }: RunOutcome): string | undefined =>
   (result as { content?: { text?: string }[] } | null)?.content?.[0]?.text ?? error?.message;
 
@@ -108,7 +108,7 @@ verifies(
 const COUNTS =
   "let calls = 0; export default { execute: () => ({ content: String(++calls) + ' ' + process.pid }) };";
 
-const answers = async (rig: TestRunner, change: OrderChange) => {
+const answers = async (rig: TestRunner, change: RequestChange) => {
   const first = textOf(await rig.run(tool("count", change)));
   const second = textOf(await rig.run(tool("count", change)));
   return [first, second].map((text) => text?.split(" ")[0]);

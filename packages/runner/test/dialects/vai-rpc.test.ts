@@ -14,7 +14,7 @@ import { VAI_TIMEOUTS } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { DEFAULT_TIMEOUTS, PLUGIN_PATH } from "../../src/index.ts";
-import { FIXTURES, vai } from "../support/order.ts";
+import { FIXTURES, vai } from "../support/request.ts";
 import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
 function framesIn(file: string): { type: string; reason?: string }[] {

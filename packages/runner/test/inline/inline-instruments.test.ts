@@ -6,7 +6,7 @@ import type { IsolationMode } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { FIXTURES, type OrderChange, orderOf } from "../support/order.ts";
+import { FIXTURES, type RequestChange, requestOf } from "../support/request.ts";
 import { createTestRunner, type TestRunner, until } from "../support/runner.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-inline-"));
@@ -54,7 +54,7 @@ function setUp(): Setup {
   return { rig, asked, log: () => readFileSync(file, "utf8").trimEnd().split("\n") };
 }
 
-function plugin(isolation: IsolationMode, change: OrderChange = {}): OrderChange {
+function plugin(isolation: IsolationMode, change: RequestChange = {}): RequestChange {
   const runtime = {
     protocol: "module.instrument" as const,
     transport: "stdio" as const,
@@ -87,8 +87,8 @@ verifies(
       });
       expect(refused.error?.message).toContain(isolation);
       expect(refused.error?.message).toMatch(/--class worker.*--class inline/);
-      const order = { ...orderOf(plugin(isolation, { class: "isolated" })), timeout_ms: 1_000 };
-      await expect(rig.runner.describe!(order)).rejects.toMatchObject({ code: "plugin.untrusted" });
+      const request = { ...requestOf(plugin(isolation, { class: "isolated" })), timeout_ms: 1_000 };
+      await expect(rig.runner.describe!(request)).rejects.toMatchObject({ code: "plugin.untrusted" });
       expect(globalThis).not.toHaveProperty("inlineLoaded");
       // As External it runs in its own process, without the gateway's models.
       const outside = await rig.run(
@@ -255,15 +255,15 @@ describe("the lifecycle", () => {
   });
   test("answers health checks", async () => {
     const { rig } = setUp();
-    const order = { ...orderOf(plugin("InProcess")), method: "healthCheck", timeout_ms: 5_000 };
+    const request = { ...requestOf(plugin("InProcess")), method: "healthCheck", timeout_ms: 5_000 };
     const listener = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
-    const ask = (instrument: string) => rig.runner.request!({ ...order, params: { instrument } }, listener);
+    const ask = (instrument: string) => rig.runner.request!({ ...request, params: { instrument } }, listener);
     expect(await ask("sick")).toEqual({ status: "Degraded", message: "slow" });
     expect(await ask("count")).toEqual({ status: "Healthy" });
   });
   test("describes its instruments", async () => {
     const { rig } = setUp();
-    const described = await rig.runner.describe!({ ...orderOf(plugin("InProcess")), timeout_ms: 5_000 });
+    const described = await rig.runner.describe!({ ...requestOf(plugin("InProcess")), timeout_ms: 5_000 });
     expect(described.exports.map(({ id }) => id)).toEqual([
       "count",
       "think",

@@ -3,7 +3,7 @@ import { BackplaneError } from "@backplane/contract";
 import type { PackageFiles } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { FIXTURES, side, vai } from "../support/order.ts";
+import { FIXTURES, side, vai } from "../support/request.ts";
 import { createTestRunner, processesWith, until } from "../support/runner.ts";
 
 /** An image that is intact until told otherwise. Counts checks and open handles. */
@@ -33,8 +33,8 @@ verifies("integrity.exec", "gives no call to a process whose files changed durin
   const { state, files } = changing();
   state.intact = false;
   const rig = createTestRunner({ files });
-  for (const order of [vai("echo"), side("echo")]) {
-    expect(await rig.run(order)).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
+  for (const request of [vai("echo"), side("echo")]) {
+    expect(await rig.run(request)).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
     await until(() => processesWith(rig.mark).length === 0);
   }
   await until(() => state.released === state.opened);

@@ -13,12 +13,12 @@ import {
 } from "../../src/pool/launch-preparation.ts";
 import { PrivateCopies } from "../../src/programs/private-copies.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
-import { FIXTURES, type OrderChange, orderOf, vai } from "../support/order.ts";
+import { FIXTURES, type RequestChange, requestOf, vai } from "../support/request.ts";
 
 const dialect = createDialects({ outbound: {} })("vai.rpc.v1")!;
 
 /** Without a sandbox. Records the steps in their order. */
-function prepare(change: OrderChange, over: Partial<PreparationSteps & PlanDeps> = {}) {
+function prepare(change: RequestChange, over: Partial<PreparationSteps & PlanDeps> = {}) {
   const root = mkdtempSync(join(tmpdir(), "backplane-preparation-"));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const done: string[] = [];
@@ -54,7 +54,7 @@ function prepare(change: OrderChange, over: Partial<PreparationSteps & PlanDeps>
     ...over,
   } as unknown as PlanDeps;
   const start = { home: null, key: "k", env: null };
-  const preparation = new LaunchPreparation(deps, orderOf(change), dialect, start, steps);
+  const preparation = new LaunchPreparation(deps, requestOf(change), dialect, start, steps);
   return { preparation, done, folders: () => readdirSync(root) };
 }
 

@@ -5,7 +5,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { privateBytes } from "../../src/procfs/private-memory.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { filesAt } from "../support/files-at.ts";
-import { FIXTURES, type OrderChange, side, vai } from "../support/order.ts";
+import { FIXTURES, type RequestChange, side, vai } from "../support/request.ts";
 import { processesWith, type TestRunner, until } from "../support/runner.ts";
 
 const isolated = { class: "isolated", pool_key: "a" } as const;
@@ -13,7 +13,7 @@ const prewarming = (limits: object = {}) =>
   createConfinedTestRunner({ limits: { prewarmed: 4, prewarmed_per_key: 1, ...limits } });
 
 /** Which process served the call: its random mark, since all have the same pid inside. */
-async function served(rig: TestRunner, change: OrderChange = {}): Promise<string> {
+async function served(rig: TestRunner, change: RequestChange = {}): Promise<string> {
   const { result } = await rig.run(vai("who", { ...isolated, ...change }));
   return (result as { who: string }).who;
 }

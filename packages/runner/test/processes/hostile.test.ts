@@ -6,12 +6,12 @@ import type { RunOutcome } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { measureLag } from "../support/event-loop-lag.ts";
-import { type OrderChange, orderOf, side, vai } from "../support/order.ts";
+import { type RequestChange, requestOf, side, vai } from "../support/request.ts";
 import { createTestRunner, type TestRunner } from "../support/runner.ts";
 
 const MAX_LAG_MS = 50;
 
-async function attack(rig: TestRunner, change: OrderChange): Promise<RunOutcome> {
+async function attack(rig: TestRunner, change: RequestChange): Promise<RunOutcome> {
   const lag = measureLag();
   const outcome = await rig.run(change);
   expect(lag()).toBeLessThan(MAX_LAG_MS);
@@ -19,7 +19,7 @@ async function attack(rig: TestRunner, change: OrderChange): Promise<RunOutcome>
 }
 
 describe("has an exact error code for each misbehaviour", () => {
-  test.each<[string, string, OrderChange]>([
+  test.each<[string, string, RequestChange]>([
     ["dies-at-once", "crashed", {}],
     ["dies-with-words", "crashed", {}],
     ["kills-itself", "crashed", {}],
@@ -74,7 +74,7 @@ verifies("wire.backpressure", "passes on 100,000 events without blocking the eve
   const before = process.memoryUsage().rss;
   let seen = 0;
   const lag = measureLag();
-  const outcome = await rig.runner.run(orderOf(vai("floods-events")), { event: () => seen++ });
+  const outcome = await rig.runner.run(requestOf(vai("floods-events")), { event: () => seen++ });
   expect(lag()).toBeLessThan(MAX_LAG_MS);
   expect(outcome).toMatchObject({ status: "succeeded", result: "flooded" });
   expect(seen).toBe(100_000);

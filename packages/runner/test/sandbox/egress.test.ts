@@ -9,7 +9,7 @@ import type { RunnerOptions } from "../../src/index.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { PUBLIC } from "../support/egress.ts";
 import { listen } from "../support/loopback.ts";
-import { vai } from "../support/order.ts";
+import { vai } from "../support/request.ts";
 import { until } from "../support/runner.ts";
 
 const OUT: RunnerOptions["egress"] = {
@@ -163,13 +163,13 @@ const aWhile = () => new Promise((resolve) => setTimeout(resolve, 300));
 test("holds the egress of a prewarmed process until its call", async () => {
   const rig = createConfinedTestRunner({ egress: OUT, limits: { prewarmed: 1, prewarmed_per_key: 1 } });
   const { seen, grant } = await visitors();
-  const order = () => vai("calls-home", { ...isolated, pool_key: "a", grant });
-  const first = await rig.run(order());
+  const request = () => vai("calls-home", { ...isolated, pool_key: "a", grant });
+  const first = await rig.run(request());
   expect(first.result).toMatchObject({ answer: 200 });
   await until(() => rig.runner.health().prewarmed === 1);
   await aWhile();
   expect(seen).toEqual([expect.stringMatching(/^\/early-/)]);
-  const { result } = await rig.run(order());
+  const { result } = await rig.run(request());
   const { who, answer } = result as { who: string; answer: number };
   expect(answer).toBe(200);
   expect(seen).toEqual([expect.anything(), `/early-${who}`]);

@@ -6,7 +6,7 @@ import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
-import { orderOf, side, vai } from "../support/order.ts";
+import { requestOf, side, vai } from "../support/request.ts";
 import { confinedHere } from "../support/process-tree.ts";
 import { type TestRunner, until } from "../support/runner.ts";
 import { sandboxOptions } from "../support/sandbox.ts";
@@ -139,20 +139,20 @@ function packageOf(package_id: string, version: string, entrypoint: string[]) {
   return {
     package_id,
     version,
-    runtime: { ...orderOf({}).package.runtime, entrypoint },
+    runtime: { ...requestOf({}).package.runtime, entrypoint },
   };
 }
 
 test("refuses isolated with a fix if there is no sandbox, and never falls back", async () => {
   const confinement = createConfinement(sandboxOptions({ bwrap: [] }));
   await confinement.opening;
-  const { sandbox, refusal } = confinement.of(orderOf(isolated));
+  const { sandbox, refusal } = confinement.of(requestOf(isolated));
   expect([sandbox, refusal?.code, refusal?.fix]).toEqual([
     null,
     "sandbox.unavailable",
     "apt-get install -y bubblewrap, then start the gateway again",
   ]);
-  expect(confinement.of(orderOf({}))).toEqual({ sandbox: null, refusal });
+  expect(confinement.of(requestOf({}))).toEqual({ sandbox: null, refusal });
   expect(confinement.status()).toMatchObject({
     available: false,
     reason: expect.stringContaining("bubblewrap"),

@@ -42,7 +42,7 @@ async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
   return { child, control: child.stdio[3] as unknown as Duplex };
 }
 
-function order(command: string[], change: Partial<SandboxPlan> = {}): SandboxPlan {
+function planOf(command: string[], change: Partial<SandboxPlan> = {}): SandboxPlan {
   return {
     uid: null,
     mounts: [],
@@ -62,7 +62,7 @@ function order(command: string[], change: Partial<SandboxPlan> = {}): SandboxPla
 test("exits when the gateway's end of the socket closes", async () => {
   const { child, control } = await start();
   const channel = new ControlChannel(control);
-  channel.order(order(["/bin/sleep", "5"]));
+  channel.sendPlan(planOf(["/bin/sleep", "5"]));
   expect(await channel.started).toEqual({ started: true });
   const exited = once(child, "exit");
   channel.close();
@@ -73,7 +73,7 @@ test("reports how the plugin exited or why it did not start", async () => {
   const ran = async (command: string[]) => {
     const { child, control } = await start();
     const channel = new ControlChannel(control);
-    channel.order(order(command, { env: { A: "b c" } }));
+    channel.sendPlan(planOf(command, { env: { A: "b c" } }));
     const started = await channel.started;
     if (child.exitCode === null) await once(child, "exit");
     return { started, ended: channel.ended, code: child.exitCode };
@@ -94,13 +94,13 @@ test("reports how the plugin exited or why it did not start", async () => {
 
 test.each([
   ["nothing at all", "00000000"],
-  ["an order over the size limit", "ffffffff"],
+  ["a plan over the size limit", "ffffffff"],
   ["no terminator", "0200000061"],
   ["no program", "04000000653d3100"],
   ["an unknown record", "020000007a00"],
   ["a limit without a value", "030000006c3700"],
   ["text that does not end with NUL", "020000006161"],
-])("rejects an order with %s", async (_, bytes) => {
+])("rejects a plan with %s", async (_, bytes) => {
   const { child, control } = await start();
   const exited = once(child, "exit");
   control.end(Buffer.from(bytes, "hex"));
@@ -110,6 +110,6 @@ test.each([
 test("does not let a variable add another one", async () => {
   const { control } = await start();
   const channel = new ControlChannel(control);
-  expect(() => channel.order(order(["/bin/true"], { env: { A: "1\0aB" } }))).toThrow("NUL character");
+  expect(() => channel.sendPlan(planOf(["/bin/true"], { env: { A: "1\0aB" } }))).toThrow("NUL character");
   channel.close();
 });

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
-import { vai } from "../support/order.ts";
+import { vai } from "../support/request.ts";
 import { createTestRunner, until } from "../support/runner.ts";
 
 const VALUE = "canary-by-environment";

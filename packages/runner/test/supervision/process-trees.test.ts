@@ -12,7 +12,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { type ProcessRow, parseStat, readProcess, withDescendants } from "../../src/procfs/process-table.ts";
 import { ProcessTree, ProcessTrees } from "../../src/supervision/process-trees.ts";
 import { openTrackingCgroups } from "../../src/supervision/tracking-cgroup.ts";
-import { FIXTURES, type OrderChange } from "../support/order.ts";
+import { FIXTURES, type RequestChange } from "../support/request.ts";
 import { createTestRunner, isAlive, type TestRunner, until } from "../support/runner.ts";
 
 const LONG_MS = 30_000;
@@ -41,7 +41,7 @@ function daemon(clear = false): Daemon {
   };
 }
 
-const plain = (dialect: "vai" | "side"): OrderChange => ({
+const plain = (dialect: "vai" | "side"): RequestChange => ({
   protocol: dialect === "vai" ? "vai.rpc.v1" : "rterm.plugin.v1",
   entrypoint: ["node", "./replies.mjs", dialect],
   timeout_ms: 600_000,

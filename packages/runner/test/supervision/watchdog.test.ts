@@ -7,7 +7,7 @@ import { logTo } from "@backplane/test-kit/log-to";
 import { expect, onTestFinished, test } from "vitest";
 import { killGroup } from "../../src/supervision/process-trees.ts";
 import { Watchdog } from "../../src/supervision/watchdog.ts";
-import { FIXTURES } from "../support/order.ts";
+import { FIXTURES } from "../support/request.ts";
 import { isAlive, processesWith, until } from "../support/runner.ts";
 
 const HOST = fileURLToPath(new URL("../fixtures/doomed-host.ts", import.meta.url));

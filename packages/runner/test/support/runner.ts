@@ -11,7 +11,7 @@ import { isAlive, processesWith } from "../../../../test/support/processes.ts";
 import { systemClock } from "../../../../test/support/system-clock.ts";
 import { createRunner, type RunnerOptions } from "../../src/index.ts";
 import { filesAt } from "./files-at.ts";
-import { FIXTURES, type OrderChange, orderOf } from "./order.ts";
+import { FIXTURES, type RequestChange, requestOf } from "./request.ts";
 
 export { isAlive, processesWith };
 
@@ -23,7 +23,7 @@ export interface TestRunner {
   mark: string;
   /** Events of the last `run`. */
   events: (JsonObject & { type: string })[];
-  run(change: OrderChange): Promise<RunOutcome>;
+  run(change: RequestChange): Promise<RunOutcome>;
 }
 
 export function createTestRunner(options: Partial<RunnerOptions> & { folder?: string } = {}): TestRunner {
@@ -50,7 +50,7 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
     run: (change) => {
       rig.events = [];
       const { events } = rig;
-      return runner.run(orderOf({ ...change, env: { MARK: mark, ...change.env } }), {
+      return runner.run(requestOf({ ...change, env: { MARK: mark, ...change.env } }), {
         event: (event) => events.push(event),
       });
     },

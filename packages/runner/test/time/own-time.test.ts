@@ -8,7 +8,7 @@ import { readProcess } from "../../src/procfs/process-table.ts";
 import { loadPerProcessor, sampleTree } from "../../src/time/sample-tree.ts";
 import { TimeBudget, type TimeSample, type Verdict } from "../../src/time/time-budget.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
-import { type OrderChange, side, vai } from "../support/order.ts";
+import { type RequestChange, side, vai } from "../support/request.ts";
 import { createTestRunner, until } from "../support/runner.ts";
 
 const LIMIT = 2_000;
@@ -74,7 +74,7 @@ test.runIf(process.platform === "linux")("samples a process tree from /proc", ()
   expect(loadPerProcessor()).toBeGreaterThanOrEqual(1);
 });
 
-const slow = (how: string, change: OrderChange = {}): OrderChange => ({
+const slow = (how: string, change: RequestChange = {}): RequestChange => ({
   entrypoint: ["node", "./slow.mjs", how],
   timeout_ms: 120_000,
   ...change,

@@ -14,7 +14,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import type { BoundPackage, HealthQuestion, KernelDeps, Scope } from "@backplane/ports";
-import { createProcessOrder, type Policies, readBindingSecrets } from "@backplane/registry";
+import { createProcessRequest, type Policies, readBindingSecrets } from "@backplane/registry";
 import { instrumentOf } from "./instrument-plugins.ts";
 
 const MAX_MESSAGE_CHARS = 200;
@@ -38,7 +38,7 @@ export async function checkInstruments(
   const failure = findLoadFailure(row);
   if (row === null || failure !== null)
     return [{ ...about, instrument: null, status: "Unhealthy", message: firstLine(failure ?? "") }];
-  if (!probe && deps.runner.serves?.(await createProcessOrder(deps, policies, bound, scope)) === false)
+  if (!probe && deps.runner.serves?.(await createProcessRequest(deps, policies, bound, scope)) === false)
     return row.exports.map(({ id }) => ({
       ...about,
       instrument: id,
@@ -67,11 +67,11 @@ async function checkInstrument(
   timeout_ms: number,
 ): Promise<Pick<InstrumentHealthReport, "status" | "message">> {
   try {
-    const order = await createProcessOrder(deps, policies, bound, scope);
-    const secrets = await readBindingSecrets(deps, bound.binding, order.grant);
-    const context = { ...order.context, secrets };
+    const request = await createProcessRequest(deps, policies, bound, scope);
+    const secrets = await readBindingSecrets(deps, bound.binding, request.grant);
+    const context = { ...request.context, secrets };
     const answer = await deps.runner.request!(
-      { ...order, context, method: "healthCheck", params: { instrument }, timeout_ms },
+      { ...request, context, method: "healthCheck", params: { instrument }, timeout_ms },
       { notify: () => undefined, ask: async () => null },
     );
     const redactor = createRedactor(Object.values(secrets));

@@ -36,7 +36,7 @@ import {
 } from "@backplane/ports";
 import {
   bindsWholePackage,
-  createProcessOrder,
+  createProcessRequest,
   type EffectivePolicy,
   type Policies,
   type SignInTokens,
@@ -196,7 +196,7 @@ export function createServers(
     { caller, method, params }: ServerRequest,
     bound: BoundPackage,
   ): Promise<Coverage> {
-    const { grant } = await createProcessOrder(deps, policies, bound, caller.scope);
+    const { grant } = await createProcessRequest(deps, policies, bound, caller.scope);
     return await readUseCoverage(deps, bound, { tool: method, definition: null, arguments: params, grant });
   }
 
@@ -206,8 +206,8 @@ export function createServers(
     if (askServer === undefined)
       throw new BackplaneError("package.invalid", "this gateway cannot run MCP servers");
     await audit(wanted);
-    const order = await createProcessOrder(deps, policies, bound, caller.scope);
-    return await sendProcessRequest(tokens, bound, order, async (given) => {
+    const request = await createProcessRequest(deps, policies, bound, caller.scope);
+    return await sendProcessRequest(tokens, bound, request, async (given) => {
       const redactor = createRedactor(Object.values(given.context.secrets));
       const clean = <T extends Json>(value: T): T =>
         redactor === null ? value : (redactor.json(value) as T);

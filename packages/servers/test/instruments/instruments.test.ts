@@ -1,5 +1,5 @@
 import type { Manifest } from "@backplane/contract";
-import type { BoundPackage, DescribeOrder, Description } from "@backplane/ports";
+import type { BoundPackage, DescribeRequest, Description } from "@backplane/ports";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
@@ -31,7 +31,7 @@ function plugin(plugin_id: string, dependencies: string[] = []): Manifest {
 class Plugins extends ScriptedRunner {
   asked: string[] = [];
   broken = new Set<string>();
-  override describe = async ({ package: pack }: DescribeOrder): Promise<Description> => {
+  override describe = async ({ package: pack }: DescribeRequest): Promise<Description> => {
     const id = pack.runtime.instrument!.plugin_id;
     this.asked.push(id);
     if (this.broken.has(id)) throw Object.assign(new Error(`${id} is broken`), { code: "handshake_failed" });

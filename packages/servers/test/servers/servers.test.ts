@@ -71,9 +71,9 @@ test("lists a server to callers who see its binding and not to delegated tokens"
 });
 
 test("sends a request to the process of the server's tools and redacts secrets in the answer", async () => {
-  const orders: { pool_key: string }[] = [];
-  const fixture = await open(async (order, listener) => {
-    orders.push(order);
+  const requests: { pool_key: string }[] = [];
+  const fixture = await open(async (request, listener) => {
+    requests.push(request);
     listener.notify("notifications/message", { data: "key hunter2-hunter2" });
     const roots = await listener.ask("roots/list", { why: "hunter2-hunter2" }, "mine");
     const form = await listener.ask("elicitation/create", {});
@@ -92,7 +92,7 @@ test("sends a request to the process of the server's tools and redacts secrets i
   expect(answer).toMatchObject({ roots: { roots: [] }, form: { action: "decline" } });
   expect(heard.asked[0]).toMatchObject({ method: "roots/list", key: "mine" });
   await fixture.call({ export_id: "mcp_weather_today", input: {} });
-  expect(orders[0]!.pool_key).toBe(fixture.runner.orders[0]!.pool_key);
+  expect(requests[0]!.pool_key).toBe(fixture.runner.requests[0]!.pool_key);
 });
 
 test("audits reads and not lists", async () => {
@@ -231,9 +231,9 @@ verifies(
 );
 
 test("applies the policy's host level to server requests and descriptions", async () => {
-  const orders: { grant: { network: string }; pool_key: string }[] = [];
-  const fixture = await open(async (order) => {
-    orders.push(order);
+  const requests: { grant: { network: string }; pool_key: string }[] = [];
+  const fixture = await open(async (request) => {
+    requests.push(request);
     return {};
   });
   const network = { network: "egress" as const, allowed_domains: ["a.example"] };
@@ -245,7 +245,7 @@ test("applies the policy's host level to server requests and descriptions", asyn
   await fixture.kernel.servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
   await fixture.kernel.definitions.refresh(admin, binding_id);
   await fixture.call({ export_id: "mcp_weather_today", input: {} });
-  const asked = [orders[0]!, fixture.runner.questions.at(-1)!, fixture.runner.orders[0]!];
+  const asked = [requests[0]!, fixture.runner.questions.at(-1)!, fixture.runner.requests[0]!];
   expect(asked.map(({ grant }) => grant.network)).toEqual(["none", "none", "none"]);
   expect(new Set(asked.map(({ pool_key }) => pool_key)).size).toBe(1);
 });

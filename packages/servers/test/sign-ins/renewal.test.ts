@@ -22,10 +22,10 @@ test("renews an expired token before it is used and leaves a valid one alone", a
   expect((await call(fixture)).status).toBe("succeeded");
   expect(as.token_requests).toHaveLength(1);
   fixture.clock.wall_offset = 3_600_000;
-  const used = runner.orders.at(-1)!.context.secrets.authorization;
+  const used = runner.requests.at(-1)!.context.secrets.authorization;
   expect((await call(fixture)).status).toBe("succeeded");
-  expect(runner.orders.at(-1)!.context.secrets.authorization).not.toBe(used);
-  expect(runner.orders).toHaveLength(2);
+  expect(runner.requests.at(-1)!.context.secrets.authorization).not.toBe(used);
+  expect(runner.requests).toHaveLength(2);
   expect(as.token_requests.map(({ grant_type }) => grant_type)).toEqual([
     "authorization_code",
     "refresh_token",
@@ -36,20 +36,20 @@ test("uses a token that expires soon immediately and renews it once in the backg
   const { as, fixture, runner, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   await call(fixture);
-  const used = runner.orders.at(-1)!.context.secrets.authorization;
+  const used = runner.requests.at(-1)!.context.secrets.authorization;
   fixture.clock.wall_offset = 3_600_000 - 20_000;
   const answered = Promise.withResolvers<void>();
   runner.hangs = answered.promise;
   const done = await Promise.all(Array.from({ length: 10 }, () => call(fixture)));
   expect(done.map(({ status }) => status)).toEqual(Array(10).fill("succeeded"));
-  expect(runner.orders.slice(1).map(({ context }) => context.secrets.authorization)).toEqual(
+  expect(runner.requests.slice(1).map(({ context }) => context.secrets.authorization)).toEqual(
     Array(10).fill(used),
   );
   await until(() => renewals(runner) === 1);
   answered.resolve();
   await until(async () => {
     await call(fixture);
-    return runner.orders.at(-1)!.context.secrets.authorization !== used;
+    return runner.requests.at(-1)!.context.secrets.authorization !== used;
   });
   expect(renewals(runner)).toBe(1);
   expect(as.token_requests).toHaveLength(2);
@@ -78,10 +78,10 @@ test("retries a background renewal with growing pauses while the authorization s
   }
   // The token has expired: the call waits for a renewal despite the pause and fails with its error, once.
   fixture.clock.wall_offset = 3_600_000;
-  const sent = runner.orders.length;
+  const sent = runner.requests.length;
   expect(await call(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
   expect(renewals(runner)).toBe(5);
-  expect(runner.orders).toHaveLength(sent);
+  expect(runner.requests).toHaveLength(sent);
   runner.away = false;
   expect((await call(fixture)).status).toBe("succeeded");
   expect(renewals(runner)).toBe(6);
@@ -96,7 +96,9 @@ test("renews a refused token once for all calls and runs each call exactly once"
   for (const { status, retry_count } of done)
     expect({ status, retry_count }).toEqual({ status: "succeeded", retry_count: 0 });
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
-  const good = runner.orders.filter(({ context }) => as.holds(context.secrets.authorization!, URL_OF_SERVER));
+  const good = runner.requests.filter(({ context }) =>
+    as.holds(context.secrets.authorization!, URL_OF_SERVER),
+  );
   expect(good).toHaveLength(10);
 });
 
@@ -132,11 +134,11 @@ test("requests more scope once for client_credentials, and does not repeat a ref
   const { as, runner, fixture, binding_id } = await open();
   const client = { client_id: "machine", client_secret: "machine-secret-0123456789", scope: "notes" };
   await fixture.kernel.signIns.begin(admin, binding_id, { ...client, grant: "client_credentials" });
-  runner.script = ({ order }) => serve(as, order.context.secrets.authorization, "write");
+  runner.script = ({ request }) => serve(as, request.context.secrets.authorization, "write");
   expect((await call(fixture)).status).toBe("succeeded");
   expect(as.token_requests.map(({ scope }) => scope)).toEqual(["notes", "notes write"]);
-  runner.script = ({ order }) =>
-    refusal(403, "insufficient_scope", "write", order.context.secrets.authorization);
+  runner.script = ({ request }) =>
+    refusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
   expect(await call(fixture)).toMatchObject({ error: { code: "plugin_failed" } });
   expect(as.token_requests).toHaveLength(2);
 });
@@ -170,14 +172,14 @@ test("stores renewed tokens when the sign-in row changed meanwhile", async () =>
   await signIn(fixture, as, binding_id);
   const asked = Promise.withResolvers<void>();
   const release = Promise.withResolvers<void>();
-  runner.script = async ({ order }) => {
+  runner.script = async ({ request }) => {
     asked.resolve();
     await release.promise;
-    return refusal(403, "insufficient_scope", "write", order.context.secrets.authorization);
+    return refusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
   };
   const early = call(fixture);
   await asked.promise;
-  runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
+  runner.script = ({ request }) => serve(as, request.context.secrets.authorization);
   // The early call needs more scope while the renewal is still in flight.
   as.slow_ms = 300;
   fixture.clock.wall_offset = 3_600_000;

@@ -77,7 +77,7 @@ test("refuses a sign-in for a binding with its own credential", async () => {
   await expect(fixture.kernel.signIns.begin(admin, binding_id, {})).rejects.toMatchObject({
     code: "request.invalid",
   });
-  runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
+  runner.script = ({ request }) => serve(as, request.context.secrets.authorization);
   const done = await call(fixture);
   expect(done.error).toMatchObject({ code: "plugin_failed" });
   expect(done.error!.message).toContain("refuses the credential that its binding holds");
@@ -150,9 +150,9 @@ test("uses no token after the binding moved to another address", async () => {
   moved.runtime = { ...SERVER.runtime, entrypoint: ["http://127.0.0.1:2/mcp"] };
   await fixture.kernel.packages.install(admin, fixture.importer.add(moved));
   await fixture.kernel.bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
-  runner.orders.length = 0;
+  runner.requests.length = 0;
   expect(await call(fixture)).toMatchObject({ error: { code: "sign_in.needed" } });
-  expect(runner.orders.map(({ context }) => context.secrets)).toEqual([{}]);
+  expect(runner.requests.map(({ context }) => context.secrets)).toEqual([{}]);
   expect(runner.questions.at(-1)!.context.secrets).toEqual({});
 });
 

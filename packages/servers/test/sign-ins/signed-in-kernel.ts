@@ -68,7 +68,7 @@ export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
     },
   });
   runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
-  runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
+  runner.script = ({ request }) => serve(as, request.context.secrets.authorization);
   return runner;
 }
 

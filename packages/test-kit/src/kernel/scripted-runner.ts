@@ -1,17 +1,17 @@
 import type { Json, JsonObject } from "@backplane/contract";
 import type {
-  DescribeOrder,
+  DescribeRequest,
   Description,
   RunListener,
   Runner,
   RunnerHealth,
   RunnerNotice,
-  RunOrder,
+  RunRequest,
   RunOutcome,
 } from "@backplane/ports";
 
 interface Running {
-  order: RunOrder;
+  request: RunRequest;
   /** Rejects nothing; resolves with the reason when the call is cancelled. */
   cancelled: Promise<"user" | "shutdown">;
   event: (event: JsonObject & { type: string }) => void;
@@ -42,9 +42,9 @@ export const ended = (
   ...more,
 });
 
-/** The Runner port with a script in place of processes: keeps every order, and cancels like the real one. */
+/** The Runner port with a script in place of processes: keeps every request, and cancels like the real one. */
 export class ScriptedRunner implements Runner {
-  readonly orders: RunOrder[] = [];
+  readonly requests: RunRequest[] = [];
   readonly retired: string[] = [];
   sandbox = { enabled: true, available: true, reason: "" };
   script: Script = () => ok();
@@ -54,7 +54,7 @@ export class ScriptedRunner implements Runner {
   /** What the listeners of a call's process prove; a call that is not here has none. */
   readonly proofs = new Map<string, string>();
   readonly listenerProof = (invocation_id: string): string | null => this.proofs.get(invocation_id) ?? null;
-  readonly questions: DescribeOrder[] = [];
+  readonly questions: DescribeRequest[] = [];
   /** What a described binding answers. */
   description: () => Description | Promise<Description> = () => ({
     exports: [],
@@ -66,15 +66,15 @@ export class ScriptedRunner implements Runner {
   #halted = false;
   readonly #cancels = new Map<string, (reason: "user" | "shutdown") => void>();
 
-  async run(order: RunOrder, listener: RunListener): Promise<RunOutcome> {
-    this.orders.push(order);
+  async run(request: RunRequest, listener: RunListener): Promise<RunOutcome> {
+    this.requests.push(request);
     const cancelled = new Promise<"user" | "shutdown">((resolve) => {
-      this.#cancels.set(order.invocation_id, resolve);
+      this.#cancels.set(request.invocation_id, resolve);
     });
     try {
       const stopped = cancelled.then(() => ended("cancelled", "cancelled"));
       const work = this.script({
-        order,
+        request,
         cancelled,
         event: (event) => listener.event(event),
         ...(listener.ask === undefined ? {} : { ask: listener.ask }),
@@ -82,12 +82,12 @@ export class ScriptedRunner implements Runner {
       const outcome = this.obeys ? await Promise.race([work, stopped]) : await work;
       return this.#halted ? await new Promise<never>(() => {}) : outcome;
     } finally {
-      this.#cancels.delete(order.invocation_id);
+      this.#cancels.delete(request.invocation_id);
     }
   }
 
-  readonly describe = async (order: DescribeOrder): Promise<Description> => {
-    this.questions.push(order);
+  readonly describe = async (request: DescribeRequest): Promise<Description> => {
+    this.questions.push(request);
     return await this.description();
   };
 

@@ -21,10 +21,10 @@ const cancelled = (requestId: string | number) => ({
 const ended = async (id: string) => (await t.kernel.invocations.get(ADMIN, id)).status;
 /** Starts a call that waits; resolves when it runs. */
 async function waiting(start: () => Promise<unknown>): Promise<string> {
-  const before = t.runner.orders.length;
+  const before = t.runner.requests.length;
   start().catch(() => undefined);
   await t.runner.started(before + 1);
-  return t.runner.orders[before]!.invocation_id;
+  return t.runner.requests[before]!.invocation_id;
 }
 
 async function settled(id: string): Promise<string> {

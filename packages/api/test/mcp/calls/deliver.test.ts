@@ -17,10 +17,10 @@ afterAll(() => t.close());
 
 test("turns the response of a long call into a stream", async () => {
   const client = await connect(base, "2025-11-25");
-  const before = t.runner.orders.length;
+  const before = t.runner.requests.length;
   const running = client.ask("tools/call", call("echo", { do: "wait" }));
   await t.runner.started(before + 1);
-  const { invocation_id } = t.runner.orders[before]!;
+  const { invocation_id } = t.runner.requests[before]!;
   t.runner.say(invocation_id, { type: "log", level: "info", message: "long" });
   t.clock.advance(6_000);
   t.runner.release(invocation_id);

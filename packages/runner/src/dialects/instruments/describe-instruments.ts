@@ -14,10 +14,10 @@ import {
   RISK_OF_INSTRUMENT,
   type ToolExport,
 } from "@backplane/contract";
-import type { Description, RunOrder } from "@backplane/ports";
+import type { Description, RunRequest } from "@backplane/ports";
 import { NO_PERMISSIONS } from "../../ports/dialect.ts";
 
-type PackageOrder = RunOrder["package"];
+type PackageOrder = RunRequest["package"];
 
 const SYSTEMS: Record<InstrumentPlatform, string | null> = {
   Linux: "linux",

@@ -9,14 +9,18 @@ import {
   isObject,
   type JsonObject,
 } from "@backplane/contract";
+import type { ProcessRequest } from "@backplane/ports";
 import { type Answer, clipMessage } from "../../ports/answer.ts";
-import type { Exchange, ProcessOrder } from "../../ports/dialect.ts";
+import type { Exchange } from "../../ports/dialect.ts";
 import { pluginIdOf } from "./describe-instruments.ts";
 
-export function initializeParams(order: ProcessOrder, dataDir: string): InstrumentMethods["initialize"][0] {
-  const { config, secrets } = order.context;
+export function initializeParams(
+  request: ProcessRequest,
+  dataDir: string,
+): InstrumentMethods["initialize"][0] {
+  const { config, secrets } = request.context;
   return {
-    pluginId: pluginIdOf(order.package),
+    pluginId: pluginIdOf(request.package),
     dataDir,
     // The protocol has no field for secrets: they are settings like any other.
     config: { ...flatConfig(config), ...secrets },
@@ -25,17 +29,17 @@ export function initializeParams(order: ProcessOrder, dataDir: string): Instrume
 }
 
 export function invokeParams(
-  { context, id, order }: Pick<Exchange, "context" | "id" | "order">,
+  { context, id, request }: Pick<Exchange, "context" | "id" | "request">,
   dataDir: string,
 ): InstrumentInvocation {
-  const { input } = order.body;
+  const { input } = request.body;
   return {
-    instrument: order.export_id,
+    instrument: request.export_id,
     params: isObject(input) ? input : {},
-    activityId: context.run_id ?? order.tool_call_id ?? order.invocation_id,
+    activityId: context.run_id ?? request.tool_call_id ?? request.invocation_id,
     sessionId: context.session_id ?? "",
     traceId: context.trace_id,
-    timeoutMs: Math.round(order.timeout_ms),
+    timeoutMs: Math.round(request.timeout_ms),
     dataDirPath: dataDir,
     invocationId: id,
   };

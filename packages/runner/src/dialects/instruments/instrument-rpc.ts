@@ -4,7 +4,7 @@
  * processes never run at the same time.
  */
 import { BackplaneError, JAVA_HOST, type Json, type JsonObject, READY_HOST } from "@backplane/contract";
-import type { Description } from "@backplane/ports";
+import type { Description, ProcessRequest } from "@backplane/ports";
 import { InstrumentHost } from "@backplane/wire";
 import type {
   Dialect,
@@ -12,7 +12,6 @@ import type {
   Exchange,
   HostPrograms,
   ProcessLink,
-  ProcessOrder,
   Session,
 } from "../../ports/dialect.ts";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../programs/java-host.ts";
@@ -33,13 +32,13 @@ export const instrumentRpc: Dialect = {
   resident: true,
   keeps_data: true,
   secrets_at_start: true,
-  unsupportedReason: (order) =>
-    order.op === "tool.invoke"
+  unsupportedReason: (request) =>
+    request.op === "tool.invoke"
       ? null
-      : `Instruments support tools only, and ${order.export_id} is called with ${order.op}.`,
-  async launch(order, { confined, dataDir, programs }): Promise<DialectLaunch> {
+      : `Instruments support tools only, and ${request.export_id} is called with ${request.op}.`,
+  async launch(request, { confined, dataDir, programs }): Promise<DialectLaunch> {
     const data = await dataDir();
-    const { entrypoint, env } = order.package.runtime;
+    const { entrypoint, env } = request.package.runtime;
     const binds = [{ source: data, target: DATA_INSIDE, writable: true }];
     const data_dir = confined ? DATA_INSIDE : data;
     if (entrypoint[0] === JAVA_HOST) {
@@ -51,7 +50,7 @@ export const instrumentRpc: Dialect = {
         data_dir,
       };
     }
-    const module = moduleOf(order);
+    const module = moduleOf(request);
     if (module === null) return { entrypoint, env, binds, data_dir };
     if (programs.instruments === undefined) {
       throw new BackplaneError("launch_failed", "This installation has no host program for instruments.", {
@@ -85,7 +84,7 @@ async function javaHost({ java_instruments, privateCopy }: HostPrograms): Promis
   throw new BackplaneError("launch_failed", "This installation has no ready host for Java.");
 }
 
-function moduleOf({ package: { runtime } }: ProcessOrder): string | null {
+function moduleOf({ package: { runtime } }: ProcessRequest): string | null {
   const [program, reference = ""] = runtime.entrypoint;
   return program === READY_HOST || runtime.protocol === "module.instrument" ? reference : null;
 }
@@ -109,13 +108,13 @@ class InstrumentSession implements Session {
   }
 
   async open(): Promise<void> {
-    const { order } = this.#link;
-    if (order === null) throw new BackplaneError("internal", "An instrument plugin belongs to a binding.");
-    await this.#host.initialize(initializeParams(order, this.#dataDir), INITIALIZE_MS);
+    const { request } = this.#link;
+    if (request === null) throw new BackplaneError("internal", "An instrument plugin belongs to a binding.");
+    await this.#host.initialize(initializeParams(request, this.#dataDir), INITIALIZE_MS);
   }
 
   async describe(): Promise<Description> {
-    return describeInstruments(await this.#host.listInstruments(LIST_MS), this.#link.order!.package);
+    return describeInstruments(await this.#host.listInstruments(LIST_MS), this.#link.request!.package);
   }
 
   async request(method: string, params: JsonObject): Promise<Json> {

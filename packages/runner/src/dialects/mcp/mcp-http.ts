@@ -3,8 +3,9 @@
  * entrypoint is its URL. The grant decides whether it may be reached, like any egress of a plugin.
  */
 import { BackplaneError } from "@backplane/contract";
+import type { ProcessRequest } from "@backplane/ports";
 import { guardedRequests, type OutboundRules } from "../../egress/gateway-requests/guarded-requests.ts";
-import type { Dialect, ProcessLink, ProcessOrder } from "../../ports/dialect.ts";
+import type { Dialect, ProcessLink } from "../../ports/dialect.ts";
 import { bindingHeaders } from "./http-headers.ts";
 import { HttpTransport } from "./http-transport.ts";
 import { McpSession } from "./session.ts";
@@ -16,16 +17,16 @@ export function mcpHttp(outbound: OutboundRules): Dialect {
     resident: true,
     call_scratch: false,
     remote: true,
-    unsupportedReason: (order) =>
-      order.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${order.op}.`,
+    unsupportedReason: (request) =>
+      request.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${request.op}.`,
     connect: (link) => sessionTo(link, outbound),
   };
 }
 
 function sessionTo(link: ProcessLink, outbound: OutboundRules): McpSession {
-  const order = link.order!;
-  const { grant, context } = order;
-  const url = urlOf(order);
+  const request = link.request!;
+  const { grant, context } = request;
+  const url = urlOf(request);
   if (grant.network !== "egress") {
     throw new BackplaneError(
       "launch_failed",
@@ -54,7 +55,7 @@ function sessionTo(link: ProcessLink, outbound: OutboundRules): McpSession {
   });
 }
 
-function urlOf({ package: { package_id, runtime } }: ProcessOrder): URL {
+function urlOf({ package: { package_id, runtime } }: ProcessRequest): URL {
   const text = runtime.entrypoint[0] ?? "";
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || (url.protocol !== "https:" && url.protocol !== "http:") || url.username !== "") {

@@ -3,7 +3,8 @@
  * environment (`config.args`, `config.env`). The mounted folders are its roots.
  */
 import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
-import type { Dialect, DialectLaunch, ProcessOrder } from "../../ports/dialect.ts";
+import type { ProcessRequest } from "@backplane/ports";
+import type { Dialect, DialectLaunch } from "../../ports/dialect.ts";
 import { McpSession } from "./session.ts";
 import { StdioTransport } from "./stdio-transport.ts";
 
@@ -20,16 +21,16 @@ export function mcpStdio(): Dialect {
     lifetime: "pooled",
     resident: true,
     call_scratch: false,
-    unsupportedReason: (order) =>
-      order.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${order.op}.`,
-    launch: async (order) => launchOf(order),
+    unsupportedReason: (request) =>
+      request.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${request.op}.`,
+    launch: async (request) => launchOf(request),
     connect: (link) => {
-      const { order } = link;
-      const digest = order?.package.digest ?? "";
+      const { request } = link;
+      const digest = request?.package.digest ?? "";
       return new McpSession({
         link,
         createTransport: (events) => new StdioTransport(link.transport, link.limits, events),
-        folders: order?.grant.mounts.map(({ target }) => target) ?? [],
+        folders: request?.grant.mounts.map(({ target }) => target) ?? [],
         skip_discovery: withoutDiscovery.has(digest),
         disableDiscovery: () => {
           if (withoutDiscovery.size >= MAX_WITHOUT_DISCOVERY) withoutDiscovery.clear();
@@ -40,7 +41,7 @@ export function mcpStdio(): Dialect {
   };
 }
 
-function launchOf({ package: { runtime }, context }: ProcessOrder): DialectLaunch {
+function launchOf({ package: { runtime }, context }: ProcessRequest): DialectLaunch {
   return {
     entrypoint: [...runtime.entrypoint, ...argsOf(context.config)],
     env: { ...runtime.env, ...envOf(context.config) },

@@ -5,14 +5,8 @@
  * server is probed; if it does not answer, it is abandoned and the next call gets a new one.
  */
 import { BackplaneError, IdTable, isObject, type Json, type JsonObject } from "@backplane/contract";
-import type { Description, RequestListener } from "@backplane/ports";
-import {
-  type Exchange,
-  NO_PERMISSIONS,
-  type ProcessLink,
-  type ProcessOrder,
-  type Session,
-} from "../../ports/dialect.ts";
+import type { Description, ProcessRequest, RequestListener } from "@backplane/ports";
+import { type Exchange, NO_PERMISSIONS, type ProcessLink, type Session } from "../../ports/dialect.ts";
 import {
   type AskableRequest,
   type AskCaller,
@@ -90,17 +84,17 @@ export class McpSession implements Session, Caller, Requester {
     await this.#negotiate();
   }
 
-  refresh({ secrets, config }: ProcessOrder["context"]): void {
+  refresh({ secrets, config }: ProcessRequest["context"]): void {
     this.#channel.transport.refresh?.(secrets, config);
   }
 
   call(exchange: Exchange): void {
-    const { order } = exchange;
-    this.refresh(order.context);
-    const { input } = order.body;
-    const name = order.native_name ?? order.export_id;
+    const { request } = exchange;
+    this.refresh(request.context);
+    const { input } = request.body;
+    const name = request.native_name ?? request.export_id;
     const given = isObject(input) ? input : {};
-    const headers = this.stateless ? paramHeaders(order.param_headers ?? [], given) : {};
+    const headers = this.stateless ? paramHeaders(request.param_headers ?? [], given) : {};
     const call = new ToolCall(this, exchange, { name, arguments: given }, headers);
     this.#calls.add(exchange.id, call);
     if (this.dispatch(call)) exchange.sent();
@@ -122,7 +116,7 @@ export class McpSession implements Session, Caller, Requester {
 
   async describe(): Promise<Description> {
     const { package_id } = this.#link.package;
-    const permissions = this.#link.order?.package.runtime.permissions ?? NO_PERMISSIONS;
+    const permissions = this.#link.request?.package.runtime.permissions ?? NO_PERMISSIONS;
     // Only HTTP has headers.
     const headers = this.stateless && this.#channel.transport.cancels_by_drop;
     return await describeTools(package_id, this.#agreement!, permissions, headers, (method, params) =>

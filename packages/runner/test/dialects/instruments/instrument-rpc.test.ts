@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import { buildInstrumentHost } from "../../../../../scripts/build-instrument-host.ts";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { createConfinedTestRunner } from "../../support/confined-runner.ts";
-import { type OrderChange, orderOf } from "../../support/order.ts";
+import { type RequestChange, requestOf } from "../../support/request.ts";
 import { createTestRunner, type TestRunner, until } from "../../support/runner.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-instrument-rpc-"));
@@ -36,12 +36,12 @@ function setUp(
   return { rig, data, log: () => readFileSync(join(data, "log"), "utf8").trimEnd().split("\n") };
 }
 
-function instrument(behaviour: string, change: OrderChange = {}): OrderChange {
+function instrument(behaviour: string, change: RequestChange = {}): RequestChange {
   return { protocol: "hefty.jsonrpc", entrypoint: ["node", "./instrument.mjs", behaviour], ...change };
 }
 
-const describeIt = ({ runner, mark }: TestRunner, change: OrderChange) =>
-  runner.describe!({ ...orderOf({ ...change, env: { MARK: mark } }), timeout_ms: 30_000 });
+const describeIt = ({ runner, mark }: TestRunner, change: RequestChange) =>
+  runner.describe!({ ...requestOf({ ...change, env: { MARK: mark } }), timeout_ms: 30_000 });
 
 verifies(
   "instr.instrument",
@@ -87,7 +87,7 @@ verifies(
   "restarts a plugin whose secrets changed, if it gets them only at its start",
   async () => {
     const { log, rig } = setUp();
-    const call = async (api_token: string, change: OrderChange = {}) =>
+    const call = async (api_token: string, change: RequestChange = {}) =>
       await rig.run(instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }));
     const tokens = () => log().flatMap((line) => /"api_token":"([^"]+)"/.exec(line)?.[1] ?? []);
     await call("first-value");
@@ -139,10 +139,10 @@ verifies(
       heftyVersion: "0.22.0",
       config: { api_token: "s3cret-value" },
     });
-    const order = orderOf({ ...instrument("good", { context }), env: { MARK: rig.mark } });
+    const request = requestOf({ ...instrument("good", { context }), env: { MARK: rig.mark } });
     const ask = (name: string) =>
       rig.runner.request!(
-        { ...order, method: "healthCheck", params: { instrument: name } },
+        { ...request, method: "healthCheck", params: { instrument: name } },
         { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) },
       );
     expect(await ask("echo")).toEqual({ status: "Healthy", message: "echo" });
@@ -281,7 +281,7 @@ describe("in the sandbox", () => {
         protocol: "hefty.jsonrpc" as const,
         entrypoint: ["backplane-instrument-host", "./greeter-provider.ts#GreeterProvider"],
       };
-      const described = await rig.runner.describe!({ ...orderOf(module), timeout_ms: 30_000 });
+      const described = await rig.runner.describe!({ ...requestOf(module), timeout_ms: 30_000 });
       expect(described.exports.map(({ id }) => id)).toEqual(["greet", "think"]);
       const outcome = await rig.run({ ...module, export_id: "greet", input: { name: "Ada" } });
       expect(outcome).toMatchObject({

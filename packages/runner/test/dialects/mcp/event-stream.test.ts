@@ -2,9 +2,9 @@
 import type { Json, JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { mcp, testRunnerFor, text } from "../../support/http-order.ts";
+import { mcp, testRunnerFor, text } from "../../support/http-request.ts";
 import { mcpHttpServer, type Reply, type Seen } from "../../support/mcp-http-server.ts";
-import { orderOf } from "../../support/order.ts";
+import { requestOf } from "../../support/request.ts";
 import { until } from "../../support/runner.ts";
 
 test("accepts an answer as a stream, with progress and server requests of the same call before it", async () => {
@@ -31,7 +31,7 @@ test("accepts an answer as a stream, with progress and server requests of the sa
   });
   const rig = testRunnerFor(server);
   const events: JsonObject[] = [];
-  const outcome = await rig.runner.run(orderOf(mcp(server)), {
+  const outcome = await rig.runner.run(requestOf(mcp(server)), {
     event: (event) => events.push(event),
     ask: async () => ({ action: "decline" }),
   });
@@ -89,7 +89,7 @@ test("receives notifications over the GET stream", async () => {
   await rig.run(mcp(server));
   await until(() => notices.length > 0);
   expect(notices).toEqual(["notifications/tools/list_changed"]);
-  const described = await rig.runner.describe!(orderOf(mcp(server)));
+  const described = await rig.runner.describe!(requestOf(mcp(server)));
   expect(described.exports.map(({ id }) => id)).toEqual(["mcp_fixture_echo"]);
 });
 
@@ -158,10 +158,10 @@ test("renews subscriptions when the server lost its session, also without a requ
     return true;
   });
   const rig = testRunnerFor(server);
-  const order = { ...orderOf(mcp(server)), timeout_ms: 5_000 };
+  const request = { ...requestOf(mcp(server)), timeout_ms: 5_000 };
   const listener = { notify: () => undefined, ask: async () => null };
   await rig.runner.request!(
-    { ...order, method: "resources/subscribe", params: { uri: "x://one" } },
+    { ...request, method: "resources/subscribe", params: { uri: "x://one" } },
     listener,
   );
   await until(() => standing !== null);

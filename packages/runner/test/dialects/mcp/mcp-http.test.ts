@@ -2,9 +2,9 @@
 import type { JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { answers, mcp, testRunnerFor, text } from "../../support/http-order.ts";
+import { answers, mcp, testRunnerFor, text } from "../../support/http-request.ts";
 import { mcpHttpServer } from "../../support/mcp-http-server.ts";
-import { orderOf } from "../../support/order.ts";
+import { requestOf } from "../../support/request.ts";
 import { createTestRunner, until } from "../../support/runner.ts";
 
 test("2025-11-25: falls back to initialize and sends session and revision with each request", async () => {
@@ -171,9 +171,9 @@ test("uses a rotated secret for the next request that is not a call", async () =
   const rig = testRunnerFor(server);
   const change = (authorization: string) => mcp(server, { context: { secrets: { authorization } } });
   await rig.run(change("first-token"));
-  const order = orderOf(change("second-token"));
+  const request = requestOf(change("second-token"));
   const nobody = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
-  await rig.runner.request!({ ...order, method: "resources/read", params: { uri: "a://x" } }, nobody);
+  await rig.runner.request!({ ...request, method: "resources/read", params: { uri: "a://x" } }, nobody);
   const read = server.seen.find(({ message }) => message.method === "resources/read");
   expect(read?.headers.authorization).toBe("Bearer second-token");
 });
@@ -215,12 +215,12 @@ test("sends a notification when a resident server is gone", async () => {
   const server = await mcpHttpServer(() => false);
   const rig = testRunnerFor(server);
   rig.runner.onNotice!((notice) => notices.push(notice));
-  const order = mcp(server);
-  await rig.run(order);
-  rig.runner.retire(orderOf(order).binding_id);
+  const request = mcp(server);
+  await rig.run(request);
+  rig.runner.retire(requestOf(request).binding_id);
   await until(() => notices.length === 1);
   expect(notices[0]).toMatchObject({
     method: "backplane/server.gone",
-    binding_id: orderOf(order).binding_id,
+    binding_id: requestOf(request).binding_id,
   });
 });

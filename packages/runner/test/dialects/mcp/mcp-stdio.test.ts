@@ -1,13 +1,13 @@
 /** mcp.stdio through the runner with real processes: both revisions, call results, and servers that misbehave. */
 import type { Json, JsonObject } from "@backplane/contract";
-import type { DescribeOrder, RequestListener, RunnerNotice } from "@backplane/ports";
+import type { DescribeRequest, RequestListener, RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { type OrderChange, orderOf } from "../../support/order.ts";
+import { type RequestChange, requestOf } from "../../support/request.ts";
 import { createTestRunner, isAlive, type TestRunner, until } from "../../support/runner.ts";
 
 const NOBODY: RequestListener = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
 
-function mcp(behaviour: string, tool: string, change: OrderChange = {}): OrderChange {
+function mcp(behaviour: string, tool: string, change: RequestChange = {}): RequestChange {
   return {
     protocol: "mcp.stdio",
     entrypoint: ["node", "./mcp.mjs", behaviour],
@@ -18,9 +18,9 @@ function mcp(behaviour: string, tool: string, change: OrderChange = {}): OrderCh
   };
 }
 
-function question(rig: TestRunner, behaviour: string, change: OrderChange = {}): DescribeOrder {
+function question(rig: TestRunner, behaviour: string, change: RequestChange = {}): DescribeRequest {
   const env = { MARK: rig.mark, ...change.env };
-  return orderOf({ ...mcp(behaviour, "echo", { timeout_ms: 20_000, ...change }), env });
+  return requestOf({ ...mcp(behaviour, "echo", { timeout_ms: 20_000, ...change }), env });
 }
 
 function text(result: Json | null): string {
@@ -107,12 +107,12 @@ test("cuts output over the limit and says what is missing", async () => {
 
 test("serves all calls of a binding with one process, which stays when idle", async () => {
   const rig = createTestRunner({ limits: { idle_ms: 50 } });
-  const order = { timeout_ms: 20_000 };
+  const request = { timeout_ms: 20_000 };
   const pids = await Promise.all(
-    Array.from({ length: 20 }, () => rig.run(mcp("plain", "pid", { ...order, input: { ms: 20 } }))),
+    Array.from({ length: 20 }, () => rig.run(mcp("plain", "pid", { ...request, input: { ms: 20 } }))),
   );
   await new Promise((resolve) => setTimeout(resolve, 300));
-  const later = await rig.run(mcp("plain", "pid", order));
+  const later = await rig.run(mcp("plain", "pid", request));
   expect(new Set([...pids, later].map(({ result }) => text(result))).size).toBe(1);
 });
 
@@ -228,8 +228,8 @@ test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviou
       : { action: "accept", content: { name: "Ann" } };
   };
   const run = async (tool: string) => {
-    const order = orderOf({ ...mcp(behaviour, tool), env: { MARK: rig.mark } });
-    return text((await rig.runner.run(order, { event: () => {}, ask })).result);
+    const request = requestOf({ ...mcp(behaviour, tool), env: { MARK: rig.mark } });
+    return text((await rig.runner.run(request, { event: () => {}, ask })).result);
   };
   expect(await run("samples")).toContain('"42"');
   // The default of a missing field is filled in.
@@ -252,7 +252,7 @@ test("asks no caller if calls of two sessions are in flight", async () => {
   const asked: string[] = [];
   const run = (tool: string, session_id: string) =>
     rig.runner.run(
-      orderOf({
+      requestOf({
         ...mcp("plain", tool, { timeout_ms: 1_000 }),
         env: { MARK: rig.mark },
         context: { session_id },
@@ -284,11 +284,11 @@ test.each(REVISIONS)("%s: supports other requests and notifications", async (beh
   const rig = createTestRunner();
   const notices: RunnerNotice[] = [];
   rig.runner.onNotice!((notice) => notices.push(notice));
-  const order = { ...question(rig, behaviour), method: "resources/read", params: { uri: "a://x" } };
-  expect(await rig.runner.request!(order, NOBODY)).toMatchObject({
+  const request = { ...question(rig, behaviour), method: "resources/read", params: { uri: "a://x" } };
+  expect(await rig.runner.request!(request, NOBODY)).toMatchObject({
     contents: [{ uri: "a://x", text: "content" }],
   });
-  const unknown = rig.runner.request!({ ...order, method: "prompts/get" }, NOBODY);
+  const unknown = rig.runner.request!({ ...request, method: "prompts/get" }, NOBODY);
   await expect(unknown).rejects.toMatchObject({ code: "plugin_failed", details: { rpc_code: -32601 } });
   await rig.run(mcp(behaviour, "changes"));
   const whose = { binding_id: "bind_1", project_id: null };
@@ -303,13 +303,13 @@ test("redacts a secret from descriptions and errors", async () => {
   const found = await rig.runner.describe!(question(rig, "plain", { env, context }));
   expect(found.exports[0]!.description).toContain("my token is");
   expect(JSON.stringify(found)).not.toContain(secrets.token);
-  const order = question(rig, "tells", { context });
+  const request = question(rig, "tells", { context });
   const failed = rig.runner.describe!({
-    ...order,
+    ...request,
     package: {
-      ...order.package,
+      ...request.package,
       runtime: {
-        ...order.package.runtime,
+        ...request.package.runtime,
         entrypoint: ["node", "-e", `console.error("${secrets.token}"); process.exit(1)`],
       },
     },

@@ -34,9 +34,9 @@ verifies("vai.context", "builds a complete context, omits absent ids and records
   const spellings = [SECRET, Buffer.from(SECRET).toString("base64"), encodeURIComponent(SECRET)];
   spellings.push(Buffer.from(SECRET).toString("base64url"), Buffer.from(`me:${SECRET}`).toString("base64"));
   let context: InvocationContext | undefined;
-  fixture.runner.script = ({ order, event }) => {
-    context = order.context;
-    const token = order.context.gateway.delegation_token ?? "";
+  fixture.runner.script = ({ request, event }) => {
+    context = request.context;
+    const token = request.context.gateway.delegation_token ?? "";
     event({ type: "progress", said: spellings.join(" "), token });
     const text = JSON.stringify({ spellings, token, secret: SECRET });
     return ok({ content: [{ type: "text", text }], structured_output: { [SECRET]: spellings, token } });
@@ -104,15 +104,15 @@ test("uses a rotated secret in the next call and withholds a slot that was narro
   await put("second-value");
   await fixture.call({ export_id: "full" });
   await fixture.call({ export_id: "full", narrow: { secret_slots: [], network: "none" } });
-  const { orders } = fixture.runner;
-  expect(orders.map((order) => order.context.secrets)).toEqual([
+  const { requests } = fixture.runner;
+  expect(requests.map((request) => request.context.secrets)).toEqual([
     { jira_token: "first-value" },
     { jira_token: "second-value" },
     {},
   ]);
-  expect(orders[2]!.grant).toMatchObject({ network: "none", allowed_domains: [], secret_slots: [] });
-  expect(orders[1]!.pool_key).toBe(orders[0]!.pool_key);
-  expect(orders[2]!.pool_key).not.toBe(orders[0]!.pool_key);
+  expect(requests[2]!.grant).toMatchObject({ network: "none", allowed_domains: [], secret_slots: [] });
+  expect(requests[1]!.pool_key).toBe(requests[0]!.pool_key);
+  expect(requests[2]!.pool_key).not.toBe(requests[0]!.pool_key);
 });
 
 test("builds the body of the op for each kind of export", async () => {
@@ -126,12 +126,12 @@ test("builds the body of the op for each kind of export", async () => {
   await fixture.kernel.packages.install(admin, fixture.importer.add(kinds));
   for (const { id } of kinds.exports) await fixture.kernel.bindings.create(admin, named(id));
   const answers = { "tool.invoke": { content: [] }, "compactor.compact": { summary: { text: "short" } } };
-  fixture.runner.script = ({ order }) => ok(answers[order.op as keyof typeof answers] ?? { fine: true });
+  fixture.runner.script = ({ request }) => ok(answers[request.op as keyof typeof answers] ?? { fine: true });
   const run = async (export_id: string, input: Invocation["input"]) => {
     const done = await fixture.call({ export_id, input });
-    const order = fixture.runner.orders.at(-1)!;
+    const request = fixture.runner.requests.at(-1)!;
     expect(done.status).toBe("succeeded");
-    return [order.op, order.body, done.execution_id] as const;
+    return [request.op, request.body, done.execution_id] as const;
   };
   const [toolOp, toolBody, toolx] = await run("t", { q: 1 });
   expect([toolOp, toolBody]).toEqual(["tool.invoke", { tool_execution_id: toolx, input: { q: 1 } }]);

@@ -1,29 +1,29 @@
-/** Checks that refuse an order before a process is started. An order is never run in another class instead. */
+/** Checks that refuse a request before a process is started. A request is never run in another class instead. */
 import { BackplaneError } from "@backplane/contract";
-import type { RunOrder } from "@backplane/ports";
+import type { RunRequest } from "@backplane/ports";
 import type { Dialect } from "../ports/dialect.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
 
-/** Null if the order may run. `unsupported` is the objection of its dialect. */
-export function refuseOrder(
-  order: Pick<RunOrder, "binding_id" | "package" | "class" | "grant">,
+/** Null if the request may run. `unsupported` is the objection of its dialect. */
+export function refuseRequest(
+  request: Pick<RunRequest, "binding_id" | "package" | "class" | "grant">,
   unsupported: string | null,
   dialect: Dialect | null,
   confinement: Confinement,
 ): BackplaneError | null {
-  const { protocol } = order.package.runtime;
-  const untrustedError = checkTrust(order);
+  const { protocol } = request.package.runtime;
+  const untrustedError = checkTrust(request);
   if (untrustedError !== null) return untrustedError;
-  if (order.class === "inline") {
+  if (request.class === "inline") {
     return new BackplaneError(
       "class.unsupported",
       `A ${protocol} plugin runs in a process and cannot run inline.`,
     );
   }
   if (dialect?.remote !== true) {
-    const { refusal, sandbox } = confinement.of(order);
+    const { refusal, sandbox } = confinement.of(request);
     if (refusal !== null) return refusal;
-    if (order.grant.secret_env !== undefined && sandbox === null) {
+    if (request.grant.secret_env !== undefined && sandbox === null) {
       return new BackplaneError(
         "sandbox.unavailable",
         "Its secrets are passed as environment variables, which other programs of the same user could read outside of the sandbox.",
@@ -41,12 +41,12 @@ export function refuseOrder(
  * Isolated is the default class, so no operator has trusted the module yet. With class worker it runs as External,
  * in a process.
  */
-function checkTrust(order: Pick<RunOrder, "binding_id" | "class" | "package">): BackplaneError | null {
-  const { package_id, runtime } = order.package;
-  if (runtime.protocol !== "module.instrument" || order.class !== "isolated") return null;
+function checkTrust(request: Pick<RunRequest, "binding_id" | "class" | "package">): BackplaneError | null {
+  const { package_id, runtime } = request.package;
+  if (runtime.protocol !== "module.instrument" || request.class !== "isolated") return null;
   const isolation = runtime.instrument?.isolation ?? "InProcess";
   return new BackplaneError(
     "plugin.untrusted",
-    `${package_id} wants to run in the gateway's own process (${isolation}), and no operator has trusted it. Run it as External, in a process of its own, with \`backplane binding set ${order.binding_id} --class worker\`; or, if you trust its code with everything, with --class inline.`,
+    `${package_id} wants to run in the gateway's own process (${isolation}), and no operator has trusted it. Run it as External, in a process of its own, with \`backplane binding set ${request.binding_id} --class worker\`; or, if you trust its code with everything, with --class inline.`,
   );
 }

@@ -1,8 +1,8 @@
 /**
- * The order that tells the runner which process of a described binding to use: the same one that calls of its tools
+ * The request that tells the runner which process of a described binding to use: the same one that calls of its tools
  * use.
  */
-import type { BoundPackage, DescribeOrder, KernelDeps, Scope } from "@backplane/ports";
+import type { BoundPackage, KernelDeps, ProcessRequest, Scope } from "@backplane/ports";
 import { poolKey } from "../exports/export-plan.ts";
 import { combineTools } from "../exports/whole-package.ts";
 import { standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
@@ -11,15 +11,13 @@ import { intersect } from "../grant/intersect.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
 
-export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
-
-/** Creates the order without secrets, which are read for each request. */
-export async function createProcessOrder(
+/** Creates the request without secrets, which are read each time it is sent. */
+export async function createProcessRequest(
   deps: Pick<KernelDeps, "host">,
   policies: Pick<Policies, "of">,
   bound: BoundPackage,
   scope: Scope,
-): Promise<ProcessOrder> {
+): Promise<ProcessRequest> {
   const { binding, package: pack } = bound;
   const item = combineTools(pack)!;
   const level = standingLevel(
@@ -56,10 +54,10 @@ export async function createProcessOrder(
 export async function sendProcessRequest<T>(
   tokens: SignInTokens,
   bound: BoundPackage,
-  order: ProcessOrder,
-  send: (order: ProcessOrder) => Promise<T>,
+  request: ProcessRequest,
+  send: (request: ProcessRequest) => Promise<T>,
 ): Promise<T> {
-  return await tokens.sendWithSecrets(bound, order.grant, (secrets) =>
-    send({ ...order, context: { ...order.context, secrets } }),
+  return await tokens.sendWithSecrets(bound, request.grant, (secrets) =>
+    send({ ...request, context: { ...request.context, secrets } }),
   );
 }

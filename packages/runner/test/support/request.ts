@@ -1,23 +1,23 @@
-/** Orders for the fixture programs. Does not depend on the test runner. */
+/** Requests for the fixture programs. Does not depend on the test runner. */
 import { fileURLToPath } from "node:url";
 import type { Json } from "@backplane/contract";
-import type { RunOrder } from "@backplane/ports";
+import type { RunRequest } from "@backplane/ports";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 
 export const FIXTURES = fileURLToPath(new URL("../fixtures", import.meta.url));
 
-export type OrderChange = Partial<Omit<RunOrder, "package" | "grant" | "context">> & {
+export type RequestChange = Partial<Omit<RunRequest, "package" | "grant" | "context">> & {
   entrypoint?: string[];
-  protocol?: RunOrder["package"]["runtime"]["protocol"];
-  package?: Partial<RunOrder["package"]>;
+  protocol?: RunRequest["package"]["runtime"]["protocol"];
+  package?: Partial<RunRequest["package"]>;
   env?: Record<string, string>;
-  grant?: Partial<RunOrder["grant"]>;
-  context?: Partial<RunOrder["context"]>;
+  grant?: Partial<RunRequest["grant"]>;
+  context?: Partial<RunRequest["context"]>;
   input?: Json;
 };
 
 /** A vai tool call by default. */
-export function orderOf(change: OrderChange): RunOrder {
+export function requestOf(change: RequestChange): RunRequest {
   const { entrypoint, protocol, package: pkg, env, grant, context, input, ...rest } = change;
   const invocation_id = rest.invocation_id ?? `inv_${Math.random().toString(36).slice(2)}`;
   const granted = noGrant({ class: "worker", ...grant });
@@ -63,10 +63,10 @@ export function orderOf(change: OrderChange): RunOrder {
 }
 
 /** A side-process call of one behaviour in side.py. */
-export function side(behaviour: string, change: OrderChange = {}): OrderChange {
+export function side(behaviour: string, change: RequestChange = {}): RequestChange {
   return { protocol: "rterm.plugin.v1", entrypoint: ["python3", "./side.py", behaviour], ...change };
 }
 
-export function vai(behaviour: string, change: OrderChange = {}): OrderChange {
+export function vai(behaviour: string, change: RequestChange = {}): RequestChange {
   return { entrypoint: ["node", "./vai.mjs", behaviour], ...change };
 }

@@ -1,14 +1,14 @@
-/** Orders for a remote MCP server, a rig that may connect to it, and the text of its tool result. */
+/** Requests for a remote MCP server, a runner that may connect to it, and the text of its tool result. */
 import type { Json } from "@backplane/contract";
 import type { McpHttpServer, Reply, Seen } from "./mcp-http-server.ts";
-import type { OrderChange } from "./order.ts";
+import type { RequestChange } from "./request.ts";
 import { createTestRunner, type TestRunner } from "./runner.ts";
 
 export function testRunnerFor(server: Pick<McpHttpServer, "place">, allowed = true): TestRunner {
   return createTestRunner(allowed ? { egress: { operator_allows: [server.place] } } : {});
 }
 
-export function mcp(server: Pick<McpHttpServer, "url" | "place">, change: OrderChange = {}): OrderChange {
+export function mcp(server: Pick<McpHttpServer, "url" | "place">, change: RequestChange = {}): RequestChange {
   return {
     protocol: "mcp.http",
     entrypoint: [server.url],
