@@ -102,17 +102,17 @@ verifies(
   "compact.auto",
   "calls the bound compactor instead of the model, with 40 % of the window as its target",
   async () => {
-    const { fixture, text, window } = await openAtThreshold(0, async ({ bind, runner }) => {
-      await bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
+    const { fixture, text, window } = await openAtThreshold(0, async (session) => {
+      await session.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
       const seed_blocks = [{ kind: "input", content: [{ type: "text", text: "kept" }] }];
-      runner.script = () => ok({ seed_blocks, summary: { text: "of the compactor" } });
+      session.runner.script = () => ok({ seed_blocks, summary: { text: "of the compactor" } });
     });
     const run = await fixture.say(text);
     expect(compactions(fixture).map(({ kind, session_id }) => [kind, session_id])).toEqual([
       ["session.compaction.started", "kernel"],
       ["session.compaction.completed", "kernel"],
     ]);
-    expect(fixture.runner.orders.map(({ export_id, body }) => [export_id, body.target])).toEqual([
+    expect(fixture.runner.requests.map(({ export_id, body }) => [export_id, body.target])).toEqual([
       ["shrink", { max_input_tokens: window * 0.4 }],
     ]);
     const [call] = (await fixture.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;

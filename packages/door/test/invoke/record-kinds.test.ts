@@ -37,9 +37,9 @@ verifies(
     await fixture.say(`/say ${"sit amet consectetur ".repeat(60)}`);
     /** The row on disk at the time when the runner gets the call. */
     const before = new Map<string, InvocationRow | null>();
-    fixture.runner.script = async ({ order }) => {
-      before.set(order.export_id, await fixture.store.invocations.get(scope, order.invocation_id));
-      return ok(order.export_id === "shrink" ? { summary: { text: "short" } } : {});
+    fixture.runner.script = async ({ request }) => {
+      before.set(request.export_id, await fixture.store.invocations.get(scope, request.invocation_id));
+      return ok(request.export_id === "shrink" ? { summary: { text: "short" } } : {});
     };
     await fixture.call({ export_id: "flow", input: { mode: "start", trigger: { type: "manual" } } });
     await until(() => before.has("notify"));
@@ -86,7 +86,8 @@ verifies(
   async () => {
     const fixture = await createTestSession({ host: { deliveries: { ...DELIVERIES, max_attempts: 1 } } });
     for (const { id } of content.exports) await fixture.bind(content, { export_id: id });
-    fixture.runner.script = ({ order }) => (order.export_id === "echo" ? ok() : ended("failed", "crashed"));
+    fixture.runner.script = ({ request }) =>
+      request.export_id === "echo" ? ok() : ended("failed", "crashed");
     await fixture.call({ export_id: "echo" });
     await fixture.call({ export_id: "shrink", input: {} }, admin);
     await fixture.call({ export_id: "flow", input: {} }, admin);
