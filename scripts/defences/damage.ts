@@ -3,6 +3,7 @@ import type { Mutant } from "./mutant.ts";
 
 const SQLITE = "packages/store/src/sqlite";
 const DAMAGE = ["packages/store/test/damage.test.ts"];
+const CHECKSUMS = ["packages/store/test/checksummed-writes.test.ts"];
 const TAMPERING = ["test/e2e/audit-tampering.test.ts"];
 
 export const DAMAGE_DEFENCES: Mutant[] = [
@@ -15,10 +16,31 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   },
   {
     defence: "a damaged row is not made valid by an update",
-    file: `${SQLITE}/connection/row-checksums.ts`,
-    from: "select check_row('",
-    to: "select row_sum('",
+    file: `${SQLITE}/connection/checksummed-writes.ts`,
+    from: "checkValues(table.name, table.key, sum!, values);",
+    to: "",
     tests: DAMAGE,
+  },
+  {
+    defence: "no statement writes a row without a checksum",
+    file: `${SQLITE}/connection/checksummed-writes.ts`,
+    from: "if (table === undefined) return refuseForm(text);",
+    to: "if (table === undefined) return undefined;",
+    tests: CHECKSUMS,
+  },
+  {
+    defence: "a value that SQLite converts gets no wrong checksum",
+    file: `${SQLITE}/connection/checksummed-writes.ts`,
+    from: 'if (table.types[n] === "text" ? typeof value === "string" : Number.isFinite(value)) continue;',
+    to: "continue;",
+    tests: CHECKSUMS,
+  },
+  {
+    defence: "numbers of a rolled back transaction are read again",
+    file: `${SQLITE}/connection/connection.ts`,
+    from: "writes?.forgetPositions();",
+    to: "",
+    tests: CHECKSUMS,
   },
   {
     defence: "known damage stays known when the schema changes",

@@ -15,6 +15,7 @@ import { openSqliteStore } from "@backplane/store";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { fillStore, readEverything } from "./fixtures/full-store.ts";
+import { message, start } from "./sample-sessions.ts";
 import { LOCAL, NOW, sampleInvocation, sampleSettlement } from "./samples.ts";
 
 let dir: string;
@@ -59,6 +60,12 @@ function flip(path: string, offset: number): void {
   const bytes = readFileSync(path);
   bytes[offset]! ^= 1;
   writeFileSync(path, bytes);
+}
+function spansIn(path: string): number {
+  const database = new DatabaseSync(path, { readOnly: true });
+  const { count } = database.prepare("select count(*) as count from spans").get() as { count: number };
+  database.close();
+  return count;
 }
 /** A change to a column of each table that would go unnoticed without a checksum, and a read that returns the row. */
 const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
@@ -120,6 +127,32 @@ test("keeps other rows readable, and refuses to update a damaged row", async () 
   ]);
   expect(both.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
   await store.close();
+});
+
+test.each([
+  ["sessions", "last_entry = last_entry + 1"],
+  ["sessions", "head_chain = 'ch_other'"],
+  ["chains", "hash = 'x'"],
+])("refuses to append to a session after a change of %s (%s)", async (table, change) => {
+  const key = { scope: LOCAL, workspace: "/w", session_id: "sess_append" };
+  for (const [id, session_id] of [
+    ["ch_own", "sess_append"],
+    ["ch_other", "sess_other"],
+  ] as const) {
+    const store = await open();
+    const session = { key: { ...key, session_id }, name: "name", metadata: {} };
+    await store.sessions.create(session, { id, created_at: NOW }, [start], {});
+    await store.close();
+  }
+  tamper(`update ${table} set ${change} where ${table === "chains" ? "session_id" : "id"} = 'sess_append'`);
+  const before = spansIn(file);
+  const store = await open();
+  await expect(store.sessions.append(key, [message("hi")])).rejects.toMatchObject({
+    code: "store.damaged",
+    details: { table },
+  });
+  await store.close();
+  expect(spansIn(file)).toBe(before);
 });
 
 test("adds checksums to older rows, and keeps rows damaged across a schema change", async () => {

@@ -3,7 +3,7 @@
 import type { EntryRow } from "./entry-hash.ts";
 import { type HoldColumns, requireHeld } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
-import { type Dialect, type Op, refuse, sql } from "./op.ts";
+import { type Dialect, type Op, refuse, selectForUpdate, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { writeSpans } from "./spans.ts";
 
@@ -59,7 +59,7 @@ const SET_LAST = `update sessions set last_entry = $5 where ${SESSION_KEY} and i
 
 /** The same without a lock, for SQLite and its one writer, on the chain that nearly every entry goes to. A third cheaper (bench row loop.turn). */
 function* reserveIdsOnHead(key: SessionKeyColumns, count: number): Op<ReservedIds> {
-  const [head] = yield sql(READ_HEAD, keyValues(key));
+  const [head] = yield selectForUpdate(READ_HEAD, keyValues(key));
   if (head === undefined) refuse("session.not_found", `There is no session ${key.session_id}.`);
   const last_id = (head.last_entry as number) + count;
   yield sql(SET_LAST, [...keyValues(key), last_id]);

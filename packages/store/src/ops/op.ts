@@ -13,6 +13,8 @@ export type Dialect = "sqlite" | "postgres";
 export interface Statement {
   text: string;
   values: readonly SqlValue[];
+  /** SQLite only: rows are returned without comparing them with their checksums. */
+  unchecked?: true;
 }
 
 /**
@@ -24,6 +26,11 @@ export type Op<T> = Generator<Statement, T, Row[]>;
 /** Placeholders are $1, $2 … A statement is prepared once per text, so build texts from constants only. */
 export function sql(text: string, values: readonly SqlValue[] = []): Statement {
   return { text, values };
+}
+
+/** A query whose rows the same operation then updates. The update compares each with its checksum, so the query does not. */
+export function selectForUpdate(text: string, values: readonly SqlValue[]): Statement {
+  return { text, values, unchecked: true };
 }
 
 /** A refusal as plain data, which can cross a thread. The store turns it into a BackplaneError. */

@@ -1,7 +1,12 @@
 /** A connection with its prepared statements, which runs operations. */
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import type { Op, Row, Statement } from "../../ops/op.ts";
-import { addChecksumFunctions, addChecksumTriggers, rowChecks, withRowChecks } from "./row-checksums.ts";
+import {
+  type ChecksummedWrite,
+  type ChecksummedWrites,
+  createChecksummedWrites,
+} from "./checksummed-writes.ts";
+import { addChecksumFunctions, rowChecks, withRowChecks } from "./row-checksums.ts";
 
 /** Called before every writing statement, and before `begin` and `commit`. For fault tests. */
 export type StatementHook = (text: string) => void;
@@ -39,6 +44,8 @@ interface Prepared {
   statement: StatementSync;
   returns_rows: boolean;
   writes: boolean;
+  /** Of a statement that writes a row with its checksum. */
+  checksummed: ChecksummedWrite | undefined;
 }
 
 /** With FULL a commit is on disk before it is acknowledged. Checkpoints of 16 MB cost less per row (bench row store.append). */
@@ -58,17 +65,20 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
   const statements = new Map<string, Prepared>();
   const unchecked = new Map<string, Prepared>();
   let checks: ReadonlyMap<string, string> = new Map();
+  let writes: ChecksummedWrites | undefined;
 
   const prepare = (text: string, checked = true): Prepared => {
     const known = checked ? statements : unchecked;
     let prepared = known.get(text);
     if (prepared === undefined) {
-      const full = checked ? withRowChecks(text, checks) : text;
+      const checksummed = checked ? writes?.rewrite(text) : undefined;
+      const full = checksummed?.text ?? (checked ? withRowChecks(text, checks) : text);
       const statement = database.prepare(full.replaceAll(/\$(\d+)/g, "?$1"));
       prepared = {
         statement,
         returns_rows: statement.columns().length > 0,
         writes: !/^\s*select/i.test(text),
+        checksummed,
       };
       known.set(text, prepared);
     }
@@ -76,9 +86,9 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
   };
 
   const execute = (request: Statement, wrote: { value: boolean } | null, checked: boolean): Row[] => {
-    const prepared = prepare(request.text, checked);
+    const prepared = prepare(request.text, checked && request.unchecked !== true);
     if (prepared.writes) hook?.(request.text);
-    const values = request.values as SQLInputValue[];
+    const values = (prepared.checksummed?.complete(request.values) ?? request.values) as SQLInputValue[];
     if (!prepared.returns_rows) {
       const { changes } = prepared.statement.run(...values);
       if (wrote !== null) wrote.value = true;
@@ -100,13 +110,14 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
     runTracked: (op, wrote) => drive(op, wrote),
     runUnchecked: (op) => drive(op, null, false),
     enableRowChecks() {
-      if (mode === "write") addChecksumTriggers(database);
+      if (mode === "write") writes = createChecksummedWrites(database);
       checks = rowChecks(database);
       statements.clear();
     },
     database,
     exec(text) {
       hook?.(text);
+      writes?.forgetPositions();
       const step = PREPARED_STEPS.has(text) ? prepare(text) : null;
       if (step === null) database.exec(text);
       else step.statement.run();

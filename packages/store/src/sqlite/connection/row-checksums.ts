@@ -1,7 +1,6 @@
 /**
  * Every row of a SQLite store has a checksum over all its columns, so that a changed byte on the disk is an error instead of
- * a wrong result. Each writing connection has TEMP triggers that write the checksum with the row and refuse to change a
- * damaged row, since a new checksum would hide the damage. Queries check each row that they return. Nothing in the file
+ * a wrong result. Writes set it (checksummed-writes.ts), and queries check each row that they return. Nothing in the file
  * depends on our functions, so any SQLite tool can read it.
  */
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
@@ -11,7 +10,7 @@ import type { Failure } from "../../ops/op.ts";
 /** The checksum of a row that was damaged before its table changed. No content has this checksum. */
 const KNOWN_DAMAGED = -1;
 
-/** The only table without triggers; commit-counter.ts writes its checksum. */
+/** Written by commit-counter.ts, with its checksum. */
 export const STATE_TABLE = "store_state";
 
 /** Excludes SQLite's own tables and the list of schema steps, which `schemaChecksum` covers. */
@@ -22,6 +21,12 @@ export interface ChecksummedTable {
   name: string;
   /** All but the checksum, the columns of the primary key first. */
   columns: string[];
+  /** The declared type of each of them, in lower case. */
+  types: string[];
+  /** Columns with a default other than null. */
+  defaults: ReadonlySet<string>;
+  /** The column that SQLite fills by itself when an insert leaves it out. */
+  automatic_key: string | null;
   /** How many of them are the primary key. */
   key: number;
   has_rowid: boolean;
@@ -41,16 +46,25 @@ export function checksummedTables(database: DatabaseSync): ChecksummedTable[] {
   return names.map(({ name }) => {
     const columns = database.prepare(`pragma main.table_info(${quote(name)})`).all() as {
       name: string;
+      type: string;
+      dflt_value: string | null;
       pk: number;
     }[];
     const own = columns.filter((column) => column.name !== "sum");
     const key = own.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk);
     const rest = own.filter(({ pk }) => pk === 0);
+    const ordered = [...key, ...rest];
+    const has_rowid = without.get(name) !== 1;
+    const [first] = key;
+    const numbered = has_rowid && key.length === 1 && first!.type.toLowerCase() === "integer";
     return {
       name,
-      columns: [...key, ...rest].map((column) => column.name),
+      columns: ordered.map((column) => column.name),
+      types: ordered.map((column) => column.type.toLowerCase()),
+      defaults: new Set(rest.filter(({ dflt_value }) => dflt_value !== null).map((column) => column.name)),
+      automatic_key: numbered ? first!.name : null,
       key: key.length,
-      has_rowid: without.get(name) !== 1,
+      has_rowid,
       has_sum: own.length < columns.length,
     };
   });
@@ -61,35 +75,19 @@ export function addChecksumFunctions(database: DatabaseSync): void {
   database.function("row_sum", { deterministic: true, varargs: true }, (...values) => checksumOf(values));
   // (table, number of key columns, checksum, key columns …, other columns …)
   database.function("check_row", { deterministic: true, varargs: true }, (table, key, sum, ...values) => {
-    if (checksumOf(values) !== sum)
-      throw new DamagedRowError(String(table), idOf(values.slice(0, Number(key))));
+    checkValues(String(table), Number(key), sum!, values);
     return 1;
   });
 }
 
-/** From now on writes of this connection update the checksums. Call it after the schema is up to date. */
-export function addChecksumTriggers(database: DatabaseSync): void {
-  for (const table of checksummedTables(database)) {
-    if (!table.has_sum || table.name === STATE_TABLE) continue;
-    const name = quote(table.name);
-    const old = table.columns.map((column) => `old.${quote(column)}`).join(", ");
-    const fresh = table.columns.map((column) => `new.${quote(column)}`).join(", ");
-    const row = table.has_rowid
-      ? "rowid = new.rowid"
-      : table.columns
-          .slice(0, table.key)
-          .map((column) => `${quote(column)} is new.${quote(column)}`)
-          .join(" and ");
-    const set = `update ${name} set sum = row_sum(${fresh}) where ${row}`;
-    const listed = table.columns.map(quote).join(", ");
-    database.exec(
-      `create temp trigger ${quote(`sum_insert_${table.name}`)} after insert on main.${name} begin ${set}; end;
-       create temp trigger ${quote(`sum_update_${table.name}`)} after update of ${listed} on main.${name} begin
-         select check_row('${table.name}', ${table.key}, old.sum, ${old});
-         ${set};
-       end;`,
-    );
-  }
+/** Throws when the values of a row do not match its checksum. The first `key` values are its primary key. */
+export function checkValues(
+  table: string,
+  key: number,
+  sum: SQLOutputValue,
+  values: readonly SQLOutputValue[],
+): void {
+  if (checksumOf(values) !== sum) throw new DamagedRowError(table, idOf(values.slice(0, key)));
 }
 
 /** The call of `check_row` by table; `$alias` stands for the alias of the table in a statement. */
@@ -113,7 +111,7 @@ const TABLE = /\b(?:from|join)\s+(\w+)(?:\s+(?!where\b|join\b|on\b|order\b|limit
 export function withRowChecks(text: string, checks: ReadonlyMap<string, string>): string {
   if (checks.size === 0 || !/^\s*select\b/i.test(text) || /^\s*select\s+(min|max|count)\(/i.test(text))
     return text;
-  const outer = blankParentheses(text);
+  const outer = blankNested(text);
   const from = /\sfrom\s/i.exec(outer);
   if (from === null || /\bgroup by\b/i.test(outer)) return text;
   const calls: string[] = [];
@@ -125,14 +123,16 @@ export function withRowChecks(text: string, checks: ReadonlyMap<string, string>)
   return `${text.slice(0, from.index)}, ${calls.join(" + ")} as row_checked${text.slice(from.index)}`;
 }
 
-/** Replaces everything inside parentheses by blanks, keeping the length. */
-function blankParentheses(text: string): string {
+/** Replaces everything inside parentheses and quotes by blanks, keeping the length. */
+export function blankNested(text: string): string {
   let depth = 0;
+  let quoted = false;
   let outer = "";
   for (const char of text) {
-    if (char === ")") depth--;
-    outer += depth === 0 ? char : " ".repeat(char.length);
-    if (char === "(") depth++;
+    if (char === "'") quoted = !quoted;
+    else if (char === ")" && !quoted) depth--;
+    outer += depth === 0 && !quoted && char !== "'" ? char : " ".repeat(char.length);
+    if (char === "(" && !quoted) depth++;
   }
   return outer;
 }
@@ -154,7 +154,7 @@ export function findDamagedRows(database: DatabaseSync, limit: number): DamagedR
 }
 
 /**
- * Runs a change of the schema or of rows without triggers, and computes all checksums again. The caller has begun a
+ * Runs a change of the schema or of rows, and computes all checksums again. The caller has begun a
  * transaction. Rows that were damaged before stay damaged.
  */
 export function rewriteChecksums(database: DatabaseSync, change: () => void): void {
@@ -228,6 +228,6 @@ function idOf(key: readonly unknown[]): string {
   return key.map((part) => JSON.stringify(String(part)).slice(0, MAX_ID_CHARS)).join(", ") || "(no key)";
 }
 
-function quote(name: string): string {
+export function quote(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
