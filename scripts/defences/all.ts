@@ -1,6 +1,9 @@
 /** Every mutant that `npm run mutate` tries. */
 import { ARTIFACT_DEFENCES } from "./artifacts.ts";
 import { AUTHORITY_DEFENCES } from "./authority.ts";
+import { BINDING_MUTANTS } from "./behaviour/bindings.ts";
+import { GRANT_MUTANTS } from "./behaviour/grants.ts";
+import { POLICY_MUTANTS } from "./behaviour/policy.ts";
 import { BEHAVIOUR } from "./behaviour.ts";
 import { CALL_DEFENCES } from "./calls.ts";
 import { COMPACTION_DEFENCES } from "./compaction.ts";
@@ -19,6 +22,9 @@ import { UPGRADE_DEFENCES } from "./upgrade.ts";
 
 export const MUTANTS: Mutant[] = [
   ...BEHAVIOUR,
+  ...BINDING_MUTANTS,
+  ...GRANT_MUTANTS,
+  ...POLICY_MUTANTS,
   ...SANDBOX_DEFENCES,
   ...ARTIFACT_DEFENCES,
   ...CALL_DEFENCES,

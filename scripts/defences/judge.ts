@@ -30,7 +30,7 @@ interface Limits {
   run_ms: number;
 }
 
-const LIMITS: Limits = { poll_ms: 15_000, test_ms: 90_000, run_ms: 300_000 };
+const LIMITS: Limits = { poll_ms: 15_000, test_ms: 45_000, run_ms: 300_000 };
 
 /** Node reports these if the changed source itself is broken, for example by an undefined name. */
 const BROKEN_SOURCE = /^(?:ReferenceError|SyntaxError|RolldownError|TransformError)\b/;

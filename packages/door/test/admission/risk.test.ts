@@ -83,6 +83,10 @@ verifies(
 
 test("replaces the author's risk by the operator's and lets a project only raise it", () => {
   expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low" } })).toBe("low");
+  expect(band({ effect_class: "unknown", risk: "high" }, {}, { risks: { t: "low" } })).toBe("low");
+  // If several patterns match, the highest risk counts.
+  expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low", "*": "high" } })).toBe("high");
+  expect(band({ effect_class: "unknown" }, {}, { risks: { "*": "high", t: "low" } })).toBe("high");
   expect(
     band({ effect_class: "unknown", risk: "low" }, {}, { risks: { "t*": "medium", x: "critical" } }),
   ).toBe("medium");
@@ -113,4 +117,16 @@ test("finds no floor for a category named like a property of every object", () =
       "high",
     );
   }
+});
+
+test("assesses a plan again for another grant or another policy", () => {
+  const [item] = manifest([tool("t")]).exports;
+  const plan = { export: item!, effect_class: "read_only" as const };
+  const [narrow, wide] = [noGrant(), noGrant({ network: "egress" })];
+  const [plain, strict] = [compilePolicy({}, {}), compilePolicy({ floor: { egress: "high" } }, {})];
+  const risk = (grant: Grant, policy: typeof plain) => riskOf(plan, grant, policy, []).risk;
+  expect(risk(narrow, strict)).toBe("low");
+  expect(risk(wide, strict)).toBe("high");
+  expect(risk(wide, plain)).toBe("low");
+  expect(risk(wide, strict)).toBe("high");
 });

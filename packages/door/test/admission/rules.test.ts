@@ -1,8 +1,90 @@
-import { expect, test } from "vitest";
-import { RULES } from "../../src/admission/rules.ts";
+import { type Binding, type Grant, type Package, type Policy, RISK_CONTEXTS } from "@backplane/contract";
+import type { Caller } from "@backplane/ports";
+import type { ExportPlan, RuleHit } from "@backplane/registry";
+import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
+import { describe, expect, test } from "vitest";
+import { noGrant } from "../../../../test/support/no-grant.ts";
+import { compilePolicy } from "../../../registry/src/policy/effective-policy.ts";
+import { admit, recheck } from "../../src/admission/admit.ts";
+import { type AdmissionState, RULES } from "../../src/admission/rules.ts";
+import { findListingDenial } from "../../src/admission/visibility.ts";
+import type { Opened } from "../../src/open/open.ts";
+
+interface Case {
+  item?: ReturnType<typeof tool>;
+  binding?: Partial<Binding>;
+  grant?: Partial<Grant>;
+  org?: Policy;
+  project?: Policy;
+  caller?: Caller;
+  call?: Partial<Pick<Opened, "context" | "depth" | "hits" | "row">>;
+  state?: Partial<AdmissionState>;
+}
+
+function planOf({ item = tool("t"), binding = {}, grant = {} }: Case): ExportPlan {
+  const content = manifest([item]);
+  const exported = content.exports[0]!;
+  const granted = noGrant(grant);
+  const bound = {
+    binding: {
+      binding_id: "bind_1",
+      package_id: content.package_id,
+      export_id: item.id,
+      status: "active",
+      rollout: { traffic_percent: 100 },
+      policy: {},
+      ...binding,
+    } as Binding,
+    package: { origin: "folder", manifest: content } as Package,
+  };
+  return {
+    bound,
+    export: exported,
+    effect_class: exported.kind === "tool" ? exported.tool.effect_class : "idempotent_write",
+    class: granted.class,
+    level: granted,
+    grant: granted,
+    pool_key: "pool",
+    gate: "bind_1/t",
+  } as unknown as ExportPlan;
+}
+
+function openedCall(given: Case): Opened {
+  return {
+    caller: given.caller ?? user,
+    plan: planOf(given),
+    policy: compilePolicy(given.org ?? {}, given.project ?? {}),
+    context: "direct",
+    issues: [],
+    hits: [],
+    depth: 1,
+    row: null,
+    root: { actor: "key_user", role: "user", revoked: null },
+    scope,
+    ...given.call,
+  } as unknown as Opened;
+}
+
+const STATE: AdmissionState = {
+  stopping: false,
+  sandbox: () => ({ enabled: true, available: true, reason: "" }),
+  isQueueFull: () => false,
+  areApprovalsFull: () => false,
+  max_depth: 4,
+};
+
+/** Returns the rule that refuses or asks, or "run". */
+function decide(given: Case): string {
+  const verdict = admit(openedCall(given), { ...STATE, ...given.state });
+  if (verdict.verdict === "refused") return `${verdict.rule}: ${verdict.code}`;
+  return verdict.ask === null ? "run" : `ask: ${verdict.ask.rule}`;
+}
+
+const rule = (action: RuleHit["action"]): RuleHit => ({ name: "r", action, risk: "critical", reason: "why" });
 
 test("keeps the list of rules and their order", () => {
-  expect(RULES.map((rule) => rule.name)).toEqual([
+  expect(RULES.map(({ name }) => name)).toEqual([
     "stopping",
     "authority",
     "input",
@@ -20,4 +102,144 @@ test("keeps the list of rules and their order", () => {
     "approval",
     "risk",
   ]);
+});
+
+test("gives the reason of the first rule that asks, and refuses if a later rule denies", () => {
+  const asks = tool("t", {}, { requires_approval: true, effect_class: "unknown" });
+  const call = { context: "conversation" } as const;
+  expect(decide({ item: asks, call })).toBe("ask: approval");
+  // The approval rule asks, and the risk rule finds no room for another approval.
+  let asked = 0;
+  const areApprovalsFull = () => asked++ > 0;
+  expect(decide({ item: asks, call, state: { areApprovalsFull } })).toBe("risk: request.overloaded");
+});
+
+test.for([
+  ["read_only", "run"],
+  ["idempotent_write", "role: policy.denied"],
+  ["non_idempotent_write", "role: policy.denied"],
+  ["unknown", "role: policy.denied"],
+] as const)("lets a guest use a tool that is %s: %s", ([effect_class, verdict]) => {
+  expect(decide({ item: tool("t", {}, { effect_class }), caller: guest })).toBe(verdict);
+});
+
+describe("a role", () => {
+  const writes = tool("t", {}, { effect_class: "idempotent_write" });
+
+  test("is limited by the org and by the project", () => {
+    const low: Policy = { roles: { user: { max_risk: "low" } } };
+    const others: Policy = { roles: { user: { allow: { tools: ["t"] } } } };
+    expect(decide({ item: writes, org: others, project: others })).toBe("run");
+    expect(decide({ item: writes, org: low, project: others })).toBe("role: policy.denied");
+    expect(decide({ item: writes, org: others, project: low })).toBe("role: policy.denied");
+  });
+
+  test("needs every part of its allowance", () => {
+    const allow = (tools: string[]): Policy => ({
+      roles: { user: { allow: { origins: ["plugin"], tools } } },
+    });
+    expect(decide({ org: allow(["t"]) })).toBe("run");
+    expect(decide({ org: allow(["other"]) })).toBe("role: policy.denied");
+  });
+});
+
+test("allows no origin with an empty list", () => {
+  expect(decide({ org: { allowed_origins: ["plugin"] } })).toBe("run");
+  expect(decide({ org: { allowed_origins: ["mcp"] } })).toBe("origin: policy.denied");
+  expect(decide({ org: { allowed_origins: [] } })).toBe("origin: policy.denied");
+});
+
+test("denies by a security rule behind one that raises the risk", () => {
+  expect(decide({ call: { hits: [rule("raise"), rule("deny")] } })).toBe("security: policy.denied");
+});
+
+test("allows max_depth levels of calls", () => {
+  expect(decide({ call: { depth: 4 } })).toBe("run");
+  expect(decide({ call: { depth: 5 } })).toBe("depth: policy.denied");
+});
+
+test("refuses calls of a binding without traffic", () => {
+  expect(decide({ binding: { rollout: { traffic_percent: 0 } } })).toBe("binding: binding.not_active");
+});
+
+describe("a call that needs approval", () => {
+  const item = tool("t", {}, { effect_class: "idempotent_write" });
+  const decisions = (given: Case) =>
+    RISK_CONTEXTS.map((context) => [context, decide({ ...given, call: { ...given.call, context } })]);
+
+  test("is asked for in conversations and in the background, and refused in headless runs", () => {
+    expect(decisions({ item })).toEqual([
+      ["conversation", "ask: risk"],
+      ["background", "ask: risk"],
+      ["headless", "risk: policy.denied"],
+    ]);
+    expect(decide({ item })).toBe("run");
+  });
+
+  test("depends on the tolerance of its context", () => {
+    for (const tolerant of RISK_CONTEXTS) {
+      const found = decisions({ item, org: { tolerance: { [tolerant]: "medium" } } });
+      expect(found.filter(([, verdict]) => verdict === "run")).toEqual([[tolerant, "run"]]);
+    }
+  });
+
+  test("is refused while too many wait, unless it waited already", () => {
+    const state = { areApprovalsFull: () => true };
+    const call = { context: "conversation" } as const;
+    expect(decide({ item, state, call })).toBe("risk: request.overloaded");
+    expect(decide({ item, state, call: { ...call, row: {} as never } })).toBe("ask: risk");
+  });
+
+  test("is never a hook", () => {
+    const binding = { policy: { approval: "always" as const } };
+    expect(decide({ binding })).toBe("ask: approval");
+    expect(decide({ binding, item: hook("h", ["invocation.settled"]) })).toBe("run");
+  });
+});
+
+test.for([
+  ["isolated", true, "class: sandbox.unavailable"],
+  ["isolated", false, "class: sandbox.unavailable"],
+  ["worker", true, "class: sandbox.unavailable"],
+  ["worker", false, "run"],
+] as const)("without a sandbox, %s with sandbox.enabled = %s: %s", ([isolation, enabled, verdict]) => {
+  const state = { sandbox: () => ({ enabled, available: false, reason: "none" }) };
+  expect(decide({ grant: { class: isolation }, state })).toBe(verdict);
+});
+
+test("refuses a call whose own queue is full", () => {
+  const item = tool("t", { max_concurrency: 3 });
+  const full = (gate: string, max: number) => gate === "bind_1/t" && max === 3;
+  expect(decide({ item, state: { isQueueFull: full } })).toBe("queue: invocation.queue_full");
+  expect(decide({ state: { isQueueFull: () => true } })).toBe("run");
+});
+
+test("lets a plugin call only the tools that it was granted", () => {
+  const from = (scopes: string[], tools: string[] | null): Caller => ({
+    ...user,
+    delegation: { invocation_id: "inv_1", scopes: scopes as never, grant: noGrant({ tools }) },
+  });
+  expect(decide({ caller: from(["tools:invoke"], null) })).toBe("run");
+  expect(decide({ caller: from(["tools:invoke"], ["t"]) })).toBe("run");
+  expect(decide({ caller: from(["tools:invoke"], ["other"]) })).toBe("delegation: policy.denied");
+  expect(decide({ caller: from(["tools:invoke"], []) })).toBe("delegation: policy.denied");
+  expect(decide({ caller: from(["runs:read"], null) })).toBe("delegation: policy.denied");
+});
+
+test("lists a tool by the grant that the policy leaves it", () => {
+  const plan = planOf({ grant: { network: "egress", allowed_domains: ["a.example"] } });
+  const risky: Policy = { floor: { egress: "high" }, roles: { user: { max_risk: "low" } } };
+  expect(findListingDenial(user, plan, compilePolicy(risky, {}))).not.toBeNull();
+  const offline: Policy = { ...risky, host: { network: "none" } };
+  expect(findListingDenial(user, plan, compilePolicy(offline, {}))).toBeNull();
+});
+
+test("checks a call that waited by the caller, the tool and the binding, and not by its arguments again", () => {
+  const again = (given: Case) => recheck(openedCall(given), noGrant(given.grant), STATE)?.rule ?? null;
+  expect(again({})).toBeNull();
+  expect(again({ org: { archived: true } })).toBe("authority");
+  expect(again({ org: { roles: { user: { deny: { tools: ["t"] } } } } })).toBe("role");
+  expect(again({ org: { allowed_origins: [] } })).toBe("origin");
+  expect(again({ binding: { status: "disabled" } })).toBe("binding");
+  expect(again({ call: { hits: [rule("deny")] } })).toBeNull();
 });

@@ -6,7 +6,7 @@ import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { type Candidate, candidateOf, rank } from "../../src/tools/precedence.ts";
+import { type Candidate, candidateOf, rank, selectUsable } from "../../src/tools/precedence.ts";
 
 const source = (
   origin: Origin,
@@ -255,4 +255,38 @@ test("dates a plugin by its own claim, otherwise by its first installation here"
       .installed_at;
   };
   expect([ages("2019"), ages(null)]).toEqual(["2019", "2026"]);
+});
+
+test("keeps the date of the first version when a package is upgraded", () => {
+  const bound = (version: string, installed_at: string, created_at: string) => ({
+    binding: { export_id: "x", created_at },
+    package: { package_id: "acme/x", version, manifest: manifest([tool("x")]), installed_at },
+  });
+  const both = [bound("2.0.0", "2026-02", "2026-04"), bound("1.0.0", "2026-01", "2026-03")];
+  for (const all of [both, both.toReversed()]) {
+    expect(candidateOf(all as never)).toMatchObject({ installed_at: "2026-01", registered_at: "2026-01" });
+  }
+});
+
+test("replaces the org's binding by the project's while that one takes all traffic", () => {
+  const bound = (id: string, project_id: string | null, percent: number, more: object = {}) => ({
+    binding: {
+      binding_id: id,
+      export_id: "x",
+      status: "active",
+      scope: { org_id: "org_local", project_id },
+      rollout: { traffic_percent: percent },
+    },
+    package: { origin: "folder", manifest: manifest([tool("x")]), ...more },
+  });
+  const usable = (scope_id: string | null, ...bounds: ReturnType<typeof bound>[]) =>
+    selectUsable(bounds as never, { org_id: "org_local", project_id: scope_id }).map(
+      ({ binding }) => binding.binding_id,
+    );
+  const org = bound("org", null, 100);
+  expect(usable("p", org, bound("own", "p", 100))).toEqual(["own"]);
+  expect(usable("p", org, bound("own", "p", 99))).toEqual(["org", "own"]);
+  expect(usable("p", org, bound("half", "p", 50), bound("rest", "p", 50))).toEqual(["half", "rest"]);
+  const core = bound("core", null, 100, { origin: "core" });
+  expect(usable("p", core, bound("own", "p", 100))).toEqual(["core", "own"]);
 });

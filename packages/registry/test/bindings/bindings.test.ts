@@ -1,6 +1,6 @@
 import { BindingSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -199,4 +199,47 @@ test("removes a binding only if it still has the given generation", async () => 
   expect((await bindings.get(admin, id)).config).toEqual({ changed: true });
   await bindings.remove(admin, id, 2);
   await expect(bindings.remove(admin, id, 2)).rejects.toMatchObject({ code: "binding.not_found" });
+});
+
+test("keeps the fields that a patch does not name, and a disabled binding disabled", async () => {
+  const fixture = await createTestKernel();
+  const { bindings } = fixture.kernel;
+  const settings = { config, policy: { timeout_ms: 5_000 }, rollout: { traffic_percent: 50 } };
+  const { binding_id } = await fixture.bind(jira, settings, schemas);
+  const off = await bindings.patch(admin, binding_id, { status: "disabled" }, undefined);
+  expect(off).toMatchObject({ ...settings, status: "disabled", unbound_slots: ["jira_token"] });
+  const changed = await bindings.patch(admin, binding_id, { policy: { timeout_ms: 6_000 } }, undefined);
+  expect(changed).toMatchObject({ ...settings, policy: { timeout_ms: 6_000 }, status: "disabled" });
+  const on = await bindings.patch(admin, binding_id, { status: "active" }, undefined);
+  expect(on.status).toBe("inactive");
+});
+
+test("ends the processes of a binding that is changed, upgraded or removed", async () => {
+  const fixture = await createTestKernel();
+  const { bindings, packages } = fixture.kernel;
+  const { retired } = fixture.runner;
+  const { binding_id } = await fixture.bind(manifest([tool("echo")]));
+  expect(retired).toEqual([]);
+  await bindings.patch(admin, binding_id, { config: { a: 1 } }, undefined);
+  expect(retired.splice(0)).toEqual([binding_id]);
+  await packages.install(admin, fixture.importer.add(manifest([tool("echo")], { version: "0.2.0" })));
+  const upgrade = { package_id: "acme/devkit", package_version: "0.2.0" };
+  await bindings.upgrade(admin, upgrade);
+  expect(retired.splice(0)).toEqual([binding_id]);
+  const { generation } = await bindings.get(admin, binding_id);
+  const [same] = await bindings.upgrade(admin, upgrade);
+  expect([same!.generation, retired.length]).toEqual([generation, 0]);
+  await bindings.rollback(admin, binding_id);
+  expect(retired.splice(0)).toEqual([binding_id]);
+  await bindings.remove(admin, binding_id);
+  expect(retired).toEqual([binding_id]);
+});
+
+test("refuses a hook that requires approval, which nobody could give", async () => {
+  const fixture = await createTestKernel();
+  const content = manifest([hook("notify", ["run.completed"])]);
+  await expect(fixture.bind(content, { policy: { approval: "always" } })).rejects.toMatchObject({
+    code: "binding.invalid",
+    details: { issues: [{ path: "/policy/approval" }] },
+  });
 });

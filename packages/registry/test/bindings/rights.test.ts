@@ -25,6 +25,16 @@ test("lets only an admin lower the class, audits it, and lets any operator raise
   expect(raised.class_lowered_by).toBeNull();
 });
 
+test("lets only the host's admin run code inline", async () => {
+  const fixture = await createTestKernel();
+  const { binding_id } = await fixture.bind(manifest([tool("echo")]));
+  const inline = { policy: { class: "inline" as const } };
+  const { bindings } = fixture.kernel;
+  const denied = bindings.patch({ ...orgAdmin, admin: true }, binding_id, inline, undefined);
+  await expect(denied).rejects.toMatchObject({ code: "binding.class_forbidden" });
+  expect((await bindings.patch(admin, binding_id, inline, undefined)).class_lowered_by).toBe("admin");
+});
+
 test("refuses an org-wide binding to a caller of one project", async () => {
   const fixture = await createTestKernel();
   const content = manifest([tool("echo")]);

@@ -302,6 +302,43 @@ verifies("upgrade.moves", "lets one of several racing upgrades win; the others c
   expect(won[0]!.generation).toBe(2);
 });
 
+test("reports a move only with the change that moved the binding", async () => {
+  const { fixture, bound } = await openWith();
+  await install(fixture, "0.2.0");
+  await create(fixture, "0.2.0");
+  await fixture.kernel.bindings.patch(admin, bound.binding_id, { config: { team: "dev" } }, undefined);
+  expect(await audited(fixture, "binding.upgrade")).toMatchObject([{ from_version: "0.1.0" }]);
+  const [change] = await audited(fixture, "binding.change");
+  expect(change).not.toHaveProperty("from_version");
+});
+
+test("refuses one of two patches that move a binding to different versions", async () => {
+  const { fixture, bound } = await openWith();
+  for (const version of ["0.2.0", "0.3.0"]) await install(fixture, version);
+  const move = (package_version: string) =>
+    fixture.kernel.bindings.patch(admin, bound.binding_id, { package_version }, undefined);
+  const ended = await Promise.allSettled([move("0.2.0"), move("0.3.0")]);
+  expect(ended.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
+  const lost = ended.find((one) => one.status === "rejected");
+  expect(lost?.reason).toMatchObject({ code: "binding.conflict" });
+});
+
+test("drops secrets of slots that are gone, and keeps a raised class and a refusal to run on the host", async () => {
+  const policy = { class: "isolated", host_target: false } as const;
+  const { fixture } = await openWith(undefined, { policy });
+  await install(fixture, "0.2.0", [tool("greet")]);
+  const moved = await create(fixture, "0.2.0");
+  expect(moved).toMatchObject({ status: "active", policy });
+  expect(moved.secrets).toEqual({});
+});
+
+test("does not hold a permission that the operator narrowed already", async () => {
+  const policy = { permissions: { network: "none" } } as const;
+  const { fixture } = await openWith(undefined, { policy });
+  await install(fixture, "0.2.0", [slotted("greet", { network: "egress", allowed_domains: ["a.example"] })]);
+  expect((await create(fixture, "0.2.0")).previous!.permissions_held).toEqual([]);
+});
+
 test("finishes a call in flight on the version that it started with", async () => {
   const { fixture, bound } = await openWith(undefined, { policy: {} });
   await install(fixture, "0.2.0");

@@ -10,6 +10,7 @@ test.each([
   [["api.example.com:443"], ["*:80"], []],
   [["example.com"], ["*.example.com"], []],
   [["notexample.com"], ["*.example.com"], []],
+  [["API.Example.com"], ["*.example.COM"], ["api.example.com"]],
   [["a.com", "b.com"], ["b.com", "c.com"], ["b.com"]],
 ])("%j intersected with %j is %j", (left, right, both) => {
   expect(intersectDomains(left, right)).toEqual(both);

@@ -1,6 +1,9 @@
+import { hostPolicy } from "@backplane/ports";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
+import { noGrant } from "../../../../test/support/no-grant.ts";
+import { callerLevel, gatewayDomains } from "../../src/grant/effective-grant.ts";
 
 const content = manifest(
   [
@@ -73,4 +76,28 @@ test("shows requested and granted permissions side by side", async () => {
   const called = await fixture.call({ export_id: "reach" });
   expect(grant).toEqual(called.grant);
   expect(grant).toMatchObject({ gateway_api_scopes: ["chains:read"], allowed_domains: ["api.example.com"] });
+});
+
+test("limits the gateway's own requests by the levels of host, org and project", () => {
+  const scope = { org_id: "org_local", project_id: "proj_a" };
+  const domains = (own: Parameters<typeof hostPolicy>[0]) => gatewayDomains(scope, hostPolicy(own));
+  expect(domains({})).toEqual(["*"]);
+  const orgs = new Map([["org_local", { allowed_domains: ["a.example", "b.example"] }]]);
+  expect(domains({ orgs })).toEqual(["a.example", "b.example"]);
+  const projects = new Map([["org_local/proj_a", { allowed_domains: ["b.example", "c.example"] }]]);
+  expect(domains({ orgs, projects })).toEqual(["b.example"]);
+  expect(domains({ orgs, default_domains: ["a.example"] })).toEqual(["a.example"]);
+  expect(domains({ orgs, network: "none" })).toEqual([]);
+});
+
+test("lets a plugin's call run on the host only if the plugin itself does", () => {
+  const from = (host?: true) =>
+    callerLevel(
+      {
+        ...user,
+        delegation: { invocation_id: "inv_1", scopes: [], grant: noGrant(host === true ? { host } : {}) },
+      },
+      undefined,
+    );
+  expect([from()?.host, from(true)?.host]).toEqual([false, true]);
 });

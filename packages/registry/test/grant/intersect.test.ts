@@ -90,6 +90,20 @@ test("is commutative, associative and idempotent", () => {
   );
 });
 
+test("lets a tool run on the host only if every level does", () => {
+  const host = (...levels: (boolean | undefined)[]) =>
+    intersect(...levels.map((one): Level => (one === undefined ? {} : { host: one }))).host;
+  expect(host(true, true, undefined)).toBe(true);
+  expect(host(true, false)).toBe(false);
+  expect(host(false, true)).toBe(false);
+});
+
+test("keeps a mount only if both levels mount the folder at the same place", () => {
+  const at = (target: string, writable = true): Level => ({ mounts: [{ source: "/srv", target, writable }] });
+  expect(intersect(at("/data"), at("/data", false)).mounts).toEqual(at("/data", false).mounts);
+  expect(intersect(at("/data"), at("/other")).mounts).toEqual([]);
+});
+
 test("grants nothing from an empty level", () => {
   expect(toGrant({})).toEqual(noGrant());
 });

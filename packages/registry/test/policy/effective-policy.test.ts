@@ -46,3 +46,33 @@ test("lets a project narrow its org's policy and never widen it", () => {
     deferred_tools: ["a*"],
   });
 });
+
+test("applies the lists of a project whose org has none", () => {
+  const project: Policy = { allowed_origins: ["core"], allowed_tool_categories: ["coding"] };
+  expect(both({}, project)).toMatchObject(project);
+  expect(both(project, {})).toMatchObject(project);
+  expect(both({}, {})).toMatchObject({ allowed_origins: null, allowed_tool_categories: null });
+});
+
+test("keeps what either level denies or disables", () => {
+  const roles = (user: NonNullable<Policy["roles"]>["user"]): Policy => ({ roles: { user: user! } });
+  const denied = both(roles({ deny: { tools: ["a"] } }), roles({ deny: { tools: ["b"] } }));
+  expect(denied.roles.user?.deny).toEqual({ tools: ["a", "b"] });
+  const off = roles({ disabled: true });
+  const on = roles({ disabled: false });
+  for (const [org, project] of [
+    [off, on],
+    [on, off],
+  ] as const) {
+    expect(compilePolicy(org, project).disabled_roles).toEqual(new Set(["user"]));
+  }
+  expect(compilePolicy(on, on).disabled_roles).toEqual(new Set());
+});
+
+test("archives every project of an archived org", () => {
+  const archived = (org: Policy, project: Policy) => compilePolicy(org, project).archived;
+  expect(archived({ archived: true }, {})).toBe("org");
+  expect(archived({ archived: true }, { archived: true })).toBe("org");
+  expect(archived({}, { archived: true })).toBe("project");
+  expect(archived({}, {})).toBeNull();
+});

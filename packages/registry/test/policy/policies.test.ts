@@ -148,6 +148,50 @@ verifies(
   },
 );
 
+test("applies the rules of the org and of the project, each with all of its conditions", async () => {
+  const fixture = await testKernelWith(tool("t"));
+  const at = (pointer: string, equals: number) => ({ pointer, equals });
+  await set(fixture, { rules: [{ when: [at("/a", 1), at("/b", 1)], action: "deny" }] });
+  await fixture.kernel.policy.put(admin, "project", {
+    rules: [{ tools: ["t"], when: [at("/c", 1)], action: "deny" }],
+  });
+  const tries = [{ a: 1 }, { b: 1 }, { a: 1, b: 1 }, { c: 1 }];
+  expect(await Promise.all(tries.map((input) => fate(fixture, "t", input)))).toEqual([
+    "succeeded",
+    "succeeded",
+    "security",
+    "security",
+  ]);
+  await set(fixture, { rules: [{ when: [], action: "deny" }] });
+  expect(await fate(fixture, "t")).toBe("security");
+});
+
+test("changes a policy field by field, with its generation, and refuses invalid rules and strangers", async () => {
+  const fixture = await testKernelWith(tool("t"));
+  const { policy, audit } = fixture.kernel;
+  await set(fixture, { allowed_origins: ["core"], deferred_tools: ["x*"] });
+  const patched = await policy.patch(admin, "org", { allowed_origins: null }, 1);
+  expect(patched).toMatchObject({ generation: 2, policy: { deferred_tools: ["x*"] } });
+  expect(patched.policy).not.toHaveProperty("allowed_origins");
+  const [entry] = (await audit.list(admin, { action: "policy.set" }, { limit: 1 })).items;
+  expect(entry!.details.changed).toEqual({ allowed_origins: { from: ["core"], to: null } });
+  for (const generation of [1, 3]) {
+    const stale = policy.patch(admin, "org", {}, generation);
+    await expect(stale).rejects.toMatchObject({ code: "request.precondition", details: { generation: 2 } });
+  }
+  const invalid = policy.put(admin, "org", {
+    rules: [{ when: [{ pointer: "/a", matches: "(" }], action: "deny" }],
+  });
+  await expect(invalid).rejects.toMatchObject({ code: "request.invalid" });
+  expect((await policy.get(admin, "org")).generation).toBe(2);
+  const projectAdmin: Caller = { ...admin, actor: "key_project" };
+  const refused = policy.put(projectAdmin, "org", {});
+  await expect(refused).rejects.toMatchObject({ code: "policy.denied" });
+  const orgAdmin: Caller = { ...projectAdmin, scope: { ...admin.scope, project_id: null } };
+  expect((await policy.put(orgAdmin, "org", {})).generation).toBe(3);
+  expect((await policy.put(projectAdmin, "project", {})).generation).toBe(1);
+});
+
 test("narrows the grant of every call by the policy's host level", async () => {
   const fixture = await testKernelWith(
     tool("fetch", { permissions: { network: "egress", allowed_domains: ["a.example"] } }),
@@ -185,6 +229,12 @@ test("notifies catalog listeners of a policy change, and applies a project's pol
   fixture.kernel.catalog.onChanged((org_id) => told.push(org_id));
   await fixture.kernel.policy.put(admin, "project", { allowed_origins: ["core"] });
   expect([told, await names(fixture)]).toEqual([["org_local"], []]);
+  const other = { ...admin, scope: { ...admin.scope, project_id: "proj_other" } };
+  const elsewhere = await fixture.kernel.policy.put(other, "project", { allowed_origins: ["mcp"] });
+  expect(elsewhere).toMatchObject({ generation: 1, effective: { allowed_origins: ["mcp"] } });
+  expect((await fixture.kernel.policy.get(admin, "project")).effective.allowed_origins).toEqual(["core"]);
+  await fixture.kernel.policy.put(admin, "project", {});
+  expect(await names(fixture)).toEqual(["read"]);
   const org = { ...admin, scope: { ...admin.scope, project_id: null } };
   expect((await fixture.kernel.policy.get(org, "org")).effective.allowed_origins).toBeNull();
   await expect(fixture.kernel.policy.get(org, "project")).rejects.toMatchObject({ code: "request.invalid" });

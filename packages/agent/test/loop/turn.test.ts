@@ -1,0 +1,97 @@
+import type { OfferedTool } from "@backplane/door";
+import type { Caller, RunRow } from "@backplane/ports";
+import { admin, scope, user } from "@backplane/test-kit/kernel/test-kernel";
+import { describe, expect, test } from "vitest";
+import { mayJoin } from "../../src/loop/begin-turn.ts";
+import { Turn } from "../../src/loop/turn.ts";
+
+function createTurn(tools: string[] | null = null): Turn {
+  const key = { scope, workspace: "/w", session_id: "s1" };
+  const run = { id: "run_1", fence: 1, joins: 2 } as RunRow;
+  return new Turn(key, user, run, { iterations: 5, tools: tools === null ? null : new Set(tools) });
+}
+
+test("keeps the first reason to stop", () => {
+  const turn = createTurn();
+  turn.stop("wall");
+  turn.stop("user");
+  turn.revoke({ code: "authority.key_revoked", message: "", details: {}, fix: "" });
+  expect([turn.stopped, turn.revocation, turn.signal.aborted]).toEqual(["wall", null, true]);
+});
+
+test("accepts calls of the current step only, and none while it ends", async () => {
+  const turn = createTurn();
+  turn.step = "s2";
+  expect([turn.acceptsCall("s1"), turn.acceptsCall("s2")]).toEqual([false, true]);
+  await turn.close();
+  expect(turn.acceptsCall("s2")).toBe(false);
+  turn.reopen();
+  expect(turn.acceptsCall("s2")).toBe(true);
+});
+
+test("ends after the calls that it started", async () => {
+  const turn = createTurn();
+  const call = Promise.withResolvers<void>();
+  void turn.waitFor(call.promise);
+  let closed = false;
+  const closing = turn.close().then(() => {
+    closed = true;
+  });
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  expect([closed, turn.signal.aborted]).toEqual([false, true]);
+  call.resolve();
+  await closing;
+  expect(closed).toBe(true);
+});
+
+test("counts a joining message before it is written, and forgets one that was not written", async () => {
+  const turn = createTurn();
+  const first = Promise.withResolvers<string>();
+  const joined = turn.join(first.promise);
+  expect([turn.steered, turn.joined]).toEqual([true, 1]);
+  first.resolve("written");
+  expect(await joined).toBe("written");
+  await turn.waitForJoining();
+  expect(turn.steered).toBe(false);
+  const second = Promise.withResolvers<string>();
+  const failed = turn.join(second.promise);
+  second.reject(new Error("not written"));
+  await expect(failed).rejects.toThrow("not written");
+  expect([turn.steered, turn.joined]).toEqual([false, 1]);
+});
+
+test("counts messages that other gateways wrote once", () => {
+  const turn = createTurn();
+  expect([turn.joinedElsewhere(2), turn.joinedElsewhere(3), turn.joinedElsewhere(3)]).toEqual([
+    false,
+    true,
+    false,
+  ]);
+  expect(turn.steers).toBe(1);
+});
+
+test("offers the allowed tools, and deferred ones after they were found", () => {
+  const turn = createTurn(["plain", "late"]);
+  const tool = (name: string, deferred: boolean) => [name, { name, deferred } as OfferedTool] as const;
+  turn.tools = new Map([tool("plain", false), tool("late", true), tool("forbidden", false)]);
+  expect(turn.offered()).toEqual(["plain"]);
+  turn.found.add("late");
+  expect(turn.offered()).toEqual(["plain", "late"]);
+});
+
+describe("a message joins a running turn", () => {
+  const other = (more: Partial<Caller>): Caller => ({ ...user, actor: "key_other", ...more });
+  const delegation = { invocation_id: "inv_1", scopes: [], grant: {} } as unknown as Caller["delegation"];
+
+  test.for<[string, Caller, Caller, boolean]>([
+    ["of its own caller", user, { ...user, role: "guest" }, true],
+    ["of a caller with the same role", user, other({}), true],
+    ["of a caller with a higher role", user, other({ role: "owner" }), true],
+    ["not of a caller with a lower role", user, other({ role: "guest" }), false],
+    ["not of a caller without the rights of an admin", other({ admin: true }), user, false],
+    ["not of a plugin", user, other({ delegation: delegation! }), false],
+    ["not if the host's admin began it", admin, other({ role: "owner", admin: true }), false],
+  ])("%s", ([, turn, sender, joins]) => {
+    expect(mayJoin(turn, sender)).toBe(joins);
+  });
+});

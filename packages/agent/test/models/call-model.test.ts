@@ -1,0 +1,91 @@
+import { LLM_LIMITS } from "@backplane/contract";
+import type { KernelPort } from "@backplane/session";
+import { scope } from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+import { answerOf, ModelCalls } from "../../src/models/call-model.ts";
+
+type Reply = { kind: string; payload: object; delta?: string };
+
+/** A provider that answers each attempt with the next reply, and a clock whose pauses are only recorded. */
+function createCalls(replies: Reply[]) {
+  const pauses: number[] = [];
+  const attempts: unknown[] = [];
+  let delta = (_event: { payload: object }) => {};
+  const port = {
+    subscribe(kind: string, listener: typeof delta) {
+      if (kind === "llm.call.delta") delta = listener;
+      return () => {};
+    },
+    async request(
+      _kind: string,
+      payload: { attempt: number },
+      options: { onSent(event: { id: string }): void },
+    ) {
+      const id = `evt_${attempts.push(payload.attempt)}`;
+      options.onSent({ id });
+      const reply = replies.shift() ?? replies[0]!;
+      if (reply.delta !== undefined) delta({ payload: { request_id: id, content: reply.delta } });
+      return reply;
+    },
+  };
+  const clock = {
+    after(ms: number, run: () => void) {
+      pauses.push(ms);
+      queueMicrotask(run);
+      return { stop() {} };
+    },
+  };
+  const calls = new ModelCalls(port as unknown as KernelPort, clock as never, async () => "provider");
+  const call = () =>
+    calls.call(
+      { provider: "p", model: "m", messages: [], tools: [], params: {} },
+      {
+        to: { session_id: "s1", scope },
+        signal: new AbortController().signal,
+        timeout_ms: 1_000,
+        retries: 2,
+      },
+    );
+  return { call, attempts, pauses };
+}
+
+const failure = (more: object = {}): Reply => ({
+  kind: "llm.call.error",
+  payload: { error: "busy", kind: "connection", ...more },
+});
+const ANSWER: Reply = { kind: "llm.call.response", payload: { text: "hi" } };
+
+test("retries a few times, with longer and longer pauses", async () => {
+  const { call, attempts, pauses } = createCalls([failure(), failure(), ANSWER]);
+  expect((await call()).text).toBe("hi");
+  expect(attempts).toEqual([1, 2, 3]);
+  expect(pauses).toEqual([LLM_LIMITS.backoff_ms, LLM_LIMITS.backoff_ms * 2]);
+  const given_up = createCalls([failure(), failure(), failure(), ANSWER]);
+  await expect(given_up.call()).rejects.toMatchObject({ code: "llm.failed", message: "p: busy" });
+  expect(given_up.attempts).toEqual([1, 2, 3]);
+});
+
+test("does not retry after the first delta, or if the provider says so", async () => {
+  const begun = createCalls([{ ...failure(), delta: "half" }, ANSWER]);
+  await expect(begun.call()).rejects.toMatchObject({ code: "llm.failed" });
+  const unwilling = createCalls([failure({ retryable: false }), ANSWER]);
+  await expect(unwilling.call()).rejects.toMatchObject({ code: "llm.failed" });
+  const willing = createCalls([failure({ kind: "other", retryable: true }), ANSWER]);
+  expect((await willing.call()).text).toBe("hi");
+});
+
+test("waits as long as the vendor asks, up to a limit", async () => {
+  const { call, pauses } = createCalls([
+    failure({ retry_after_s: 3 }),
+    failure({ retry_after_s: 3_600 }),
+    ANSWER,
+  ]);
+  await call();
+  expect(pauses).toEqual([3_000, LLM_LIMITS.max_backoff_ms]);
+});
+
+test("gives every tool call of an answer an id of its own", () => {
+  const calls = ["a", "a", "", ""].map((id) => ({ id, name: "add", args: {} }));
+  const { tool_calls } = answerOf("step", { payload: { tool_calls: calls } as never });
+  expect(tool_calls.map(({ id }) => id)).toEqual(["a", "a_1", "call_2", "call_3"]);
+});

@@ -1,0 +1,32 @@
+/** The row of an approval and the events of its life. */
+import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+import { content, requestRemoval } from "./removal-call.ts";
+
+test("shortens a long brief to 80 characters", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
+  const short = await requestRemoval(fixture, { path: "a" });
+  expect(short.approval.brief).toBe('rm {"path":"a"}');
+  const { brief } = (await requestRemoval(fixture, { path: "x".repeat(100) })).approval;
+  expect(brief).toHaveLength(80);
+  expect(brief.endsWith("x…")).toBe(true);
+});
+
+test("writes an event with the request and one with the answer", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
+  const { ticket, approval } = await requestRemoval(fixture);
+  fixture.clock.wall_offset += 5_000;
+  await fixture.kernel.approvals.answer(admin, approval.id, { response: "approve" });
+  const { started_at, created_at } = await ticket.settled;
+  // The call starts when it is approved, not when it was requested.
+  expect(Date.parse(started_at!) - Date.parse(created_at)).toBeGreaterThanOrEqual(5_000);
+  const events = (await fixture.store.outbox.read(0, 100, user.scope)).filter(
+    ({ subject }) => subject.id === approval.id,
+  );
+  expect(events.map(({ type, summary }) => [type, summary])).toEqual([
+    ["approval.requested", { invocation_id: ticket.id, tool: "rm", risk: "high" }],
+    ["approval.resolved", { invocation_id: ticket.id, tool: "rm", status: "approved" }],
+  ]);
+});

@@ -1,0 +1,301 @@
+/** Which hooks get which events, and how their jobs are grouped and retried. The store is a list in memory. */
+import { BackplaneError, createIdSource, type Invocation } from "@backplane/contract";
+import {
+  type BoundPackage,
+  hostPolicy,
+  type Job,
+  type KernelDeps,
+  type NewJob,
+  type OutboxEvent,
+} from "@backplane/ports";
+import { TestClock } from "@backplane/test-kit/kernel/clock";
+import { logTo } from "@backplane/test-kit/log-to";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { Deliverer } from "../../src/outbox/deliver.ts";
+import { Dispatcher } from "../../src/outbox/dispatcher.ts";
+
+type Hook = BoundPackage & { types: string[] };
+
+function hook(binding_id: string, project_id: string | null, types: string[], export_id = binding_id): Hook {
+  const binding = {
+    binding_id,
+    package_id: "acme/devkit",
+    package_version: "1.0.0",
+    export_id,
+    scope: { org_id: "org_local", project_id },
+    status: "active",
+    rollout: { traffic_percent: 100 },
+  };
+  return { binding, package: {}, types } as unknown as Hook;
+}
+
+function event(
+  seq: number,
+  type: string,
+  subject: string,
+  project_id: string | null = "proj_a",
+): OutboxEvent {
+  return {
+    seq,
+    id: `evt_${seq}`,
+    type,
+    org_id: "org_local",
+    project_id,
+    occurred_at: "2026-01-01T00:00:00.000Z",
+    subject: { kind: "invocation", id: subject },
+    summary: { n: seq },
+    from_hook: false,
+  } as OutboxEvent;
+}
+
+function baseDeps(): Pick<KernelDeps, "clock" | "ids" | "node_id" | "host" | "log" | "random"> {
+  const clock = new TestClock();
+  onTestFinished(() => clock.halt());
+  const random = (bytes: Uint8Array) => void bytes.fill(128);
+  return {
+    clock,
+    ids: createIdSource(
+      () => clock.now(),
+      (bytes) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>),
+    ),
+    node_id: "node_1",
+    host: hostPolicy({
+      deliveries: { concurrency: 2, per_binding: 2, max_attempts: 3, base_ms: 100, max_ms: 500 },
+    }),
+    log: logTo(() => {}),
+    random,
+  };
+}
+
+function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
+  const jobs: NewJob[] = [];
+  const state = { cursor: 0, notify: () => {}, beforeSurvey: () => {}, beforeAdvance: () => {} };
+  const ahead = (after: number, limit: number) => events.filter(({ seq }) => seq > after).slice(0, limit);
+  const store = {
+    outbox: {
+      onAppended: (listener: () => void) => {
+        state.notify = listener;
+        return () => {};
+      },
+      cursor: async () => state.cursor,
+      survey: async (after: number, limit: number) => {
+        state.beforeSurvey();
+        const found = ahead(after, limit);
+        return found.length === 0
+          ? null
+          : { amount: found.length, last_seq: found.at(-1)!.seq, kinds: found };
+      },
+      read: async (after: number, limit: number) => ahead(after, limit),
+      advance: async (_consumer: string, from: number, to: number, more: NewJob[]) => {
+        state.beforeAdvance();
+        if (from !== state.cursor) return false;
+        state.cursor = to;
+        jobs.push(...more);
+        return true;
+      },
+    },
+    bindings: {
+      hooksFor: async ({ project_id }: { project_id: string | null }, type: string) =>
+        hooks.filter(
+          ({ binding: { scope }, types }) =>
+            types.includes(type) && (scope.project_id === null || scope.project_id === project_id),
+        ),
+    },
+    leases: { acquire: async () => 1, release: async () => true },
+  };
+  const dispatcher = new Dispatcher({ ...baseDeps(), store } as unknown as KernelDeps, () => {});
+  onTestFinished(() => dispatcher.stop());
+  return { dispatcher, jobs, state };
+}
+
+async function dispatch(events: OutboxEvent[], hooks: Hook[]): Promise<NewJob[]> {
+  const { dispatcher, jobs, state } = createDispatcher(events, hooks);
+  await dispatcher.start();
+  await expect.poll(() => state.cursor).toBe(events.at(-1)!.seq);
+  return jobs;
+}
+
+const SETTLED = "invocation.settled";
+const CHANGED = "binding.changed";
+const targets = (jobs: NewJob[]) =>
+  jobs.map(({ payload }) => {
+    const { binding_id, project_id, event: given } = payload as Record<string, unknown>;
+    return [binding_id, project_id, (given as OutboxEvent).subject.id];
+  });
+
+describe("the dispatcher", () => {
+  test("delivers to every hook once, to the project's binding rather than the org's", async () => {
+    const hooks = [
+      hook("bind_org", null, [SETTLED], "notify"),
+      hook("bind_own", "proj_a", [SETTLED], "notify"),
+      hook("bind_other", null, [SETTLED], "log"),
+    ];
+    const jobs = await dispatch([event(1, SETTLED, "inv_1"), event(2, SETTLED, "inv_2", "proj_b")], hooks);
+    expect(targets(jobs)).toEqual([
+      ["bind_own", "proj_a", "inv_1"],
+      ["bind_other", "proj_a", "inv_1"],
+      // An org-wide hook acts in the project of the event.
+      ["bind_org", "proj_b", "inv_2"],
+      ["bind_other", "proj_b", "inv_2"],
+    ]);
+  });
+
+  test("delivers to the hooks that subscribe to the type of the event in its project", async () => {
+    const hooks = [hook("bind_a", "proj_a", [SETTLED]), hook("bind_b", "proj_b", [CHANGED, SETTLED])];
+    const jobs = await dispatch(
+      [
+        event(1, SETTLED, "inv_1"),
+        event(2, CHANGED, "inv_2"),
+        event(3, CHANGED, "inv_3", "proj_b"),
+        event(4, SETTLED, "inv_4", "proj_b"),
+      ],
+      hooks,
+    );
+    expect(targets(jobs).map(([binding, , subject]) => [binding, subject])).toEqual([
+      ["bind_a", "inv_1"],
+      ["bind_b", "inv_3"],
+      ["bind_b", "inv_4"],
+    ]);
+  });
+
+  test("gives each binding its lane, each subject its group and each delivery its event", async () => {
+    const hooks = [hook("bind_1", null, [SETTLED]), hook("bind_2", null, [SETTLED])];
+    const events = [event(1, SETTLED, "inv_1"), event(2, SETTLED, "inv_1"), event(3, SETTLED, "inv_2")];
+    const jobs = await dispatch(events, hooks);
+    const of = (lane: string) => jobs.filter((job) => job.lane === lane).map(({ group }) => group);
+    for (const lane of ["bind_1", "bind_2"]) {
+      const [first, second, third] = of(lane);
+      expect(first).toBe(second);
+      expect(third).not.toBe(first);
+    }
+    expect(of("bind_1")[0]).not.toBe(of("bind_2")[0]);
+    expect((jobs[0]!.payload as { event: unknown }).event).toEqual({
+      type: SETTLED,
+      occurred_at: "2026-01-01T00:00:00.000Z",
+      subject: { kind: "invocation", id: "inv_1" },
+      summary: { n: 1 },
+    });
+  });
+
+  test("reads page after page", async () => {
+    const events = Array.from({ length: 1_100 }, (_, n) => event(n + 1, SETTLED, `inv_${n}`));
+    expect(await dispatch(events, [hook("bind_1", null, [SETTLED])])).toHaveLength(1_100);
+  });
+
+  test("continues behind another node that moved the cursor first", async () => {
+    const events = [1, 2, 3, 4, 5].map((seq) => event(seq, SETTLED, `inv_${seq}`));
+    const { dispatcher, jobs, state } = createDispatcher(events, [hook("bind_1", null, [SETTLED])]);
+    state.beforeAdvance = () => {
+      state.beforeAdvance = () => {};
+      state.cursor = 3;
+    };
+    await dispatcher.start();
+    await expect.poll(() => state.cursor).toBe(5);
+    expect(targets(jobs).map(([, , subject]) => subject)).toEqual(["inv_4", "inv_5"]);
+  });
+
+  test("repeats a pass that failed, and one during which events were appended", async () => {
+    const events = [event(1, SETTLED, "inv_1")];
+    const { dispatcher, jobs, state } = createDispatcher(events, [hook("bind_1", null, [SETTLED])]);
+    let surveys = 0;
+    state.beforeSurvey = () => {
+      if (++surveys === 1) throw new Error("the store is away");
+    };
+    state.beforeAdvance = () => {
+      if (events.length > 1) return;
+      events.push(event(2, SETTLED, "inv_2"));
+      state.notify();
+    };
+    await dispatcher.start();
+    await expect.poll(() => jobs.length).toBe(2);
+  });
+});
+
+describe("the deliverer", () => {
+  interface Reports {
+    done: string[];
+    failed: { id: string; retry_ms: number }[];
+  }
+
+  function createDeliverer(jobs: Job[], call: (job: string) => Promise<Partial<Invocation>>) {
+    const reports: Reports = { done: [], failed: [] };
+    const open = [...jobs];
+    const store = {
+      jobs: {
+        lanes: async () => [...new Set(open.map(({ lane }) => lane))].map((lane) => ({ lane, due_in: 0 })),
+        claim: async (_queue: string, _node: string, _now: number, _ms: number, room: number, lane: string) =>
+          open
+            .filter((job) => job.lane === lane)
+            .slice(0, room)
+            .map((job) => open.splice(open.indexOf(job), 1)[0]!),
+        complete: async (id: string) => reports.done.push(id),
+        fail: async (id: string, _fence: number, _error: string, _now: number, retry_ms: number) =>
+          reports.failed.push({ id, retry_ms }),
+      },
+    };
+    const lease = { mayTakeOver: () => true };
+    const deliverer = new Deliverer(
+      { ...baseDeps(), store } as unknown as KernelDeps,
+      lease,
+      async (request) =>
+        ({
+          id: "inv_1",
+          settled: call(request.body.binding_id!) as Promise<Invocation>,
+        }) as never,
+    );
+    onTestFinished(() => deliverer.stop());
+    deliverer.start();
+    return reports;
+  }
+
+  const job = (id: string, attempt = 1): Job =>
+    ({
+      id,
+      lane: id,
+      attempt,
+      fence: 1,
+      payload: { delivery_id: `del_${id}`, binding_id: id },
+    }) as unknown as Job;
+
+  test("completes jobs of hooks that are gone and retries the others later and later", async () => {
+    const jobs = [
+      job("gone"),
+      job("off"),
+      ...[1, 2, 3, 4, 9].map((attempt) => job(`try${attempt}`, attempt)),
+    ];
+    const reports = createDeliverer(jobs, async (id) => {
+      if (id === "gone") throw new BackplaneError("binding.not_found");
+      if (id === "off") throw new BackplaneError("binding.not_active");
+      return { status: "failed", error: { code: "crashed", message: "" } };
+    });
+    await expect.poll(() => reports.failed.length).toBe(5);
+    expect(reports.done.sort()).toEqual(["gone", "off"]);
+    expect(Object.fromEntries(reports.failed.map(({ id, retry_ms }) => [id, retry_ms]))).toEqual({
+      try1: 100,
+      try2: 200,
+      try3: 400,
+      try4: 500,
+      try9: 500,
+    });
+  });
+
+  test("runs a limited number of deliveries at a time and the next when one ends", async () => {
+    const ends: (() => void)[] = [];
+    const reports = createDeliverer(
+      ["a", "b", "c", "d"].map((id) => job(id)),
+      async () => {
+        await new Promise<void>((resolve) => ends.push(resolve));
+        return { status: "succeeded", error: null };
+      },
+    );
+    await expect.poll(() => ends.length).toBe(2);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(ends).toHaveLength(2);
+    ends[0]!();
+    await expect.poll(() => ends.length).toBe(3);
+    ends[1]!();
+    await expect.poll(() => ends.length).toBe(4);
+    for (const end of ends) end();
+    await expect.poll(() => reports.done.length).toBe(4);
+  });
+});

@@ -1,0 +1,80 @@
+import type { Binding, Manifest, Package } from "@backplane/contract";
+import { type BoundPackage, hostPolicy, type Scope } from "@backplane/ports";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { expect, test } from "vitest";
+import { ExportPlans, narrowGrant } from "../../src/exports/export-plan.ts";
+
+const scope: Scope = { org_id: "org_local", project_id: "proj_a" };
+const slots = tool("t", { permissions: { secret_slots: ["token", "other"], network: "egress" } });
+
+const createPlans = () => new ExportPlans({ schemas: {} as never, host: hostPolicy({}) });
+
+function bound(
+  more: Partial<Binding> = {},
+  pack: Partial<Package> = {},
+  content = manifest([slots]),
+): BoundPackage {
+  return {
+    binding: { binding_id: "bind_1", export_id: "t", generation: 1, policy: {}, ...more } as Binding,
+    package: { digest: "sha256:1", manifest: content, schemas: {}, ...pack } as Package,
+  };
+}
+
+test("plans again when the generation, the bytes, the definitions or the project differ", async () => {
+  const plans = createPlans();
+  const isolation = async (given: BoundPackage, at = scope) => (await plans.get(given, at)).class;
+  const worker = (more: Partial<Binding> = {}) => bound({ policy: { class: "worker" }, ...more });
+  expect(await isolation(bound())).toBe("isolated");
+  expect(await isolation(worker({ generation: 2 }))).toBe("worker");
+  const limited = (effect_class: string): Manifest => manifest([tool("t", {}, { effect_class })]);
+  const effect = async (given: BoundPackage) => (await plans.get(given, scope)).effect_class;
+  expect(await effect(bound({ generation: 3 }, {}, limited("unknown")))).toBe("unknown");
+  expect(await effect(bound({ generation: 3 }, { digest: "sha256:2" }, limited("read_only")))).toBe(
+    "read_only",
+  );
+  const described = {
+    ...bound({ generation: 3 }, { digest: "sha256:2" }, limited("unknown")),
+    described: "d2",
+  };
+  expect(await effect(described)).toBe("unknown");
+});
+
+test("applies the level of each project to its own plan", async () => {
+  const host = hostPolicy({ projects: new Map([["org_local/proj_a", { network: "none" }]]) });
+  const plans = new ExportPlans({ schemas: {} as never, host });
+  const network = async (project_id: string) =>
+    (await plans.get(bound(), { ...scope, project_id })).grant.network;
+  expect([await network("proj_a"), await network("proj_b")]).toEqual(["none", "egress"]);
+});
+
+test("shares a process only within a project, a generation and a grant", async () => {
+  const key = async (given: BoundPackage, at = scope) => (await createPlans().get(given, at)).pool_key;
+  const keys = [
+    await key(bound()),
+    await key(bound(), { ...scope, project_id: "proj_b" }),
+    await key(bound({ generation: 2 })),
+    await key(bound({ policy: { permissions: { network: "none" } } })),
+    await key(bound({}, { digest: "sha256:2" })),
+  ];
+  expect(new Set(keys).size).toBe(keys.length);
+  expect(await key(bound())).toBe(keys[0]);
+  const plan = await createPlans().get(bound(), scope);
+  const narrowed = narrowGrant(plan, { network: "none" }, scope);
+  expect(narrowed.grant.network).toBe("none");
+  expect(narrowed.pool_key).toBe(keys[3]);
+  expect(narrowGrant(plan, undefined, scope).pool_key).toBe(keys[0]);
+});
+
+test("puts a secret into the environment only while its slot is granted", async () => {
+  const policy = { secret_env: { token: "TOKEN", other: "OTHER" } };
+  const plan = await createPlans().get(bound({ policy }), scope);
+  expect(plan.grant.secret_env).toEqual(policy.secret_env);
+  expect(narrowGrant(plan, { secret_slots: ["other"] }, scope).grant.secret_env).toEqual({ other: "OTHER" });
+  expect(narrowGrant(plan, { secret_slots: [] }, scope).grant.secret_env).toBeUndefined();
+});
+
+test("counts the calls of each tool of a whole package separately", async () => {
+  const gate = async (given: BoundPackage) => (await createPlans().get(given, scope)).gate;
+  expect(await gate(bound())).toBe("bind_1");
+  expect(await gate({ ...bound(), whole: true })).toBe("bind_1/t");
+});

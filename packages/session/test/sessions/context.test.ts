@@ -1,0 +1,106 @@
+/** What a model sees of a tape. */
+import type { Entry, Json, JsonObject } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { ContextBuilder, contextOf, resultText } from "../../src/sessions/context.ts";
+
+let next_id = 1;
+function entry(kind: Entry["kind"], payload: JsonObject, meta: JsonObject = {}): Entry {
+  return { id: next_id++, kind, payload, meta, date: "2026-01-01T00:00:00.000Z" };
+}
+
+const said = (role: string, content: Json) => entry("message", { role, content });
+const call = (id: string, step?: string) =>
+  entry("tool_call", { id, name: "add", args: {} }, step === undefined ? {} : { step });
+const result = (id: string, value: string) => entry("tool_result", { tool_call_id: id, ok: true, value });
+const answer = (text: string, ...ids: string[]) =>
+  entry("event", { name: "llm.call.response", data: { text, tool_calls: ids.map((id) => ({ id })) } });
+const summary = (text: string) =>
+  entry("anchor", { name: "session/compaction", state: { kind: "compaction", summary: text } });
+
+/** One line per message: role, text and the ids of calls. */
+const lines = (...entries: Entry[]) =>
+  contextOf(entries).map((message) => {
+    if (message.role === "tool") {
+      const error = message.is_error === true ? "!" : "";
+      return `tool ${message.tool_call_id}: ${message.content as string}${error}`;
+    }
+    const calls = "tool_calls" in message ? ` [${message.tool_calls?.map(({ id }) => id).join(" ")}]` : "";
+    return `${message.role}: ${JSON.stringify(message.content)}${calls}`;
+  });
+
+test("begins at the last anchor, with its summary as a system message", () => {
+  const before = [said("user", "old"), said("assistant", "older")];
+  expect(lines(...before, summary("so far"), said("user", "new"))).toEqual([
+    'system: "so far"',
+    'user: "new"',
+  ]);
+  const start = entry("anchor", { name: "session/start", state: {} });
+  expect(lines(...before, start, said("user", "new"))).toEqual(['user: "new"']);
+});
+
+test("groups the calls of one step with the text of their answer, results in the order of the calls", () => {
+  expect(
+    lines(
+      said("user", "sum"),
+      answer("I will add.", "a", "b"),
+      call("a", "s1"),
+      result("a", "1"),
+      call("b", "s1"),
+      call("c", "s2"),
+      result("c", "3"),
+      said("assistant", "done"),
+    ),
+  ).toEqual([
+    'user: "sum"',
+    'assistant: "I will add." [a b]',
+    "tool a: 1",
+    "tool b: no outcome of this call was recorded!",
+    'assistant: "" [c]',
+    "tool c: 3",
+    'assistant: "done"',
+  ]);
+  const reversed = lines(call("a", "s1"), call("b", "s1"), result("b", "2"), result("a", "1"));
+  expect(reversed).toEqual(['assistant: "" [a b]', "tool a: 1", "tool b: 2"]);
+});
+
+test("ends a group of calls without a step at its first result", () => {
+  expect(
+    lines(call("a"), call("b"), result("a", "1"), result("b", "2"), call("c"), result("c", "3")),
+  ).toEqual(['assistant: "" [a b]', "tool a: 1", "tool b: 2", 'assistant: "" [c]', "tool c: 3"]);
+});
+
+test("puts a message that arrived during calls behind their results", () => {
+  const entries = [call("a", "s1"), said("user", "hurry"), result("a", "1")];
+  expect(lines(...entries)).toEqual(['assistant: "" [a]', "tool a: 1", 'user: "hurry"']);
+  expect(lines(...entries, said("assistant", "done")).slice(-2)).toEqual([
+    'user: "hurry"',
+    'assistant: "done"',
+  ]);
+});
+
+test("shows the reason of a refused call, and a late result in place of its placeholder", () => {
+  const refused = entry("event", { name: "tool.error", data: { id: "a", brief: "not allowed" } });
+  expect(lines(call("a", "s1"), refused)).toEqual(['assistant: "" [a]', "tool a: not allowed!"]);
+  expect(lines(call("a", "s1"), said("assistant", "gave up"), result("a", "late"))).toEqual([
+    'assistant: "" [a]',
+    "tool a: late",
+    'assistant: "gave up"',
+  ]);
+});
+
+test("estimates a token for every four characters since the last anchor", () => {
+  const builder = new ContextBuilder();
+  builder.add(said("user", "x".repeat(400)));
+  expect(builder.tokens).toBe(100);
+  builder.add(summary("y".repeat(10)));
+  expect(builder.tokens).toBe(3);
+});
+
+test("shows a result by its display, then its error, then its value", () => {
+  const display = (shown: JsonObject) => resultText({ envelope: { display: shown }, error: "e", value: "v" });
+  expect(display({ text: "t", markdown: "m", data: {} })).toBe("t");
+  expect(display({ markdown: "m", data: {} })).toBe("m");
+  expect(display({ data: { n: 1 } })).toBe('{"n":1}');
+  expect(resultText({ error: "e", value: "v" })).toBe("e");
+  expect(resultText({ value: { n: 1 } })).toBe('{"n":1}');
+});

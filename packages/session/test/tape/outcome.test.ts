@@ -1,0 +1,78 @@
+import type { Invocation } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { outcomeOf } from "../../src/tape/outcome.ts";
+
+type Row = Parameters<typeof outcomeOf>[1];
+
+const ids = { id: "call_1", request_id: "evt_1" };
+const failed = (code: string, message = "why"): Row => ({
+  binding_id: "bind_1",
+  status: "failed",
+  error: { code, message },
+  tool_result: null,
+});
+const returned = (more: Partial<NonNullable<Invocation["tool_result"]>>): Row => ({
+  binding_id: "bind_1",
+  status: "succeeded",
+  error: null,
+  tool_result: {
+    kind: "tool_result",
+    tool_execution_id: "x",
+    tool: "t",
+    is_error: false,
+    content: [],
+    ...more,
+  },
+});
+
+test.for([
+  ["input.invalid", "validation"],
+  ["export.not_found", "not_found"],
+  ["binding.not_found", "not_found"],
+  ["policy.denied", "rejected"],
+  ["approval.expired", "rejected"],
+  ["binding.not_active", "rejected"],
+  ["invocation.queue_full", "rejected"],
+])("reports a call that was refused with %s as tool.error of the kind %s", ([code, kind]) => {
+  expect(outcomeOf(ids, failed(code!))).toEqual({
+    kind: "tool.error",
+    payload: { ...ids, kind, brief: "why" },
+  });
+});
+
+test.for([
+  ["timeout", "timeout"],
+  ["cancelled", "rejected"],
+  ["crashed", "crashed"],
+  ["plugin_failed", "crashed"],
+  ["malformed_response", "internal"],
+])("reports a call that ended with %s as a failed result of the kind %s", ([code, kind]) => {
+  const outcome = outcomeOf(ids, failed(code!, "first line\nsecond line"));
+  expect(outcome).toMatchObject({
+    kind: "tool.call.result",
+    payload: { ...ids, ok: false, error: "first line\nsecond line", envelope: { kind, brief: "first line" } },
+  });
+});
+
+test("keeps a tool's own error, its status and its wish to return control to the user", () => {
+  const text = [{ type: "text" as const, text: "no such file" }];
+  const outcome = outcomeOf(
+    ids,
+    returned({ content: text, is_error: true, status: "odd", yield_to_user: true }),
+  );
+  expect(outcome.payload).toMatchObject({
+    ok: false,
+    error: "no such file",
+    status: "odd",
+    yield_to_user: true,
+  });
+  expect(outcomeOf(ids, returned({ content: text })).payload).toMatchObject({ ok: true });
+});
+
+test("shows structured output without text as JSON", () => {
+  const outcome = outcomeOf(ids, returned({ structured_output: { n: 1 } }));
+  expect(outcome.payload).toMatchObject({
+    value: { n: 1 },
+    envelope: { display: { kind: "json", data: { n: 1 } }, brief: '{"n":1}' },
+  });
+});

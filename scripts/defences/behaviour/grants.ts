@@ -1,0 +1,298 @@
+/** Grants: every level narrows, no level widens, and the process pool respects the result. */
+import type { Mutant } from "../mutant.ts";
+
+const INTERSECT = "packages/registry/src/grant/intersect.ts";
+const DOMAINS = "packages/registry/src/grant/domains.ts";
+const GRANT = "packages/registry/src/grant/effective-grant.ts";
+const CLASS = "packages/registry/src/grant/execution-class.ts";
+const PLAN = "packages/registry/src/exports/export-plan.ts";
+
+const INTERSECTED = ["packages/registry/test/grant/intersect.test.ts"];
+const DOMAIN_SETS = ["packages/registry/test/grant/domains.test.ts"];
+const EFFECTIVE = ["packages/registry/test/grant/effective-grant.test.ts"];
+const CHAIN = ["packages/registry/test/grant/chain.test.ts"];
+const CLASSES = ["packages/registry/test/grant/execution-class.test.ts"];
+const PLANS = ["packages/registry/test/exports/export-plan.test.ts"];
+
+export const GRANT_MUTANTS: Mutant[] = [
+  {
+    defence: "grant: the more isolated class wins",
+    file: INTERSECT,
+    from: "EXECUTION_CLASSES.indexOf(a) >= EXECUTION_CLASSES.indexOf(b) ? a : b",
+    to: "EXECUTION_CLASSES.indexOf(a) <= EXECUTION_CLASSES.indexOf(b) ? a : b",
+    tests: CLASSES,
+  },
+  {
+    defence: "grant: network needs every level",
+    file: INTERSECT,
+    from: 'combine(a.network, b.network, (x, y) => (x === y ? x : "none"))',
+    to: 'combine(a.network, b.network, (x, y) => (x === y ? x : "egress"))',
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: filesystem access needs every level",
+    file: INTERSECT,
+    from: 'combine(a.filesystem, b.filesystem, (x, y) => (x === y ? x : "none"))',
+    to: "combine(a.filesystem, b.filesystem, (x) => x)",
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: scopes are intersected",
+    file: INTERSECT,
+    from: "combine(a.gateway_api_scopes, b.gateway_api_scopes, common)",
+    to: "combine(a.gateway_api_scopes, b.gateway_api_scopes, (_x, y) => y)",
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: tools are intersected",
+    file: INTERSECT,
+    from: "combine(a.tools ?? undefined, b.tools ?? undefined, common)",
+    to: "a.tools ?? b.tools ?? undefined",
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: running on the host needs every level",
+    file: INTERSECT,
+    from: "(x, y) => x && y",
+    to: "(x, y) => x || y",
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: a mount is writable only if both levels say so",
+    file: INTERSECT,
+    from: "writable: left.writable && right.writable",
+    to: "writable: left.writable",
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: a mount is compared with its target",
+    file: INTERSECT,
+    from: "other.source === left.source && other.target === left.target",
+    to: "other.source === left.source",
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: a level that forbids mounts wins over a list",
+    file: INTERSECT,
+    from: "if (a === false || b === false) return false;",
+    to: "if (a === false && b === false) return false;\n  if (a === false || b === false) return a === false ? b : a;",
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: a wildcard does not cover the name itself",
+    file: DOMAINS,
+    from: "narrow.endsWith(wide.slice(1))",
+    to: "(narrow.endsWith(wide.slice(1)) || narrow === wide.slice(2))",
+    tests: DOMAIN_SETS,
+  },
+  {
+    defence: "grant: a wildcard ends at a dot",
+    file: DOMAINS,
+    from: "narrow.endsWith(wide.slice(1))",
+    to: "narrow.endsWith(wide.slice(2))",
+    tests: DOMAIN_SETS,
+  },
+  {
+    defence: "grant: the narrower of two host patterns is kept",
+    file: DOMAINS,
+    from: "coversHost(a.host, b.host) ? b.host : coversHost(b.host, a.host) ? a.host : null",
+    to: "coversHost(a.host, b.host) ? a.host : coversHost(b.host, a.host) ? b.host : null",
+    tests: DOMAIN_SETS,
+  },
+  {
+    defence: "grant: a port of one side applies",
+    file: DOMAINS,
+    from: "port: a.port ?? b.port",
+    to: "port: a.port",
+    tests: DOMAIN_SETS,
+  },
+  {
+    defence: "grant: different ports do not meet",
+    file: DOMAINS,
+    from: "if (a.port !== null && b.port !== null && a.port !== b.port) return null;",
+    to: "",
+    tests: DOMAIN_SETS,
+  },
+  {
+    defence: "grant: domains are compared without case",
+    file: DOMAINS,
+    from: "const lower = text.toLowerCase();",
+    to: "const lower = text;",
+    tests: DOMAIN_SETS,
+  },
+  {
+    defence: "grant: the level of the project applies",
+    file: GRANT,
+    from: "const { binding, export: item } = bound;\n",
+    to: "const { binding, export: item } = bound;\n  host = { ...host, projects: new Map() };\n",
+    tests: EFFECTIVE,
+  },
+  {
+    defence: "grant: the level of the org applies",
+    file: GRANT,
+    from: "    bindingLevel(binding),\n    host.orgs?.get(scope.org_id) ?? {},\n",
+    to: "    bindingLevel(binding),\n",
+    tests: EFFECTIVE,
+  },
+  {
+    defence: "grant: without named domains nothing is reachable",
+    file: GRANT,
+    from: "return { ...level, allowed_domains: level.allowed_domains ?? [] };",
+    to: "return level;",
+    tests: CHAIN,
+  },
+  {
+    defence: "grant: a delegated call narrows its caller's grant",
+    file: GRANT,
+    from: "narrow === undefined ? level : intersect(level, narrow)",
+    to: "narrow ?? level",
+    tests: CHAIN,
+  },
+  {
+    defence: "grant: a call from the sandbox does not run on the host",
+    file: GRANT,
+    from: "host: parent.host === true }",
+    to: "host: true }",
+    tests: EFFECTIVE,
+  },
+  {
+    defence: "grant: no domains without network",
+    file: GRANT,
+    from: 'network === "none" ? [] : [...(level.allowed_domains ?? [])]',
+    to: "[...(level.allowed_domains ?? [])]",
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: a call without a class is isolated",
+    file: GRANT,
+    from: 'class: level.class ?? "isolated"',
+    to: 'class: level.class ?? "worker"',
+    tests: INTERSECTED,
+  },
+  {
+    defence: "grant: mounts come only from the binding",
+    file: GRANT,
+    from: "mounts: policy.mounts ?? false",
+    to: "...(policy.mounts === undefined ? {} : { mounts: policy.mounts })",
+    tests: CHAIN,
+  },
+  {
+    defence: "grant: capabilities come only from the binding",
+    file: GRANT,
+    from: "capabilities: policy.capabilities ?? []",
+    to: "...(policy.capabilities === undefined ? {} : { capabilities: policy.capabilities })",
+    tests: EFFECTIVE,
+  },
+  {
+    defence: "grant: the binding's domains narrow",
+    file: GRANT,
+    from: "...(policy.allowed_domains === undefined ? {} : { allowed_domains: policy.allowed_domains }),\n",
+    to: "",
+    tests: EFFECTIVE,
+  },
+  {
+    defence: "grant: the binding narrows scopes",
+    file: GRANT,
+    from: ": { gateway_api_scopes: narrowed.gateway_api_scopes }),",
+    to: ": {}),",
+    tests: CHAIN,
+  },
+  {
+    defence: "grant: the host's default domains narrow",
+    file: GRANT,
+    from: "...(host.default_domains === undefined ? {} : { allowed_domains: host.default_domains }),\n",
+    to: "",
+    tests: EFFECTIVE,
+  },
+  {
+    defence: "grant: the gateway's own requests keep to the org's domains",
+    file: GRANT,
+    from: '    { network: "egress", allowed_domains: ["*"] },\n    host.orgs?.get(scope.org_id) ?? {},\n',
+    to: '    { network: "egress", allowed_domains: ["*"] },\n',
+    tests: EFFECTIVE,
+  },
+  {
+    defence: "grant: a secret goes into the environment only if its slot is granted",
+    file: GRANT,
+    from: ".filter(([slot]) => grant.secret_slots.includes(slot))",
+    to: "",
+    tests: PLANS,
+  },
+  {
+    defence: "grant: a package does not lower the class of its kind",
+    file: CLASS,
+    from: "moreIsolated(usual, item.execution_class)",
+    to: "item.execution_class",
+    tests: CLASSES,
+  },
+  {
+    defence: "grant: the binding's class comes before the package's",
+    file: CLASS,
+    from: "binding.policy.class ?? defaultClass(item)",
+    to: "item.execution_class ?? binding.policy.class ?? defaultClass(item)",
+    tests: CLASSES,
+  },
+  {
+    defence: "pool: projects share no process",
+    file: PLAN,
+    from: '{scope.project_id ?? "-"}',
+    to: "{scope.org_id}",
+    tests: PLANS,
+  },
+  {
+    defence: "pool: a new generation has new processes",
+    file: PLAN,
+    from: "{generation}/",
+    to: "{generation > 0}/",
+    tests: PLANS,
+  },
+  {
+    defence: "pool: another grant has another process",
+    file: PLAN,
+    from: "{digestGrant(grant)}",
+    to: "{digestGrant(bound as never as Grant).length}",
+    tests: PLANS,
+  },
+  {
+    defence: "pool: a narrowed call has the pool key of its own grant",
+    file: PLAN,
+    from: "return { grant, pool_key: poolKey(plan.bound, scope, grant) };",
+    to: "return { grant, pool_key: plan.pool_key };",
+    tests: PLANS,
+  },
+  {
+    defence: "plan: a new generation is planned again",
+    file: PLAN,
+    from: "known.bound.binding.generation === bound.binding.generation &&",
+    to: "",
+    tests: PLANS,
+  },
+  {
+    defence: "plan: new bytes under the same generation are planned again",
+    file: PLAN,
+    from: "known.bound.package.digest === bound.package.digest &&",
+    to: "",
+    tests: PLANS,
+  },
+  {
+    defence: "plan: new definitions are planned again",
+    file: PLAN,
+    from: "known.bound.described === bound.described",
+    to: "true",
+    tests: PLANS,
+  },
+  {
+    defence: "plan: each project has its own plan",
+    file: PLAN,
+    from: "{scope.project_id}`",
+    to: "{0}`",
+    tests: PLANS,
+  },
+  {
+    defence: "plan: tools of a whole package have separate queues",
+    file: PLAN,
+    from: "return whole === true ?",
+    to: "return whole === undefined ?",
+    tests: PLANS,
+  },
+];
