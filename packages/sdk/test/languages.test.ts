@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
+import type { CompactRequest, HarnessRequest } from "../src/contracts.ts";
 import { type PluginRun, runPlugin, startPlugin } from "../src/testing/index.ts";
 import { plugin } from "./fixtures/all-kinds.ts";
 
@@ -104,6 +105,39 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
       rmSync(scratch_dir, { recursive: true, force: true });
     }
   });
+
+  verifies(
+    "inv.artifacts",
+    "reads a projection and a trigger from their files before the author's code runs",
+    async () => {
+      const scratch_dir = mkdtempSync(join(tmpdir(), "backplane-sdk-"));
+      const place = (path: string, value: object) => {
+        const json = JSON.stringify(value);
+        writeFileSync(join(scratch_dir, path), json);
+        const sha256 = hash("sha256", json, "hex");
+        return { transport: "artifact", path, bytes: Buffer.byteLength(json), sha256 };
+      };
+      try {
+        const context = { scratch_dir };
+        const projection = place("projection.json", { blocks: [{}, {}, {}], token_estimate: 7 });
+        const source = { chain_id: "ch_9", projection } as unknown as CompactRequest["source"];
+        const compacted = await run.compact("window", { compaction_id: "cmp_1", source }, { context });
+        expect(compacted.result).toMatchObject({
+          seed_blocks: [{ content: [{ text: "3 blocks" }] }],
+          diagnostics: { input_tokens_estimate: 7 },
+        });
+        const trigger = place("trigger.json", { type: "message", note: "x".repeat(2_000) });
+        const started = await run.runHarness(
+          "flow",
+          { trigger: trigger as unknown as HarnessRequest["trigger"] },
+          { context },
+        );
+        expect(started.text).toBe("start from 0 with 2000");
+      } finally {
+        rmSync(scratch_dir, { recursive: true, force: true });
+      }
+    },
+  );
 
   test("fails an unknown export and a wrong operation and names the available ones", async () => {
     const unknown = await run.invoke("missing");

@@ -54,19 +54,19 @@ export function sessionCases(subject: () => Subject): void {
     expect(rest).toEqual({ items: [made], next: null });
   });
 
-  verifies("tape.name", "separates two sessions whose tapes have the same name", async () => {
+  verifies("tape.name", "separates sessions whose tapes have the same name", async () => {
     const key = freshKey();
-    const other = { ...key, session_id: "t" };
     const name = "0123456789abcdef__0123456789abcdef";
-    for (const one of [key, other]) {
+    const same = [
+      [key, "mine"],
+      [{ ...key, session_id: "t" }, "yours"],
+      [{ ...key, workspace: "/elsewhere" }, "theirs"],
+    ] as const;
+    for (const [one] of same) {
       await sessions().create({ ...newSession(one), name }, newChain(), [start], {});
     }
-    await sessions().append(key, [message("mine")]);
-    await sessions().append(other, [message("yours")]);
-    for (const [one, text] of [
-      [key, "mine"],
-      [other, "yours"],
-    ] as const) {
+    for (const [one, text] of same) await sessions().append(one, [message(text)]);
+    for (const [one, text] of same) {
       const { head_chain_id, name: given } = (await sessions().get(one))!;
       expect(given).toBe(name);
       expect(await shown(one.scope, head_chain_id)).toEqual(["1 session/start", `2 ${text}`]);

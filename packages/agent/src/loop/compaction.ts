@@ -54,8 +54,13 @@ export interface CompactionDeps {
     org_id: string,
     provider: string | null,
   ): Promise<{ provider: string; model: string; window: number } | null>;
-  /** Calls the compactor that is bound in the scope. Returns null when none is bound. */
-  callCompactor(caller: Caller, source: Hydrated, target_tokens: number): Promise<Compacted | null>;
+  /** Calls the compactor that is bound in the scope. Returns null when none is bound. `run_id` names the turn, if any. */
+  callCompactor(
+    caller: Caller,
+    source: Hydrated,
+    target_tokens: number,
+    run_id: string | undefined,
+  ): Promise<Compacted | null>;
 }
 
 const PROMPT =
@@ -114,7 +119,7 @@ export class Compactions {
         tokens_before = tokensOf(source.entries);
         if (attempt === 1)
           this.#publish(key, "session.compaction.started", { target_session_id, tokens_before });
-        const compacted = await this.#summarize(caller, source, model, signal);
+        const compacted = await this.#summarize(caller, source, model, signal, hold?.run_id);
         const chain = await this.#write(key, source, compacted, tokens_before, hold);
         const tokens_after = (await this.#deps.histories.open(key)).tokens;
         this.#publish(key, "session.compaction.completed", {
@@ -142,10 +147,11 @@ export class Compactions {
     source: Hydrated,
     { provider, model, window }: { provider: string; model: string; window: number },
     signal: AbortSignal,
+    run_id: string | undefined,
   ): Promise<Compacted> {
     const target = Math.floor(window * COMPACTION_LIMITS.target);
-    const callCompactor = await this.#deps.callCompactor(caller, source, target);
-    if (callCompactor !== null) return callCompactor;
+    const compacted = await this.#deps.callCompactor(caller, source, target, run_id);
+    if (compacted !== null) return compacted;
     const { older, recent } = split(source.entries, target);
     const messages = [...contextOf(older), { role: "user", content: PROMPT }];
     const answer = await this.#deps.models.call(
@@ -242,7 +248,7 @@ function copyOf({ id, kind, payload, meta, date }: Entry): NewEntry {
 
 /** Calls the compactor that is bound in the scope, through the door like every other call. */
 export function createCompactorCall(door: Door): CompactionDeps["callCompactor"] {
-  return async (caller, { session, entries }, target_tokens) => {
+  return async (caller, { session, entries }, target_tokens, run_id) => {
     const [found] = await door.deps.store.bindings.discover(caller.scope, "compactor");
     if (found === undefined) return null;
     const blocks = entries.flatMap((entry) => blockOf(entry) ?? []);
@@ -260,13 +266,14 @@ export function createCompactorCall(door: Door): CompactionDeps["callCompactor"]
       policy: { retain_system: true },
     };
     const { binding_id } = found.binding;
-    const ticket = await invoke(door, { caller, body: { binding_id, input } });
+    const origin = { session_id: session.id, chain_id: session.head_chain_id, ...(run_id && { run_id }) };
+    const ticket = await invoke(door, { caller, body: { binding_id, input, ...origin } });
     const { status, result, error } = await ticket.settled;
     if (status !== "succeeded") {
       const code = error !== null && isErrorCode(error.code) ? error.code : "loop.failed";
       throw new BackplaneError(code, `the compactor failed: ${error?.message ?? status}`);
     }
-    // The door has already checked the shape of the result (answer-shape.ts).
+    // The door has already checked the shape of the result (accept.ts).
     const { seed_blocks = [], summary } = result as { seed_blocks?: Block[]; summary?: { text: string } };
     const date = new Date(door.deps.clock.now()).toISOString();
     return {

@@ -1,4 +1,7 @@
 import { type Entry, type KernelPlugin, tokenUsage } from "@backplane/contract";
+import { ContextBuilder } from "@backplane/session";
+import { manifest } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -55,6 +58,73 @@ verifies(
     expect(await fixture.kernel.sessions.get(user, { session_id: "s1" })).toMatchObject({
       head_chain_id: before.head_chain_id,
     });
+  },
+);
+
+const LOREM = `/say ${"lorem ipsum dolor ".repeat(100)}`;
+
+/** The tokens of the context at the first model call of the next turn. */
+async function tokensWith(fixture: TestSession, text: string): Promise<number> {
+  const context = new ContextBuilder();
+  const meta = { meta: {}, date: "2026-01-01T00:00:00Z" };
+  const next = { id: 0, kind: "message" as const, payload: { role: "user", content: text }, ...meta };
+  for (const entry of [...(await fixture.tape()), next]) context.add(entry);
+  return context.tokens;
+}
+
+/** A session that answers LOREM next with a window that this message fills to 80 % and `more` tokens. */
+async function openAtThreshold(more: number, setUp = async (_fixture: TestSession) => {}) {
+  const fixture = await createTestSession();
+  await setUp(fixture);
+  for (let n = 0; n < 4; n++) await fixture.say(LOREM);
+  // Both are whole numbers if the tokens are a multiple of four.
+  let text = LOREM;
+  while ((await tokensWith(fixture, text)) % 4 !== 0) text += " x";
+  const tokens = await tokensWith(fixture, text);
+  const window = (tokens - 4 * more) / 0.8;
+  await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": window });
+  return { fixture, text, tokens, window };
+}
+
+verifies("compact.auto", "compacts at 80 % of the window and not before", async () => {
+  const below = await openAtThreshold(-1);
+  await below.fixture.say(below.text);
+  expect(compactions(below.fixture)).toEqual([]);
+  const full = await openAtThreshold(0);
+  await full.fixture.say(full.text);
+  expect(compactions(full.fixture).map(({ kind, payload }) => [kind, payload.tokens_before])).toEqual([
+    ["session.compaction.started", full.tokens],
+    ["session.compaction.completed", full.tokens],
+  ]);
+});
+
+verifies(
+  "compact.auto",
+  "calls the bound compactor instead of the model, with 40 % of the window as its target",
+  async () => {
+    const { fixture, text, window } = await openAtThreshold(0, async (session) => {
+      await session.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
+      const seed_blocks = [{ kind: "input", content: [{ type: "text", text: "kept" }] }];
+      session.runner.script = () => ok({ seed_blocks, summary: { text: "of the compactor" } });
+    });
+    const run = await fixture.say(text);
+    expect(compactions(fixture).map(({ kind, session_id }) => [kind, session_id])).toEqual([
+      ["session.compaction.started", "kernel"],
+      ["session.compaction.completed", "kernel"],
+    ]);
+    expect(fixture.runner.requests.map(({ export_id, body }) => [export_id, body.target])).toEqual([
+      ["shrink", { max_input_tokens: window * 0.4 }],
+    ]);
+    const [call] = (await fixture.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
+    expect(call).toMatchObject({ status: "succeeded", session_id: "s1", run_id: run.id });
+    // No model call was made for a summary, and the next one has the compactor's result as its context.
+    const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request");
+    expect(new Set(asked.map(({ session_id }) => session_id))).toEqual(new Set(["s1"]));
+    const messages = asked.at(-1)!.payload.messages as object[];
+    expect(messages.slice(-2)).toEqual([
+      { role: "system", content: "of the compactor" },
+      { role: "user", content: [{ type: "text", text: "kept" }] },
+    ]);
   },
 );
 

@@ -1,4 +1,4 @@
-import type { BusEvent, KernelTool } from "@backplane/contract";
+import type { BusEvent, KernelPlugin, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -136,7 +136,7 @@ test("interrupts a turn while the model is answering", async () => {
 });
 
 verifies(
-  "loop.order",
+  ["loop.order", "plug.kernel-error"],
   "ends a turn after 25 model calls with kernel.error and keeps the kernel running",
   async () => {
     const fixture = await createTestSession();
@@ -146,6 +146,36 @@ verifies(
     const error = fixture.events.find(({ kind }) => kind === "kernel.error");
     expect(error?.payload).toMatchObject({ source: "kernel-loop" });
     expect((await fixture.say("hello")).status).toBe("completed");
+  },
+);
+
+verifies(
+  "plug.extras",
+  "uses react by default, or the strategy of the config or of the session",
+  async () => {
+    const plan: KernelPlugin = {
+      name: "strategy-plan",
+      version: "1.0.0",
+      category: "strategy",
+      strategyId: "plan",
+      subscriptions: () => ["strategy.decide.request"],
+      async onEvent(event, ctx) {
+        const answer = { next: "done" as const, content: "planned", request_id: event.id };
+        await ctx.emit("strategy.decide.response", answer, event);
+      },
+    };
+    const fixture = await createTestSession({ plugins: [plan] });
+    const strategyOf = async (session_id: string) => {
+      const { strategy, output } = await fixture.say("/say reacted", session_id);
+      return [strategy, output?.content];
+    };
+    expect(await strategyOf("default")).toEqual(["react", "reacted"]);
+    await fixture.kernel.sessions.create(user, { session_id: "planned", strategy: "plan" });
+    expect(await strategyOf("planned")).toEqual(["plan", "planned"]);
+    await fixture.kernel.sessions.create(user, { session_id: "reacted", strategy: "react" });
+    await fixture.kernel.config.set(admin, { "kernel.strategy": "plan" });
+    expect(await strategyOf("configured")).toEqual(["plan", "planned"]);
+    expect(await strategyOf("reacted")).toEqual(["react", "reacted"]);
   },
 );
 

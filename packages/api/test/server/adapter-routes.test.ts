@@ -135,3 +135,25 @@ verifies(
     expect(Object.keys(await paths())).toEqual(Object.keys(all));
   },
 );
+
+verifies(
+  "plug.web-adapter",
+  "loads the web surface like any plugin and mounts its routes again under /api after a reload",
+  async () => {
+    const { items } = (await t.call("GET", "/v1/plugins")).json as { items: { name: string }[] };
+    expect(items.find(({ name }) => name === "web")).toMatchObject({
+      category: "adapter",
+      origin: "bundled",
+      status: "loaded",
+    });
+    const mounted = () =>
+      t.kernel.adapters.list().flatMap((mount) => (mount.plugin === "web" ? [mount.mounted] : []));
+    const before = mounted();
+    expect(before.length).toBeGreaterThan(10);
+    expect(before.filter((path) => !path.startsWith("/api/"))).toEqual([]);
+    await t.kernel.plugins.reload(ADMIN, "web");
+    expect(mounted().toSorted()).toEqual(before.toSorted());
+    expect((await t.call("GET", "/api/config")).status).toBe(200);
+    expect(shown(await t.call("GET", "/x/web/api/config"))).toEqual([404, "route.not_found"]);
+  },
+);

@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import type { JsonObject } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -145,6 +146,39 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
       },
     });
   });
+
+  verifies(
+    "inv.artifacts",
+    "passes a compactor's projection as projection.json and a harness's trigger as trigger.json",
+    async () => {
+      const { rig, class: isolation } = start();
+      const long = "é".repeat(300_000);
+      const projection = { transport: "inline", blocks: [{ kind: "input", content: long }] };
+      const trigger = { type: "message", text: long };
+      const cases = [
+        ["compactor.compact", "projection.json", projection, { source: { chain_id: "ch_1", projection } }],
+        ["harness.run", "trigger.json", trigger, { mode: "start", trigger }],
+      ] as const;
+      for (const [op, path, value, body] of cases) {
+        const outcome = await rig.run(
+          vai("large-input", { class: isolation, grant, op, body: body as unknown as JsonObject }),
+        );
+        const json = JSON.stringify(value);
+        expect(outcome.result).toMatchObject({
+          structured_output: {
+            by_file: true,
+            length: json.length,
+            input: {
+              transport: "artifact",
+              path,
+              bytes: Buffer.byteLength(json),
+              sha256: hash("sha256", json, "hex"),
+            },
+          },
+        });
+      }
+    },
+  );
 });
 
 test("stores the file of a process that exits right after its answer", async () => {

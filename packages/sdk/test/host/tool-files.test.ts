@@ -1,4 +1,6 @@
+import type { JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
+import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { startToolHost } from "./tool-host.ts";
 
@@ -216,6 +218,23 @@ verifies(
     ]);
   },
 );
+
+verifies("tools.context", "has every field of the context also outside of a turn", async () => {
+  const host = await startToolHost({ "tools/look.js": CONTEXT });
+  const seen = async (context: JsonObject) =>
+    JSON.parse((await host.call("look", {}, context)).result.content[0]!.text!) as object;
+  // A direct call has neither a session nor a run, and a credential of the whole org has no project.
+  expect(await seen({ trace_id: "tr_9", org_id: "org_9" })).toMatchObject({
+    conversationId: "inv_1",
+    requestId: "tr_9",
+    assistantId: "org_9",
+    isInteractive: false,
+  });
+  expect(await seen({ scratch_dir: "/scratch" })).toMatchObject({ workingDir: "/scratch" });
+  const mounts = [{ source: "/home/acme", target: "/workspace", writable: false }];
+  const grant = noGrant({ mounts }) as unknown as JsonObject;
+  expect(await seen({ scratch_dir: "/scratch", grant })).toMatchObject({ workingDir: "/workspace" });
+});
 
 verifies("tools.context", "aborts the signal of a cancelled call", async () => {
   const host = await startToolHost({ "tools/look.js": CONTEXT });

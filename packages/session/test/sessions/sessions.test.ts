@@ -83,12 +83,18 @@ verifies(
       source,
       tokens_before: 900,
       tokens_after: 90,
+      seed: [assistant("two")],
     });
     expect(chain).toMatchObject({ parent_chain_id: head_chain_id, origin: "compaction" });
+    expect((await sessions.get(key)).head_chain_id).toBe(chain.id);
+    // The anchor is the first entry of the new chain; everything before it belongs to the parent.
+    const own = await sessions.entries(key.scope, chain.id, source.last_entry_id, 10);
+    expect(own.map(({ kind }) => kind)).toEqual(["anchor", "message"]);
     await sessions.append(key, [user("three")]);
     const after = await sessions.hydrate(key);
     expect(after.messages).toEqual([
       { role: "system", content: "They counted." },
+      { role: "assistant", content: "two" },
       { role: "user", content: "three" },
     ]);
     expect(after.entries[0]).toMatchObject({
@@ -153,6 +159,15 @@ verifies(
     ]);
   },
 );
+
+verifies("tape.name", "names the tapes of sessions and forks by workspace and session id", async () => {
+  const key = freshKey();
+  const { name, head_chain_id } = await sessions.create(key);
+  expect(name).toBe(tapeName("/home/acme", "chat"));
+  await sessions.fork(key.scope, head_chain_id, { child_id: "chat::agent::1" });
+  const child = await sessions.get({ ...key, session_id: "chat::agent::1" });
+  expect(child.name).toBe(tapeName("/home/acme", "chat::agent::1"));
+});
 
 verifies("tape.name", "derives the name of a tape from its workspace and session id", () => {
   // As `md5sum` prints them: d41d8cd98f00b204e9800998ecf8427e, 5d41402abc4b2a76b9719d911017c592.

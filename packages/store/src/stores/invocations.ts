@@ -141,6 +141,7 @@ function publicInvocation(row: Row): Invocation {
     delivery_id: _delivery,
     turn: _turn,
     depth: _depth,
+    role: _role,
     ...shown
   } = decodeInvocation(row);
   return shown;

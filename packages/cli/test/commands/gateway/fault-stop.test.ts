@@ -1,0 +1,55 @@
+/** An uncaught error in a gateway whose orderly stop never ends: one timer ends the process. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Gateway } from "@backplane/gateway";
+import { afterEach, expect, vi } from "vitest";
+import { verifies } from "../../../../../test/support/verifies.ts";
+import { EXIT, run } from "../../../src/index.ts";
+import { captureIo } from "../../support/capture-io.ts";
+import { said } from "../../support/said.ts";
+
+const fixture = vi.hoisted(() => ({ steps: [] as string[] }));
+
+vi.mock("@backplane/gateway", async (load) => {
+  const never = new Promise<never>(() => {});
+  const gateway: Gateway = {
+    url: "http://127.0.0.1:1",
+    home: "/nonexistent",
+    admin_token_file: "/nonexistent/admin.token",
+    loginUrl: () => "http://127.0.0.1:1/login",
+    fault: (source, error) => void fixture.steps.push(`fault ${source}: ${(error as Error).message}`),
+    stop(reason) {
+      fixture.steps.push(`stop: ${reason}`);
+      return never;
+    },
+    closed: never,
+  };
+  return { ...(await load<object>()), startGateway: async () => gateway };
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+verifies(
+  "plug.kernel-error",
+  "publishes an uncaught error before the stop and exits with 1 after 5 s of a stop that hangs",
+  async () => {
+    const home = mkdtempSync(join(tmpdir(), "backplane-fault-"));
+    try {
+      const io = captureIo({ env: { BACKPLANE_HOME: home } });
+      void run(["up", "--json", "--port", "0"], io);
+      await said(io.out, /\n/);
+      vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+      io.crash(new Error("out of nowhere"));
+      await vi.advanceTimersByTimeAsync(4_999);
+      expect(fixture.steps).toEqual(["fault kernel: out of nowhere", "stop: fault"]);
+      expect(io.exits).toEqual([]);
+      await vi.advanceTimersByTimeAsync(1);
+      expect(io.exits).toEqual([EXIT.failed]);
+    } finally {
+      rmSync(home, { recursive: true, force: true });
+    }
+  },
+);
