@@ -1,5 +1,4 @@
-/** Bombs through the runner: only the plugin dies, its neighbour answers on, and the record names the cause. */
-
+/** Resource exhaustion through the runner: only the plugin dies, other calls succeed, and the record names the cause. */
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -11,7 +10,7 @@ import { packageFolder } from "../../packages/runner/test/support/sandbox.ts";
 const BOMBS = fileURLToPath(new URL("./programs/bombs.py", import.meta.url));
 const MIB = 1024 * 1024;
 
-async function rig() {
+async function createRunner() {
   const folder = await packageFolder();
   copyFileSync(BOMBS, join(folder, "bombs.py"));
   return createConfinedTestRunner({
@@ -43,22 +42,22 @@ test.each([
   ["cpu", "crashed", "cpu", "1 s of CPU time"],
   ["forks", "crashed", "pids", "32 processes"],
   ["forks-and-hangs", "timeout", "pids", "32 processes"],
-])("%s: %s, and the cause is %s", async (kind, code, cause, words) => {
-  const bench = await rig();
+])("%s ends as %s with the cause %s", async (kind, code, cause, text) => {
+  const runner = await createRunner();
   const neighbour = bomb("none");
-  expect(await bench.run(neighbour)).toMatchObject({ status: "succeeded" });
-  const bombed = bench.run({ ...bomb(kind), timeout_ms: kind === "forks-and-hangs" ? 1_500 : 20_000 });
-  expect(await bench.run(neighbour)).toMatchObject({ status: "succeeded" });
-  const outcome = await bombed;
+  expect(await runner.run(neighbour)).toMatchObject({ status: "succeeded" });
+  const running = runner.run({ ...bomb(kind), timeout_ms: kind === "forks-and-hangs" ? 1_500 : 20_000 });
+  expect(await runner.run(neighbour)).toMatchObject({ status: "succeeded" });
+  const outcome = await running;
   expect(outcome).toMatchObject({ status: "failed", error: { code, details: { cause } }, dispatched: true });
-  expect(outcome.error!.message).toContain(words);
-  expect(await bench.run(neighbour)).toMatchObject({ status: "succeeded" });
-  expect(bench.runner.health().processes).toBe(0);
+  expect(outcome.error!.message).toContain(text);
+  expect(await runner.run(neighbour)).toMatchObject({ status: "succeeded" });
+  expect(runner.runner.health().processes).toBe(0);
 });
 
 test("ends a flood on stdout as a protocol failure without affecting other calls", async () => {
-  const bench = createConfinedTestRunner();
-  const flood = await bench.run(vai("floods-stdout", { class: "isolated" }));
+  const runner = createConfinedTestRunner();
+  const flood = await runner.run(vai("floods-stdout", { class: "isolated" }));
   expect(flood).toMatchObject({ status: "failed", dispatched: true });
-  expect(await bench.run(vai("echo", { class: "isolated" }))).toMatchObject({ status: "succeeded" });
+  expect(await runner.run(vai("echo", { class: "isolated" }))).toMatchObject({ status: "succeeded" });
 });

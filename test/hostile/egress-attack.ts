@@ -1,29 +1,29 @@
-/** One way to reach what an invocation was not granted. It ends when the proxy has let go of it. */
+/** One attempt to reach a destination that was not granted. It ends when the proxy has closed its connection. */
 import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
 import type { TestEgressOptions } from "../../packages/runner/test/support/egress.ts";
-import type { Attacker } from "./egress-world.ts";
+import type { Attacker } from "./egress-upstream.ts";
 
 export interface Attack {
   name: string;
-  /** What the record must say, and of whom. */
+  /** The refusal that the record must contain, with its host if one is known. */
   reason: RefusalReason;
   host?: string;
-  world?: TestEgressOptions;
+  options?: TestEgressOptions;
   run: (attacker: Attacker) => Promise<unknown>;
 }
 
-/** A host that every attacker was granted. */
-export const OK = "api.acme.test";
+/** A host that is granted to every attacker. */
+export const GRANTED_HOST = "api.acme.test";
 
-/** In plain words to the proxy. */
-export const saying = (
+/** An attack that sends one payload to the proxy. */
+export const requestAttack = (
   name: string,
-  words: (port: number) => string,
+  payload: (port: number) => string,
   reason: RefusalReason,
   host?: string,
 ): Attack => ({
   name,
   reason,
   ...(host === undefined ? {} : { host }),
-  run: ({ send, port }) => send(words(port)).readToEnd(),
+  run: ({ send, port }) => send(payload(port)).readToEnd(),
 });

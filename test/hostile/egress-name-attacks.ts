@@ -1,18 +1,18 @@
-/** By what a target is called: addresses in every spelling, names that look like granted ones, names that lead home. */
+/** Attacks by the target's name: addresses in every spelling, look-alike names, names that resolve to this machine. */
 import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
 import { hello } from "../../packages/runner/test/support/client-hello.ts";
 import { PUBLIC } from "../../packages/runner/test/support/egress.ts";
 import type { Attack } from "./egress-attack.ts";
-import { ownAddress } from "./egress-world.ts";
+import { ownAddress } from "./egress-upstream.ts";
 
-const connecting = (host: string, reason: RefusalReason, more: Partial<Attack> = {}): Attack => ({
+const connectAttack = (host: string, reason: RefusalReason, more: Partial<Attack> = {}): Attack => ({
   name: `CONNECT ${JSON.stringify(host)}`,
   reason,
   run: ({ send, port }) => send(`CONNECT ${host}:${port} HTTP/1.1\r\n\r\n`).readToEnd(),
   ...more,
 });
 
-const getting = (
+const getAttack = (
   url: (port: number) => string,
   reason: RefusalReason,
   more: Partial<Attack> = {},
@@ -23,11 +23,11 @@ const getting = (
   ...more,
 });
 
-const resolving = (name: string, addresses: readonly string[]): Attack => ({
+const resolutionAttack = (name: string, addresses: readonly string[]): Attack => ({
   name: `a name that resolves to ${name}`,
   reason: "address.forbidden",
   host: "x.cdn.acme.test",
-  world: { names: { "x.cdn.acme.test": addresses } },
+  options: { names: { "x.cdn.acme.test": addresses } },
   run: ({ send, port }) => send(`CONNECT x.cdn.acme.test:${port} HTTP/1.1\r\n\r\n`).readToEnd(),
 });
 
@@ -53,72 +53,72 @@ const LITERALS = [
   "[64:ff9b::7f00:1]",
   "127.0.0.1.",
   PUBLIC,
-].map((host) => connecting(host, host.endsWith(".") ? "name.invalid" : "address.literal"));
+].map((host) => connectAttack(host, host.endsWith(".") ? "name.invalid" : "address.literal"));
 
 const NAMES: Attack[] = [
-  connecting("evil.test", "domain.not_allowed", { host: "evil.test" }),
-  connecting("localhost", "domain.not_allowed"),
-  connecting("api.acme.test.evil.test", "domain.not_allowed"),
-  connecting("evilapi.acme.test", "domain.not_allowed"),
-  connecting("cdn.acme.test", "domain.not_allowed"),
-  connecting("evilcdn.acme.test", "domain.not_allowed"),
-  connecting("a.cdn.acme.test.evil.test", "domain.not_allowed"),
-  connecting("API.ACME.TEST.EVIL.TEST", "domain.not_allowed", { host: "api.acme.test.evil.test" }),
-  connecting("api.acme.test.", "name.invalid"),
-  connecting("evil.test.", "name.invalid"),
-  connecting(".cdn.acme.test", "name.invalid"),
-  connecting("*.cdn.acme.test", "name.invalid"),
-  connecting("api.acme.test%00.evil.test", "name.invalid"),
-  connecting("api.acme.test%2eevil.test", "name.invalid"),
-  connecting("api.acme.test\0.evil.test", "request.malformed", { host: "api.acme.test\\u0000.evil.test" }),
-  connecting("b\u00c3\u00bccher.test", "request.malformed", { host: "b\\u00c3\\u00bccher.test" }),
-  connecting("\u00d0\u00b0pi.acme.test", "request.malformed", { host: "\\u00d0\\u00b0pi.acme.test" }),
-  connecting("xn--pi-7kc.acme.test", "domain.not_allowed"),
-  connecting("xn--bcher-kva.test.evil.test", "domain.not_allowed"),
-  connecting("api\u00e3\u0080\u0082acme\u00e3\u0080\u0082test", "request.malformed", {
+  connectAttack("evil.test", "domain.not_allowed", { host: "evil.test" }),
+  connectAttack("localhost", "domain.not_allowed"),
+  connectAttack("api.acme.test.evil.test", "domain.not_allowed"),
+  connectAttack("evilapi.acme.test", "domain.not_allowed"),
+  connectAttack("cdn.acme.test", "domain.not_allowed"),
+  connectAttack("evilcdn.acme.test", "domain.not_allowed"),
+  connectAttack("a.cdn.acme.test.evil.test", "domain.not_allowed"),
+  connectAttack("API.ACME.TEST.EVIL.TEST", "domain.not_allowed", { host: "api.acme.test.evil.test" }),
+  connectAttack("api.acme.test.", "name.invalid"),
+  connectAttack("evil.test.", "name.invalid"),
+  connectAttack(".cdn.acme.test", "name.invalid"),
+  connectAttack("*.cdn.acme.test", "name.invalid"),
+  connectAttack("api.acme.test%00.evil.test", "name.invalid"),
+  connectAttack("api.acme.test%2eevil.test", "name.invalid"),
+  connectAttack("api.acme.test\0.evil.test", "request.malformed", { host: "api.acme.test\\u0000.evil.test" }),
+  connectAttack("b\u00c3\u00bccher.test", "request.malformed", { host: "b\\u00c3\\u00bccher.test" }),
+  connectAttack("\u00d0\u00b0pi.acme.test", "request.malformed", { host: "\\u00d0\\u00b0pi.acme.test" }),
+  connectAttack("xn--pi-7kc.acme.test", "domain.not_allowed"),
+  connectAttack("xn--bcher-kva.test.evil.test", "domain.not_allowed"),
+  connectAttack("api\u00e3\u0080\u0082acme\u00e3\u0080\u0082test", "request.malformed", {
     host: "api\\u00e3\\u0080\\u0082acme\\u00e3\\u0080\\u0082test",
   }),
-  connecting("evil.test#@api.acme.test", "request.malformed"),
+  connectAttack("evil.test#@api.acme.test", "request.malformed"),
 ];
 
 const URLS: Attack[] = [
-  getting((port) => `http://127.0.0.1:${port}/`, "address.literal"),
-  getting((port) => `http://2130706433:${port}/`, "address.literal"),
-  getting((port) => `http://0x7f.1:${port}/`, "address.literal"),
-  getting((port) => `http://[::1]:${port}/`, "address.literal"),
-  getting((port) => `http://api.acme.test@127.0.0.1:${port}/`, "request.malformed"),
-  getting((port) => `http://api.acme.test:80@127.0.0.1:${port}/`, "request.malformed"),
-  getting((port) => `http://127.0.0.1:${port}\\@api.acme.test/`, "request.malformed"),
-  getting((port) => `http://127.0.0.1:${port}#@api.acme.test/`, "request.malformed"),
-  getting((port) => `https://api.acme.test:${port}/`, "request.malformed"),
-  getting((port) => `ftp://api.acme.test:${port}/`, "request.malformed"),
-  getting((port) => `//127.0.0.1:${port}/`, "request.malformed"),
-  getting(() => "/evil", "request.malformed"),
+  getAttack((port) => `http://127.0.0.1:${port}/`, "address.literal"),
+  getAttack((port) => `http://2130706433:${port}/`, "address.literal"),
+  getAttack((port) => `http://0x7f.1:${port}/`, "address.literal"),
+  getAttack((port) => `http://[::1]:${port}/`, "address.literal"),
+  getAttack((port) => `http://api.acme.test@127.0.0.1:${port}/`, "request.malformed"),
+  getAttack((port) => `http://api.acme.test:80@127.0.0.1:${port}/`, "request.malformed"),
+  getAttack((port) => `http://127.0.0.1:${port}\\@api.acme.test/`, "request.malformed"),
+  getAttack((port) => `http://127.0.0.1:${port}#@api.acme.test/`, "request.malformed"),
+  getAttack((port) => `https://api.acme.test:${port}/`, "request.malformed"),
+  getAttack((port) => `ftp://api.acme.test:${port}/`, "request.malformed"),
+  getAttack((port) => `//127.0.0.1:${port}/`, "request.malformed"),
+  getAttack(() => "/evil", "request.malformed"),
 ];
 
 const RESOLUTIONS: Attack[] = [
-  resolving("loopback", ["127.0.0.1"]),
-  resolving("a public address and loopback", [PUBLIC, "127.0.0.1"]),
-  resolving("loopback and a public address", ["127.0.0.1", PUBLIC]),
-  resolving("an IPv4-mapped address", ["::ffff:127.0.0.1"]),
-  resolving("IPv6 loopback", ["::1"]),
-  resolving("the unspecified address", ["0.0.0.0"]),
-  resolving("this machine's own address", [ownAddress()]),
-  resolving("the metadata service", ["169.254.169.254"]),
-  resolving("what is no address at all", ["evil.test"]),
-  rebinding(),
+  resolutionAttack("loopback", ["127.0.0.1"]),
+  resolutionAttack("a public address and loopback", [PUBLIC, "127.0.0.1"]),
+  resolutionAttack("loopback and a public address", ["127.0.0.1", PUBLIC]),
+  resolutionAttack("an IPv4-mapped address", ["::ffff:127.0.0.1"]),
+  resolutionAttack("IPv6 loopback", ["::1"]),
+  resolutionAttack("the unspecified address", ["0.0.0.0"]),
+  resolutionAttack("this machine's own address", [ownAddress()]),
+  resolutionAttack("the metadata service", ["169.254.169.254"]),
+  resolutionAttack("something other than an address", ["evil.test"]),
+  rebindingAttack(),
 ];
 
 export const NAME_ATTACKS: readonly Attack[] = [...LITERALS, ...NAMES, ...URLS, ...RESOLUTIONS];
 
-/** The check sees a public address; whoever asked again for the connection would get loopback. */
-function rebinding(): Attack {
+/** The check sees a public address; a second lookup for the connection would get loopback. */
+function rebindingAttack(): Attack {
   let asked = 0;
   return {
     name: "a name that changes between check and use",
     reason: "address.forbidden",
     host: "x.cdn.acme.test",
-    world: { resolve: async () => (asked++ === 0 ? [PUBLIC] : ["127.0.0.1"]) },
+    options: { resolve: async () => (asked++ === 0 ? [PUBLIC] : ["127.0.0.1"]) },
     run: async ({ tunnel, send, port }) => {
       await (await tunnel("x.cdn.acme.test", hello({ name: "x.cdn.acme.test" }))).waitFor(/\r\n\r\n/);
       return send(`CONNECT x.cdn.acme.test:${port} HTTP/1.1\r\n\r\n`).readToEnd();

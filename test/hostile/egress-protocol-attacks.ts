@@ -1,10 +1,10 @@
-/** By SOCKS and by TLS: other commands and versions, and greetings that name somebody else. */
+/** Attacks by SOCKS and TLS: other commands and versions, and a ClientHello with another server name. */
 import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
 import { hello, nameEntry, serverName, vector } from "../../packages/runner/test/support/client-hello.ts";
 import { SOCKS_GRANTED, socksConnect } from "../../packages/runner/test/support/egress.ts";
-import { type Attack, OK, saying } from "./egress-attack.ts";
+import { type Attack, GRANTED_HOST, requestAttack } from "./egress-attack.ts";
 
-const socks = (
+const socksAttack = (
   name: string,
   request: (port: number) => Buffer,
   reason: RefusalReason,
@@ -16,27 +16,41 @@ const socks = (
   run: ({ send, port }) => send(request(port)).readToEnd(),
 });
 
-const greeting = (name: string, bytes: Buffer, reason: RefusalReason): Attack => ({
+const tlsAttack = (name: string, bytes: Buffer, reason: RefusalReason): Attack => ({
   name: `TLS ${name}`,
   reason,
-  host: OK,
-  run: async ({ tunnel }) => (await tunnel(OK, bytes)).readToEnd(),
+  host: GRANTED_HOST,
+  run: async ({ tunnel }) => (await tunnel(GRANTED_HOST, bytes)).readToEnd(),
 });
 
 const SOCKS: Attack[] = [
-  socks("to an IPv4 address", (port) => socksTo(1, [127, 0, 0, 1], port), "address.literal", "127.0.0.1"),
-  socks("to an IPv6 address", (port) => socksTo(4, [...Buffer.alloc(15), 1], port), "address.literal"),
-  socks("to an address as a name", (port) => socksConnect("127.0.0.1", port), "address.literal", "127.0.0.1"),
-  socks("to a name with a NUL", (port) => socksConnect("api.acme.test\0.evil.test", port), "name.invalid"),
-  socks("to an empty name", (port) => socksConnect("", port), "name.invalid"),
-  socks("BIND", (port) => command(2, port), "protocol.refused", OK),
-  socks("UDP ASSOCIATE", (port) => command(3, port), "protocol.refused", OK),
-  socks(
+  socksAttack(
+    "to an IPv4 address",
+    (port) => socksTo(1, [127, 0, 0, 1], port),
+    "address.literal",
+    "127.0.0.1",
+  ),
+  socksAttack("to an IPv6 address", (port) => socksTo(4, [...Buffer.alloc(15), 1], port), "address.literal"),
+  socksAttack(
+    "to an address as a name",
+    (port) => socksConnect("127.0.0.1", port),
+    "address.literal",
+    "127.0.0.1",
+  ),
+  socksAttack(
+    "to a name with a NUL",
+    (port) => socksConnect("api.acme.test\0.evil.test", port),
+    "name.invalid",
+  ),
+  socksAttack("to an empty name", (port) => socksConnect("", port), "name.invalid"),
+  socksAttack("BIND", (port) => command(2, port), "protocol.refused", GRANTED_HOST),
+  socksAttack("UDP ASSOCIATE", (port) => command(3, port), "protocol.refused", GRANTED_HOST),
+  socksAttack(
     "of version 4",
     (port) => Buffer.from([4, 1, port >> 8, port & 255, 127, 0, 0, 1, 0]),
     "protocol.refused",
   ),
-  socks(
+  socksAttack(
     "of version 4a",
     (port) => Buffer.from([4, 1, port >> 8, port & 255, 0, 0, 0, 1, 0, 101, 0]),
     "protocol.refused",
@@ -45,7 +59,7 @@ const SOCKS: Attack[] = [
     name: "SOCKS to an allowed name, TLS to another",
     reason: "sni.mismatch",
     run: async ({ send, port }) => {
-      const opened = send(socksConnect(OK, port));
+      const opened = send(socksConnect(GRANTED_HOST, port));
       await opened.waitFor(SOCKS_GRANTED);
       return opened.send(hello({ name: "evil.test" })).readToEnd();
     },
@@ -53,31 +67,35 @@ const SOCKS: Attack[] = [
 ];
 
 const TLS: Attack[] = [
-  greeting("to another name", hello({ name: "evil.test" }), "sni.mismatch"),
-  greeting("to another name in tiny records", hello({ name: "evil.test", record: 3 }), "sni.mismatch"),
-  greeting("to an allowed name, but not this one", hello({ name: "evil.cdn.acme.test" }), "sni.mismatch"),
-  greeting("to a name with a NUL", hello({ name: "api.acme.test\0evil" }), "sni.mismatch"),
-  greeting("to the name with a dot behind", hello({ name: "api.acme.test." }), "sni.mismatch"),
-  greeting("without a name", hello({ more: [[99, Buffer.from("evil")]] }), "sni.missing"),
-  greeting("with ECH", hello({ name: OK, more: [[0xfe0d, Buffer.from("evil")]] }), "sni.hidden"),
-  greeting("with two names", hello({ server_name: serverName(OK, "evil.test") }), "tls.malformed"),
-  greeting(
+  tlsAttack("to another name", hello({ name: "evil.test" }), "sni.mismatch"),
+  tlsAttack("to another name in tiny records", hello({ name: "evil.test", record: 3 }), "sni.mismatch"),
+  tlsAttack("to an allowed name, but not this one", hello({ name: "evil.cdn.acme.test" }), "sni.mismatch"),
+  tlsAttack("to a name with a NUL", hello({ name: "api.acme.test\0evil" }), "sni.mismatch"),
+  tlsAttack("to the name with a trailing dot", hello({ name: "api.acme.test." }), "sni.mismatch"),
+  tlsAttack("without a name", hello({ more: [[99, Buffer.from("evil")]] }), "sni.missing"),
+  tlsAttack("with ECH", hello({ name: GRANTED_HOST, more: [[0xfe0d, Buffer.from("evil")]] }), "sni.hidden"),
+  tlsAttack("with two names", hello({ server_name: serverName(GRANTED_HOST, "evil.test") }), "tls.malformed"),
+  tlsAttack(
     "with the extension twice",
-    hello({ name: OK, more: [[0, serverName("evil.test")]] }),
+    hello({ name: GRANTED_HOST, more: [[0, serverName("evil.test")]] }),
     "tls.malformed",
   ),
-  greeting(
+  tlsAttack(
     "with another kind of name",
     hello({ server_name: vector(2, nameEntry(7, "evil")) }),
     "tls.malformed",
   ),
-  greeting(
-    "with a hello behind the hello",
-    hello({ name: OK, trailing: hello({ name: "evil" }) }),
+  tlsAttack(
+    "with a second hello after the first",
+    hello({ name: GRANTED_HOST, trailing: hello({ name: "evil" }) }),
     "tls.malformed",
   ),
-  greeting("with the name behind the message", hello({ name: OK, early: true }), "tls.malformed"),
-  saying(
+  tlsAttack(
+    "with the name after the end of the message",
+    hello({ name: GRANTED_HOST, early: true }),
+    "tls.malformed",
+  ),
+  requestAttack(
     "TLS to the proxy itself",
     () => hello({ name: "evil.test" }).toString("latin1"),
     "protocol.refused",
@@ -91,7 +109,7 @@ function socksTo(kind: number, address: number[], port: number): Buffer {
 }
 
 function command(number: number, port: number): Buffer {
-  const bytes = socksConnect(OK, port);
+  const bytes = socksConnect(GRANTED_HOST, port);
   bytes[4] = number;
   return bytes;
 }

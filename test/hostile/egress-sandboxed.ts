@@ -1,6 +1,6 @@
 /**
- * Attacks from inside a real sandbox, through the real runner: one runner, one call for each attack. The client's
- * sockets begin in the sandbox's own network; only its words come from here, over a folder that is mounted for it.
+ * Attacks from inside a real sandbox, through the real runner: one runner, one call per attack. The client's sockets
+ * are opened in the network of the sandbox; only their data comes from this process, over a mounted folder.
  */
 import { chmodSync, copyFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
@@ -14,18 +14,18 @@ import { PUBLIC, TestClient, type TestEgressOptions } from "../../packages/runne
 import { FIXTURES, type RequestChange } from "../../packages/runner/test/support/request.ts";
 import type { TestRunner } from "../../packages/runner/test/support/runner.ts";
 import { emptyFolder, packageFolder } from "../../packages/runner/test/support/sandbox.ts";
-import { ALLOWED, type Attacker, attackerWith } from "./egress-world.ts";
+import { ALLOWED, type Attacker, attackerWith } from "./egress-upstream.ts";
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 
 export interface Sandboxed {
-  rig: TestRunner;
-  /** What the record says was refused while `attack` ran inside. */
+  testRunner: TestRunner;
+  /** Runs `attack` inside the sandbox and returns the egress record of its call. */
   attack: (
     options: TestEgressOptions,
     attack: (attacker: Attacker) => Promise<unknown>,
   ) => Promise<EgressRecord | null>;
-  /** A program of this folder, or of the system, run inside. */
+  /** Runs a program of this folder or of the system inside the sandbox. */
   run: (program: string[], change?: RequestChange) => Promise<Ran>;
 }
 
@@ -45,7 +45,7 @@ export async function openSandboxed(
   for (const name of ["bridge.mjs", ...programs]) copyFileSync(join(PROGRAMS, name), join(folder, name));
   copyFileSync(join(FIXTURES, "frames.mjs"), join(folder, "frames.mjs"));
   let now: TestEgressOptions = gateway === undefined ? {} : { gateway };
-  const rig = createConfinedTestRunner({
+  const testRunner = createConfinedTestRunner({
     folder,
     egress: {
       forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
@@ -57,7 +57,7 @@ export async function openSandboxed(
   const isolated = { class: "isolated", entrypoint, timeout_ms: 60_000 } as const;
 
   return {
-    rig,
+    testRunner,
     async attack(options, attack) {
       now = options;
       const shared = emptyFolder();
@@ -67,7 +67,7 @@ export async function openSandboxed(
         allowed_domains: [...(options.domains ?? ALLOWED)],
         mounts: [{ source: shared, target: "/bridge", writable: true }],
       };
-      const ended = rig.run({ ...isolated, grant, input: { socket: "/bridge/inside" } });
+      const ended = testRunner.run({ ...isolated, grant, input: { socket: "/bridge/inside" } });
       const dial = await opened(join(shared, "inside"), ended);
       const attacker = attackerWith(
         port,
@@ -82,7 +82,7 @@ export async function openSandboxed(
       return succeeded(await ended).egress;
     },
     async run(program, change = {}) {
-      const outcome = succeeded(await rig.run({ ...isolated, ...change, input: { run: program } }));
+      const outcome = succeeded(await testRunner.run({ ...isolated, ...change, input: { run: program } }));
       const { structured_output } = outcome.result as unknown as { structured_output: Omit<Ran, "egress"> };
       return { ...structured_output, egress: outcome.egress };
     },
@@ -94,7 +94,7 @@ function succeeded(outcome: RunOutcome): RunOutcome {
   return outcome;
 }
 
-/** Once somebody listens at the other end. */
+/** Waits until the bridge inside the sandbox listens. */
 async function opened(path: string, ended: Promise<RunOutcome>): Promise<(where: object) => Socket> {
   let over: RunOutcome | null = null;
   void ended.then((outcome) => {
@@ -113,7 +113,7 @@ async function opened(path: string, ended: Promise<RunOutcome>): Promise<(where:
       probe.once("connect", () => probe.destroy());
     });
     if (there) return dial;
-    if (over !== null) throw new Error(`the bridge was never there: ${JSON.stringify(over)}`);
+    if (over !== null) throw new Error(`the bridge did not start: ${JSON.stringify(over)}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

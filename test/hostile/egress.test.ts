@@ -1,23 +1,23 @@
-/** Bypass attempts against the way out, as a plain client of it: none gets anywhere, and each is on the record. */
+/** Bypass attempts against the egress proxy by a client outside of a sandbox: none succeeds, and each is recorded. */
 import { expect, test } from "vitest";
 import { hello } from "../../packages/runner/test/support/client-hello.ts";
 import { ATTACKS } from "./egress-attacks.ts";
-import { openWorld } from "./egress-world.ts";
+import { openEgressTest } from "./egress-upstream.ts";
 
 test("an allowed request reaches the upstream servers, and a forbidden one would be detected", async () => {
-  const { rig, send, tunnel, port, hits, told } = await openWorld({
+  const { egress, send, tunnel, port, hits, receivedText } = await openEgressTest({
     names: { "x.cdn.acme.test": ["127.0.0.1"] },
     operator_allows: [],
   });
   const http = send(`GET http://api.acme.test:${port}/x HTTP/1.1\r\nHost: api.acme.test:${port}\r\n\r\n`);
   await http.waitFor(/ok$/);
   await tunnel("api.acme.test", hello({ name: "api.acme.test" }));
-  await expect.poll(() => told()).toContain("\x16\x03\x01");
-  expect(told()).toContain("GET /x HTTP/1.1\r\nHost: api.acme.test");
-  expect({ hits, refusals: rig.session.refusals() }).toEqual({ hits: [], refusals: [] });
+  await expect.poll(() => receivedText()).toContain("\x16\x03\x01");
+  expect(receivedText()).toContain("GET /x HTTP/1.1\r\nHost: api.acme.test");
+  expect({ hits, refusals: egress.session.refusals() }).toEqual({ hits: [], refusals: [] });
   await tunnel("api.acme.test", hello({ name: "api.acme.test" }), "evil");
   await expect.poll(() => hits.length).toBe(1);
-  const open = await openWorld({
+  const open = await openEgressTest({
     operator_allows: [`api.acme.test:${port}`],
     names: { "api.acme.test": ["127.0.0.1"] },
   });
@@ -30,13 +30,13 @@ test("has more than 60 attacks with unique names", () => {
   expect(new Set(ATTACKS.map(({ name }) => name)).size).toBe(ATTACKS.length);
 });
 
-for (const { name, reason, host, world: options, run } of ATTACKS) {
+for (const { name, reason, host, options, run } of ATTACKS) {
   test(`refuses: ${name}`, async () => {
-    const world = await openWorld(options);
-    await run(world);
-    const refusals = world.rig.session.refusals();
-    await world.rig.session.close();
-    expect(world.hits).toEqual([]);
+    const setup = await openEgressTest(options);
+    await run(setup);
+    const refusals = setup.egress.session.refusals();
+    await setup.egress.session.close();
+    expect(setup.hits).toEqual([]);
     expect(refusals.map((refusal) => refusal.reason)).toContain(reason);
     if (host !== undefined) expect(refusals.map((refusal) => refusal.host)).toContain(host);
   });

@@ -1,4 +1,4 @@
-/** What of the gateway's own life shows inside: nothing. And what a manifest sets acts inside only. */
+/** The sandbox shows nothing of the gateway's environment, and variables of a manifest take effect only inside. */
 import { chmodSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
@@ -19,13 +19,13 @@ test("shows no variable of the host in the environment or in any /proc/*/environ
   process.env.BACKPLANE_CANARY = CANARY;
   onTestFinished(() => void delete process.env.BACKPLANE_CANARY);
   const sandbox = await openTestSandbox();
-  const { loot } = await attack(sandbox, "environment.mjs", [CANARY], { env: { OWN: "1" } });
-  expect(loot.tries).toBeGreaterThan(8);
-  expect(loot.hits).toEqual([]);
-  expect(loot.names).toEqual(["HOME", "LANG", "OWN", "PATH", "TMPDIR"]);
+  const { findings } = await attack(sandbox, "environment.mjs", [CANARY], { env: { OWN: "1" } });
+  expect(findings.tries).toBeGreaterThan(8);
+  expect(findings.hits).toEqual([]);
+  expect(findings.names).toEqual(["HOME", "LANG", "OWN", "PATH", "TMPDIR"]);
 });
 
-/** Node's own two, which say which descriptor is the channel; they end with the process that prepares. */
+/** Two variables that Node sets to name its channel descriptor; only the preparing process has them. */
 const CHANNEL = "NODE_CHANNEL_FD=8\0NODE_CHANNEL_SERIALIZATION_MODE=json\0";
 
 test("the processes that prepare a sandbox have no variable of the host either", async () => {
@@ -34,7 +34,7 @@ test("the processes that prepare a sandbox have no variable of the host either",
   const sandbox = await openTestSandbox();
   const sleeps = { kind: "system" as const, file: "/bin/sleep", args: ["60"] };
   const running = await sandbox.launch(request(await packageFolder(), { program: sleeps }));
-  // The outer process, and where the gateway is root those that wait to become one.
+  // The outer process and, where the gateway is root, the prepared stages.
   const ours = [running.pid, ...(process.getuid!() === 0 ? await waiting() : [])];
   for (const pid of ours) {
     expect(["", CHANNEL], `process ${pid}`).toContain(readFileSync(`/proc/${pid}/environ`, "latin1"));
@@ -43,7 +43,7 @@ test("the processes that prepare a sandbox have no variable of the host either",
   await running.exitCause;
 });
 
-/** It is prepared in the background. */
+/** Stages are prepared in the background. */
 async function waiting(): Promise<number[]> {
   await eventually(() => waitingHere().length > 0, 10_000, "a process waits for the next start");
   return waitingHere();
@@ -51,15 +51,15 @@ async function waiting(): Promise<number[]> {
 
 test("control: finds a canary in the plugin's own environment", async () => {
   const sandbox = await openTestSandbox();
-  const { loot } = await attack(sandbox, "environment.mjs", [CANARY], { env: { OWN: CANARY } });
-  expect(loot.hits).toContain("environment");
+  const { findings } = await attack(sandbox, "environment.mjs", [CANARY], { env: { OWN: CANARY } });
+  expect(findings.hits).toContain("environment");
 });
 
 test("loads an LD_PRELOAD of the manifest only inside the sandbox", async () => {
   const marks = emptyFolder();
   chmodSync(marks, 0o777);
   const mark = join(marks, "mark");
-  // Where bwrap itself is: behind the stage it sees only what is put together for the plugin, one folder down.
+  // After the stage, bwrap sees only the root of the plugin, one folder down.
   const outside = process.getuid!() === 0 ? "/root" : "";
   const grant = { mounts: [{ source: marks, target: "/srv/marks", writable: true }] };
   const folder = await packageFolder();
@@ -74,7 +74,7 @@ test("loads an LD_PRELOAD of the manifest only inside the sandbox", async () => 
   const inside = await finish(await sandbox.launch(request(folder, { program, env, grant })));
   expect(inside.err).toBe("loaded\n");
   expect(existsSync(mark)).toBe(false);
-  // Void if not: with such a variable in bwrap's own environment the mark is made.
+  // Control: with such a variable in bwrap's own environment the mark is created.
   const evil = outside === "" ? join(folder, "evil.so") : "/root/plugin/evil.so";
   const loud = weakened(`os.environ['LD_PRELOAD'] = '${evil}'`);
   const weak = await openTestSandbox({ bwrap: loud });

@@ -1,4 +1,4 @@
-/** What a plugin can read and write of this machine. */
+/** Which files of this machine a plugin can read and write. */
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
@@ -13,7 +13,7 @@ import { attack, prepare, weakened, weakenedInit } from "./hostile.ts";
 
 const CANARY = "canary-3b1f7c";
 
-/** A file of the host that everybody may read, so that only the sandbox is in the way. */
+/** A world-readable file of the host, so that only the sandbox prevents access. */
 function hostFile(): string {
   const folder = emptyFolder();
   chmodSync(folder, 0o755);
@@ -25,7 +25,7 @@ function hostFile(): string {
 async function packageWithFiles(): Promise<string> {
   const folder = await packageFolder();
   mkdirSync(join(folder, "assets"));
-  // As open as files can be: read-only must not depend on their mode.
+  // World-writable, because read-only must not depend on the mode.
   for (const name of ["code", "assets/file"]) writeFileSync(join(folder, name), "bytes", { mode: 0o666 });
   for (const path of [folder, join(folder, "assets")]) chmodSync(path, 0o777);
   return folder;
@@ -39,24 +39,24 @@ verifies(
     const secret = hostFile();
     const own = [process.cwd(), process.execPath, secret, join(secret, "..")];
     for (const filesystem of ["none", "scratch", "assets_ro"] as const) {
-      // With scratch there is a /tmp of its own, where it may make a file of any name.
+      // With scratch the sandbox has its own /tmp, where it may create any file.
       const paths = own.filter((path) => filesystem !== "scratch" || !path.startsWith("/tmp/"));
-      const { loot } = await attack(sandbox, "paths.py", [CANARY, ...paths], { grant: { filesystem } });
-      expect(loot.tries).toBeGreaterThanOrEqual(40);
-      expect(loot.hits).toEqual([]);
+      const { findings } = await attack(sandbox, "paths.py", [CANARY, ...paths], { grant: { filesystem } });
+      expect(findings.tries).toBeGreaterThanOrEqual(40);
+      expect(findings.hits).toEqual([]);
     }
     const writes = async (filesystem: "none" | "scratch" | "assets_ro") => {
       const folder = await packageWithFiles();
-      const { loot } = await attack(sandbox, "writes.py", [], { folder, grant: { filesystem } });
-      expect(loot.tries).toBeGreaterThan(40);
+      const { findings } = await attack(sandbox, "writes.py", [], { folder, grant: { filesystem } });
+      expect(findings.tries).toBeGreaterThan(40);
       for (const name of ["backplane-attack", "backplane-folder", "assets/backplane-attack"]) {
         expect(existsSync(join(folder, name))).toBe(false);
       }
-      return loot.hits;
+      return findings.hits;
     };
     expect(await writes("none")).toEqual([]);
     expect(await writes("assets_ro")).toEqual([]);
-    // Three things under two names of one folder: the second time they are there already.
+    // Three files are visible under two names of one folder, so they are found twice.
     expect(await writes("scratch")).toEqual(
       ["create", "mkdir", "link", "create"].map((what, at) =>
         at < 3 ? `${what} in /sandbox/scratch` : `${what} in /tmp`,
@@ -67,7 +67,7 @@ verifies(
 
 test("control: the same programs read and write the host's files when they are mounted", async () => {
   const secret = hostFile();
-  // What bwrap does for an ordinary gateway, the stage does for root; each is taken away where it is.
+  // bwrap builds the root for an ordinary gateway and the stage for root; the defence is removed where it is.
   const bound = await openTestSandbox({
     ...weakenedInit(
       "root.c",
@@ -78,9 +78,9 @@ test("control: the same programs read and write the host's files when they are m
       `if '--ro-bind' in args: args[args.index('--remount-ro'):0] = ['--bind', '${dirname(secret)}', '/opt']`,
     ),
   });
-  const { loot } = await attack(bound, "paths.py", [CANARY]);
-  expect(loot.hits.join("\n")).toContain("list /opt");
-  expect(loot.hits.join("\n")).toContain(`canary in ${join("/opt", basename(secret))}`);
+  const { findings } = await attack(bound, "paths.py", [CANARY]);
+  expect(findings.hits.join("\n")).toContain("list /opt");
+  expect(findings.hits.join("\n")).toContain(`canary in ${join("/opt", basename(secret))}`);
   const open = await openTestSandbox({
     ...weakenedInit(
       "root.c",
@@ -89,14 +89,14 @@ test("control: the same programs read and write the host's files when they are m
     ),
     bwrap: weakened("drop('--remount-ro', 1)"),
   });
-  const { loot: written } = await attack(open, "writes.py", []);
+  const { findings: written } = await attack(open, "writes.py", []);
   expect(written.hits).toContain("create in /");
   const writable = await openTestSandbox({
     ...weakenedInit("root.c", "(how & BIND_WRITABLE ? 0 : READ_ONLY)", "0"),
     bwrap: weakened("args[:] = ['--bind' if a == '--ro-bind' else a for a in args]"),
   });
   const folder = await packageWithFiles();
-  const { loot: package_ } = await attack(writable, "writes.py", [], {
+  const { findings: package_ } = await attack(writable, "writes.py", [], {
     folder,
     grant: { filesystem: "assets_ro" },
   });
@@ -105,11 +105,11 @@ test("control: the same programs read and write the host's files when they are m
 
 test("mounts everything nosuid and nodev, and read-only except scratch and devices", async () => {
   const sandbox = await openTestSandbox();
-  const { loot } = await attack(sandbox, "writes.py", [], { grant: { filesystem: "scratch" } });
-  for (const [path, options] of Object.entries(loot.flags as Record<string, string>)) {
+  const { findings } = await attack(sandbox, "writes.py", [], { grant: { filesystem: "scratch" } });
+  for (const [path, options] of Object.entries(findings.flags as Record<string, string>)) {
     const flags = options.split(",");
     expect([path, flags.includes("nosuid")]).toEqual([path, true]);
-    // An ordinary gateway's devices are mounts of their own.
+    // With an ordinary gateway, each device is its own mount.
     if (path.startsWith("/dev/")) continue;
     if (path !== "/dev") expect([path, flags.includes("nodev")]).toEqual([path, true]);
     expect([path, flags.includes("ro")]).toEqual([path, path !== "/sandbox/scratch"]);
@@ -124,16 +124,16 @@ test("cannot reach another call's scratch by .., by link or by /proc", async () 
   const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", write] };
   const victim = await sandbox.launch({ ...(await prepare("neighbour.py", [], { folder, grant })), program });
   await new Promise((resolve) => victim.child.stdout.once("data", resolve));
-  const { loot } = await attack(sandbox, "neighbour.py", [CANARY], { grant });
-  expect(loot.tries).toBeGreaterThan(100);
-  expect(loot.hits).toEqual([]);
+  const { findings } = await attack(sandbox, "neighbour.py", [CANARY], { grant });
+  expect(findings.tries).toBeGreaterThan(100);
+  expect(findings.hits).toEqual([]);
   victim.kill();
   await finish(victim);
 });
 
 test("/dev contains five working devices and one link, however it is built", async () => {
   const made = await openTestSandbox();
-  // As in a container whose root may make no device.
+  // As in a container whose root may not create devices.
   const shown = await openTestSandbox(weakenedInit("root.c", "if (mknodat(folder,", "if (mknodat(-1,"));
   const look =
     "echo x > /dev/null && head -c 2 /dev/zero | wc -c; echo x > /dev/full || ls /dev | tr '\\n' ' '";

@@ -1,7 +1,7 @@
 /**
- * Runs one attack program in a real sandbox and reads what it got. Every program prints one JSON object with `tries`
- * (how much it tried) and `hits` (what it should not have got). `weakened` gives a sandbox with one defence taken
- * away, so that a test can show that its attack would have worked: one that cannot is void.
+ * Runs one attack program in a real sandbox and reads its findings. Every program prints one JSON object with `tries`
+ * (the number of attempts) and `hits` (what it should not have reached). `weakened` removes one defence of the
+ * sandbox, so that a control test can show that the attack works without it.
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, writeFileSync } from "node:fs";
@@ -19,24 +19,24 @@ import {
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 
-interface Loot {
+interface Findings {
   tries: number;
   hits: string[];
   [more: string]: unknown;
 }
 
-export type Attacked = Ran & { loot: Loot };
+export type AttackResult = Ran & { findings: Findings };
 
-/** `name` ends with .py, .mjs or .c; arguments are strings that it may use. */
+/** `name` ends with .py, .mjs or .c; `args` are its arguments. */
 export async function attack(
   sandbox: Sandbox,
   name: string,
   args: readonly string[] = [],
   change: RunChange = {},
-): Promise<Attacked> {
+): Promise<AttackResult> {
   const ran = await finish(await sandbox.launch(await prepare(name, args, change)));
-  if (!ran.out.startsWith("{")) throw new Error(`${name} said nothing: ${JSON.stringify(ran)}`);
-  return { ...ran, loot: JSON.parse(ran.out.split("\n")[0]!) as Loot };
+  if (!ran.out.startsWith("{")) throw new Error(`${name} printed nothing: ${JSON.stringify(ran)}`);
+  return { ...ran, findings: JSON.parse(ran.out.split("\n")[0]!) as Findings };
 }
 
 export async function prepare(name: string, args: readonly string[], change: RunChange = {}) {
@@ -62,7 +62,7 @@ export function compile(name: string, target: string, flags: readonly string[]):
   return target;
 }
 
-/** A sandbox-init of which one line says something else: options of a sandbox that compiles it so. */
+/** Options of a sandbox that compiles sandbox-init with one changed line. */
 export function weakenedInit(file: string, from: string, to: string) {
   const folder = emptyFolder();
   const compiler = join(folder, "cc");
@@ -75,7 +75,7 @@ export function weakenedInit(file: string, from: string, to: string) {
     "for word in sys.argv[1:]:",
     "    if os.path.basename(word) == file:",
     "        text = open(word).read()",
-    "        assert text.count(old) == 1, 'the line is not there'",
+    "        assert text.count(old) == 1, 'the line is missing'",
     "        word = os.path.join(folder, file)",
     "        open(word, 'w').write(text.replace(old, new))",
     "    args.append(word)",
@@ -85,7 +85,7 @@ export function weakenedInit(file: string, from: string, to: string) {
   return { cache_dir: join(folder, "cache"), compilers: [compiler], prebuilt: "/nonexistent" };
 }
 
-/** A bwrap that is given other arguments: `edit` is Python over the list `args`. */
+/** A bwrap with changed arguments: `edit` is Python that changes the list `args`. */
 export function weakened(edit: string): string[] {
   const folder = emptyFolder();
   chmodSync(folder, 0o755);

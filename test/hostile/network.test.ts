@@ -1,4 +1,4 @@
-/** With the network `none` no packet leaves, whatever the family; a socket of the host's is not even there. */
+/** With the network `none` no packet leaves, whatever the family, and no socket of the host is visible. */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Server } from "node:net";
@@ -9,7 +9,7 @@ import { verifies } from "../support/verifies.ts";
 import { openSandboxed } from "./egress-sandboxed.ts";
 import { attack, weakened } from "./hostile.ts";
 
-/** Listeners of the host that count who comes. */
+/** Listeners of the host that record connections. */
 async function listeners() {
   const seen: string[] = [];
   const listening = async (server: Server, at: object) => {
@@ -47,10 +47,10 @@ verifies(
     const program = ["/usr/bin/python3", "/plugin/network.py", ...ports, "far", ...addresses];
     for (const name of ["isolated", "worker"] as const) {
       const { stdout, egress } = await run(program, { class: name });
-      const loot = JSON.parse(stdout) as { tries: number; hits: string[]; interfaces: string[] };
-      expect(loot.tries).toBeGreaterThan(55 + 1_000);
-      expect(loot.hits).toEqual([]);
-      expect(loot.interfaces).toEqual(["lo"]);
+      const findings = JSON.parse(stdout) as { tries: number; hits: string[]; interfaces: string[] };
+      expect(findings.tries).toBeGreaterThan(55 + 1_000);
+      expect(findings.hits).toEqual([]);
+      expect(findings.interfaces).toEqual(["lo"]);
       expect({ seen, egress }).toEqual({ seen: [], egress: null });
     }
   },
@@ -59,10 +59,10 @@ verifies(
 
 test("control: the listeners receive the same attempts in the host's network", async () => {
   const { seen, ports, addresses } = await listeners();
-  // The trial at start would not pass in the host's network: its low ports are not a plugin's to open there.
+  // The self-test at start would fail in the host's network, where a plugin cannot open low ports.
   const edit = "if '--cap-add' not in args: drop('--unshare-net')";
   const sandbox = await openTestSandbox({ bwrap: weakened(edit) });
-  const { loot } = await attack(sandbox, "network.py", [...ports, "near", ...addresses]);
-  expect(loot.hits).toContain("tcp 127.0.0.1");
+  const { findings } = await attack(sandbox, "network.py", [...ports, "near", ...addresses]);
+  expect(findings.hits).toContain("tcp 127.0.0.1");
   expect(new Set(seen)).toEqual(new Set(["tcp", "udp", "unix"]));
 }, 120_000);

@@ -1,4 +1,4 @@
-/** What a plugin can do to PID 1, to other processes and to the kernel by files, and what it is in the kernel's eyes. */
+/** What a plugin can do to PID 1, to other processes and, through files, to the kernel, and which privileges it has. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -12,29 +12,32 @@ const NO_CAPABILITY = "0000000000000000";
 
 test("/proc gives access neither to the kernel nor to PID 1", async () => {
   const sandbox = await openTestSandbox();
-  const { loot } = await attack(sandbox, "kernel-files.py");
-  expect(loot.tries).toBeGreaterThan(20);
-  expect(loot.hits).toEqual([]);
-  expect((loot.pids as number[]).length).toBeLessThanOrEqual(2);
+  const { findings } = await attack(sandbox, "kernel-files.py");
+  expect(findings.tries).toBeGreaterThan(20);
+  expect(findings.hits).toEqual([]);
+  expect((findings.pids as number[]).length).toBeLessThanOrEqual(2);
 });
 
 test("control: a writable /proc gives access", async () => {
   const open = await openTestSandbox({ bwrap: weakened("drop('--remount-ro', 1)") });
-  const { loot } = await attack(open, "kernel-files.py");
-  expect(loot.hits).toContain("/proc/self/oom_score_adj");
+  const { findings } = await attack(open, "kernel-files.py");
+  expect(findings.hits).toContain("/proc/self/oom_score_adj");
 });
 
 test("sets user, groups, capabilities, no_new_privs, filter and descriptors in each layer", async () => {
   const sandbox = await openTestSandbox();
-  const { loot } = await attack(sandbox, "kernel-files.py");
-  for (const [who, status] of Object.entries({ plugin: loot.me as Status, init: loot.init as Status })) {
+  const { findings } = await attack(sandbox, "kernel-files.py");
+  for (const [who, status] of Object.entries({
+    plugin: findings.me as Status,
+    init: findings.init as Status,
+  })) {
     expect([who, status.Uid, status.Gid]).toEqual([who, "1000\t1000\t1000\t1000", "1000\t1000\t1000\t1000"]);
     for (const set of ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]) {
       expect([who, set, status[set]]).toEqual([who, set, NO_CAPABILITY]);
     }
     expect([who, status.NoNewPrivs, status.Seccomp]).toEqual([who, "1", "2"]);
   }
-  const fds = loot.fds as Record<string, string>;
+  const fds = findings.fds as Record<string, string>;
   expect(Object.keys(fds).sort()).toEqual(["0", "1", "2"]);
   for (const target of Object.values(fds)) expect(target).toMatch(/^(socket|pipe):/);
 });
@@ -43,16 +46,16 @@ test("sandbox-init drops every capability itself, also those that bwrap left", a
   const sandbox = await openTestSandbox({
     bwrap: weakened("args[:] = ['--cap-add' if a == '--cap-drop' else a for a in args]"),
   });
-  const { loot } = await attack(sandbox, "kernel-files.py");
-  const { CapBnd, CapEff } = loot.me as Status;
+  const { findings } = await attack(sandbox, "kernel-files.py");
+  const { CapBnd, CapEff } = findings.me as Status;
   expect([CapBnd, CapEff]).toEqual([NO_CAPABILITY, NO_CAPABILITY]);
 });
 
 test("passes no inherited descriptor to the plugin, not even from bwrap", async () => {
   const leak = "fd = os.open('/', os.O_RDONLY); os.dup2(fd, 20, inheritable=True)";
   const sandbox = await openTestSandbox({ bwrap: weakened(leak) });
-  const { loot } = await attack(sandbox, "kernel-files.py");
-  expect(Object.keys(loot.fds as object).sort()).toEqual(["0", "1", "2"]);
+  const { findings } = await attack(sandbox, "kernel-files.py");
+  expect(Object.keys(findings.fds as object).sort()).toEqual(["0", "1", "2"]);
 });
 
 test("runs no sandbox process as root outside, and each slot as another user", async () => {
@@ -75,7 +78,7 @@ test("runs no sandbox process as root outside, and each slot as another user", a
   }
 });
 
-/** Processes of the host, one for each user that a slot may have here. */
+/** Processes of the host, one for each user that a slot may have. */
 function bystanders(): ChildProcess[] {
   const users = process.getuid!() === 0 ? [59_000, 59_001, 59_002, 59_003] : [process.getuid!()];
   return users.map((uid) => {
@@ -89,10 +92,10 @@ test("sends no signal to processes outside, and PID 1 cannot be killed or stoppe
   const others = bystanders();
   const sandbox = await openTestSandbox();
   const pids = [...others.map(({ pid }) => pid), process.pid, process.ppid].map(String);
-  const { loot, exitCause } = await attack(sandbox, "signals.py", pids);
-  expect(loot.tries).toBeGreaterThan(100);
-  expect(loot.hits).toEqual([]);
-  // PID 1 lived on to tell how it ended.
+  const { findings, exitCause } = await attack(sandbox, "signals.py", pids);
+  expect(findings.tries).toBeGreaterThan(100);
+  expect(findings.hits).toEqual([]);
+  // PID 1 survived and reported the exit.
   expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
   expect(others.map(({ pid }) => isAlive(pid!))).not.toContain(false);
 });
@@ -110,7 +113,7 @@ test("control: a signal reaches a process of the same user in the host's PID nam
 test("kills the inner process first, and the outer process reaps PID 1", async () => {
   const sandbox = await openTestSandbox();
   const killed: (number | null)[] = [];
-  // On a machine that is out of breath the outer process is made to follow before it saw the end.
+  // On a very busy machine the outer process is killed before it has seen the end.
   for (let tries = 0; tries < 5 && !killed.includes(128 + 9); tries++) {
     const program = { kind: "system" as const, file: "/bin/sleep", args: ["60"] };
     const running = await sandbox.launch({ ...(await prepare("signals.py", [])), program });

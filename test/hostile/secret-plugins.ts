@@ -1,4 +1,4 @@
-/** Plugins of three languages that let their secret slip in every way they have. The mode is the call's input. */
+/** Plugins in three languages that leak their secret in every possible way. The call's input selects the mode. */
 import { readFileSync } from "node:fs";
 import { type PluginFolder, writePluginFolder } from "../support/plugin-folder.ts";
 
@@ -14,7 +14,7 @@ const tool = (id: string, more: object = {}) => ({
   ...more,
 });
 
-/** Frames by hand, so that broken ones can be sent too. */
+/** Writes frames without the SDK, so that malformed ones can be sent too. */
 const NODE = `
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -114,7 +114,7 @@ def leak(input, call):
 plugin.serve()
 `;
 
-/** One process per call; cuts its secret out of the request with sed. */
+/** One process per call; extracts its secret from the request with sed. */
 const SHELL = `#!/bin/sh
 IFS= read -r hello
 printf '%s\\n' '{"type":"handshake","manifest":{"plugin_id":"acme/leaky-shell","plugin_version":"1.0.0","protocol_version":"rterm.plugin.v1","exposed_tools":["leak_shell"],"capabilities":[]}}'
@@ -157,7 +157,7 @@ const folders: Record<string, PluginFolder> = {
   },
 };
 
-/** How each of them leaks; everything but the first of a language may end as any failure. */
+/** The leak modes of each plugin; all but the first mode of a language may end with any failure. */
 export const LEAKS: Record<keyof typeof folders, { export_id: string; modes: string[] }> = {
   node: {
     export_id: "leak_node",

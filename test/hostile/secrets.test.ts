@@ -1,6 +1,6 @@
 /**
- * Canaries: real plugins leak their secrets in every way they have, and then everything that the gateway wrote or
- * answered is searched for them: database and its log, files, logs, records, event streams, the command line.
+ * Canaries: real plugins leak their secrets in every possible way. Then everything that the gateway wrote or returned is
+ * searched for them: database and its log, files, logs, records, event streams, CLI output.
  */
 import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
@@ -54,7 +54,7 @@ async function leak(language: keyof typeof LEAKS, mode: string, more: object = {
   return body as { status?: string; error?: { code: string }; stderr_tail?: string };
 }
 
-/** Every way to spell a canary, at least eight characters of it. */
+/** Every encoding of a canary, at least eight characters of it. */
 function spellings(): Buffer[] {
   const found = new Set<string>();
   for (const value of [...Object.values(CANARIES), mark, mark.toUpperCase()]) {
@@ -94,7 +94,7 @@ function descendants(of: number): number[] {
       const stat = readFileSync(`/proc/${entry}/stat`, "latin1");
       parents.set(Number(entry), Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]));
     } catch {
-      // It ended while we looked.
+      // The process ended meanwhile.
     }
   }
   const below = (pid: number): boolean => {
@@ -180,7 +180,7 @@ verifies(
       });
       answers.push(await events.text());
     }
-    // They did leak, and something did take it out.
+    // The plugins did leak, and the gateway redacted it.
     expect(shown.length).toBeGreaterThan(5);
     for (const path of [
       "/v1/invocations?limit=200",
@@ -209,7 +209,7 @@ verifies(
       }
       return searched;
     };
-    // While it runs the newest rows are in the write-ahead log; after the end they are in the file.
+    // While the gateway runs, the newest rows are in the write-ahead log; after its end they are in the file.
     expect(search()).toBeGreaterThan(5);
     await gateway.stop();
     search();

@@ -1,4 +1,4 @@
-/** Calls past every library. The numbers come from the same table as the filter; a test of its own checks the table. */
+/** System calls without any library. Their numbers come from the same table as the filter; another test checks it. */
 import { expect, test } from "vitest";
 import { filteredArch } from "../../packages/runner/src/sandbox/seccomp/filter.ts";
 import { FORBIDDEN_CALLS, numberOf } from "../../packages/runner/src/sandbox/seccomp/system-calls.ts";
@@ -11,14 +11,14 @@ const forbidden = Object.values(FORBIDDEN_CALLS)
   .filter((number) => number !== null)
   .map(String);
 
-/** arm64 has no second way in. */
+/** arm64 has no second system-call interface. */
 const foreign = arch === "x64" ? ["int80", "x32"] : [];
 
 test("the kernel refuses every forbidden system call, namespace and socket family", async () => {
   const sandbox = await openTestSandbox();
-  const { loot, exitCause } = await attack(sandbox, "system-calls.c", forbidden);
-  expect(loot.tries).toBeGreaterThan(70);
-  expect(loot.hits).toEqual([]);
+  const { findings, exitCause } = await attack(sandbox, "system-calls.c", forbidden);
+  expect(findings.tries).toBeGreaterThan(70);
+  expect(findings.hits).toEqual([]);
   expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
 });
 
@@ -29,7 +29,7 @@ test.each(foreign)("kills a process that makes a call by %s, and records it", as
   expect(ran.exitCause).toMatchObject({ cause: "signal", signal: "SIGSYS" });
 });
 
-/** Puts other bytes where sandbox-init reads the filter. */
+/** Replaces the filter that sandbox-init reads. */
 const filterOf = (bytes: string) =>
   weakened(
     `fd = os.memfd_create('filter', 0); os.write(fd, bytes.fromhex('${bytes}')); os.lseek(fd, 0, 0); os.dup2(fd, 4)`,
@@ -37,8 +37,8 @@ const filterOf = (bytes: string) =>
 
 test("control: a filter that allows everything lets the calls through", async () => {
   const sandbox = await openTestSandbox({ bwrap: filterOf("060000000000ff7f") });
-  const { loot } = await attack(sandbox, "system-calls.c", forbidden);
-  expect(loot.hits.length).toBeGreaterThan(10);
+  const { findings } = await attack(sandbox, "system-calls.c", forbidden);
+  expect(findings.hits.length).toBeGreaterThan(10);
 });
 
 test("reports the sandbox as unavailable without a filter", async () => {

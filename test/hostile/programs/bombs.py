@@ -1,4 +1,4 @@
-"""A rterm.plugin.v1 tool that uses up what it is told to. argv: memory, disk, files, cpu, forks, forks-and-hangs, none."""
+"""A rterm.plugin.v1 tool that exhausts one resource. argv: memory, disk, files, cpu, forks, forks-and-hangs, none."""
 import json, os, sys, time
 
 kind = sys.argv[1]

@@ -1,7 +1,7 @@
 /**
- * A vai.rpc.v1 plugin that lends its place in the sandbox to a test. In its call it listens on a socket in a folder
- * that the operator mounted; every connection to it says in one line where to, and is joined with a connection that
- * begins in here. The line {"end":true} ends the call. With `run` in its input it runs that program instead.
+ * A vai.rpc.v1 plugin that opens connections inside the sandbox for a test. During its call it listens on a socket in
+ * a mounted folder. The first line of each connection names a target, and the plugin joins it with a connection to that
+ * target. The line {"end":true} ends the call. With `run` in its input it runs that program instead.
  */
 import { execFile } from "node:child_process";
 import { connect, createServer } from "node:net";

@@ -1,4 +1,4 @@
-"""Inside a sandbox with a way out: takes every way that is allowed, then every way that is not.
+"""Inside a sandbox with egress: makes every allowed request, then every forbidden one.
 
 argv: JSON with name and port (what is allowed), addresses (of the host), abstract (a socket of the host); or with
 gateway (its URL), to ask that alone. Prints one JSON object: `served` (what the allowed ways gave) and `hits` (what

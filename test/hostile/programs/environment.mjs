@@ -1,4 +1,4 @@
-/** Looks for a text in everything that a process can know of itself and of others. argv: the text. */
+/** Searches for a text in everything that a process can read about itself and others. argv: the text. */
 import { readdirSync, readFileSync } from "node:fs";
 
 const canary = process.argv[2];
@@ -6,7 +6,7 @@ const found = [];
 let tries = 0;
 const look = (what, text) => {
   tries++;
-  // Our own argument is no discovery.
+  // Our own argument does not count.
   if (text.replaceAll(`environment.mjs\0${canary}`, "").includes(canary)) found.push(what);
 };
 look("environment", JSON.stringify(process.env));

@@ -1,4 +1,4 @@
-"""The ways from a file of /proc into the kernel or into PID 1, and the state that stops them."""
+"""Tries every file of /proc that leads into the kernel or PID 1, and reports the state that prevents it."""
 import json, os
 
 hits, tries = [], 0

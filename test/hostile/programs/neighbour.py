@@ -1,4 +1,4 @@
-"""Looks for another call's scratch. argv: the canary in it."""
+"""Searches for the scratch folder of another call. argv: the canary in it."""
 import json, os, sys
 
 canary = sys.argv[1].encode()

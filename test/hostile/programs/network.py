@@ -1,4 +1,4 @@
-"""Every way out that is no proxy. argv: port of a TCP listener, of a UDP socket, name of an abstract socket, near|far, addresses."""
+"""Tries every connection that bypasses the proxy. argv: port of a TCP listener, of a UDP socket, name of an abstract socket, near|far, addresses."""
 import json, os, socket, sys
 
 tcp, udp, abstract, reach, *addresses = sys.argv[1:]

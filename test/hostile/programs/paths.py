@@ -1,4 +1,4 @@
-"""Reads, lists and writes what belongs to the host. argv: a canary text, then further paths to try."""
+"""Tries to read, list and write files of the host. argv: a canary text, then further paths to try."""
 import json, os, sys
 
 canary, more = sys.argv[1], sys.argv[2:]
@@ -29,12 +29,12 @@ for path in paths:
         except OSError:
             pass
 
-# What may be read must not be the host's own.
+# A readable file must not be a file of the host.
 for path in ("/etc/passwd", "/etc/group", "/etc/hosts"):
     if "root:" in open(path).read() or canary in open(path).read():
         hits.append(f"host's {path}")
 
-# Everything outside the system's programs, as far as it goes.
+# Everything outside the system's programs.
 for folder, folders, files in os.walk("/"):
     if folder == "/":
         folders[:] = [name for name in folders if name not in ("usr", "proc")]

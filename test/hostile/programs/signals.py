@@ -1,4 +1,4 @@
-"""Signals to everybody it can name. argv: pids of the host."""
+"""Sends signals to every pid it can name. argv: pids of the host."""
 import json, os, signal, sys
 
 hits, tries = [], 0

@@ -1,6 +1,6 @@
 /*
- * Calls the kernel past every library. Without arguments: each forbidden call, by number, must answer EPERM; sockets
- * of forbidden families EAFNOSUPPORT; unknown calls ENOSYS. `int80`, `x32`: one call in another machine's language.
+ * Calls the kernel without any library. Without arguments: each forbidden call, by number, must answer EPERM; sockets
+ * of forbidden families EAFNOSUPPORT; unknown calls ENOSYS. `int80`, `x32`: one call of another architecture.
  */
 #define _GNU_SOURCE
 #include <errno.h>
