@@ -1,4 +1,4 @@
-/** The packages as they are started: each in one piece, with the exports of its sources (docs/decisions/0012). */
+/** The bundles that a start loads: one file per entry, with the exports of its sources (docs/decisions/0012). */
 import { execFileSync } from "node:child_process";
 import { globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";

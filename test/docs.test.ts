@@ -1,4 +1,4 @@
-/** Documents tell the truth: their paths exist, their links lead somewhere, their commands and codes are real. */
+/** Documents match the tree: their paths, links, commands, codes and settings exist. */
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ERROR_CODES } from "@backplane/contract";

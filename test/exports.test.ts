@@ -1,6 +1,6 @@
 /**
- * What each module offers to the others, as a list under version control: a new export is a decision that shows in
- * the diff. To take one, run this file with `-u`.
+ * The exports of every module as a list under version control, so that a new export is visible in the diff. Run this
+ * file with `-u` to update the list.
  */
 import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,11 +10,11 @@ import { exportedNames } from "./support/exported-names.ts";
 
 interface Manifest {
   name: string;
-  /** A plain path is a bundled program, which nobody imports. */
+  /** A plain path is a bundled program, which no module imports. */
   exports: Record<string, { "backplane-source": string } | string>;
 }
 
-/** The test kit is imported file by file, and by tests alone. */
+/** The test kit is imported file by file, and only by tests. */
 const entries = globSync("packages/*/package.json")
   .filter((file) => file !== "packages/test-kit/package.json")
   .sort()

@@ -1,11 +1,11 @@
-/** Only the official SDKs talk to vendors (llm.sdk-only): provider plugins import nothing that could, and call nothing that does. */
+/** Only the official SDKs send requests to vendors (llm.sdk-only): provider plugins use no other network API. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { verifies } from "./support/verifies.ts";
 
 const SDKS: Record<string, string> = { "llm-openai": "openai", "llm-anthropic": "@anthropic-ai/sdk" };
-/** Builtins that reach no network. */
+/** Built-in modules without network access. */
 const HARMLESS = new Set(["node:crypto", "node:buffer", "node:util", "node:timers", "node:timers/promises"]);
 const RAW_USE =
   /\b(?:fetch|WebSocket|EventSource|XMLHttpRequest|undici|axios|require|createRequire|eval|Function|globalThis|process)\b/g;
@@ -13,7 +13,7 @@ const IMPORT =
   /(?:^|[;\s])(?:import|export)\b[^;"'`]*?\bfrom\s*["']([^"']+)["']|(?:^|[;\s])import\s*["']([^"']+)["']/g;
 const DYNAMIC_IMPORT = /\bimport\s*\(\s*([^)]*?)\s*\)/g;
 
-/** Why the source of this plugin breaks the rule, one line for each reason. */
+/** The violations in the source of a plugin, one line each. */
 function rawTraffic(plugin: string, source: string): string[] {
   const code = source.replaceAll(/\/\*[\s\S]*?\*\//g, " ").replaceAll(/(^|[\s;])\/\/.*$/gm, "$1");
   const found: string[] = [];

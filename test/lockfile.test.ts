@@ -24,7 +24,7 @@ test.each(["package-lock.json", "bench/package-lock.json"])("%s is complete and 
   expect(hosts).toEqual([]);
 });
 
-/** As Node looks for it: beside the package, then in every node_modules above. */
+/** Resolves like Node: beside the package, then in every node_modules above. */
 function isLocked(packages: Lock["packages"], path: string, name: string): boolean {
   for (let at = path; ; at = at.replace(/\/?(?:node_modules\/(?:@[^/]+\/)?[^/]+|[^/]+)$/, "")) {
     if (Object.hasOwn(packages, at === "" ? `node_modules/${name}` : `${at}/node_modules/${name}`))

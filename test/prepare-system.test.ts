@@ -1,4 +1,4 @@
-/** What `npm start` says and does on machines that lack what the sandbox needs: bubblewrap makes such a machine. */
+/** `npm start` on machines that lack what the sandbox needs; bubblewrap simulates such a machine. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,14 +19,14 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 interface Machine {
-  /** The text of an apt-get, in JavaScript; absent: the machine has none. */
+  /** The source of an apt-get in JavaScript; if absent, the machine has none. */
   apt?: string;
   uid?: number;
   env?: Record<string, string>;
   purpose?: "start";
 }
 
-/** This machine with an empty /usr/bin, in which only the given apt-get is. */
+/** Runs the program on this machine with a /usr/bin that contains only the given apt-get. */
 function prepare({ apt, uid, env = {}, purpose }: Machine) {
   const shown: string[] = [];
   if (apt !== undefined) {
@@ -99,7 +99,7 @@ test("refuses to run the tests on a machine that lacks something", () => {
   expect(stderr).toMatch(/^fix: sudo sh -c 'apt-get update && .* bubblewrap gcc libc6-dev'$/m);
 });
 
-/** Leaves what a real one would: programs, and a compiler that knows its library. */
+/** Installs what a real apt-get would: programs, and a compiler that finds its library. */
 const INSTALLS = `const { appendFileSync, writeFileSync } = require("node:fs");
 const args = process.argv.slice(2);
 appendFileSync(process.env.APT_LOG, args.filter((arg) => !/^-|=/.test(arg)).join(" ") + "\\n");

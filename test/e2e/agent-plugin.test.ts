@@ -1,4 +1,4 @@
-/** An Agent Plugins 1.0 folder, installed with one command and not changed by it. */
+/** An Agent Plugins 1.0 folder, installed with one command and left unchanged. */
 
 import { execFileSync } from "node:child_process";
 import { hash } from "node:crypto";
@@ -30,7 +30,7 @@ verifies(
     const before = printOf(FOLDER);
     const installed = await gateway.cli("plugin", "install", FOLDER);
     expect(installed.stderr).toContain("Skipped server old");
-    // Two servers and a skill of it cannot be used.
+    // Two of its servers and one skill are invalid.
     expect([installed.code, installed.stdout]).toEqual([
       8,
       expect.stringContaining("Bound office-kit/skills"),

@@ -1,4 +1,4 @@
-/** A conversation from outside: a real gateway, its bundled plugins, a tool plugin that a user installed, and HTTP. */
+/** A conversation over HTTP with a real gateway, its bundled plugins and a tool plugin that a user installed. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -108,7 +108,7 @@ verifies(
     const ids = seen.flatMap(({ id }) => (id === null ? [] : [Number(id)]));
     expect(ids).toEqual([...new Set(ids)].toSorted((a, b) => a - b));
 
-    // As VAI's blocks: calls and results in the order that they were made.
+    // As VAI blocks: calls and results in their order.
     const { items } = await client.chains.blocks(run.chain_id, { limit: 500 });
     expect(items.map(({ kind }) => kind)).toEqual([
       "input",
@@ -143,14 +143,14 @@ verifies(
         (await client.sessions.entries(id, { limit: 1000 })).items;
       return { parent: await read("shopping"), child: await read("shopping-2") };
     };
-    // The last that a turn writes, and best effort: it may still be on its way to the tape.
+    // The last entry of a turn is best effort and may not be on the tape yet.
     const written = async () => Object.values(await tapes()).map((tape) => tape.at(-1)?.payload.name);
     await expect.poll(written).toEqual(["memory.write", "memory.write"]);
     const before = await tapes();
-    // Of what was said alone: the memory is the project's, and may remind one session of the other.
-    const words = (tape: Entry[]) => JSON.stringify(tape.filter(({ kind }) => kind === "message"));
-    expect(words(before.parent)).not.toContain("only in the child");
-    expect(words(before.child)).not.toContain("only in the parent");
+    // Only messages are compared: the memory belongs to the project and may contain texts of the other session.
+    const messagesOf = (tape: Entry[]) => JSON.stringify(tape.filter(({ kind }) => kind === "message"));
+    expect(messagesOf(before.parent)).not.toContain("only in the child");
+    expect(messagesOf(before.child)).not.toContain("only in the parent");
     expect(JSON.stringify(before.child)).toContain("bread costs 3");
     const sessions: Session[] = (await client.sessions.list()).items;
 
@@ -171,8 +171,8 @@ verifies(
     });
     const asked = items.find(({ payload }) => payload.name === "llm.call.request");
     const { messages_ref } = asked!.payload.data as { messages_ref: { count: number } };
-    const told = before.parent.filter(({ kind }) => kind === "message" || kind === "tool_result").length;
-    expect(messages_ref.count).toBeGreaterThan(told);
+    const replies = before.parent.filter(({ kind }) => kind === "message" || kind === "tool_result").length;
+    expect(messages_ref.count).toBeGreaterThan(replies);
     for (const { id } of [parent, child])
       expect(await client.chains.verify((await client.sessions.get(id)).head_chain_id)).toEqual({
         valid: true,
@@ -191,11 +191,11 @@ verifies("api.sessions", "a second reader can follow and cancel a run that await
   const seen: RunUpdate[] = [];
   for await (const update of client.runs.watch(run.id)) {
     seen.push(update);
-    // Asked before this reader came; it is told all the same.
+    // The request was published before this reader connected, and the reader still receives it.
     if ("event" in update && update.event.kind === "approval.request") await client.runs.cancel(run.id);
   }
   expect(seen.at(-1)).toMatchObject({ ended: { id: run.id, status: "cancelled" } });
-  // The turn ends at once; its call's outcome is written when the call has really stopped.
+  // The turn ends immediately; the outcome of its call is written when the call has stopped.
   const kinds = async () => {
     const blocks: Block[] = (await client.chains.blocks(run.chain_id)).items;
     return blocks.map(({ kind }) => kind).toSorted();
@@ -220,8 +220,10 @@ verifies(
       ];
       for (const { status } of await Promise.all(asked)) expect(status, id).toBe(400);
     }
-    const told = await overSocket(ids.map((session_id) => ({ op: "attach", session_id, since_entry: null })));
-    expect(told.map(({ op, code }) => [op, code])).toEqual(ids.map(() => ["error", "request.invalid"]));
+    const replies = await overSocket(
+      ids.map((session_id) => ({ op: "attach", session_id, since_entry: null })),
+    );
+    expect(replies.map(({ op, code }) => [op, code])).toEqual(ids.map(() => ["error", "request.invalid"]));
     const all = (await client.sessions.list({ limit: 500 })).items.map(({ id }) => id);
     expect(all.filter((id) => ids.includes(id))).toEqual([]);
 
@@ -244,21 +246,21 @@ verifies(
   },
 );
 
-/** Sends each op and takes one answer for each. */
+/** Sends the operations over /ws and returns one reply for each. */
 async function overSocket(ops: object[]): Promise<{ op: string; code?: string }[]> {
   const ws = new WebSocket(`${gateway.url.replace("http", "ws")}/ws`, {
     headers: { authorization: `Bearer ${gateway.token}` },
   });
-  const told: { op: string; code?: string }[] = [];
+  const replies: { op: string; code?: string }[] = [];
   await new Promise<void>((resolve, reject) => {
     ws.on("error", reject);
     ws.on("open", () => {
       for (const op of ops) ws.send(JSON.stringify(op));
     });
     ws.on("message", (data: Buffer) => {
-      if (told.push(JSON.parse(data.toString()) as (typeof told)[number]) === ops.length) resolve();
+      if (replies.push(JSON.parse(data.toString()) as (typeof replies)[number]) === ops.length) resolve();
     });
   });
   ws.close();
-  return told;
+  return replies;
 }

@@ -1,4 +1,4 @@
-/** A file from a plugin's scratch folder to whoever may read the call, over HTTP and with the command. */
+/** A file in a plugin's scratch folder, read over HTTP and with the CLI by callers that may read the call. */
 import { hash } from "node:crypto";
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,7 +25,7 @@ afterAll(async () => {
   await gateway.dispose();
 });
 
-/** Writes, links or measures, as its input says. */
+/** Writes a file, links it or measures its input, depending on the input. */
 const FILES = `async ({ body }) => {
   const fs = await import("node:fs");
   const { input, context } = body;
@@ -77,7 +77,7 @@ verifies(
     expect(fetched.code).toBe(0);
     expect(readFileSync(file).equals(bytes)).toBe(true);
 
-    // The hash alone opens nothing: the call that is asked must refer to it.
+    // The hash alone is not enough: the named call must refer to it.
     const stranger = await invoke({ bytes: 5 });
     const wrong = await gateway.http<{ error: { code: string } }>(
       "GET",

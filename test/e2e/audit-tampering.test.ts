@@ -1,4 +1,4 @@
-/** Somebody with access to the database changes the audit log, hashes and checksums included, while the gateway is down. */
+/** An attacker with access to the database changes the audit log, with hashes and checksums, while the gateway is down. */
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -47,7 +47,7 @@ async function backplane(...argv: string[]) {
   return { exit, json: io.out() === "" ? null : JSON.parse(io.out()), err: io.err() };
 }
 
-/** As an attacker who knows how the checksums of rows are made. */
+/** Changes the database like an attacker who knows how row checksums are computed. */
 function tamper(change: (database: DatabaseSync) => void): void {
   const database = new DatabaseSync(join(home, "store.db"));
   addChecksumFunctions(database);
@@ -59,7 +59,7 @@ function tamper(change: (database: DatabaseSync) => void): void {
   database.close();
 }
 
-/** Computes every hash again from an entry on, and the head. */
+/** Recomputes every hash and the head. */
 function rehash(database: DatabaseSync): void {
   let hash = "";
   let last = 0;
@@ -98,12 +98,12 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
     /entry 3 was changed/,
   ],
   [
-    "a last entry that is gone",
+    "a missing last entry",
     (db) => db.exec(`delete from audit where seq = ${last(db)}`),
     /entry \d+ is missing/,
   ],
   [
-    "last entries that are gone, with the head set back",
+    "missing last entries with the head set back",
     (db) => {
       db.exec(`delete from audit where seq > ${last(db) - 2}`);
       rehash(db);
@@ -111,12 +111,12 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
     /which .*audit\.anchor names, is missing: the end of the log was removed/,
   ],
   [
-    "a log that was emptied",
+    "an emptied log",
     (db) => db.exec("delete from audit; update audit_head set seq = 0, hash = ''"),
     /the end of the log was removed/,
   ],
   [
-    "an edited entry with all hashes computed anew",
+    "an edited entry with recomputed hashes",
     (db) => {
       db.exec("update audit set actor = 'somebody' where seq = 3");
       rehash(db);

@@ -1,11 +1,11 @@
-/** A plugin that tells everybody what it was given: nothing of it reaches a record, a log or an answer. */
+/** A plugin that repeats its secret in all its output: no copy reaches a record, a log or a response. */
 import { expect } from "vitest";
 import { CANARY, type Searched, searchText } from "../support/canary.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
-/** In the answer, in events, on stderr, in an error; raw, as JSON, as base64 and for a URL. */
+/** Repeats the secret in the answer, in events, on stderr and in an error; raw, as JSON, base64 and URL-encoded. */
 const LEAKS = `async (call) => {
   const { canary } = call.body.context.secrets;
   const spelled = [canary, JSON.stringify(canary), Buffer.from(canary).toString("base64"), encodeURIComponent(canary)];
@@ -33,18 +33,18 @@ verifies("secret.slots", "stores no copy of a secret that a plugin repeats in al
           { export_id: "leaks", input },
         )
       ).body;
-    const told = await call({});
-    // It did get the value.
-    expect(told.result.structured_output).toEqual({ length: CANARY.length });
+    const succeeded = await call({});
+    // The plugin received the value.
+    expect(succeeded.result.structured_output).toEqual({ length: CANARY.length });
     const failed = await call({ fails: true });
     expect(failed.status).toBe("failed");
-    for (const { id } of [told, failed]) {
-      for (const words of [["show"], ["events"]]) {
-        expect((await gateway.cli("invocation", ...words, id)).stdout).toContain("redacted");
+    for (const { id } of [succeeded, failed]) {
+      for (const command of [["show"], ["events"]]) {
+        expect((await gateway.cli("invocation", ...command, id)).stdout).toContain("redacted");
       }
     }
   } finally {
-    // Here the home, the log, the answers and the output are searched.
+    // dispose searches the home, the log, the responses and the output.
     await gateway.dispose();
   }
   const proof: Searched = { places: 0, bytes: 0, hits: [] };

@@ -1,4 +1,4 @@
-/** Installed files that another process changes all the time; test/slow has the long run over every kind of plugin. */
+/** Another process keeps changing installed files; test/slow has the long run over every kind of plugin. */
 import { expect } from "vitest";
 import { startSwapGateway, swapRun } from "../support/swap-run.ts";
 import { verifies } from "../support/verifies.ts";

@@ -1,6 +1,6 @@
-/** Approvals that a sub-agent asks for, on the chat page of the conversation that started it. */
+/** Approval requests of a sub-agent on the chat page of the session that started it. */
 import { expect, test } from "vitest";
-import { idle, say } from "../support/chat.ts";
+import { sendMessage, waitUntilIdle } from "../support/chat.ts";
 import { useChatPage } from "../support/chat-page.ts";
 
 const chat = useChatPage();
@@ -12,7 +12,7 @@ interface Pending {
 test("keeps the approval card of a sub-agent until it is answered", async () => {
   const { page, problems } = await chat.signedIn();
   const inner = `/tool agent ${JSON.stringify({ goal: "Say hi" })}`;
-  await say(page, `/tool agent ${JSON.stringify({ goal: inner })}`);
+  await sendMessage(page, `/tool agent ${JSON.stringify({ goal: inner })}`);
   await page.waitForSelector(".approval");
   await page.click(".approval button:has-text('Allow once')");
   const pending = async () =>
@@ -30,6 +30,6 @@ test("keeps the approval card of a sub-agent until it is answered", async () => 
   }
   await page.click(".approval button:has-text('Allow once')");
   await page.waitForSelector(".approval", { state: "detached" });
-  await idle(page);
+  await waitUntilIdle(page);
   expect(problems).toEqual([]);
 }, 120_000);

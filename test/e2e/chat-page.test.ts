@@ -1,7 +1,15 @@
-/** The chat on `/` as a person uses it, in a real browser against a real gateway with the offline model. */
+/** The chat page on `/` in a real browser, against a real gateway with the offline model. */
 import { expect, onTestFinished, test } from "vitest";
 import { signInLink, visit } from "../support/browser.ts";
-import { ask, idle, lastAnswer, live, say, sessionOf, shown } from "../support/chat.ts";
+import {
+  conversationTexts,
+  lastAnswer,
+  sendAndWait,
+  sendMessage,
+  sessionOf,
+  waitUntilIdle,
+  waitUntilLive,
+} from "../support/chat.ts";
 import { useChatPage } from "../support/chat-page.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { eventually } from "../support/processes.ts";
@@ -30,8 +38,8 @@ test("explains how to sign in, and continues automatically once a sign-in link w
   onTestFinished(() => visited.close());
   await visited.page.waitForSelector("#signed-out:visible");
   expect(await visited.page.locator("#signed-out pre").textContent()).toBe("backplane open");
-  await live(await visited.tab(await signInLink(chat.gateway)));
-  await live(visited.page);
+  await waitUntilLive(await visited.tab(await signInLink(chat.gateway)));
+  await waitUntilLive(visited.page);
   expect(await visited.page.locator("#signed-out").isVisible()).toBe(false);
   expect(await visited.page.locator("#provider").inputValue()).toBe("llm-echo");
 });
@@ -65,7 +73,7 @@ test("streams an answer that ends with the server's text; the examples of the em
 
 test("shows a tool call as a card between the surrounding messages, with arguments and outcome, also after a reload", async () => {
   const { page, problems } = await signedIn();
-  await ask(page, '/say Looking first.\n/tool no_such_tool {"why": "card"}\n/then\n/say Over.');
+  await sendAndWait(page, '/say Looking first.\n/tool no_such_tool {"why": "card"}\n/then\n/say Over.');
   const card = page.locator(".tool");
   expect(await card.getAttribute("aria-label")).toBe("Tool no_such_tool, failed: not_found");
   await card.locator("summary").click();
@@ -73,19 +81,19 @@ test("shows a tool call as a card between the surrounding messages, with argumen
   const order = () =>
     page.$$eval("#log article", (nodes) => nodes.map((node) => node.className.replace("item ", "")));
   expect(await order()).toEqual(["user", "assistant", "tool error", "assistant"]);
-  const before = await shown(page);
+  const before = await conversationTexts(page);
   await page.reload();
-  await live(page);
+  await waitUntilLive(page);
   await page.locator(".assistant").nth(1).waitFor();
   expect(await order()).toEqual(["user", "assistant", "tool error", "assistant"]);
-  expect(await shown(page)).toEqual(before);
+  expect(await conversationTexts(page)).toEqual(before);
   expect(problems).toEqual([]);
 });
 
 test("shows identical approval requests as one card with one answer, focused on Reject unless the risk is low", async () => {
   const { page, problems } = await signedIn();
   const call = '/tool agent {"goal": "Say hi"}';
-  await say(page, `${call}\n${call}`);
+  await sendMessage(page, `${call}\n${call}`);
   await page.waitForSelector(".approval .times:has-text('×2')");
   expect(await page.locator(".approval").count()).toBe(1);
   expect(await page.locator(":focus").textContent()).toBe("Reject");
@@ -94,22 +102,22 @@ test("shows identical approval requests as one card with one answer, focused on 
   expect(await page.locator(".approval .left").textContent()).toMatch(/^\d+ s left$/);
   await page.click("text=Allow once");
   await page.waitForSelector(".approval", { state: "detached" });
-  await idle(page);
+  await waitUntilIdle(page);
   expect(await page.locator(".tool.ok").count()).toBe(2);
   expect(await pending()).toEqual([]);
 
-  await say(page, call);
+  await sendMessage(page, call);
   await page.fill(".approval input", "not today");
   await page.press(".approval input", "Enter");
   await page.locator(".tool.error").waitFor();
-  await idle(page);
+  await waitUntilIdle(page);
   expect(await page.locator(".tool.error .brief").textContent()).toContain("not today");
   expect(problems).toEqual([]);
 });
 
 test("removes an approval from every tab when it is answered elsewhere or its turn is stopped", async () => {
   const { page, tab, problems } = await signedIn();
-  await say(page, '/tool agent {"goal": "Say hi"}');
+  await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
   const other = await tab(`/#${sessionOf(page)}`);
   await other.waitForSelector(".approval");
@@ -117,24 +125,24 @@ test("removes an approval from every tab when it is answered elsewhere or its tu
   const denied = await chat.gateway.cli("approve", "deny", approval!.id);
   expect(denied.code, denied.stderr).toBe(0);
   for (const one of [page, other]) await one.waitForSelector(".approval", { state: "detached" });
-  await idle(page);
+  await waitUntilIdle(page);
 
-  await say(page, '/tool agent {"goal": "Say hi again"}');
+  await sendMessage(page, '/tool agent {"goal": "Say hi again"}');
   for (const one of [page, other]) await one.waitForSelector(".approval");
   await other.click("#stop");
   for (const one of [page, other]) {
     await one.waitForSelector(".approval", { state: "detached" });
-    await idle(one);
+    await waitUntilIdle(one);
   }
   expect(await pending()).toEqual([]);
-  expect(await shown(other)).toEqual(await shown(page));
+  expect(await conversationTexts(other)).toEqual(await conversationTexts(page));
   expect(problems).toEqual([]);
 });
 
 test("shows the server's text in both tabs after a reload in the middle of an answer", async () => {
   const { page, tab, problems } = await signedIn();
-  const words = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
-  await say(page, `/slow 200\n/say ${words}`);
+  const text = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
+  await sendMessage(page, `/slow 200\n/say ${text}`);
   await page.waitForSelector(".assistant[data-streaming]");
   const other = await tab(`/#${sessionOf(page)}`);
   await page.reload();
@@ -142,10 +150,10 @@ test("shows the server's text in both tabs after a reload in the middle of an an
   await Promise.all(tabs.map((one) => one.waitForSelector(".assistant[data-streaming]")));
   expect(await page.locator("#stop").isVisible()).toBe(true);
   for (const one of tabs) {
-    await idle(one);
-    expect(await shown(one)).toEqual([`/slow 200\n/say ${words}`, words]);
+    await waitUntilIdle(one);
+    expect(await conversationTexts(one)).toEqual([`/slow 200\n/say ${text}`, text]);
   }
-  expect((await tape(sessionOf(page))).map(({ content }) => content)).toEqual(await shown(page));
+  expect((await tape(sessionOf(page))).map(({ content }) => content)).toEqual(await conversationTexts(page));
   expect(problems).toEqual([]);
 });
 
@@ -159,32 +167,32 @@ test("shows Reconnecting within 3 s of kill -9, and resumes the turn after the r
       if (op.op === "attach") attaches.push(op);
     }),
   );
-  await ask(page, "first");
-  const words = "this answer is finished after the restart";
-  await say(page, `/slow 300\n/say ${words}`);
+  await sendAndWait(page, "first");
+  const text = "this answer is finished after the restart";
+  await sendMessage(page, `/slow 300\n/say ${text}`);
   await page.waitForSelector(".assistant[data-streaming]");
   await chat.gateway.kill9();
   await page.waitForSelector('#chip[data-state="reconnecting"]', { timeout: 3_000 });
   chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
-  // A restart signs everybody out; any tab that signs in again brings the others back.
+  // A restart ends all console sessions; one tab that signs in again reconnects the others.
   await page.waitForSelector('#chip[data-state="signed-out"]');
   const other = await tab(await signInLink(chat.gateway));
-  await live(page);
-  await page.locator(".assistant", { hasText: words }).waitFor();
-  await idle(page);
+  await waitUntilLive(page);
+  await page.locator(".assistant", { hasText: text }).waitFor();
+  await waitUntilIdle(page);
   expect(attaches.at(-1)!.since_entry).toBeGreaterThan(2);
-  await ask(page, "second");
+  await sendAndWait(page, "second");
   await other.goto(page.url());
   await other.locator(".user").nth(2).waitFor();
-  await idle(other);
+  await waitUntilIdle(other);
   const expected = (await tape(sessionOf(page))).map(({ content }) => content);
-  expect(await shown(page)).toEqual(expected);
-  expect(await shown(other)).toEqual(expected);
+  expect(await conversationTexts(page)).toEqual(expected);
+  expect(await conversationTexts(other)).toEqual(expected);
   expect(expected).toEqual([
     "first",
     "echo: first",
     expect.stringContaining("/slow"),
-    words,
+    text,
     "second",
     "echo: second",
   ]);

@@ -1,6 +1,6 @@
 /**
- * A plugin's token with two gateways on one PostgreSQL. Without a sandbox the token is all there is: both gateways know it,
- * and both forget it when its call ends. A confined process's token is accepted from its own listeners alone.
+ * A plugin's token with two gateways on one PostgreSQL. Without a sandbox the token alone is enough: both gateways accept
+ * it until its call ends. The token of a sandboxed process is accepted only from the listeners of that process.
  */
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -25,7 +25,7 @@ afterAll(async () => {
   await postgres.stop();
 });
 
-/** Tells its token backwards, so that nothing takes it out, and waits to be cancelled. */
+/** Reports its token reversed, so that it is not redacted, and waits to be cancelled. */
 const TALKER = `async (call) => {
   const { delegation_token } = call.body.context.gateway;
   call.emit({ type: "progress", said: [...delegation_token].reverse().join("") });
@@ -33,7 +33,7 @@ const TALKER = `async (call) => {
   return { status: "cancelled" };
 }`;
 
-/** A running call that waits, and the token that it was given, carried out of its process. */
+/** Starts a call that waits, and returns the token that its process received. */
 async function tokenOutside(gateway: TestGateway, name: string): Promise<{ id: string; token: string }> {
   const folder = writePluginFolder({
     package_id: `acme/${name}`,
@@ -78,7 +78,7 @@ verifies(
       expect(await status(gateway, "/v1/chains?session_id=shown")).toBe(403);
       expect(await status(gateway, "/v1/secrets")).toBe(403);
     }
-    // A stream at the gateway that does not run the call.
+    // A stream from the gateway that does not run the call.
     const stream = await fetch(`${two.url}/v1/sessions/shown/events`, { headers: { authorization } });
     expect(stream.status).toBe(200);
     const ended = stream.text().then(() => performance.now());

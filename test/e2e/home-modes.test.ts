@@ -1,6 +1,6 @@
 /**
- * Who may read what in the home of a gateway that has done everything: packages, calls, files, secrets, instruments,
- * kernel plugins, workspaces, sessions. Started with umask 000 on a folder that was open to everybody.
+ * The modes and owners of all files in the home of a gateway that has used every feature: packages, calls, files,
+ * secrets, instruments, kernel plugins, workspaces, sessions. It starts with umask 000 on a world-writable folder.
  */
 import { spawnSync } from "node:child_process";
 import {
@@ -40,7 +40,7 @@ afterAll(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-/** A child inherits it; the umask of this process is as before when the gateway runs. */
+/** The gateway inherits the umask; this process restores its own afterwards. */
 async function startWithUmask(mask: number): Promise<TestGateway> {
   const usual = process.umask(mask);
   try {
@@ -141,7 +141,7 @@ interface Rule {
   owner: Owner;
 }
 
-/** The first rule that fits a path below the home holds. Only what a sandbox shows to another user is open, and never to write. */
+/** The first rule that matches a path below the home applies. Only files that a sandbox mounts are readable by others. */
 const RULES: Rule[] = [
   { where: /^blobs\/sha256\/\w{64}\/tree(\/|$)/, folder: ["755"], file: ["444", "555"], owner: "gateway" },
   { where: /^blobs\/sha256\/\w{64}\/listing$/, file: ["400"], owner: "gateway" },
@@ -164,7 +164,7 @@ const RULES: Rule[] = [
 
 function walk(folder: string, path = ""): { path: string; info: Stats }[] {
   const info = lstatSync(join(folder, path), { throwIfNoEntry: false });
-  // Scratch of a call that ends meanwhile.
+  // The scratch folder of a call that ended meanwhile.
   if (info === undefined) return [];
   if (!info.isDirectory()) return [{ path, info }];
   const names = readdirSync(join(folder, path));
@@ -179,7 +179,7 @@ function violations(): string[] {
     const mode = (info.mode & 0o7777).toString(8);
     const allowed = info.isDirectory() ? rule.folder : rule.file;
     if (allowed?.includes(mode) !== true) found.push(`${path || "."} is ${mode}`);
-    // As root each plugin has a user of its own, 58000 and up; else all are this one.
+    // As root each plugin has its own user, 58000 and up; otherwise all have this user.
     const ours =
       info.uid === me || (rule.owner === "plugin" && root && info.uid >= 58_000 && info.uid < 60_000);
     if (!ours) found.push(`${path || "."} belongs to ${info.uid}`);
@@ -190,7 +190,7 @@ function violations(): string[] {
 verifies("sec.home-modes", "a home has the documented modes and owners, whatever the umask", () => {
   expect(violations()).toEqual([]);
   const paths = walk(home).map(({ path }) => path);
-  // The rules were tried on the things that they are about.
+  // Every kind of file existed, so its rule was checked.
   for (const kind of [
     /^store\.db$/,
     /^store\.db-wal$/,
@@ -218,7 +218,7 @@ verifies("sec.home-modes", "a home has the documented modes and owners, whatever
 
 test.runIf(root)("another user cannot reach any file of a home by its path", () => {
   const nobody = { uid: 65_534, gid: 65_534, encoding: "utf8" as const };
-  // The folder above is open, so that only the home's own modes are in the way.
+  // The parent folder is open, so that only the home's own modes prevent access.
   chmodSync(base, 0o755);
   const files = walk(home).filter(({ info }) => info.isFile());
   expect(files.length).toBeGreaterThan(20);

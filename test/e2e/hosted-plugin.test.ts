@@ -1,4 +1,4 @@
-/** A third party's kernel plugin in its process: what it finds there, what it may write and keep, and its end. */
+/** A third-party kernel plugin in its own process: what it can read, write, keep and reach, and how it ends. */
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { eventually, isAlive, processesWith } from "../support/processes.ts";
 
-/** Tries all that a plugin must not be able to, and says what came of it. */
+/** Tries everything that a plugin must not be able to do, and reports the result. */
 const PROBER = `import { execFileSync } from "node:child_process";
 import dgram from "node:dgram";
 import dns from "node:dns/promises";
@@ -97,7 +97,7 @@ async function rowOf(at: TestGateway, name: string): Promise<PluginRow> {
   return JSON.parse(stdout) as PluginRow;
 }
 
-/** The plugin's process as this machine sees it: the one whose sandbox has its state. */
+/** The pid of the plugin on the host: the process whose sandbox has its state folder. */
 const hostProcesses = (at: TestGateway) =>
   processesWith("/sandbox/host/@backplane/sdk/").filter((pid) => {
     try {
@@ -123,7 +123,7 @@ afterAll(async () => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
-/** Everything of the gateway that would be worth having, by its path on this machine. */
+/** Sensitive files of the gateway, by their path on the host. */
 const VALUABLE = [
   "admin.token",
   "secret.key",
@@ -141,7 +141,7 @@ test("reads only its package, its host program and its own folder", async () => 
     expect([path, await probe("read", { path })]).toEqual([path, { refused: "ENOENT" }]);
     expect([path, await probe("list", { path })]).toEqual([path, { refused: "ENOENT" }]);
   }
-  // The sandbox's own, which names nobody of this machine.
+  // The sandbox's own file, which contains no user of the host.
   const { got } = await probe("read", { path: "/etc/passwd" });
   expect(got?.match(/^[^:]+/gm)).toEqual(["plugin", "nobody"]);
   expect(await probe("list", { path: "/sandbox" })).toEqual({
@@ -222,7 +222,7 @@ test("keeps its state across a reload, a switch to inline, a restart and kill -9
     got: "done",
   });
   expect((await gateway.cli("plugin", "trust", "prober", "--revoke")).code).toBe(0);
-  // What its inline life left is its own, too.
+  // A file that it wrote while inline is also its own.
   expect(await probe("write", { path: "/sandbox/state/inline", text: "mine" })).toEqual({ got: "done" });
 
   await expect.poll(() => hostProcesses(gateway).length).toBe(1);
@@ -250,7 +250,7 @@ test("is confined in the same way when its folder is linked, even if the gateway
     });
     expect(await probe("list", { path: "/plugin/home" }, inside)).toEqual({ got: [] });
     expect(await probe("write", { path: "/plugin/home/x", text: "x" }, inside)).toEqual({ refused: "EROFS" });
-    // Closed to others: it runs from a copy, without the home.
+    // The folder is closed to other users: the plugin runs from a copy, without the home.
     chmodSync(folder, 0o700);
     expect((await inside.cli("plugin", "reload", "prober")).code).toBe(0);
     expect(await probe("list", { path: "/plugin" }, inside)).toEqual({ got: ["package.json", "plugin.mjs"] });
@@ -261,7 +261,7 @@ test("is confined in the same way when its folder is linked, even if the gateway
 
 test("does not load without a sandbox and reports why, and is a plain process if the operator disabled the sandbox", async () => {
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  // A file where the sandbox keeps its own.
+  // A file in place of the sandbox's folder, so that the sandbox cannot be opened.
   writeFileSync(join(home, "sandbox"), "");
   const source = pluginFolder("prober", PROBER);
   const without = await startTestGateway({ home });

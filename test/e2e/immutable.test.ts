@@ -1,4 +1,4 @@
-/** Installed bytes that were changed behind the gateway's back never run. */
+/** Installed files that another process changed never run. */
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "vitest";
@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.dispose());
 
-// A process for each call, so that every call is a launch.
+// Isolated: every call launches a process.
 const SCRIPT = `#!/bin/sh
 read -r line
 printf '{"type":"handshake","manifest":{"plugin_id":"acme/side","plugin_version":"1.0.0","protocol_version":"rterm.plugin.v1","exposed_tools":["run"]}}\\n'

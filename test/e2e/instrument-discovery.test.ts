@@ -1,4 +1,4 @@
-/** Instrument plugins that lie in the plugins folder, and those that an admin brings by tools. */
+/** Instrument plugins in the plugins folder, and those that an admin installs with tools. */
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Approval, Invocation } from "@backplane/contract";
@@ -20,7 +20,7 @@ import {
 } from "../support/instrument-gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
-/** A provider that writes down what happens to it. */
+/** A provider that logs its lifecycle. */
 function diary(id: string): string {
   return `
     import { appendFileSync } from "node:fs";
@@ -69,15 +69,15 @@ verifies(
     });
     const log = gateway.log();
     expect(log).toContain("needs Hefty 99.0.0, and this host is compatible with 0.22.0");
-    for (const words of [
+    for (const pattern of [
       /"plugin":"z-parent".*discovered an instrument plugin/,
       /"plugin":"a-child".*instrument plugin loaded/,
       /"plugin":"a-child".*lists no sideEffects.*instrument plugin has a warning/,
       /d-elsewhere\.zip.*package\.platform/,
     ]) {
       expect(
-        log.split("\n").some((line) => words.test(line)),
-        String(words),
+        log.split("\n").some((line) => pattern.test(line)),
+        String(pattern),
       ).toBe(true);
     }
     const parent = (await list()).find(({ plugin_id }) => plugin_id === "z-parent")!;
@@ -111,7 +111,7 @@ test("discovers a jar in the plugins folder at start and runs it in the sandbox"
   expect(gateway.log()).toContain("broken.jar");
   expect(await invoke("word_count", { text: "a b a" })).toMatchObject({
     status: "succeeded",
-    tool_result: { structured_output: { words: 3, counts: { a: 2, b: 1 } } },
+    tool_result: { structured_output: { pattern: 3, counts: { a: 2, b: 1 } } },
   });
   const notes = await Promise.all(["one", "two", "three"].map((text) => invoke("note_append", { text })));
   expect(notes.map(({ status }) => status)).toEqual(["succeeded", "succeeded", "succeeded"]);
@@ -155,7 +155,7 @@ verifies(
     metadata: { name: "late_comer", category: "Application", description: "Came late." },
     invoke: () => ({ status: "Success", data: "here" }) }] };`;
     const path = plugin("late", { isolationMode: "External" }, source);
-    const say = async (text: string) => {
+    const requestTool = async (text: string) => {
       const { body: run } = await gateway.http<{ id: string; status: string }>("POST", "/v1/runs", {
         session_id: "admin-talk",
         input: { text },
@@ -173,16 +173,18 @@ verifies(
       }
       return asked;
     };
-    expect(await say(`/tool plugin_install ${JSON.stringify({ path })}`)).toMatchObject({ risk: "high" });
+    expect(await requestTool(`/tool plugin_install ${JSON.stringify({ path })}`)).toMatchObject({
+      risk: "high",
+    });
     expect((await list()).find(({ plugin_id }) => plugin_id === "late")).toMatchObject({ state: "running" });
     expect(await invoke("late_comer", {})).toMatchObject({ status: "succeeded" });
-    expect(await say("/tool plugins_list {}")).toMatchObject({ risk: "high" });
+    expect(await requestTool("/tool plugins_list {}")).toMatchObject({ risk: "high" });
     const calls = await gateway.http<{ items: Invocation[] }>(
       "GET",
       "/v1/invocations?export_id=plugins_list",
     );
     expect(JSON.stringify(calls.body.items[0]?.result)).toContain("late_comer");
-    expect(await say('/tool plugin_unload {"plugin_id":"late"}')).toMatchObject({ risk: "high" });
+    expect(await requestTool('/tool plugin_unload {"plugin_id":"late"}')).toMatchObject({ risk: "high" });
     expect((await list()).some(({ plugin_id }) => plugin_id === "late")).toBe(false);
     expect(
       (await gateway.http("POST", "/v1/invocations", { export_id: "late_comer", input: {} })).status,

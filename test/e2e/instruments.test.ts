@@ -1,4 +1,4 @@
-/** Instrument plugins from outside: a real gateway, the ready host, times, access, trust, the models. */
+/** Instrument plugins on a real gateway: the bundled host, timeouts, access modes, trust, access to models. */
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
@@ -101,7 +101,7 @@ test("keeps the data folder of the TypeScript example across a restart of the ga
     class: "isolated",
     tool_result: { content: [{ type: "text", text: "Ahoj, Ada! (1)" }] },
   });
-  // The plugin's own rule.
+  // Denied by the plugin's own rule.
   expect(await invoke("hello_world", { name: "root" })).toMatchObject({ error: { code: "policy.denied" } });
   expect(await invoke("hello_summary", { text: "x" })).toMatchObject({
     status: "failed",
@@ -138,9 +138,9 @@ verifies(
     expect(refused.body.error?.message).toMatch(/--class worker.*--class inline/);
     const trusted = await install(folder, { class: "inline" });
     expect(trusted.body).toMatchObject({ state: "running", class: "inline", error: null });
-    const thought = await invoke("hello_summary", { text: "a long story" });
-    expect(thought).toMatchObject({ status: "succeeded", class: "inline" });
-    expect(thought.tool_result?.structured_output).toMatchObject({
+    const summarised = await invoke("hello_summary", { text: "a long story" });
+    expect(summarised).toMatchObject({ status: "succeeded", class: "inline" });
+    expect(summarised.tool_result?.structured_output).toMatchObject({
       summary: expect.any(String),
       dimensions: 256,
     });

@@ -1,4 +1,4 @@
-/** The host's fetch for kernel plugins: what the operator names, hosted or inline, and refusals on the call's record. */
+/** net.fetch of kernel plugins: only named hosts, hosted or inline, and refusals are recorded on the call. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";

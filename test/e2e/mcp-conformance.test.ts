@@ -1,6 +1,6 @@
 /**
- * The public MCP conformance suite: the fixture passes it by itself, then the gateway passes it with the fixture as a
- * plugin behind it. What a revision requires is the suite's own list; what it runs besides is not counted (docs/mcp.md).
+ * The public MCP conformance suite: the fixture server passes it alone, then the gateway passes it with the fixture as a
+ * plugin. The suite's own list says what a revision requires; other scenarios are not counted (docs/mcp.md).
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -11,7 +11,7 @@ import { FIXTURE, type McpFixture, startMcpFixture } from "../support/mcp-fixtur
 
 const SUITE = resolve("node_modules/@modelcontextprotocol/conformance/dist/index.js");
 const REVISIONS = ["2025-11-25", "2026-07-28"];
-/** Extensions that the gateway does not have, and checks that the suite itself calls pending. */
+/** Extensions that the gateway does not support, and checks that the suite marks as pending. */
 const NOT_COUNTED =
   /^✗ (tasks-|http-custom-header-server-validation|http-header-validation|server-sse-polling)/;
 
@@ -48,7 +48,7 @@ async function failing(url: string, revision: string): Promise<string[]> {
     );
   });
   const summary = output.slice(output.indexOf("=== SUMMARY ==="));
-  // A suite that did not run fails nothing.
+  // A suite that did not run would report no failure.
   expect(summary.match(/^✓ /gm)?.length ?? 0).toBeGreaterThan(25);
   return summary.split("\n").filter((line) => line.startsWith("✗ ") && !NOT_COUNTED.test(line));
 }

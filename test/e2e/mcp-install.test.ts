@@ -1,4 +1,4 @@
-/** How MCP servers come in: from npm, from an mcp.json, from an address. */
+/** Installing MCP servers from npm, from an mcp.json and from a URL. */
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -15,10 +15,10 @@ let gateway: TestGateway;
 let registry: Registry;
 let folder: string;
 let remote: Server;
-/** What the server elsewhere was asked: the method and the credential that came with it. */
+/** The requests to the remote server: method and credential. */
 const asked: { method: string; authorization: string | undefined }[] = [];
 
-/** Of revision 2026-07-28, with one tool. */
+/** A server of revision 2026-07-28 with one tool. */
 function answerRemote(request: IncomingMessage, response: ServerResponse): void {
   let body = "";
   request.on("data", (chunk) => {

@@ -1,4 +1,4 @@
-/** Clients that others have written, against a gateway with a server behind it: nothing here knows our own code. */
+/** Third-party MCP clients against a gateway with a server behind it; they share no code with the gateway. */
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -35,16 +35,16 @@ async function connect(path: string, mode: "legacy" | "auto") {
   });
   client.setRequestHandler("elicitation/create", () => ({ action: "accept", content: { name: "Alice" } }));
   client.setRequestHandler("roots/list", () => ({ roots: [{ uri: "file:///peer", name: "peer" }] }));
-  const heard: string[] = [];
+  const logMessages: string[] = [];
   client.setNotificationHandler(
     "notifications/message",
-    ({ params }) => void heard.push(String(params.data)),
+    ({ params }) => void logMessages.push(String(params.data)),
   );
   const headers = { authorization: `Bearer ${fixture.gateway.token}` };
   await client.connect(
     new StreamableHTTPClientTransport(new URL(fixture.gateway.url + path), { requestInit: { headers } }),
   );
-  return { client, heard };
+  return { client, logMessages };
 }
 
 const textOf = (result: { content: unknown[] }): string => (result.content[0] as { text: string }).text;
@@ -94,16 +94,16 @@ describe.each(["legacy", "auto"] as const)("the official client, %s", (mode) => 
   );
 
   test("serves one server under its own tool names and forwards its log messages", async () => {
-    const { client, heard } = await connect("/mcp/servers/conformance", mode);
+    const { client, logMessages } = await connect("/mcp/servers/conformance", mode);
     try {
       const { tools } = await client.listTools();
       expect(tools.map(({ name }) => name)).toContain("test_simple_text");
       expect(tools.map(({ name }) => name)).not.toContain("agent");
       const { prompts } = await client.listPrompts();
       expect(prompts.map(({ name }) => name)).toContain("test_simple_prompt");
-      const said = await client.callTool({ name: "test_tool_with_logging" });
-      expect(textOf(said)).toBe("It has logged");
-      if (mode === "legacy") expect(heard).toContain("Tool processing data");
+      const result = await client.callTool({ name: "test_tool_with_logging" });
+      expect(textOf(result)).toBe("It has logged");
+      if (mode === "legacy") expect(logMessages).toContain("Tool processing data");
     } finally {
       await client.close();
     }
@@ -278,7 +278,7 @@ test("mcporter", async () => {
   expect(called).toContain("This is a simple text response for testing.");
 });
 
-/** A command of node_modules, in a home of its own. */
+/** Runs a command of node_modules with its own home. */
 function run(name: string, args: string[]): Promise<string> {
   const file = resolve("node_modules/.bin", name);
   const env = { ...process.env, HOME: home, MCP_CATALOG_PATH: join(home, "mcp.json") };

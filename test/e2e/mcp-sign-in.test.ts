@@ -1,6 +1,6 @@
 /**
- * A remote MCP server that wants a sign-in, used as a person would: by the command line and over HTTP, with a real
- * authorization server, across a restart, renewals, revoked tokens and answers that do not belong.
+ * A remote MCP server that needs a sign-in, used with the CLI and over HTTP: with a real authorization server, across a
+ * restart, renewals, revoked tokens and forged redirects.
  */
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -83,8 +83,8 @@ async function signedIn(): Promise<void> {
   expect(page.status, page.text).toBe(200);
 }
 
-/** What a person would run, with a browser that is played here; answers what the command said. */
-function login(args: string[], play: (address: string, say: (text: string) => void) => void) {
+/** Runs `binding login`; `act` takes the part of the browser. Returns the output of the command. */
+function login(args: string[], act: (address: string, writeStdin: (text: string) => void) => void) {
   const env = cleanEnvironment({ BACKPLANE_HOME: home });
   const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), "binding", "login", ...args], {
     env,
@@ -100,7 +100,7 @@ function login(args: string[], play: (address: string, say: (text: string) => vo
     const url = / {2}(http:\S+)\n/.exec(stderr)?.[1];
     if (url === undefined || played) return;
     played = true;
-    play(url, (text) => child.stdin.end(text));
+    act(url, (text) => child.stdin.end(text));
   });
   return new Promise<{ code: number | null; stdout: string; stderr: string }>((done) => {
     child.once("close", (code) => done({ code, stdout, stderr }));
@@ -170,7 +170,7 @@ test("keeps the sign-in across a restart and renews an expiring token once for a
   as.slow_ms = 0;
   const asked = as.token_requests.slice(before);
   expect(asked.map(({ grant_type }) => grant_type)).toEqual(["refresh_token"]);
-  // The next one uses what the rotation gave, or it would be refused.
+  // The next renewal uses the rotated refresh token; the old one would be refused.
   as.revokeAll();
   expect((await call()).status).toBe("succeeded");
 });
@@ -187,8 +187,8 @@ test("a call with a revoked sign-in reports that a person has to sign in again",
 });
 
 test("accepts a pasted redirect URL on a machine without a browser", async () => {
-  const { code, stderr, stdout } = await login(["notes", "--paste"], (url, say) => {
-    void as.visit(url).then((back) => say(`${back}\n`));
+  const { code, stderr, stdout } = await login(["notes", "--paste"], (url, writeStdin) => {
+    void as.visit(url).then((back) => writeStdin(`${back}\n`));
   });
   expect(code, stderr).toBe(0);
   expect(stdout).toContain("Signed in to mcp/notes");
@@ -224,17 +224,17 @@ test("accepts a redirect once, from the caller who started, and only with the ri
   foreign.searchParams.set("iss", "https://evil.example");
   const asked = as.token_requests.length;
   expect((await complete(foreign.href)).status).toBe(502);
-  expect(as.token_requests.length, "the code went nowhere").toBe(asked);
-  expect((await complete(other)).status, "what failed is over").toBe(400);
-  expect((await call()).status, "the sign-in before stands").toBe("succeeded");
+  expect(as.token_requests.length, "the code was sent to no server").toBe(asked);
+  expect((await complete(other)).status, "a failed login cannot be used again").toBe(400);
+  expect((await call()).status, "the earlier sign-in is still valid").toBe("succeeded");
 });
 
 test("refuses a stolen start URL in a second browser, and the first one can continue", async () => {
   const { start_url } = await begin();
-  const [mine, thief] = [cookieBrowser(), cookieBrowser()];
-  const onward = await mine.step(start_url);
-  expect(mine.set).toHaveLength(1);
-  expect(mine.set[0]).toMatch(
+  const [first, thief] = [cookieBrowser(), cookieBrowser()];
+  const onward = await first.step(start_url);
+  expect(first.set).toHaveLength(1);
+  expect(first.set[0]).toMatch(
     /^backplane_login_[0-9a-f]{16}=[\w-]{43}; Path=\/oauth; HttpOnly; SameSite=Lax; Max-Age=(600|59\d)$/,
   );
   const late = await thief.open(start_url);
@@ -244,23 +244,23 @@ test("refuses a stolen start URL in a second browser, and the first one can cont
   const taken = await thief.open(onward!);
   expect(taken.status).toBe(400);
   expect(taken.text).toContain("This sign-in belongs to another browser");
-  expect(taken.url, "with a good code in it").toContain("code=");
+  expect(taken.url, "with a valid code").toContain("code=");
   expect((await fetch(taken.url)).status, "without any cookie").toBe(400);
   expect(as.token_requests.length).toBe(asked);
   expect(thief.set).toEqual([]);
-  const again = await mine.open(start_url);
+  const again = await first.open(start_url);
   expect(again.status, again.text).toBe(200);
   expect(gateway.log()).toContain("another browser opened it");
 });
 
 test("accepts a real browser that returns with its cookie, and refuses another session of it", async () => {
-  // To a browser 127.0.0.1 and localhost are two sites.
+  // For a browser, 127.0.0.1 and localhost are two sites.
   const { authorization_endpoint } = as.metadata;
   as.metadata.authorization_endpoint = `${as.issuer.replace("127.0.0.1", "localhost")}/authorize`;
   const { start_url, redirect_uri } = await begin();
   as.metadata.authorization_endpoint = authorization_endpoint;
   const browser = await openBrowser();
-  // A person agrees there, so that the way back begins at the other site.
+  // The person consents on a page, so that the redirect starts at the other site.
   as.shows_page = true;
   try {
     const open = async () => {
@@ -268,17 +268,17 @@ test("accepts a real browser that returns with its cookie, and refuses another s
       await page.goto(start_url);
       return page;
     };
-    const mine = await open();
-    expect(new URL(mine.url()).hostname).toBe("localhost");
+    const first = await open();
+    expect(new URL(first.url()).hostname).toBe("localhost");
     const other = await open();
     expect(await other.textContent("main")).toContain("belongs to another browser");
-    await other.goto(mine.url());
+    await other.goto(first.url());
     await other.click("a");
     await other.waitForURL(`${redirect_uri}?**`);
     expect(await other.textContent("main")).toContain("belongs to another browser");
-    await mine.click("a");
-    await mine.waitForURL(`${redirect_uri}?**`);
-    expect(await mine.textContent("h1")).toBe("Signed in");
+    await first.click("a");
+    await first.waitForURL(`${redirect_uri}?**`);
+    expect(await first.textContent("h1")).toBe("Signed in");
   } finally {
     as.shows_page = false;
     await browser.close();

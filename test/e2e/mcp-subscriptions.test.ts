@@ -1,4 +1,4 @@
-/** A client that watches a resource goes on hearing of it after the server's process has died. */
+/** A client still receives updates of a subscribed resource after the server's process has died. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { bindMcpServer } from "../support/mcp-server.ts";
 import { eventually } from "../support/processes.ts";
 
-/** Tells of each resource that it was subscribed to every 50 ms; its tool ends it. */
+/** Sends an update for each subscribed resource every 50 ms; its tool ends the process. */
 const SERVER = `
 import { createInterface } from "node:readline";
 const watched = new Set();

@@ -1,4 +1,4 @@
-/** Processes that wait for their one call: there before it, and gone with their gateway, however that ends. */
+/** Prewarmed processes exist before their call and end with their gateway, however it ends. */
 import { expect } from "vitest";
 import { treeOf } from "../../packages/runner/test/support/process-tree.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -35,7 +35,7 @@ verifies(
     for (const end of ["kill9", "stop"] as const) {
       const { gateway } = await called();
       const family = treeOf(gateway.pid);
-      // bwrap, PID 1 and the plugin at least.
+      // At least bwrap, PID 1 and the plugin.
       expect(family.length).toBeGreaterThanOrEqual(3);
       await gateway[end]();
       await eventually(() => family.every((pid) => !isAlive(pid)), 5_000, `nobody is left after ${end}`);

@@ -1,4 +1,4 @@
-/** Model calls leave the gateway by the address rules of plugins, and what the other side answers stays outside. */
+/** Model calls follow the address rules of plugins, and error bodies of providers are not echoed. */
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -20,7 +20,7 @@ let gateway: TestGateway;
 let servers: Server[] = [];
 const asked: { server: string; url: string; headers: IncomingHttpHeaders }[] = [];
 
-/** Answers as its path says. */
+/** The path selects the response. */
 async function listen(name: string, redirect_to = ""): Promise<string> {
   const server = createServer((request, response) => {
     asked.push({ server: name, url: request.url ?? "", headers: request.headers });
@@ -66,7 +66,7 @@ const orgKey = async (org_id: string): Promise<string> => {
   return (await gateway.http<{ token: string }>("POST", "/v1/keys", body)).body.token;
 };
 
-/** With the key of an org; without one, with the admin token. */
+/** Uses the key of an org, or else the admin token. */
 async function send<T>(token: string | null, method: string, path: string, body?: unknown): Promise<T> {
   const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
   const answer = await gateway.http<T>(method, path, body, headers);
@@ -116,7 +116,7 @@ verifies(
       }
     }
     expect(asked).toEqual([]);
-    // What the operator opened for everybody in backplane.toml is open.
+    // An address that backplane.toml allows for all orgs is reachable.
     await provider(token, "opened", "llm-openai", `http://${opened}/v1`);
     expect((await probe(token, "opened")).error).toContain("HTTP 404");
     expect(asked.map(({ server }) => server)).toEqual(["opened"]);
@@ -143,17 +143,17 @@ verifies(
     expect(error).not.toContain(INTERNAL);
     expect(asked.map(({ server }) => server)).toEqual(["local"]);
 
-    // Another org at the same address, while the connection of this one is still there to be used again.
+    // Another org uses the same address while the connection of this org is still open for reuse.
     const token = await orgKey("org_c");
     await provider(token, "same-place", "llm-openai", `http://${local}/v1`);
     expect((await probe(token, "same-place")).error).toContain("--allow-private");
     expect(asked).toHaveLength(1);
-    // And another plugin's instance of the same org.
+    // An instance of another plugin of the same org.
     await provider(null, "second", "llm-anthropic", `http://${local}/v1`);
     expect((await probe(null, "second")).error).toContain("--allow-private");
     expect(asked).toHaveLength(1);
 
-    // A turn that fails says no more than the probe.
+    // A failed turn reveals no more than the probe.
     await send(null, "PATCH", "/api/llm-providers/active", { name: "ollama" });
     const run = await send<{ error: { message: string } | null }>(null, "POST", "/v1/runs?wait=30", {
       session_id: "egress-1",
@@ -161,7 +161,7 @@ verifies(
     });
     expect(JSON.stringify(run)).toContain("HTTP 404");
     expect(JSON.stringify(run)).not.toContain(INTERNAL);
-    // Whoever runs the host finds it in the log, cut.
+    // The host's operator finds it in the log, truncated.
     const logged = gateway
       .log()
       .split("\n")
@@ -186,7 +186,7 @@ verifies(
       const id = `moved-${plugin}`;
       await provider(null, id, plugin, `http://${local}/moved`);
       await send(null, "PATCH", `/api/llm-providers/${id}`, { config: { allow_private: true } });
-      // Opened as well, so that nothing but the redirect is in the way.
+      // Allowed as well, so that only the redirect prevents the request.
       await provider(null, `${id}-next`, plugin, `http://${elsewhere}/v1`);
       await send(null, "PATCH", `/api/llm-providers/${id}-next`, { config: { allow_private: true } });
       const { error } = await probe(null, id);

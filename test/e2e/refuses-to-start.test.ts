@@ -1,4 +1,4 @@
-/** A gateway that cannot run safely does not run, and says what to do. */
+/** A gateway that cannot run safely refuses to start and reports what to do. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

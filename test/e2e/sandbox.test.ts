@@ -1,4 +1,4 @@
-/** Which boundary a call of each class has, seen from inside, with the gateway as it comes and with it switched off. */
+/** The boundary of each class as the plugin sees it, with the sandbox enabled and disabled. */
 import { realpathSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -16,7 +16,7 @@ afterAll(async () => {
   await open.dispose();
 });
 
-/** What it finds of the host, and what the kernel says of it; `calls` counts those of its own process. */
+/** Reports what it sees of the host and its kernel status; `calls` counts the calls of its process. */
 const LOOKER = `(() => {
   let calls = 0;
   return async (call) => {

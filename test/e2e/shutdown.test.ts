@@ -27,7 +27,7 @@ const sleeper = (package_id: string, effect_class: string) =>
     exports: [{ id: "sleep", effect_class, default_timeout_ms: 600_000 }],
   });
 
-/** Hears nothing: neither the cancel nor the end. */
+/** Ignores both cancel and shutdown. */
 const deaf = (package_id: string) =>
   writePluginFolder({
     package_id,
@@ -36,7 +36,7 @@ const deaf = (package_id: string) =>
     exports: [{ id: "spin", effect_class: "read_only", default_timeout_ms: 600_000 }],
   });
 
-/** What a process has had of a processor; Linux counts in hundredths. */
+/** The CPU time of a process in seconds; Linux counts hundredths. */
 function secondsOf(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
   return Number(stat.slice(stat.lastIndexOf(")")).split(" ")[12]) / 100;
@@ -67,7 +67,7 @@ verifies(
     const code = await gateway.stop();
     const took = performance.now() - from;
     expect(code).toBe(0);
-    // Half a second is usual: nobody waits for calls that were told to end and did.
+    // Half a second is usual: the stop does not wait longer for calls that have ended.
     expect(took).toBeLessThan(5_000);
     expect(processesWith("mark=acme/sleeper-term")).toEqual([]);
 
@@ -115,7 +115,7 @@ verifies(
     const classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"];
     for (const effect_class of classes) {
       const id = effect_class.replaceAll("_", "-");
-      // The first process hangs; one that starts after the marker exists answers with the key that it was given.
+      // The first process hangs; a process that starts after the marker exists returns its key.
       const program = vaiProgram(
         `acme/${id}`,
         `async (call) => {

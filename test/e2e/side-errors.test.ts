@@ -1,4 +1,4 @@
-/** One fixture per failure of a side process: the same code in the record, over HTTP and from the command line. */
+/** One fixture per failure of a side process: the same code in the record, over HTTP and in the CLI. */
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";

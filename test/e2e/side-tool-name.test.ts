@@ -1,4 +1,4 @@
-/** A side-process plugin as others publish it, with names that are no ids of ours, runs without a change of its code. */
+/** A published side-process plugin whose tool names are not valid export ids runs unchanged. */
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

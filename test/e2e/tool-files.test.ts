@@ -1,4 +1,4 @@
-/** Tool files through the whole fixture: a folder becomes tools, in the real sandbox, by the real commands. */
+/** Tool files end to end: a folder becomes tools, in the real sandbox, with the real commands. */
 import { expect } from "vitest";
 import { type Called, call, cli, folder, gateway, type Listed, textOf } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
@@ -71,7 +71,7 @@ verifies(
       "/v1/runs?wait=60",
       { session_id: "talk", input: { text: "/tool context {}" } },
     );
-    // One model call: the tool gave the turn back.
+    // One model call: the tool ended the turn.
     expect([body.status, body.iterations]).toEqual(["completed", 1]);
     const { body: calls } = await gateway.http<{ items: (Called & { id: string })[] }>(
       "GET",

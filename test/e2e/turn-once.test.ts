@@ -1,4 +1,4 @@
-/** Two gateways on one PostgreSQL: a session has one turn over both of them. */
+/** Two gateways on one PostgreSQL: a session has one running turn across both. */
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
@@ -25,7 +25,7 @@ afterAll(async () => {
   await postgres.stop();
 }, 60_000);
 
-const say = (gateway: TestGateway, session_id: string, text: string) =>
+const sendMessage = (gateway: TestGateway, session_id: string, text: string) =>
   gateway.http<{ run_id: string; error?: { code: string } }>("POST", `/v1/sessions/${session_id}/messages`, {
     text,
   });
@@ -60,19 +60,23 @@ verifies(
         Array.from({ length: 20 }, async (_, n) => {
           const session_id = `pair-${at + n}`;
           const texts = ["/slow 20\n/say first one two three", "/slow 20\n/say second one two three"];
-          const said = await Promise.all(texts.map((text, g) => say(gateways[g]!, session_id, text)));
-          for (const { status, body } of said) {
-            // Each is taken, into the turn that runs or a turn of its own.
+          const responses = await Promise.all(
+            texts.map((text, g) => sendMessage(gateways[g]!, session_id, text)),
+          );
+          for (const { status, body } of responses) {
+            // Each message is accepted, into the running turn or a new one.
             expect([session_id, status, body.error?.code]).toEqual([session_id, 202, undefined]);
           }
           const runs = await ended(session_id);
           expect(runs.map(({ status }) => status)).toEqual(runs.map(() => "completed"));
-          expect(new Set(said.map(({ body }) => body.run_id))).toEqual(new Set(runs.map(({ id }) => id)));
+          expect(new Set(responses.map(({ body }) => body.run_id))).toEqual(
+            new Set(runs.map(({ id }) => id)),
+          );
           const messages = await messagesOf(session_id);
           const said_texts = messages.filter(({ role }) => role === "user").map(({ content }) => content!);
           expect(said_texts.toSorted()).toEqual(texts);
           const roles = messages.map(({ role }) => role);
-          // Two turns stand one after the other; one turn answers after both messages.
+          // Two turns are written one after the other; a single turn answers after both messages.
           if (runs.length === 2) expect(roles).toEqual(["user", "assistant", "user", "assistant"]);
           else {
             joined++;
@@ -90,8 +94,8 @@ verifies(
   "node.turn-once",
   "a message at the other gateway joins the running turn and is answered by its last message",
   async () => {
-    const first = await say(gateways[0]!, "long", "/slow 400\n/say one two three four five six");
-    const second = await say(gateways[1]!, "long", "/say heard you");
+    const first = await sendMessage(gateways[0]!, "long", "/slow 400\n/say one two three four five six");
+    const second = await sendMessage(gateways[1]!, "long", "/say heard you");
     expect([first.status, second.status]).toEqual([202, 202]);
     expect(second.body.run_id).toBe(first.body.run_id);
     const runs = await ended("long");
@@ -106,13 +110,13 @@ verifies(
   "node.turn-once",
   "rejects a new turn and a reset on one gateway while a turn runs on the other",
   async () => {
-    const { body } = await say(gateways[0]!, "kept", "/slow 500\n/say one two three four five six");
+    const { body } = await sendMessage(gateways[0]!, "kept", "/slow 500\n/say one two three four five six");
     const busy = { status: 429, body: { error: { code: "session.busy", retryable: true } } };
     const run = await gateways[1]!.http("POST", "/v1/runs", { session_id: "kept", input: { text: "hi" } });
     expect(run).toMatchObject({ ...busy, body: { error: { details: { run_id: body.run_id } } } });
     expect(run.headers.get("retry-after")).toBe("1");
     expect(await gateways[1]!.http("POST", "/v1/sessions/kept:reset")).toMatchObject(busy);
-    // Somebody else's message would borrow the rights of whoever began the turn.
+    // A message of another caller would use the rights of the caller who started the turn.
     const key = await gateways[1]!.http<{ token: string }>("POST", "/v1/keys", {
       name: "other",
       scopes: ["sessions:write"],

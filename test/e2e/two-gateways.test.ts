@@ -1,4 +1,4 @@
-/** Two gateways on one PostgreSQL are one system: limits hold across them, and across a restart. */
+/** Two gateways on one PostgreSQL: limits apply across both, and across a restart. */
 import { hash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ const start = async () => {
   return gateway;
 };
 
-/** The most calls that were inside the plugin at one time, from its own log of entries and exits. */
+/** The highest number of concurrent calls in the plugin, from its own log of starts and ends. */
 function mostAtOnce(log: string): { most: number; calls: number } {
   const lines = readFileSync(log, "utf8").trim().split("\n");
   let now = 0;
@@ -59,10 +59,10 @@ verifies(
           }`,
         ),
       },
-      // Without the canary: each home seals with a key of its own, and the other cannot open it.
+      // Without the canary: each home seals with its own key, which the other home does not have.
       exports: [{ id: "limited", max_concurrency: 3, default_timeout_ms: 60_000, extra: "" }],
     });
-    // Both gateways confine it; the one thing of this machine that it sees is the folder of the log.
+    // Both gateways confine it; of the host it sees only the folder of the log.
     await installAndBind(one, folder, ["limited"], { class: "worker", mounts: [shared.mount] });
     await two.http("POST", "/v1/plugin-packages", { source: { folder } });
     const call = (gateway: TestGateway, query: string) =>
@@ -78,7 +78,7 @@ verifies(
     );
     expect(mostAtOnce(shared.outside("calls.log"))).toEqual({ most: 3, calls: 40 });
 
-    // One gateway alone takes 3 + 100; what comes on top is refused at once, and says when to come back.
+    // One gateway alone accepts 3 + 100 calls; further calls are refused immediately with Retry-After.
     const burst = await Promise.all(Array.from({ length: 140 }, () => call(one, "")));
     const refused = burst.filter((answer) => answer.status === 429);
     expect(refused.length).toBeGreaterThan(20);

@@ -1,4 +1,4 @@
-/** What the bundled web adapter serves under /api, from outside and by its raw shapes. */
+/** The routes of the bundled web adapter under /api, with their exact shapes. */
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -119,7 +119,7 @@ verifies(
     const list = async () => (await gateway.http<Provider[]>("GET", "/api/llm-providers")).body;
     const before = await list();
     expect(before.find(({ active }) => active)).toMatchObject({ plugin: "llm-echo" });
-    // Accepts and never answers.
+    // A server that accepts connections and never answers.
     const silent = createServer(() => {}).listen(0, "127.0.0.1");
     await new Promise((ready) => silent.once("listening", ready));
     const base_url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/v1`;
@@ -167,7 +167,7 @@ verifies(
       expect([chosen.status, chosen.body]).toEqual([200, { active: "acme-prod", ok: true }]);
       expect(await status("PATCH", "/api/llm-providers/active", { name: "nobody" })).toBe(404);
       expect(await status("DELETE", "/api/llm-providers/acme-prod")).toBe(409);
-      // The last instance of its plugin, though not the active one.
+      // It is not active, but the last instance of its plugin.
       expect(await status("DELETE", "/api/llm-providers/llm-echo")).toBe(409);
       await gateway.http("PATCH", "/api/llm-providers/active", { name: "llm-echo" });
       expect(await status("DELETE", "/api/llm-providers/acme-prod")).toBe(204);
@@ -184,14 +184,14 @@ verifies(
   "webapi.sessions",
   "lists, messages, reads, forks, interrupts and resets sessions over /api",
   async () => {
-    const said = await gateway.http<{ entry_id: number; run_id: string }>(
+    const sent = await gateway.http<{ entry_id: number; run_id: string }>(
       "POST",
       "/api/sessions/web-1/message",
       {
         text: "/say over the web",
       },
     );
-    expect([said.status, Object.keys(said.body).toSorted()]).toEqual([
+    expect([sent.status, Object.keys(sent.body).toSorted()]).toEqual([
       202,
       ["entry_id", "event_id", "run_id"],
     ]);
@@ -204,8 +204,8 @@ verifies(
       ).body.entries;
     const texts = async (id: string) => (await entries(id)).map(({ payload }) => payload.content);
     await expect.poll(() => texts("web-1")).toContain("over the web");
-    const [first] = await entries("web-1", `?after=${said.body.entry_id - 1}&limit=1`);
-    expect(first).toMatchObject({ id: said.body.entry_id, payload: { content: "/say over the web" } });
+    const [first] = await entries("web-1", `?after=${sent.body.entry_id - 1}&limit=1`);
+    expect(first).toMatchObject({ id: sent.body.entry_id, payload: { content: "/say over the web" } });
     const listed = await gateway.http<{ sessions: { id: string }[]; next: null }>("GET", "/api/sessions");
     expect(listed.body.sessions.map(({ id }) => id)).toContain("web-1");
     const fork = await gateway.http("POST", "/api/sessions/web-1/fork", { child_id: "web-2" });
@@ -243,7 +243,7 @@ verifies(
     expect(await gateway.stop()).toBe(0);
     gateway = await startTestGateway({ home });
     await gone();
-    // The way back does not lead through what is gone.
+    // /v1 re-enables the plugin, because /api is unavailable.
     const on = await gateway.http("PATCH", "/v1/plugins/web", { enabled: true });
     expect([on.status, on.body]).toMatchObject([200, { name: "web", enabled: true, status: "loaded" }]);
     expect((await gateway.http("GET", "/api/config")).status).toBe(200);

@@ -1,4 +1,4 @@
-/** Folders that the operator trusts or links: edits wait to be reviewed, or are loaded as they are saved. */
+/** Folders that the operator trusts or links: edits await review, or load when they are saved. */
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,7 +27,7 @@ verifies(
     const shown = await cli("workspace", "show", path);
     expect(shown.stdout).toContain("1 files, not trusted");
     expect(shown.stdout).toContain("as reviewed");
-    // Nobody can be asked here, and it is the host's disk: a key does not get to it, whatever its role.
+    // There is no terminal to ask at, and a key cannot access the host's disk, whatever its role.
     expect((await gateway.cli("workspace", "trust", path)).code).toBe(2);
     const key = await gateway.http<{ token: string }>("POST", "/v1/keys", {
       name: "all",
@@ -56,7 +56,7 @@ verifies(
     const again = await cli("workspace", "show", path);
     expect(again.stdout).toContain("trusted, changed since then");
     expect(again.stdout).toContain("edited");
-    // Not what was reviewed: nothing is trusted.
+    // These are not the reviewed bytes, so nothing is trusted.
     const stale = await gateway.http("POST", "/v1/workspaces", { path, digest: waiting!.digest });
     expect([stale.status, (stale.body as { error: { code: string } }).error.code]).toEqual([
       409,
@@ -73,7 +73,7 @@ verifies(
   },
 );
 
-/** By the list of tools, and not by a call, which takes its own time. */
+/** Reads the list of tools instead of calling one, because a call takes longer. */
 async function until(name: string, wanted: string): Promise<number> {
   return await eventually(
     async () => {
@@ -96,8 +96,8 @@ function startOfNode(): number {
   return times.sort((a, b) => a - b)[1]!;
 }
 
-const described = (words: string) =>
-  `export default { description: "${words}", defaultRiskLevel: "low", execute: () => ({ content: "${words}" }) };\n`;
+const described = (text: string) =>
+  `export default { description: "${text}", defaultRiskLevel: "low", execute: () => ({ content: "${text}" }) };\n`;
 
 verifies(
   "tools.hot",
@@ -112,15 +112,15 @@ verifies(
       const ms = await until("live", `save ${save}`);
       took.push(ms / Math.max(1, startOfNode() / USUAL_START_MS));
     }
-    // On a machine that starts Node in its usual time; what other tests take of it is measured and allowed for.
+    // The limit applies to an idle machine; the measured start time of Node accounts for other load.
     expect(Math.min(...took)).toBeLessThan(1_000);
 
     writeFileSync(join(path, "tools/live.ts"), "export default { description: ");
-    const told = async () =>
+    const errorShown = async () =>
       (await folders())[0]?.errors["tools/live.ts"]?.includes("tools/live.ts") ?? false;
-    await eventually(told, 20_000, "the error is shown");
+    await eventually(errorShown, 20_000, "the error is shown");
     expect(await textOf("live")).toBe("save 4");
-    // Others go on meanwhile.
+    // Other tools keep working.
     writeFileSync(join(path, "tools/beside.ts"), described("beside two"));
     await until("beside", "beside two");
     expect([await textOf("live"), await textOf("beside")]).toEqual(["save 4", "beside two"]);

@@ -1,4 +1,4 @@
-/** Installed files that another process changes all the time: only verified bytes run (integrity.exec). */
+/** Another process keeps changing installed files: only verified bytes run (integrity.exec). */
 import { expect } from "vitest";
 import { type SwapOptions, startSwapGateway, swapRun } from "../support/swap-run.ts";
 import { verifies } from "../support/verifies.ts";
@@ -6,7 +6,7 @@ import { verifies } from "../support/verifies.ts";
 /** 1000 takes about four minutes. */
 const CALLS = Number(process.env.BACKPLANE_SWAP_CALLS ?? 300);
 
-/** Further rounds until there were enough swaps: how many fit into one depends on how fast the calls are. */
+/** Runs rounds until there were enough swaps; their number per round depends on the speed of the calls. */
 const MAX_ROUNDS = 10;
 
 async function expectIntact(options: SwapOptions, calls: number): Promise<void> {

@@ -1,4 +1,4 @@
-/** One random byte of a store is changed, again and again: an answer is right, or it is an error that says what is damaged. */
+/** Changes one random byte of a store, many times: every answer is right or an error that names the damage. */
 import {
   copyFileSync,
   cpSync,
@@ -24,7 +24,7 @@ const SEED = 20_261_115;
 const SAID = new Set(["store.damaged", "store.commits_lost"]);
 
 let dir: string;
-/** As an orderly stop leaves the files, and as kill -9 leaves them, with the log. */
+/** The files after an orderly stop, and after kill -9 with the log. */
 let closed: string;
 let killed: string;
 let right: Map<string, string>;
@@ -67,17 +67,17 @@ verifies(
     console.log(JSON.stringify(seen));
     expect(silent).toEqual([]);
     expect(unclear).toEqual([]);
-    // The run means something only if it hits.
+    // The run shows something only if enough changes are detected.
     expect(seen.refused + seen.answered_with_error).toBeGreaterThan(FLIPS / 4);
   },
   600_000,
 );
 
 const HOMES = 16;
-/** Yours (backplane.toml), made anew at a start, or nothing but a lock or a log. */
+/** Files of the operator (backplane.toml), files that a start creates again, locks and logs. */
 const NOT_KEPT =
   /^(sandbox|programs|images)\/|(^|\/)(backplane\.toml|backplane\.lock.*|gateway\.json|gateway\.log|store\.db-shm)$/;
-/** What a caller reads of a home. */
+/** The reads of a caller. */
 const PATHS = [
   "/v1/keys",
   "/v1/secrets",
@@ -108,7 +108,7 @@ verifies(
     for (let n = 0; n < HOMES; n++) {
       const home = join(dir, `home-${n}`);
       cpSync(prepared, home, { recursive: true });
-      // The store is larger than all the others, and mostly empty.
+      // The store is larger than all other files together, and mostly empty.
       const others = keptFiles(home).filter((name) => name !== "store.db");
       const where = flip(home, random, n % 2 === 0 ? ["store.db"] : others, true);
       const opened = await openHomeOf(home).catch((error: unknown) => {
@@ -161,9 +161,9 @@ function keptFiles(home: string): string[] {
 
 interface Found {
   kind: "refused" | "answered_with_error" | "harmless";
-  /** Reads that gave another answer, although no error was given for them. */
+  /** Reads with another answer and no error. */
   wrong: string[];
-  /** An error that does not say that the store is damaged. */
+  /** Errors that do not report damage. */
   unclear?: string;
 }
 
@@ -205,7 +205,7 @@ function copyStore(from: string, to: string): void {
   }
 }
 
-/** One byte of one file, of an empty place or not; now and then of a small one, which the large ones would hide. */
+/** Picks one byte of one file, sometimes of a small file that the large ones would outweigh. */
 function flip(home: string, random: () => number, names = readdirSync(home), written_only = false): string {
   const files = names.map((name) => ({ name, size: statSync(join(home, name)).size }));
   const filled = files.filter(({ size }) => size > 0);
@@ -229,7 +229,7 @@ function flip(home: string, random: () => number, names = readdirSync(home), wri
   return `${file.name} byte ${offset} ${before} -> ${bytes[offset]}`;
 }
 
-/** The same bytes in every run (mulberry32). */
+/** A seeded generator (mulberry32), so that every run changes the same bytes. */
 function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {

@@ -1,6 +1,6 @@
 /**
- * Two gateways on one PostgreSQL. One of them is frozen with SIGSTOP for longer than its lease, with a turn at each step
- * that a turn has; the other takes the turns over. Thawed, the first one writes nothing to them and starts no call.
+ * Two gateways on one PostgreSQL. One is frozen with SIGSTOP for longer than its lease, with one turn at each step of a
+ * turn, and the other takes the turns over. After SIGCONT the first writes nothing to them and starts no call.
  */
 import pg from "pg";
 import { afterAll, beforeAll, expect } from "vitest";
@@ -61,7 +61,7 @@ const client = async () => {
   return connected;
 };
 
-/** Rows or a table that nobody else can write, or read, until it is released. */
+/** Locks rows or a table against writes or reads until it is released. */
 async function lock(text: string, values: unknown[] = []): Promise<() => Promise<void>> {
   const holder = await client();
   await holder.query("begin");
@@ -86,7 +86,7 @@ verifies(
     await tool.install([one, two]);
     await useModelServer(one, model);
     const look = await client();
-    const say = (gateway: TestGateway, session_id: string, text: string) =>
+    const sendMessage = (gateway: TestGateway, session_id: string, text: string) =>
       gateway.http<{ run_id: string }>("POST", `/v1/sessions/${session_id}/messages`, { text });
     const callIn = (session_id: string) =>
       eventually(
@@ -97,7 +97,7 @@ verifies(
       );
 
     for (let round = 0; round < ROUNDS; round++) {
-      // Both take turns: who is frozen in one round takes over in the next.
+      // The gateways alternate: the one that is frozen in one round takes over in the next.
       const [frozen, living] = round % 2 === 0 ? [one, two] : [two, one];
       await eventually(
         async () => (await living.http<{ takes_over: boolean }>("GET", "/readyz")).body.takes_over,
@@ -105,22 +105,22 @@ verifies(
         "the other gateway takes over",
       );
       const name = (step: string) => `r${round}-${step}`;
-      const steps = ["asked", "words", "unkept", "queued", "running", "unsettled", "unanswered", "begun"];
+      const steps = ["asked", "streaming", "unkept", "queued", "running", "unsettled", "unanswered", "begun"];
       const text = (step: string) => `use ${step === "queued" ? "pay_one" : "pay"} {"name": "${name(step)}"}`;
       const releases: (() => unknown)[] = [];
-      const begin = (step: string) => say(frozen, name(step), text(step));
+      const begin = (step: string) => sendMessage(frozen, name(step), text(step));
 
-      // While the model is asked, while it speaks, and while the tool runs.
+      // During the model request, during the model's answer, and while the tool runs.
       const asked = model.hold(name("asked"), "tool", "request");
-      const words = model.hold(name("words"), "tool", "words");
-      const unkept = model.hold(name("unkept"), "tool", "words");
-      const unanswered = model.hold(name("unanswered"), "answer", "words");
-      for (const { release } of [asked, words, unkept, unanswered]) releases.push(release);
+      const streaming = model.hold(name("streaming"), "tool", "text");
+      const unkept = model.hold(name("unkept"), "tool", "text");
+      const unanswered = model.hold(name("unanswered"), "answer", "text");
+      for (const { release } of [asked, streaming, unkept, unanswered]) releases.push(release);
       tool.open(name("unanswered"));
-      for (const step of ["asked", "words", "unkept", "running", "unsettled", "unanswered"]) {
+      for (const step of ["asked", "streaming", "unkept", "running", "unsettled", "unanswered"]) {
         expect((await begin(step)).status).toBe(202);
       }
-      // After the row of the call is written and before it is dispatched: the one slot is taken.
+      // After the row of the call is written and before dispatch: the only slot is in use.
       const holder = await frozen.http("POST", "/v1/invocations", {
         export_id: "pay_one",
         input: { name: name("holder") },
@@ -128,7 +128,7 @@ verifies(
       expect(holder.status).toBe(202);
       await eventually(() => tool.runs(name("holder")) === 1, PATIENCE_MS, "the slot is taken");
       expect((await begin("queued")).status).toBe(202);
-      await Promise.all([asked.reached, words.reached, unkept.reached, unanswered.reached]);
+      await Promise.all([asked.reached, streaming.reached, unkept.reached, unanswered.reached]);
       for (const step of ["running", "unsettled"]) {
         await eventually(() => tool.runs(name(step)) === 1, PATIENCE_MS, `the tool of ${step} runs`);
       }
@@ -145,7 +145,7 @@ verifies(
       releases.push(await lock("select 1 from runs where session_id = $1 for update", [name("unanswered")]));
       unanswered.release();
       await waitsInDatabase(look, 3);
-      // Before the model is asked: the turn is on disk and cannot read which tools there are.
+      // Before the model request: the turn is on disk and cannot read the list of tools.
       const unlockBindings = await lock("lock table bindings in access exclusive mode");
       const begun = begin("begun").catch(() => null);
       await eventually(
@@ -181,15 +181,15 @@ verifies(
         PATIENCE_MS,
         "ready again",
       );
-      // What it had under way has had its chance by the time that the slot's next call has ended.
+      // Once the next call of the slot has ended, every pending operation of the gateway has had time to finish.
       const last = await frozen.http("POST", "/v1/invocations?wait=50", {
         export_id: "pay_one",
         input: { name: name("holder") },
       });
       expect(last.body).toMatchObject({ status: "succeeded" });
       for (const step of steps) {
-        // The session is free, on the very gateway that was frozen.
-        const next = await say(frozen, name(step), "hello again");
+        // The session accepts a new turn on the gateway that was frozen.
+        const next = await sendMessage(frozen, name(step), "hello again");
         expect([step, next.status]).toEqual([step, 202]);
         await eventually(
           async () => (await run(frozen, step)).every(({ status }) => status === "completed"),
@@ -201,7 +201,7 @@ verifies(
         const tape = await tapeOf(living, name(step));
         const before = tapes.get(step)!;
         expect([step, tape.slice(0, before.length)]).toEqual([step, before]);
-        // After the final answer came the next message, and nothing else.
+        // The final answer is followed by the next message and by nothing else.
         const kinds = tape.slice(before.length).filter(({ kind }) => kind !== "event");
         expect([step, kinds.map(({ payload }) => payload.content)]).toEqual([
           step,
@@ -220,8 +220,8 @@ verifies(
         ]);
         await verifyChain(living, name(step));
       }
-      // Frozen before its row was written, the call is made by the other gateway; afterwards it is made by none.
-      for (const step of ["begun", "asked", "words", "unkept"])
+      // If the freeze came before the row of the call, the other gateway makes the call; afterwards neither does.
+      for (const step of ["begun", "asked", "streaming", "unkept"])
         expect([step, tool.runs(name(step))]).toEqual([step, 1]);
       expect(tool.runs(name("queued"))).toBe(0);
     }

@@ -1,7 +1,7 @@
 /**
- * A gateway is killed again and again while it serves calls of every kind: isolated with spares, workers, resident MCP
- * servers, processes that are prepared, some of them with scratch and a way out. Within five seconds nothing of it is
- * left. Only its own things are counted: others work on this machine too.
+ * A gateway is killed repeatedly while it serves calls of every kind: isolated with prewarmed processes, workers, resident
+ * MCP servers and prepared processes, some with scratch and egress. Within five seconds nothing of it is left. Only its
+ * own resources are counted, because other programs use the machine too.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ import { verifies } from "../support/verifies.ts";
 const KILLS = 12;
 const AT_ONCE = 6;
 const SERVERS = 3;
-/** Writes to its scratch folder, has a child of its own, and takes a moment. */
+/** Writes to its scratch folder, starts a child process and takes a while. */
 const BUSY = `async (request) => {
   const { spawn } = await import("node:child_process");
   const { scratch_dir } = request.context ?? {};
@@ -41,7 +41,7 @@ verifies(
     try {
       const exports = await bindAll(gateway, folder);
       const reached = new Set<string>();
-      let born = 0;
+      let started = 0;
       for (let kill = 0; kill < KILLS; kill++) {
         let served = 0;
         const load = Array.from({ length: AT_ONCE }, (_, at) =>
@@ -50,7 +50,7 @@ verifies(
             reached.add(export_id);
           }),
         );
-        // The first time until everything is up, then a little later each time: starts are what matters.
+        // The first kill waits until everything runs, each later one a little longer, to hit different moments of the starts.
         await eventually(() => served > (kill === 0 ? 30 : kill), 60_000, "calls are served");
         if (kill === 0) {
           await eventually(
@@ -61,10 +61,10 @@ verifies(
         }
         const cgroups = cgroupsOf(gateway.pid);
         expect(cgroups.length).toBeGreaterThan(0);
-        // Stopped, so that it has no child that is not seen here.
+        // SIGSTOP first, so that the gateway cannot start another child meanwhile.
         gateway.process.kill("SIGSTOP");
         const family = descendants(gateway.pid);
-        born += family.length;
+        started += family.length;
         await gateway.kill9();
         await Promise.all(load);
         const left = () => ({
@@ -82,8 +82,8 @@ verifies(
         ).catch(() => expect(left()).toEqual(nothing));
         gateway = await startTestGateway({ home });
       }
-      // At each kill there were more than the two shells that watch.
-      expect(born).toBeGreaterThan(KILLS * 10);
+      // At each kill there were more processes than the two watchdog shells.
+      expect(started).toBeGreaterThan(KILLS * 10);
     } finally {
       await gateway.dispose();
       rmSync(folder, { recursive: true, force: true });
@@ -115,7 +115,7 @@ async function bindAll(gateway: TestGateway, folder: string): Promise<string[]> 
   return names;
 }
 
-/** Calls one after the other until the gateway is gone. */
+/** Makes calls one after the other until the gateway is killed. */
 async function call(
   gateway: TestGateway,
   exports: string[],
@@ -134,7 +134,7 @@ async function call(
   }
 }
 
-/** With its start, because numbers come again. */
+/** Includes the start time, because pids are reused. */
 interface Born {
   pid: number;
   start: string;
@@ -196,7 +196,7 @@ function mountsBelow(home: string): string[] {
     .filter((line) => line.includes(home));
 }
 
-/** Who holds something of the home open, or runs in it. */
+/** Processes that have a file of the home open or run in it. */
 function holdersOf(home: string): string[] {
   const found: string[] = [];
   for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
@@ -204,13 +204,13 @@ function holdersOf(home: string): string[] {
     try {
       links.push(...readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`));
     } catch {
-      // It ended while we looked.
+      // The process ended meanwhile.
     }
     for (const link of links) {
       try {
         if (readlinkSync(link).startsWith(home)) found.push(`${pid} ${link}`);
       } catch {
-        // The same.
+        // The process ended meanwhile.
       }
     }
   }

@@ -1,4 +1,4 @@
-/** What reloading an inline plugin leaves in the gateway. */
+/** Memory that reloads of an inline plugin leave in the gateway. */
 import { execFile } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";

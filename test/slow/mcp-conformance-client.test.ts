@@ -1,7 +1,7 @@
 /**
- * The client scenarios of the public MCP conformance suite against our client: those with a sign-in through a gateway, which
- * plays a person's part itself, the others through a runner. What a revision requires is the suite's own list; beside it
- * what an older revision did and the extension that we have. docs/mcp-servers.md says which do not apply.
+ * The client scenarios of the public MCP conformance suite against our client: scenarios with a sign-in through a gateway,
+ * with a simulated person, the others through a runner. The suite's own list says what a revision requires; scenarios of
+ * older revisions and of our extension are added. docs/mcp-servers.md lists the scenarios that do not apply.
  */
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -14,9 +14,9 @@ const SUITE = resolve("node_modules/@modelcontextprotocol/conformance/dist/index
 const CLIENT = resolve("scripts/mcp-conformance-client.ts");
 const SLOT = resolve("scripts/mcp-conformance-slot.ts");
 const CLIENTS_AT_ONCE = 2;
-/** Ends a client that hangs; nothing is measured by it. */
+/** Ends a client that hangs; it is not a measurement. */
 const CLIENT_MS = 600_000;
-/** Extensions that are not built; the skills ones check nothing without a client for them. */
+/** Extensions that are not supported; the skills scenarios check nothing without such a client. */
 const NOT_BUILT = /^[✓✗] (auth\/(dpop|dpop-nonce|enterprise-managed-authorization|wif-jwt-bearer)|sep-2640-)/;
 
 let gateway: TestGateway;
@@ -25,7 +25,7 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "backplane-conformance-"));
   const home = join(folder, "home");
   mkdirSync(home);
-  // The suite listens on this machine, on ports that nobody knows beforehand, and expects this name of a client.
+  // The suite listens on random ports of this machine and expects this client name.
   const lines = ["[listen]", 'public_url = "https://conformance-test.local"', "[egress]"];
   writeFileSync(join(home, "backplane.toml"), [...lines, 'allow_private = ["localhost:*"]', ""].join("\n"));
   gateway = await startTestGateway({ home });
@@ -43,7 +43,7 @@ test.each([
 ])("client scenarios of %s %s", async (flag, value, least) => {
   const lines = (await summary(flag, value)).filter((line) => !NOT_BUILT.test(line));
   expect(lines.filter((line) => line.startsWith("✗ "))).toEqual([]);
-  // A suite that did not run fails nothing.
+  // A suite that did not run would report no failure.
   expect(lines.filter((line) => line.startsWith("✓ ")).length).toBeGreaterThanOrEqual(least);
   expect(lines.filter((line) => / [1-9]\d* warnings/.test(line))).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** Published MCP servers, unchanged from npm, through a real gateway in its sandbox: installed, called, confined. */
+/** Published MCP servers, unchanged from npm, installed in a real gateway and called in its sandbox. */
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -144,7 +144,7 @@ test("backplane plugin install npm:… installs and binds the server and lists i
   expect(thought.tool_result.structured_output).toMatchObject({ thoughtNumber: 1 });
   const tools = await gateway.cli("binding", "tools", bindings[0]!.binding_id);
   expect(tools.stdout).toContain("mcp_server-sequential-thinking_sequentialthinking");
-  // The same tree again is the same package.
+  // Installing the same tree again gives the same package.
   const again = await gateway.http("POST", "/v1/plugin-packages", {
     source: { npm: npmName("sequential-thinking") },
   });

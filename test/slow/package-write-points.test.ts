@@ -1,4 +1,4 @@
-/** Installing, removing and healing a package: killed before every single write of each, in real processes. */
+/** Real processes that install, remove and repair a package are killed before every single write. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

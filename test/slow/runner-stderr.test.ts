@@ -8,11 +8,13 @@ verifies(
   "wire.stderr.drained",
   "1 GB of stderr neither blocks nor fails the call, and its last 1 MiB is kept and redacted",
   async () => {
-    const rig = createTestRunner();
+    const testRunner = createTestRunner();
     const secret = "needle-4711-in-the-hay";
     const change = { input: { megabytes: 1_024, last: `${secret}\n` }, timeout_ms: 120_000 };
     const lag = measureLag();
-    const outcome = await rig.run(vai("floods-stderr", { ...change, context: { secrets: { secret } } }));
+    const outcome = await testRunner.run(
+      vai("floods-stderr", { ...change, context: { secrets: { secret } } }),
+    );
     expect(lag()).toBeLessThan(50);
     expect(outcome).toMatchObject({ status: "succeeded", result: "done", violations: 0 });
     const tail = outcome.stderr_tail!;

@@ -1,4 +1,4 @@
-/** A thousand sandboxes, each ended another way: nothing of them stays. */
+/** A thousand sandboxes, ended in different ways, leave nothing behind. */
 import { readdirSync, readFileSync } from "node:fs";
 import { expect } from "vitest";
 import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
@@ -20,10 +20,10 @@ const mounts = () => readFileSync("/proc/self/mountinfo", "utf8").split("\n").le
 const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
 
 /**
- * Ours alone: other tests have sandboxes on this machine at the same time. The outer process, and the first of its
- * namespace, without which the kernel leaves nobody in there; each with its start, because numbers come again.
+ * Only processes of this test, because other tests use sandboxes at the same time: the outer process and PID 1 of its
+ * namespace, with whose end the kernel ends all others. Each with its start time, because pids are reused.
  */
-const born = new Set<string>();
+const started = new Set<string>();
 const named = (pid: string | number): string => {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
@@ -34,9 +34,9 @@ const named = (pid: string | number): string => {
 };
 const remember = (outer: number) => {
   const inner = readFileSync(`/proc/${outer}/task/${outer}/children`, "utf8").split(" ").filter(Boolean);
-  for (const pid of [outer, ...inner]) born.add(named(pid));
+  for (const pid of [outer, ...inner]) started.add(named(pid));
 };
-const confinedProcesses = () => [...born].filter((one) => one === named(one.split(" ")[0]!));
+const confinedProcesses = () => [...started].filter((one) => one === named(one.split(" ")[0]!));
 
 verifies(
   "sandbox.kill",
@@ -54,7 +54,7 @@ verifies(
       const { exitCause } = await finish(confined);
       expect(exitCause.code === 0).toBe(false);
     };
-    // A sandbox keeps a few stages ready, as many as were lately wanted: what stays is counted when it is closed.
+    // A sandbox keeps a few stages prepared, depending on recent demand; leftovers are counted after it is closed.
     const cycles = async (count: number) => {
       const sandbox = await openTestSandbox();
       for (let number = 0; number < count; number += AT_ONCE) {
@@ -65,8 +65,8 @@ verifies(
     await cycles(AT_ONCE);
     const before = { files: openFiles(), mounts: mounts(), timers: timers() };
     await cycles(CYCLES);
-    born.delete("");
-    expect(born.size).toBeGreaterThan(CYCLES * 1.5);
+    started.delete("");
+    expect(started.size).toBeGreaterThan(CYCLES * 1.5);
     await eventually(() => confinedProcesses().length === 0, 5_000, "every process is gone");
     const now = { files: openFiles, mounts, timers };
     for (const what of ["files", "mounts", "timers"] as const)

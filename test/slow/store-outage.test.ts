@@ -1,6 +1,6 @@
 /**
- * The database goes away under two living gateways, with turns, calls and deliveries under way on both. When it is back,
- * everything ends as if nothing had been: no call ran twice, no turn failed, no entry is missing.
+ * The database becomes unavailable for two running gateways with turns, calls and deliveries in progress. When it is
+ * available again, everything completes: no call ran twice, no turn failed, no entry is missing.
  */
 import { afterAll, beforeAll, expect } from "vitest";
 import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
@@ -74,10 +74,10 @@ for (const { seconds, how } of OUTAGES) {
           });
           calls.push({ id: body.id, name: input.name });
         }
-        for (const what of ["words", "answer", "tool"]) {
+        for (const what of ["text", "answer", "tool"]) {
           const session_id = name(g, what);
           const hold =
-            what === "tool" ? null : model.hold(session_id, what === "words" ? "tool" : "answer", "words");
+            what === "tool" ? null : model.hold(session_id, what === "text" ? "tool" : "answer", "text");
           if (what !== "tool") tool.open(session_id);
           const text = `use pay {"name": "${session_id}"}`;
           const { body } = await gateway.http<{ run_id: string }>(
@@ -95,19 +95,19 @@ for (const { seconds, how } of OUTAGES) {
           "the tools run",
         );
       }
-      // A hook hears of a call that has settled, and is at it.
-      const heard = tool.deliveries().length;
+      // A hook handles the delivery of a settled call.
+      const delivered = tool.deliveries().length;
       tool.holdHooks();
       tool.open(name(0, "settled"));
       for (const gateway of gateways) {
         const input = { name: name(0, "settled") };
         await gateway.http("POST", "/v1/invocations?wait=50", { export_id: "look", input });
       }
-      await eventually(() => tool.deliveries().length >= heard + 2, PATIENCE_MS, "the hook is called");
+      await eventually(() => tool.deliveries().length >= delivered + 2, PATIENCE_MS, "the hook is called");
 
       proxy.takeAway(how);
       await pause(seconds * 500);
-      // In the middle of it everything that was under way goes on as far as it can.
+      // During the outage, work in progress continues as far as possible without the store.
       for (const { release } of holds) release();
       for (const g of gateways.keys()) {
         for (const what of ["look", "note", "tool"]) tool.open(name(g, what));
@@ -126,7 +126,7 @@ for (const { seconds, how } of OUTAGES) {
 
       for (const { run_id } of turns) await untilEnded(`/v1/runs/${run_id}`);
       for (const { id } of calls) await untilEnded(`/v1/invocations/${id}`);
-      // One lease later whoever would take over has done so.
+      // After one lease, any takeover would have happened.
       await eventually(
         async () => {
           const states = await Promise.all(
@@ -170,7 +170,7 @@ for (const { seconds, how } of OUTAGES) {
   );
 }
 
-/** What a turn of one tool call leaves, in the order of the tape, without what strategies say. */
+/** The entries of a turn with one tool call, in tape order, without entries of strategies. */
 const TAPE = [
   "user",
   "llm.call.request",

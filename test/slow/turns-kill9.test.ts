@@ -1,6 +1,6 @@
 /**
- * A gateway is killed fifty times in the middle of turns. Whatever it acknowledged is on the tape afterwards, the
- * hashes fit, and no call on a tape is without its outcome.
+ * A gateway is killed fifty times in the middle of turns. Afterwards everything that it acknowledged is on the tape, the
+ * hashes are valid, and every call on a tape has an outcome.
  */
 import { resolve } from "node:path";
 import { expect } from "vitest";
@@ -36,10 +36,10 @@ verifies(
       for (let kill = 0; kill < KILLS; kill++) {
         const before = count(acknowledged);
         const talking = Array.from({ length: SESSIONS }, (_, n) =>
-          talk(gateway, `s${n}`, kill, acknowledged),
+          sendMessages(gateway, `s${n}`, kill, acknowledged),
         );
-        // Somewhere between the first message and the last answer, a little later each time. A machine that is busy
-        // takes its time for the first one.
+        // Kills between the first message and the last answer, a little later each time. A busy machine
+        // needs longer for the first one.
         await eventually(() => count(acknowledged) > before, 60_000, "a message was taken");
         await new Promise((done) => setTimeout(done, (kill * 37) % 400));
         await gateway.kill9();
@@ -49,10 +49,10 @@ verifies(
       expect(count(acknowledged)).toBeGreaterThan(KILLS);
       for (const [session_id, texts] of acknowledged) {
         const tape = await settledTape(gateway, session_id);
-        const said = new Set(
+        const onTape = new Set(
           tape.flatMap(({ payload }) => (payload.role === "user" ? [payload.content] : [])),
         );
-        expect(texts.filter((text) => !said.has(text))).toEqual([]);
+        expect(texts.filter((text) => !onTape.has(text))).toEqual([]);
         expect(danglingCalls(tape)).toEqual([]);
         const { body } = await gateway.http<{ head_chain_id: string }>("GET", `/v1/sessions/${session_id}`);
         const verified = await gateway.http("GET", `/v1/chains/${body.head_chain_id}:verify`);
@@ -71,8 +71,8 @@ function count(acknowledged: ReadonlyMap<string, string[]>): number {
   return [...acknowledged.values()].flat().length;
 }
 
-/** Says things until the gateway is gone; notes what it acknowledged. */
-async function talk(
+/** Sends messages until the gateway is killed, and notes the acknowledged ones. */
+async function sendMessages(
   gateway: TestGateway,
   session_id: string,
   kill: number,
@@ -91,7 +91,7 @@ async function talk(
   }
 }
 
-/** Recovery has its turn first: every call that was cut off gets its outcome. */
+/** Waits for recovery, which gives every interrupted call an outcome. */
 async function settledTape(gateway: TestGateway, session_id: string): Promise<Entry[]> {
   for (let tries = 0; ; tries++) {
     const tape: Entry[] = [];

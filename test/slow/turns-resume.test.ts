@@ -1,6 +1,6 @@
 /**
- * A gateway is killed in the middle of a turn, each time a little later. After the restart the answer arrives, once;
- * no call is on the tape twice, and none that may not run twice has.
+ * A gateway is killed in the middle of a turn, each time a little later. After the restart the answer arrives once, no
+ * call is on the tape twice, and no non-idempotent call ran twice.
  */
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
@@ -50,8 +50,8 @@ test("delivers the answer after a kill in the middle of a turn, without duplicat
       const once = ["user", "tool_call", "tool_call", "tool_result", "tool_result", "assistant"];
       expect(kinds.map(String).toSorted()).toEqual(once.toSorted());
       expect(kinds.at(-1)).toBe("assistant");
-      const told = tape.filter(({ payload }) => payload.name === "x.loop.turn.resumed");
-      expect(told).toHaveLength(run.resumed ?? 0);
+      const resumptions = tape.filter(({ payload }) => payload.name === "x.loop.turn.resumed");
+      expect(resumptions).toHaveLength(run.resumed ?? 0);
     }
     expect(resumed).toBeGreaterThan(KILLS / 4);
   } finally {

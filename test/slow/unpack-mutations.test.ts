@@ -1,4 +1,4 @@
-/** Many more mutated archives than the fast suite tries: no crash, no stray error, nothing left behind. */
+/** Many more mutated archives than in the fast suite: no crash, no unexpected error, no files left behind. */
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * 1,000,000 mutated frames per codec. Whatever arrives, the decoder hands out checked objects or fails once
- * with one of our codes; it never throws, leaks a rejection, changes a prototype or keeps memory.
+ * 1,000,000 mutated frames per codec. For any input the decoder delivers checked objects or fails once with one of our
+ * codes; it never throws, leaks a rejection, changes a prototype or leaks memory.
  */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -80,7 +80,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
       expect(seen.strange).toEqual([]);
       expect(unhandled).toEqual([]);
       expect(Object.keys(Object.prototype)).toEqual([]);
-      // Both ways must have been taken often, or the mutations prove nothing.
+      // Both results must be frequent; otherwise the mutations show nothing.
       expect(seen.failures).toBeGreaterThan(FRAMES / 50);
       expect(seen.clean).toBeGreaterThan(FRAMES / 50);
       expect(seen.frames).toBeGreaterThan(FRAMES / 10);
@@ -90,7 +90,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
   );
 }
 
-/** Buffers are freed by another thread after the collection that found them: what is kept is what stays. */
+/** Another thread frees buffers some time after the collection, so the lowest of several readings counts. */
 async function settledMemory(collect: () => void): Promise<number> {
   let least = Number.POSITIVE_INFINITY;
   for (let look = 0; look < 3; look++) {
@@ -157,7 +157,7 @@ const SPLICES = [
 
 function mutate(frames: Buffer[], random: () => number): Buffer {
   let bytes: Buffer = Buffer.concat(frames);
-  // One in four stays whole: valid frames must keep coming through.
+  // One in four stays unchanged, because valid frames must still be decoded.
   for (let times = random() % 4; times > 0; times--) bytes = mutateOnce(bytes, random);
   return bytes;
 }
@@ -194,7 +194,7 @@ function mutateOnce(bytes: Buffer, random: () => number): Buffer {
 
 function* cut(bytes: Buffer, random: () => number): Iterable<Buffer> {
   const longest = [bytes.length, 1 + (random() % 7), 1 + (random() % 300)][random() % 3] || 1;
-  // Many one-byte pieces of a long stream cost time and show nothing new.
+  // Many one-byte pieces of a long stream take time and show nothing new.
   const step = Math.max(longest, Math.ceil(bytes.length / 200));
   for (let at = 0; at < bytes.length; ) {
     const next = at + 1 + (random() % step);
@@ -203,7 +203,7 @@ function* cut(bytes: Buffer, random: () => number): Iterable<Buffer> {
   }
 }
 
-/** A small seeded generator: the same million on every machine. */
+/** A small seeded generator, so that every machine tests the same frames. */
 function mulberry(seed: number): () => number {
   let state = seed;
   return () => {

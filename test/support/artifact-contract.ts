@@ -1,20 +1,20 @@
-/** One table of cases for every place that keeps the files of calls. */
+/** The test cases of every store of artifacts. */
 import { hash } from "node:crypto";
 import type { ArtifactFiles } from "@backplane/ports";
 import { expect, test } from "vitest";
 
 export interface ArtifactSubject {
   files: ArtifactFiles;
-  /** Behind its back: as if it had last been kept so long ago. */
+  /** Makes a stored artifact look as old as `ms`, without the store's API. */
   age: (sha256: string, ms: number) => Promise<void> | void;
-  /** Behind its back: other bytes under the same hash, as many as before. */
+  /** Replaces the stored bytes by others of the same length, without the store's API. */
   change: (sha256: string) => Promise<void> | void;
 }
 
 const HOUR = 3_600_000;
 let made = 0;
 
-/** Bytes that no other case has, over several pieces. */
+/** Bytes that are unique to one case and span several pieces. */
 export function freshBytes(length = 600_000): { bytes: Buffer; sha256: string } {
   const bytes = Buffer.alloc(length, `artifact ${process.pid} ${made++} `);
   return { bytes, sha256: hash("sha256", bytes, "hex") };
@@ -66,7 +66,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     const [again, young] = [freshBytes(), freshBytes()];
     for (const { bytes, sha256 } of [...old, again, young]) await files.keep(sha256, bytes);
     for (const { sha256 } of [...old, again]) await age(sha256, 2 * HOUR);
-    // Handed over once more: it is young again.
+    // Storing it again renews its age.
     await files.keep(again.sha256, again.bytes);
     expect(await files.sweep(HOUR)).toBe(old.length);
     for (const { sha256 } of old) expect(await files.open(sha256)).toBeNull();
@@ -74,7 +74,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
       const kept = await files.open(sha256);
       expect((await readAll(kept!.content)).equals(bytes)).toBe(true);
     }
-    // And what was swept can be kept again.
+    // A swept artifact can be stored again.
     await files.keep(old[0]!.sha256, old[0]!.bytes);
     expect((await files.open(old[0]!.sha256))?.bytes).toBe(300);
   });

@@ -1,4 +1,4 @@
-/** A real Chromium for tests of pages. Everything that a page should not do is noted: errors, foreign requests, dialogs. */
+/** A real Chromium for tests of pages. It records what a page must not do: errors, foreign requests, dialogs. */
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
@@ -6,7 +6,7 @@ import type { TestGateway } from "./gateway.ts";
 
 export interface Visit {
   page: Page;
-  /** What went wrong in any tab so far. */
+  /** Problems in any tab so far. */
   problems: string[];
   /** Another tab of the same browser session. */
   tab: (path?: string) => Promise<Page>;
@@ -18,12 +18,12 @@ export function openBrowser(): Promise<Browser> {
   const found = folders.map((folder) => join(folder, "chromium")).find((file) => existsSync(file));
   if (found === undefined)
     throw new Error("there is no chromium on the PATH; install what the tests need: npm run prepare-system");
-  // As root the browser's own sandbox cannot start.
+  // The browser's own sandbox cannot start as root.
   const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
   return chromium.launch({ executablePath: found, args });
 }
 
-/** Opens the page signed in, unless told not to, by a one-time link. */
+/** Opens the page, by default signed in with a one-time link. */
 export async function visit(
   browser: Browser,
   gateway: TestGateway,

@@ -1,15 +1,15 @@
 /**
- * A secret that goes through the whole suite (secret.slots). Every test gateway stores it, every plugin that the helpers
- * write declares a slot for it, and every call of one carries it. When a gateway is disposed of, everything that it left
- * is searched for the value in all its spellings: the whole home (database with its log, blobs, files), what it printed,
- * what its commands printed, and what it answered over HTTP. What was searched is noted in reports/canary, where
- * scripts/canary.ts adds it up after the run.
+ * A secret that is used in the whole suite (secret.slots). Every test gateway stores it, every plugin that test support
+ * writes declares a slot for it, and every call of such a plugin receives it. When a gateway is disposed of, everything
+ * that it left is searched for the value in all encodings: the whole home (database with its log, blobs, files), its
+ * output, the output of its commands, and its HTTP responses. reports/canary lists what was searched, and
+ * scripts/canary.ts sums it up after the run.
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { spellingsOf } from "../../packages/contract/src/values/secret-spellings.ts";
 
-/** Spelled differently raw, in JSON, in a URL and in base64. */
+/** A value that differs raw, in JSON, in a URL and in base64. */
 export const CANARY = 'canary/9f2c"71+Ω secret&of=the whole%suite';
 export const CANARY_NAME = "canary";
 export const CANARY_SLOT = "canary";
@@ -18,7 +18,7 @@ export const CANARY_FOLDER = resolve("reports/canary");
 const NEEDLES = [...spellingsOf(CANARY)].map((spelling) => Buffer.from(spelling));
 
 export interface Searched {
-  /** What was looked through, e.g. a file of the home. */
+  /** What was searched, e.g. a file of the home. */
   places: number;
   bytes: number;
   hits: string[];
@@ -43,13 +43,13 @@ export function searchFolder(folder: string, into: Searched): void {
     try {
       searchText(relative(folder, file), readFileSync(file), into);
     } catch (error) {
-      // Gone between the list and the look; anything else must be known.
+      // The file was removed after it was listed; other errors must be reported.
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
     }
   }
 }
 
-/** One gateway's account; `bindings` says how many exports were bound to the canary there. */
+/** The result for one gateway; `bindings` is the number of exports that were bound to the canary. */
 export function noteSearch(searched: Searched, bindings: number): void {
   mkdirSync(CANARY_FOLDER, { recursive: true });
   const name = `${process.pid}-${Math.random().toString(36).slice(2)}.json`;

@@ -1,25 +1,25 @@
-/** A gateway and a browser for the tests of one file, and signed-in visits that end with each test. */
+/** A gateway and a browser for the tests of one file, with signed-in pages that are closed after each test. */
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { openBrowser, type Visit, visit } from "./browser.ts";
-import { live } from "./chat.ts";
+import { waitUntilLive } from "./chat.ts";
 import { startTestGateway, type TestGateway } from "./gateway.ts";
 
 export interface ChatPage {
   gateway: TestGateway;
   browser: Browser;
-  /** The page, once its line to the gateway is up. */
+  /** Opens the page and waits for its connection to the gateway. */
   signedIn: (options?: Parameters<typeof visit>[2]) => Promise<Visit>;
 }
 
-/** Its fields are there once the tests run. */
+/** The fields are set in beforeAll. */
 export function useChatPage(): ChatPage {
   const open: Visit[] = [];
   const page = {
     async signedIn(options: Parameters<typeof visit>[2] = {}) {
       const visited = await visit(page.browser, page.gateway, options);
       open.push(visited);
-      await live(visited.page);
+      await waitUntilLive(visited.page);
       return visited;
     },
   } as ChatPage;

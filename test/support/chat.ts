@@ -1,20 +1,20 @@
-/** What a person does on the chat page, and what they see there. */
+/** Actions of a user on the chat page, and what the page shows. */
 import type { Page } from "playwright-core";
 
-export const live = (page: Page) => page.waitForSelector('#chip[data-state="live"]');
-export const idle = (page: Page) => page.waitForSelector('#talk[data-running="false"]');
+export const waitUntilLive = (page: Page) => page.waitForSelector('#chip[data-state="live"]');
+export const waitUntilIdle = (page: Page) => page.waitForSelector('#talk[data-running="false"]');
 
-export async function say(page: Page, text: string): Promise<void> {
+export async function sendMessage(page: Page, text: string): Promise<void> {
   await page.fill("#message", text);
   await page.press("#message", "Enter");
 }
 
-/** Says it and waits for the end of the turn. */
-export async function ask(page: Page, text: string): Promise<void> {
+/** Sends a message and waits for the end of the turn. */
+export async function sendAndWait(page: Page, text: string): Promise<void> {
   const before = await page.locator(".user").count();
-  await say(page, text);
+  await sendMessage(page, text);
   await page.locator(".user").nth(before).waitFor();
-  await idle(page);
+  await waitUntilIdle(page);
 }
 
 export const sessionOf = (page: Page) => decodeURIComponent(new URL(page.url()).hash.slice(1));
@@ -22,5 +22,5 @@ export const lastAnswer = async (page: Page) =>
   (await page.locator(".assistant .text").last().textContent()) ?? "";
 
 /** The texts of the conversation, in order. */
-export const shown = (page: Page) =>
+export const conversationTexts = (page: Page) =>
   page.$$eval(".user .text, .assistant .text", (nodes) => nodes.map((node) => node.textContent));

@@ -1,4 +1,4 @@
-/** A plugin loader as the gateway makes it, with its hosted plugins in a real sandbox, for tests of other rooms. */
+/** A plugin loader like the gateway's, with hosted plugins in a real sandbox, for tests of several modules. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -12,7 +12,7 @@ import {
 } from "../../packages/gateway/src/plugins/plugin-loader.ts";
 import { filesAt } from "../../packages/runner/test/support/files-at.ts";
 
-/** sandbox-init is compiled once, into the room's dist. */
+/** sandbox-init is compiled once, into the dist folder of the runner. */
 const CACHE = resolve("packages/runner/dist/sandbox-init");
 
 export function confinedLoader(

@@ -1,10 +1,10 @@
-/** As much of a browser as a sign-in needs: it follows redirects and shows each host the cookies that it got there. */
+/** The parts of a browser that a sign-in needs: it follows redirects and stores cookies per host. */
 export interface CookieBrowser {
-  /** Where a visit ends. */
+  /** Follows redirects and returns the last response. */
   open(url: string): Promise<{ status: number; text: string; url: string }>;
-  /** One step: the address that it would be sent on to, or null. */
+  /** Makes one request and returns the target of its redirect, or null. */
   step(url: string): Promise<string | null>;
-  /** The lines by which cookies were set. */
+  /** The Set-Cookie lines. */
   readonly set: string[];
 }
 
@@ -15,7 +15,7 @@ export function cookieBrowser(): CookieBrowser {
   const set: string[] = [];
 
   async function get(url: string): Promise<Response> {
-    // As a browser does, a cookie is the host's, whatever its port.
+    // As in a browser, a cookie belongs to the host, regardless of the port.
     const { hostname, pathname } = new URL(url);
     const own = jar.get(hostname) ?? new Map<string, string>();
     jar.set(hostname, own);

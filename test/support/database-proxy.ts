@@ -1,6 +1,6 @@
 /**
- * A TCP proxy in front of a test's PostgreSQL, so that a test can take the database away from running gateways: by
- * refusing connections, as a stopped server does, or by passing nothing on, as a broken network does.
+ * A TCP proxy in front of a test's PostgreSQL, so that a test can make the database unavailable for running gateways: by
+ * refusing connections, like a stopped server, or by forwarding nothing, like a broken network.
  */
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
@@ -60,7 +60,7 @@ export async function startDatabaseProxy(postgres: TestPostgres): Promise<Databa
       }
     },
     giveBack() {
-      // What hung is cut, as when a network comes back without the connections that it had.
+      // Hanging connections are closed, as when a network recovers without its old connections.
       if (outage === "silent") for (const socket of sockets) socket.destroy();
       outage = null;
     },

@@ -1,4 +1,4 @@
-/** The names that an entry file exports, types included, read from its text: types leave no trace at run time. */
+/** The names that an entry file exports, read from its source, because types do not exist at run time. */
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
@@ -28,7 +28,7 @@ export function exportedNames(file: string): string[] {
   for (const [, allTypes, alias, from = ""] of text.matchAll(STARRED)) {
     const inner = alias === undefined ? exportedNames(join(dirname(file), from)) : [alias];
     for (const name of inner) {
-      // `export type *` hands values on as types; a type of the same name is then one with them.
+      // `export type *` exports values as types, which then merge with a type of the same name.
       names.add(allTypes === undefined || name.startsWith("type ") ? name : `type ${name}`);
     }
   }

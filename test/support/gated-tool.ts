@@ -1,7 +1,7 @@
 /**
- * Tools that leave one line in a file for each time that they run, and then wait until the test opens a gate. `pay`
- * may not run twice, `look` and `note` may; of `pay_one` one call runs at a time. The hook `heard` leaves a line for
- * each delivery, and waits while hooks are held.
+ * Tools that write one line to a file for each run and then wait until the test opens a gate. `pay` must not run twice,
+ * `look` and `note` may, and `pay_one` runs one call at a time. The hook `on_settled` writes a line for each delivery and
+ * waits while hooks are held.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,15 +16,15 @@ const EFFECTS: Record<string, string> = {
   note: "idempotent_write",
 };
 const HOLD = "hold the hooks";
-const LET_GO = "let the hooks go";
+const RELEASE = "release the hooks";
 
 export interface GatedTool {
-  /** Installs it on each of the gateways, which share a database, and binds it. */
+  /** Installs and binds the tools on all gateways, which share a database. */
   install(gateways: readonly TestGateway[], hook?: boolean): Promise<void>;
-  /** How often the tool ran with this name. */
+  /** The number of runs with this name. */
   runs(name: string): number;
   open(name: string): void;
-  /** The delivery ids that the hook was called with, in order. */
+  /** The delivery ids of the hook's calls, in order. */
   deliveries(): string[];
   holdHooks(): void;
   releaseHooks(): void;
@@ -73,17 +73,22 @@ export function gatedTool(): GatedTool {
   });
   const hooks = () => {
     const entrypoint = ["node", "./bin/plugin.mjs"];
-    const isOpen = `count("${HOLD}") <= count("${LET_GO}")`;
+    const isOpen = `count("${HOLD}") <= count("${RELEASE}")`;
     const folder = writePluginFolder({
-      package_id: "acme/heard",
+      package_id: "acme/settled-hook",
       entrypoint,
       files: {
-        "bin/plugin.mjs": program("acme/heard", '"hook " + body.delivery_id', isOpen, '{ status: "ack" }'),
+        "bin/plugin.mjs": program(
+          "acme/settled-hook",
+          '"hook " + body.delivery_id',
+          isOpen,
+          '{ status: "ack" }',
+        ),
       },
       exports: [],
     });
     const manifest = readFileSync(join(folder, "vai-plugin.toml"), "utf8");
-    const hook = `[[exports]]\nid = "heard"\nkind = "hook"\ndefault_timeout_ms = 300000\n[exports.hook]\nsubscribes_to = ["invocation.settled"]\n`;
+    const hook = `[[exports]]\nid = "on_settled"\nkind = "hook"\ndefault_timeout_ms = 300000\n[exports.hook]\nsubscribes_to = ["invocation.settled"]\n`;
     writeFileSync(join(folder, "vai-plugin.toml"), manifest + hook);
     return folder;
   };
@@ -94,14 +99,14 @@ export function gatedTool(): GatedTool {
   return {
     async install(gateways, hook = false) {
       await installOn(gateways, tools, Object.keys(EFFECTS));
-      if (hook) await installOn(gateways, hooks(), ["heard"]);
+      if (hook) await installOn(gateways, hooks(), ["on_settled"]);
       await gateways[0]!.http("PATCH", "/v1/policy", { tolerance: { conversation: "full" } });
     },
     runs: (name) => lines("effects.log").filter((line) => line === name).length,
     open,
     deliveries: () => lines("effects.log").filter((line) => line.startsWith("hook ")),
     holdHooks: () => open(HOLD),
-    releaseHooks: () => open(LET_GO),
+    releaseHooks: () => open(RELEASE),
     remove: () => shared.remove(),
   };
 }

@@ -54,7 +54,7 @@ export function forbiddenImports(root: string, rules: ModuleRule[]): string[] {
   return found.sort();
 }
 
-/** Each package is a module of its own; the bundled plugins are one. */
+/** Each workspace package is a module; the bundled plugins together are one. */
 export function modulesUnder(root: string): { folder: string; module: string }[] {
   const under = (folder: string) => (existsSync(join(root, folder)) ? readdirSync(join(root, folder)) : []);
   return [
@@ -93,9 +93,9 @@ function forbidden(
   if (name.startsWith("@backplane/")) {
     const entry = specifier.slice("@backplane/".length);
     const other = name.slice("@backplane/".length);
-    // A module may be named from inside as others name it.
+    // A module may import itself by its package name.
     if (other === rule.module) return null;
-    // `sdk` allows every entry of the module, `sdk/kernel` that one alone.
+    // `sdk` allows every entry of the module, `sdk/kernel` only that entry.
     const allowed = rule.modules.some((name) => (name.includes("/") ? name === entry : name === other));
     if (!allowed) return `${rule.module} may not import ${specifier}`;
   }

@@ -1,6 +1,6 @@
 /**
- * An npm registry on this machine that offers what is installed here: the published packages unchanged, with all that
- * they depend on. So the real npm installs the real servers, with or without a way to the real registry.
+ * A local npm registry that serves the packages of node_modules, unchanged and with their dependencies. The real npm can
+ * thus install published servers with or without access to the public registry.
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -20,7 +20,7 @@ export async function startInstalledRegistry(names: readonly string[]): Promise<
   const root = resolve(".");
   const publish = (name: string, from: string) => {
     const dir = find(name, from, root);
-    // What another platform needs is not installed here, and not asked for.
+    // Packages of other platforms are not installed here and not requested.
     if (dir === null || seen.has(dir)) return;
     seen.add(dir);
     const manifest = JSON.parse(readFileSync(join(dir, "package.json"), "utf8")) as Manifest;
@@ -32,7 +32,7 @@ export async function startInstalledRegistry(names: readonly string[]): Promise<
   return registry;
 }
 
-/** As Node looks for it. */
+/** Resolves like Node. */
 function find(name: string, from: string, root: string): string | null {
   for (let at = from; ; at = dirname(at)) {
     const dir = join(at, "node_modules", name);

@@ -1,4 +1,4 @@
-/** A gateway with instrument plugins, and folders with plugins of a test's own. */
+/** A gateway with instrument plugins, and folders with plugins that a test defines. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -27,7 +27,7 @@ async function start(home?: string): Promise<void> {
   client = createClient({ url: gateway.url, token: gateway.token });
 }
 
-/** With the same home; whoever calls it has stopped the gateway, and may have changed something meanwhile. */
+/** Starts the gateway again on the same home; the caller has stopped it. */
 export async function restart(): Promise<void> {
   await start(gateway.home);
 }
@@ -49,7 +49,7 @@ export async function invoke(export_id: string, input: object, more: object = {}
   return body;
 }
 
-/** A folder with a plugin of its own. */
+/** Writes a plugin to its own folder. */
 export function plugin(id: string, changes: object, provider: string): string {
   const folder = join(base, id);
   mkdirSync(join(folder, "META-INF"), { recursive: true });

@@ -1,9 +1,9 @@
-/** A kernel plugin of several files on disk, for tests that change one of them and load it again. */
+/** A kernel plugin of several files, for tests that change one of them and reload the plugin. */
 import { mkdirSync, mkdtempSync, realpathSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
-/** A plugin of several files with a library of its own; its health says `word`, how often it has counted and been loaded. */
+/** Its health reports `word`, a counter, and how often its library was loaded. */
 export function writeManyFiles(word: string): string {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "backplane-again-")));
   const files = {

@@ -1,4 +1,4 @@
-/** A gateway with the conformance fixture bound, and a forwarder that adds the key: the suite itself sends none. */
+/** A gateway with the conformance fixture bound, and a proxy that adds the key, because the suite sends none. */
 import { createServer, request as forward, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { resolve } from "node:path";
@@ -9,14 +9,14 @@ export const FIXTURE = resolve("test/fixtures/mcp-conformance");
 export interface McpFixture {
   gateway: TestGateway;
   binding_id: string;
-  /** Of the endpoint without prefixes, reached without a key. */
+  /** The URL of the server's own endpoint, which needs no key through the proxy. */
   url: string;
   dispose(): Promise<void>;
 }
 
 export async function startMcpFixture(): Promise<McpFixture> {
   const gateway = await startTestGateway();
-  // Nobody knows what a stranger's tools do, so each call of them would wait for a person.
+  // The risk of the fixture's tools is unknown, so each call would need approval.
   const tolerant = await gateway.cli("policy", "set", "tolerance.conversation", "full");
   if (tolerant.code !== 0) throw new Error(tolerant.stderr);
   const installed = await gateway.http("POST", "/v1/plugin-packages", { source: { folder: FIXTURE } });

@@ -1,23 +1,23 @@
-/** An MCP server on stdio in a package of its own, installed from a folder and bound whole; and a call of its tools. */
+/** Installs an MCP server on stdio from a folder, binds it as a whole, and calls its tools. */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { expect } from "vitest";
 import type { TestGateway } from "./gateway.ts";
 
-/** The server of the runner's tests; its argument says how it behaves. */
+/** The server of the runner's tests; its argument selects its behaviour. */
 export const MCP_PROGRAM = resolve("packages/runner/test/fixtures/mcp.mjs");
 
 export interface McpServer {
-  /** Left out, the server of the runner's tests, which behaves. */
+  /** The default is the well-behaved server of the runner's tests. */
   program?: string;
   args?: string[];
-  /** More lines of the manifest. */
+  /** Additional lines of the manifest. */
   manifest?: string[];
-  /** More of the binding. */
+  /** Additional fields of the binding. */
   binding?: object;
 }
 
-/** Answers the id of the binding; its tools are `mcp_NAME_…`. */
+/** Returns the id of the binding; its tools are `mcp_NAME_…`. */
 export async function bindMcpServer(
   gateway: TestGateway,
   folder: string,

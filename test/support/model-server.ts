@@ -1,6 +1,6 @@
 /**
- * A model behind a real HTTP server that speaks OpenAI's chat protocol. It calls the tool that the user's last message
- * names (`use TOOL {…}`), and answers with `done` once the result is there. A test can hold it in the middle of an answer.
+ * A scripted model behind a real HTTP server with OpenAI's chat protocol. It calls the tool that the user's last message
+ * names (`use TOOL {…}`) and answers with `done` after the result. A test can hold it in the middle of an answer.
  */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
@@ -10,23 +10,27 @@ import type { TestGateway } from "./gateway.ts";
 interface ModelRequest {
   /** The user's last message. */
   text: string;
-  /** Which call of the conversation this is. */
+  /** Whether the model calls the tool or answers. */
   step: "tool" | "answer";
 }
 
-/** Where the server waits: before the first byte, or after some words. */
-type HoldAt = "request" | "words";
+/** Where the server waits: before the first byte, or after some text. */
+type HoldAt = "request" | "text";
 
 export interface ModelServer {
   base_url: string;
   requests: ModelRequest[];
-  /** Answers to messages that hold `word` stop at this place until the test goes on; resolves when one is there. */
-  hold(word: string, step: ModelRequest["step"], at: HoldAt): { reached: Promise<void>; release: () => void };
+  /** Holds answers to messages that contain `marker` until `release`; `reached` resolves when one is held. */
+  hold(
+    marker: string,
+    step: ModelRequest["step"],
+    at: HoldAt,
+  ): { reached: Promise<void>; release: () => void };
   close(): Promise<void>;
 }
 
 interface Hold {
-  word: string;
+  marker: string;
   step: ModelRequest["step"];
   at: HoldAt;
   reach(): void;
@@ -46,11 +50,11 @@ export async function startModelServer(): Promise<ModelServer> {
     let body = "";
     for await (const chunk of request) body += chunk;
     const { messages } = JSON.parse(body) as { messages: ChatMessage[] };
-    const asked = requestOf(messages);
-    requests.push(asked);
+    const modelRequest = requestOf(messages);
+    requests.push(modelRequest);
     const pause = async (at: HoldAt) => {
       const hold = holds.find(
-        (one) => one.at === at && one.step === asked.step && asked.text.includes(one.word),
+        (one) => one.at === at && one.step === modelRequest.step && modelRequest.text.includes(one.marker),
       );
       hold?.reach();
       await hold?.released;
@@ -58,9 +62,9 @@ export async function startModelServer(): Promise<ModelServer> {
     await pause("request");
     response.writeHead(200, { "content-type": "text/event-stream" });
     send(response, { content: "Well, " });
-    await pause("words");
-    if (asked.step === "answer") send(response, { content: "done" }, "stop");
-    else send(response, { tool_calls: [callOf(asked.text)] }, "tool_calls");
+    await pause("text");
+    if (modelRequest.step === "answer") send(response, { content: "done" }, "stop");
+    else send(response, { tool_calls: [callOf(modelRequest.text)] }, "tool_calls");
     response.end("data: [DONE]\n\n");
   };
   const server = createServer((request, response) => void answer(request, response));
@@ -69,10 +73,10 @@ export async function startModelServer(): Promise<ModelServer> {
   return {
     base_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
     requests,
-    hold(word, step, at) {
+    hold(marker, step, at) {
       const reached = Promise.withResolvers<void>();
       const released = Promise.withResolvers<void>();
-      holds.push({ word, step, at, reach: reached.resolve, released: released.promise });
+      holds.push({ marker, step, at, reach: reached.resolve, released: released.promise });
       return { reached: reached.promise, release: released.resolve };
     },
     async close() {
@@ -83,16 +87,16 @@ export async function startModelServer(): Promise<ModelServer> {
   };
 }
 
-/** Makes it the active model of the gateway's org. */
+/** Makes the server the active model of the gateway's org. */
 export async function useModelServer(gateway: TestGateway, { base_url }: ModelServer): Promise<void> {
-  // The gateway's own admin opens this one loopback address, as for a model server on the operator's machine.
+  // The admin token allows this loopback address, as for a model server on the operator's machine.
   const config = { base_url, model: "scripted", timeout_s: 600, allow_private: true };
-  const made = await gateway.http("POST", "/api/llm-providers", {
+  const created = await gateway.http("POST", "/api/llm-providers", {
     id: "scripted",
     plugin: "llm-openai",
     config,
   });
-  if (made.status !== 201) throw new Error(JSON.stringify(made.body));
+  if (created.status !== 201) throw new Error(JSON.stringify(created.body));
   await gateway.http("PATCH", "/api/llm-providers/active", { name: "scripted" });
 }
 

@@ -1,4 +1,4 @@
-/** A grant that allows nothing, as every test starts from; `change` says what a test needs. */
+/** A grant that allows nothing except the fields of `change`. */
 import type { Grant } from "@backplane/contract";
 
 export function noGrant(change: Partial<Grant> = {}): Grant {

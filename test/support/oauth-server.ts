@@ -1,6 +1,6 @@
 /**
- * A real authorization server and a real MCP server behind it, on sockets of their own: codes with PKCE, refresh tokens that
- * rotate, tokens bound to a resource, revocation. Tests turn its knobs; it checks what a careful server checks.
+ * A real authorization server and an MCP server that accepts its tokens, on separate sockets: codes with PKCE, rotating
+ * refresh tokens, tokens bound to a resource, revocation. Tests change its behaviour by its fields.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -22,25 +22,25 @@ export interface AuthorizationServer {
   token_requests: Form[];
   registrations: Record<string, unknown>[];
   revoked: string[];
-  /** What the revocation endpoint answers; what is not 200 revokes nothing. */
+  /** The status of the revocation endpoint; any status but 200 revokes nothing. */
   revoke_status: number;
-  /** Every secret text that it ever gave out. */
+  /** Every secret that it has issued. */
   given_out: string[];
-  /** Seconds. */
+  /** Lifetime of access tokens in seconds. */
   expires_in: number;
-  /** How long the token endpoint thinks. */
+  /** Delay of the token endpoint in ms. */
   slow_ms: number;
-  /** What the person answers. */
+  /** The person's decision. */
   consent: "yes" | "no";
-  /** A person has to follow a link before it goes on. */
+  /** Shows a page with a link that the person has to follow. */
   shows_page: boolean;
-  /** Tokens are made for this resource, whatever was asked for. */
+  /** Issues tokens for this resource, whatever was requested. */
   wrong_resource: string | null;
   metadata: Record<string, unknown>;
   holds(token: string, resource: string): Token | null;
-  /** All access tokens are void at once; with `refresh`, refresh tokens too. */
+  /** Invalidates all access tokens; with `refresh`, refresh tokens too. */
   revokeAll(how?: { refresh?: boolean }): void;
-  /** A person with a browser: where it ends. */
+  /** Acts as a person with a browser and returns the final URL. */
   visit(authorization_url: string): Promise<string>;
   close(): Promise<void>;
 }
@@ -197,16 +197,16 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
 export interface ProtectedServer {
   url: string;
   place: string;
-  /** The scopes that a call needs, beside `notes` for everything else. */
+  /** The scopes that a call needs; everything else needs `notes`. */
   call_scope: string;
-  /** What each request came with: its method and its Authorization header. */
+  /** Method and Authorization header of each request. */
   seen: { method: string; authorization: string | undefined }[];
-  /** What the metadata says that it is of. */
+  /** The `resource` in the metadata. */
   resource: string;
   close(): Promise<void>;
 }
 
-/** Of revision 2026-07-28, with the one tool `whoami`, which says the token's client. */
+/** A server of revision 2026-07-28 with the tool `whoami`, which returns the client of the token. */
 export async function startProtectedServer(as: AuthorizationServer): Promise<ProtectedServer> {
   const server = createServer((request, response) => void handle(request, response));
   const place = await listen(server);
@@ -244,7 +244,7 @@ export async function startProtectedServer(as: AuthorizationServer): Promise<Pro
     const results: Record<string, object> = {
       "server/discover": { supportedVersions: ["2026-07-28"], capabilities: { tools: {} } },
       "tools/list": { tools: [{ name: "whoami", inputSchema: { type: "object" } }] },
-      // A careless server: it repeats the credential that it was shown.
+      // This server echoes the credential, so that tests can check its redaction.
       "tools/call": { content: [{ type: "text", text: `${token.client_id} ${authorization}` }] },
     };
     return json(response, 200, {

@@ -1,6 +1,6 @@
-// Runs inside the page: what a reader with other eyes, or none, would stumble over.
+// Runs inside the page: accessibility checks.
 
-/** Every visible text whose contrast against what is painted behind it is below `limit`. */
+/** Every visible text whose contrast with its background is below `limit`. */
 function dim(limit) {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const luminance = (colours) => {
@@ -38,7 +38,7 @@ function unnamed() {
     .filter((node) => {
       const labels = [...(node.labels ?? [])].map((label) => label.textContent);
       const text = node.tagName === "SELECT" ? "" : node.textContent;
-      // What announces changes may be empty until there is one.
+      // Live regions may be empty until there is a change.
       const announces = /^(status|alert|log)$/.test(node.getAttribute("role") ?? "");
       return !announces && [node.ariaLabel, text, ...labels].every((name) => (name ?? "").trim() === "");
     })

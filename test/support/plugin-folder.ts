@@ -1,4 +1,4 @@
-/** Small plugins written to a temp folder: one node or shell program each, with its manifest. */
+/** Writes small plugins to a temporary folder: one Node or shell program each, with its manifest. */
 import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -51,7 +51,7 @@ function manifest(spec: PluginFolder): string {
     lines.push("[[exports]]", `id = "${tool.id}"`, 'kind = "tool"');
     if (tool.default_timeout_ms !== undefined) lines.push(`default_timeout_ms = ${tool.default_timeout_ms}`);
     if (tool.max_concurrency !== undefined) lines.push(`max_concurrency = ${tool.max_concurrency}`);
-    // A slot for the secret that every call carries, unless the test has permissions of its own.
+    // A slot for the canary that every call receives, unless the test sets its own permissions.
     lines.push(tool.extra ?? CANARY_PERMISSIONS);
     lines.push("[exports.tool]", `effect_class = "${tool.effect_class ?? "read_only"}"`);
   }
@@ -59,8 +59,8 @@ function manifest(spec: PluginFolder): string {
 }
 
 /**
- * A program over the wire room's plugin side, for tests that need a well-behaved process with odd tools. One file:
- * in the sandbox there is nothing of this repository.
+ * A program that uses the plugin side of the wire module, for tests that need a well-behaved process with unusual tools.
+ * It is one file, because the sandbox shows nothing of this repository.
  */
 export function vaiProgram(package_id: string, handle: string, version = "1.0.0"): string {
   const contents = `import { stdioTransport, VaiPlugin } from "@backplane/wire";
@@ -79,7 +79,7 @@ void appendFileSync;
   return bundled(contents);
 }
 
-/** A program in one file, with what it imports of this repository. */
+/** Bundles a program and its imports from this repository into one file. */
 export function bundled(contents: string): string {
   const { outputFiles } = buildSync({
     stdin: { contents, resolveDir: resolve("."), sourcefile: "plugin.mjs" },
@@ -124,7 +124,7 @@ export async function installAndBind(
   return bindings;
 }
 
-/** What binds the canary, for each export that has a slot for it. */
+/** The secrets of a binding: the canary for each export that has a slot for it. */
 async function slotsOf(
   gateway: TestGateway,
   installed: { package_id: string; version: string },

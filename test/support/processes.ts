@@ -1,16 +1,16 @@
-/** Which processes of this machine carry a mark. Linux only. */
+/** Finds processes of this machine that carry a mark. Linux only. */
 import { readdirSync, readFileSync } from "node:fs";
 
 export function isAlive(pid: number): boolean {
   try {
-    // A zombie that nobody reaped yet is dead.
+    // A zombie is dead.
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
   } catch {
     return false;
   }
 }
 
-/** Living processes with this text in their command line or environment. */
+/** Running processes with this text in their command line or environment. */
 export function processesWith(mark: string): number[] {
   const found: number[] = [];
   for (const entry of readdirSync("/proc")) {
@@ -21,13 +21,13 @@ export function processesWith(mark: string): number[] {
         readFileSync(`/proc/${entry}/cmdline`, "utf8") + readFileSync(`/proc/${entry}/environ`, "utf8");
       if (about.includes(mark) && isAlive(pid)) found.push(pid);
     } catch {
-      // It ended while we looked.
+      // The process ended meanwhile.
     }
   }
   return found;
 }
 
-/** Waits until `condition` holds, looking often; fails after `limit_ms`. */
+/** Polls until `condition` is true; fails after `limit_ms`. */
 export async function eventually(
   condition: () => boolean | Promise<boolean>,
   limit_ms: number,

@@ -1,4 +1,4 @@
-/** Property tests draw the same cases in every run: a red one can be repeated, and green means the same everywhere. */
+/** Property tests use the same cases in every run, so that a failure can be repeated. */
 import fc from "fast-check";
 
 fc.configureGlobal({ seed: 20_260_416 });

@@ -1,6 +1,6 @@
 /**
- * A folder of this machine that an operator mounts for a confined plugin, so that a test can read what the plugin
- * wrote. Its files exist beforehand and are open to all: every sandboxed process has a user of its own.
+ * A host folder that is mounted for a confined plugin, so that a test can read what the plugin wrote. Its files exist
+ * beforehand and are world-writable, because every sandboxed process has its own user.
  */
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

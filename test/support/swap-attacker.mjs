@@ -1,7 +1,7 @@
 /**
- * Keeps exchanging every file below some folders, by rename and by writing in place: the original bytes, then changed
- * ones, and back. ORIGINAL and CHANGED are the same length in the files, so that a size alone tells nothing. Prints the
- * number of changed files that it has put in place when its input ends. Arguments: folders, then nothing else.
+ * Keeps replacing every file below some folders, by rename and by writing in place, with changed bytes and back. ORIGINAL
+ * and CHANGED have the same length, so that the size reveals nothing. When its input ends, it prints how many changed
+ * files it has put in place. Arguments: the folders.
  */
 import {
   chmodSync,
@@ -44,7 +44,7 @@ function writeInPlace(file, bytes) {
     writeSync(fd, bytes, 0, bytes.length, 0);
     closeSync(fd);
   } catch (error) {
-    // A program that runs at this moment cannot be written to; it can be replaced.
+    // A running program cannot be written to, but it can be replaced.
     if (error.code !== "ETXTBSY") throw error;
     replace(file, bytes);
   }

@@ -1,15 +1,15 @@
 /**
- * Calls while another process keeps changing the installed files (integrity.exec). Every plugin answers with a word of
- * each of its files: of its program, of a module beside it, and of a data file and a module that it reads only when it
- * is called. An answer with another word than ORIGINAL has run, or read, bytes that nobody verified.
+ * Makes calls while another process keeps changing the installed files (integrity.exec). Every plugin answers with a word
+ * from each of its files: its program, a module beside it, and a data file and a module that it reads only during a call.
+ * An answer with a word other than ORIGINAL means that unverified bytes were run or read.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { startTestGateway, type TestGateway } from "./gateway.ts";
-import { folderOf } from "./looking-plugins.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "./plugin-folder.ts";
+import { writeFolder } from "./probe-plugins.ts";
 
 const SHAKE = (id: string) =>
   JSON.stringify({
@@ -57,7 +57,7 @@ for await (const line of createInterface({ input: process.stdin })) {
 }
 `;
 
-/** A process that serves on reads its files anew with every call. */
+/** A process that serves many calls reads its files again with every call. */
 const RESIDENT = `await (async () => {
   const { readFileSync } = await import("node:fs");
   const own = "ORIGINAL";
@@ -87,13 +87,13 @@ export interface SwapCount {
   /** Changed files that were put in place. */
   swaps: number;
   calls: number;
-  /** Answers that hold nothing but the verified words. */
+  /** Answers that contain only verified words. */
   intact: number;
   /** Refused with package.corrupt. */
   refused: number;
-  /** Answers with other words, by export: must be empty. */
+  /** Answers with other words, by export; must be empty. */
   changed: string[];
-  /** Anything else. */
+  /** All other outcomes. */
   failed: string[];
 }
 
@@ -112,7 +112,7 @@ export interface SwapOptions {
 /** A gateway with a plugin of every kind, each called once. */
 export async function startSwapGateway(options: SwapOptions): Promise<SwapGateway> {
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  // The attacker takes a processor for itself.
+  // The attacker uses a whole processor.
   writeFileSync(
     join(home, "backplane.toml"),
     `[sandbox]\nenabled = ${options.sandbox}\n[timeouts]\nside_handshake_ms = 60000\nhello_ms = 60000\n`,
@@ -146,7 +146,10 @@ export async function startSwapGateway(options: SwapOptions): Promise<SwapGatewa
   }
   if (options.sandbox && options.kinds.includes("tool")) {
     const base = mkdtempSync(join(tmpdir(), "backplane-swap-"));
-    const path = folderOf(base, "swapped", { "tools/swapped_tool.js": TOOL, "part.mjs": PARTS["part.mjs"] });
+    const path = writeFolder(base, "swapped", {
+      "tools/swapped_tool.js": TOOL,
+      "part.mjs": PARTS["part.mjs"],
+    });
     const installed = await gateway.cli("plugin", "install", path);
     if (installed.code !== 0) throw new Error(installed.stderr);
     exports.push("swapped_tool");
@@ -158,7 +161,7 @@ export async function startSwapGateway(options: SwapOptions): Promise<SwapGatewa
   return { gateway, exports };
 }
 
-/** Calls all exports in turn, a few at once, while another process changes their installed files. */
+/** Calls all exports in turn, several concurrently, while another process changes their installed files. */
 export async function swapRun({ gateway, exports }: SwapGateway, calls: number): Promise<SwapCount> {
   const count: SwapCount = { swaps: 0, calls: 0, intact: 0, refused: 0, changed: [], failed: [] };
   const attacker = startAttacker(gateway);

@@ -1,4 +1,4 @@
-/** Real time, as short waits need it; the gateway's own also walks the long ones. */
+/** Real time for short waits; unlike the gateway's clock it does not split long ones. */
 import type { Clock } from "@backplane/ports";
 
 export const systemClock: Clock = {

@@ -1,4 +1,4 @@
-/** A gateway, folders of tool files to install into it, and their tools called over HTTP. */
+/** A gateway, folders of tool files to install in it, and calls of their tools over HTTP. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,7 +1,7 @@
 import { test } from "vitest";
 
 /**
- * A test that shows requirements. The ids go into the test's meta, the report carries them, and
+ * A test that shows requirements. The ids are stored in the test's metadata and in the report, and
  * `npm run check:requirements` counts only those of tests that ran and passed.
  */
 export function verifies(

@@ -1,16 +1,16 @@
-/** One plugin in each dialect that looks around where it runs and says what it finds. */
+/** One plugin per dialect that reports the process and the environment in which it runs. */
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { vaiProgram } from "./plugin-folder.ts";
 
-/** In every program: which process it is, what the kernel says of it, and whether it sees the gateway's home. */
-const LOOK = `
+/** Part of every program: its process, its kernel status, and whether it sees the gateway's home. */
+const PROBE = `
   import { randomUUID } from "node:crypto";
   import { existsSync, readFileSync } from "node:fs";
   import { networkInterfaces } from "node:os";
-  const born = randomUUID();
-  const look = (home) => ({
-    born,
+  const instance = randomUUID();
+  const probe = (home) => ({
+    instance,
     seccomp: /^Seccomp:\\s*(\\d)/m.exec(readFileSync("/proc/self/status", "utf8"))[1],
     sees_home: existsSync(home + "/admin.token"),
     networks: Object.keys(networkInterfaces()).filter((name) => name !== "lo").length,
@@ -18,28 +18,28 @@ const LOOK = `
 `;
 
 /** A side process. */
-export const SIDE = `${LOOK}
+export const SIDE = `${PROBE}
   import { createInterface } from "node:readline";
-  const say = (value) => process.stdout.write(JSON.stringify(value) + "\\n");
+  const send = (value) => process.stdout.write(JSON.stringify(value) + "\\n");
   for await (const line of createInterface({ input: process.stdin })) {
     const { type, request_id, ...rest } = JSON.parse(line);
     if (request_id === undefined) {
-      say({ type: "handshake", manifest: { plugin_id: "acme/side", plugin_version: "1.0.0", protocol_version: "rterm.plugin.v1", exposed_tools: ["side"] } });
+      send({ type: "handshake", manifest: { plugin_id: "acme/side", plugin_version: "1.0.0", protocol_version: "rterm.plugin.v1", exposed_tools: ["side"] } });
       continue;
     }
     const { home } = rest.input ?? rest.arguments ?? rest.params ?? {};
-    say({ type: "response", request_id, status: "ok", output: look(home) });
+    send({ type: "response", request_id, status: "ok", output: probe(home) });
     process.exit(0);
   }
 `;
 
 /** An MCP server on stdio. */
-export const MCP = `${LOOK}
+export const MCP = `${PROBE}
   import { createInterface } from "node:readline";
   const answers = {
     initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "mcp", version: "1.0.0" } }),
     "tools/list": () => ({ tools: [{ name: "mcp", inputSchema: { type: "object" }, annotations: { readOnlyHint: true } }] }),
-    "tools/call": ({ arguments: { home } }) => ({ content: [{ type: "text", text: JSON.stringify(look(home)) }] }),
+    "tools/call": ({ arguments: { home } }) => ({ content: [{ type: "text", text: JSON.stringify(probe(home)) }] }),
     ping: () => ({}),
   };
   for await (const line of createInterface({ input: process.stdin })) {
@@ -59,27 +59,27 @@ const DIAL = `
   });
 `;
 
-const INSTRUMENT = (name: string) => `${LOOK}${DIAL}
+const INSTRUMENT = (name: string) => `${PROBE}${DIAL}
   export class Provider {
     initialize() {}
     instruments = [{
       name: "${name}",
       riskLevel: "ReadOnly",
-      metadata: { name: "${name}", category: "Shell", description: "Looks." },
+      metadata: { name: "${name}", category: "Shell", description: "Probes its process." },
       async invoke({ home, port }) {
         const dialled = port === undefined ? null : await dial(port);
-        return { status: "Success", data: { ...look(home), dialled }, stdout: "", stderr: "" };
+        return { status: "Success", data: { ...probe(home), dialled }, stdout: "", stderr: "" };
       },
     }];
   }
 `;
 
-export const TOOL_FILE = `${LOOK}
-  export default { defaultRiskLevel: "low", execute: ({ home }) => ({ content: JSON.stringify(look(home)) }) };
+export const TOOL_FILE = `${PROBE}
+  export default { defaultRiskLevel: "low", execute: ({ home }) => ({ content: JSON.stringify(probe(home)) }) };
 `;
 
-/** A folder of this name with these files, in a new one below `base`. */
-export function folderOf(base: string, name: string, files: Record<string, string>): string {
+/** Writes the files to a folder of this name inside a new folder below `base`. */
+export function writeFolder(base: string, name: string, files: Record<string, string>): string {
   const folder = mkdtempSync(join(base, `${name}-`));
   const path = join(folder, name);
   for (const [file, text] of Object.entries(files)) {
@@ -90,47 +90,47 @@ export function folderOf(base: string, name: string, files: Record<string, strin
 }
 
 export function rpcProgram(package_id: string): string {
-  const imports = LOOK.replaceAll(/import (.*) from ("[^"]+");/g, "const $1 = await import($2);");
+  const imports = PROBE.replaceAll(/import (.*) from ("[^"]+");/g, "const $1 = await import($2);");
   return vaiProgram(
     package_id,
     `await (async () => {${imports}
       return (call) => {
-        const text = JSON.stringify(look(call.body.input.home));
+        const text = JSON.stringify(probe(call.body.input.home));
         return { status: "succeeded", result: { content: [{ type: "text", text }] } };
       };
     })()`,
   );
 }
 
-export function instrument(base: string, id: string, isolationMode: string): string {
+export function writeInstrument(base: string, id: string, isolationMode: string): string {
   const about = { id, name: id, version: "1.0.0", author: "us", description: "For a test." };
   const manifest = { ...about, providerClass: "./provider.mjs#Provider", isolationMode };
-  return folderOf(base, id, {
+  return writeFolder(base, id, {
     "META-INF/hefty-plugin.json": JSON.stringify(manifest),
     "provider.mjs": INSTRUMENT(id),
   });
 }
 
-/** A kernel plugin that asks for the gateway's own process, in every word that it could think of. */
-export function kernelPlugin(base: string): string {
-  const wish = { category: "tool", module: "./plugin.mjs", trusted: true, mode: "inline", class: "inline" };
-  return folderOf(base, "wisher", {
+/** A kernel plugin that claims to be trusted and inline in every field that it can set. */
+export function writeKernelPlugin(base: string): string {
+  const claims = { category: "tool", module: "./plugin.mjs", trusted: true, mode: "inline", class: "inline" };
+  return writeFolder(base, "insider", {
     "package.json": JSON.stringify({
-      name: "wisher",
+      name: "insider",
       version: "1.0.0",
       type: "module",
       trusted: true,
-      "yaya.plugins.v1": { wisher: wish },
+      "yaya.plugins.v1": { insider: claims },
     }),
-    "plugin.mjs": `${LOOK}${DIAL}
+    "plugin.mjs": `${PROBE}${DIAL}
       export const plugin = {
-        name: "wisher", version: "1.0.0", category: "tool", trusted: true, subscriptions: () => [],
+        name: "insider", version: "1.0.0", category: "tool", trusted: true, subscriptions: () => [],
         onLoad: (ctx) => ctx.registerTool({
-          name: "wisher", description: "Looks.", parameters: { type: "object" }, effect_class: "read_only",
+          name: "insider", description: "Probes its process.", parameters: { type: "object" }, effect_class: "read_only",
           async run({ home, port, url }, call) {
             const dialled = port === undefined ? null : await dial(port);
             const fetched = url === undefined ? null : await ctx.service("net.fetch", { url }, call.as).then(({ body }) => body, ({ code }) => code);
-            return { ok: true, brief: "looked", display: { kind: "json", data: { ...look(home), dialled, fetched } } };
+            return { ok: true, brief: "probed", display: { kind: "json", data: { ...probe(home), dialled, fetched } } };
           },
         }),
       };`,

@@ -1,4 +1,4 @@
-/** Which class each dialect has by itself, on a gateway as it comes and on one that has no sandbox (sandbox.class). */
+/** The default class of each dialect, with the default configuration and without a sandbox (sandbox.class). */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -7,20 +7,20 @@ import { join } from "node:path";
 import type { InstrumentPluginView, Invocation, PluginRow } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
 import {
-  folderOf,
-  instrument,
-  kernelPlugin,
   MCP,
   rpcProgram,
   SIDE,
   TOOL_FILE,
-} from "../support/looking-plugins.ts";
-import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
+  writeFolder,
+  writeInstrument,
+  writeKernelPlugin,
+} from "../support/probe-plugins.ts";
 import { verifies } from "../support/verifies.ts";
 
-interface Looked {
-  born: string;
+interface Probed {
+  instance: string;
   seccomp: string;
   sees_home: boolean;
   networks: number;
@@ -54,7 +54,7 @@ afterAll(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-/** As an operator would, without a word about classes. */
+/** Installs and binds without naming a class. */
 async function installAll(): Promise<void> {
   const tolerant = await gateway.cli("policy", "set", "tolerance.conversation", "full");
   expect(tolerant.code, tolerant.stderr).toBe(0);
@@ -72,11 +72,11 @@ async function installAll(): Promise<void> {
     files: {
       "rpc.mjs": rpcProgram("acme/rpc"),
     },
-    // It asks for less isolation; that is not its to ask.
-    exports: [{ id: "rpc" }, { id: "wish", extra: 'execution_class = "worker"' }],
+    // The package requests less isolation, which has no effect.
+    exports: [{ id: "rpc" }, { id: "low_class", extra: 'execution_class = "worker"' }],
   });
-  await installAndBind(gateway, rpc, ["rpc", "wish"], {});
-  const mcp = folderOf(base, "mcp", {
+  await installAndBind(gateway, rpc, ["rpc", "low_class"], {});
+  const mcp = writeFolder(base, "mcp", {
     "mcp.mjs": MCP,
     "vai-plugin.toml":
       'api_version = "vai.plugin.v1"\npackage_id = "acme/mcp"\nversion = "1.0.0"\nname = "mcp"\n' +
@@ -86,11 +86,13 @@ async function installAll(): Promise<void> {
   const tools = await gateway.cli(
     "plugin",
     "install",
-    folderOf(base, "files", { "tools/toolfile.js": TOOL_FILE }),
+    writeFolder(base, "files", { "tools/toolfile.js": TOOL_FILE }),
   );
   expect(tools.code, tools.stderr).toBe(0);
-  await gateway.http("POST", "/v1/instrument-plugins", { path: instrument(base, "external", "External") });
-  await gateway.cli("plugin", "install", kernelPlugin(base), "--yes");
+  await gateway.http("POST", "/v1/instrument-plugins", {
+    path: writeInstrument(base, "external", "External"),
+  });
+  await gateway.cli("plugin", "install", writeKernelPlugin(base), "--yes");
 }
 
 async function call(export_id: string, input: object = {}): Promise<Invocation> {
@@ -98,25 +100,25 @@ async function call(export_id: string, input: object = {}): Promise<Invocation> 
   return (await gateway.http<Invocation>("POST", "/v1/invocations?wait=60", body)).body;
 }
 
-async function look(export_id: string, input: object = {}): Promise<Looked & { class: string }> {
+async function probe(export_id: string, input: object = {}): Promise<Probed & { class: string }> {
   const record = await call(export_id, input);
   expect(record, JSON.stringify(record)).toMatchObject({ status: "succeeded" });
   const { content, structured_output } = record.tool_result as unknown as {
     content: { text: string }[];
-    structured_output?: Looked & { display?: { data: Looked } };
+    structured_output?: Probed & { display?: { data: Probed } };
   };
   const shown = structured_output?.display?.data ?? structured_output;
-  const found = shown?.born === undefined ? (JSON.parse(content[0]!.text) as Looked) : shown;
+  const found = shown?.instance === undefined ? (JSON.parse(content[0]!.text) as Probed) : shown;
   return { ...found, class: record.class };
 }
 
 const CONFINED = { seccomp: "2", sees_home: false, networks: 0 };
 
-/** Who it is, and whether one process serves on. */
+/** Each tool, and whether its process serves one call or stays resident. */
 const DIALECTS = [
   ["side", "once"],
   ["rpc", "once"],
-  ["wish", "once"],
+  ["low_class", "once"],
   ["toolfile", "once"],
   ["mcp_mcp_mcp", "resident"],
   ["external", "resident"],
@@ -127,11 +129,11 @@ verifies(
   "runs third-party programs isolated by default, External plugins and MCP servers as one process per binding",
   async () => {
     for (const [name, life] of DIALECTS) {
-      const [first, second] = [await look(name), await look(name)];
+      const [first, second] = [await probe(name), await probe(name)];
       for (const one of [first, second]) {
         expect([name, one]).toEqual([name, expect.objectContaining({ class: "isolated", ...CONFINED })]);
       }
-      expect([name, first.born === second.born]).toEqual([name, life === "resident"]);
+      expect([name, first.instance === second.instance]).toEqual([name, life === "resident"]);
     }
   },
   120_000,
@@ -145,30 +147,32 @@ verifies(
     const place = `localhost:${port}`;
     const reach = { port, url: `http://${place}/` };
     const row = async () =>
-      JSON.parse((await gateway.cli("plugin", "info", "wisher", "--json")).stdout) as PluginRow;
-    // Its wish is read by nobody: a process of its own, confined, without a network.
+      JSON.parse((await gateway.cli("plugin", "info", "insider", "--json")).stdout) as PluginRow;
+    // Its claims are ignored: it runs in its own confined process without network.
     expect(await row()).toMatchObject({ mode: "hosted", trusted: false, status: "loaded" });
-    expect(await look("wisher", reach)).toMatchObject({
+    expect(await probe("insider", reach)).toMatchObject({
       ...CONFINED,
       dialled: "ECONNREFUSED",
       fetched: "policy.denied",
     });
-    const trusted = await gateway.cli("plugin", "trust", "wisher", "--yes");
+    const trusted = await gateway.cli("plugin", "trust", "insider", "--yes");
     expect(trusted.code, trusted.stderr).toBe(0);
     expect(await row()).toMatchObject({ mode: "inline", trusted: true });
-    expect(await look("wisher", reach)).toMatchObject({
+    expect(await probe("insider", reach)).toMatchObject({
       sees_home: true,
       dialled: "policy.denied",
       fetched: "policy.denied",
     });
     const names = JSON.stringify([place]);
-    expect((await gateway.cli("config", "set", "plugin.wisher.allowed_domains", names)).code).toBe(0);
-    await expect.poll(async () => (await look("wisher", reach)).fetched, { timeout: 20_000 }).toBe("reached");
-    // By an address that nobody named, a connection of its own is refused still.
-    expect((await look("wisher", reach)).dialled).toBe("policy.denied");
+    expect((await gateway.cli("config", "set", "plugin.insider.allowed_domains", names)).code).toBe(0);
+    await expect
+      .poll(async () => (await probe("insider", reach)).fetched, { timeout: 20_000 })
+      .toBe("reached");
+    // A direct connection to an address that was not named is still refused.
+    expect((await probe("insider", reach)).dialled).toBe("policy.denied");
 
-    // In-process instruments: not trusted they are refused, trusted they are guarded in the same way.
-    const path = instrument(base, "inproc", "InProcess");
+    // In-process instruments are refused unless trusted; trusted ones have the same network guard.
+    const path = writeInstrument(base, "inproc", "InProcess");
     const install = (more: object) =>
       gateway.http<InstrumentPluginView>("POST", "/v1/instrument-plugins", { path, ...more });
     expect((await install({})).body).toMatchObject({
@@ -176,7 +180,7 @@ verifies(
       error: { code: "plugin.untrusted" },
     });
     expect((await install({ class: "inline" })).body).toMatchObject({ state: "running", class: "inline" });
-    expect(await look("inproc", { port })).toMatchObject({
+    expect(await probe("inproc", { port })).toMatchObject({
       class: "inline",
       sees_home: true,
       dialled: "policy.denied",
@@ -196,11 +200,11 @@ verifies(
       exports: [{ id: "worker" }, { id: "second" }],
     });
     await installAndBind(gateway, rpc, ["worker", "second"], { class: "worker" });
-    const [first, again, other] = [await look("worker"), await look("worker"), await look("second")];
+    const [first, again, other] = [await probe("worker"), await probe("worker"), await probe("second")];
     for (const one of [first, again, other]) {
       expect(one).toMatchObject({ class: "worker", ...CONFINED });
     }
-    expect([again.born === first.born, other.born === first.born]).toEqual([true, false]);
+    expect([again.instance === first.instance, other.instance === first.instance]).toEqual([true, false]);
   },
   120_000,
 );
@@ -211,24 +215,24 @@ verifies(
   async () => {
     const { home } = gateway;
     await gateway.stop();
-    // A file where the sandbox keeps its own, so that it cannot be opened.
+    // A file in place of the sandbox's folder, so that the sandbox cannot be opened.
     rmSync(join(home, "sandbox"), { recursive: true });
     writeFileSync(join(home, "sandbox"), "");
     gateway = await startTestGateway({ home });
     for (const [name] of DIALECTS) {
       const { error } = (await call(name)) as unknown as { error: Refused };
       expect([name, error]).toMatchObject([name, { code: "sandbox.unavailable" }]);
-      // Refused at the door, or by the runner while the sandbox was still being tried out.
+      // Refused by admission, or by the runner while the self-test of the sandbox was still running.
       expect([name, error.details?.fix ?? error.message]).toEqual([
         name,
         expect.stringMatching(/backplane doctor\b/),
       ]);
     }
-    // It runs inline by the operator's word; once that is taken back it does not load.
-    await gateway.cli("plugin", "trust", "wisher", "--revoke");
+    // It runs inline because the operator trusts it; without that trust it does not load.
+    await gateway.cli("plugin", "trust", "insider", "--revoke");
     await gateway.stop();
     gateway = await startTestGateway({ home });
-    const { stdout } = await gateway.cli("plugin", "info", "wisher", "--json");
+    const { stdout } = await gateway.cli("plugin", "info", "insider", "--json");
     expect(JSON.parse(stdout)).toMatchObject({
       mode: "hosted",
       status: "failed",

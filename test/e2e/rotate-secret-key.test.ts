@@ -1,4 +1,4 @@
-/** The master key is changed under a running gateway, over a kill, and the old one is thrown away. */
+/** The master key is rotated on a running gateway, across a kill, and the old key is removed. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -20,7 +20,7 @@ const keyIds = () =>
     .split("\n")
     .map((line) => line.split(":")[0]!);
 
-/** Says how long its secret is: enough to know that the right one was opened. */
+/** Returns the length of its secret, which shows that the right one was decrypted. */
 const PLUGIN = `#!/bin/sh
 IFS= read -r hello
 printf '%s\\n' '{"type":"handshake","manifest":{"plugin_id":"acme/measure","plugin_version":"1.0.0","protocol_version":"rterm.plugin.v1","exposed_tools":["measure"],"capabilities":[]}}'

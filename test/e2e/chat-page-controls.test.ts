@@ -1,8 +1,16 @@
-/** The chat page's manners: hostile text, keyboard alone, readable to everyone, and the ways back in a conversation. */
+/** The chat page: hostile text, keyboard-only use, accessibility, theme, fork, undo and the choice of a model. */
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { ask, idle, lastAnswer, live, say, sessionOf, shown } from "../support/chat.ts";
+import {
+  conversationTexts,
+  lastAnswer,
+  sendAndWait,
+  sendMessage,
+  sessionOf,
+  waitUntilIdle,
+  waitUntilLive,
+} from "../support/chat.ts";
 import { useChatPage } from "../support/chat-page.ts";
 
 const chat = useChatPage();
@@ -19,17 +27,17 @@ const HOSTILE = [
 
 test("renders hostile text as text in messages, answers, tool cards, approvals, errors and the address", async () => {
   const { page, problems, tab } = await signedIn();
-  for (const text of HOSTILE) await ask(page, text);
+  for (const text of HOSTILE) await sendAndWait(page, text);
   const args = JSON.stringify({ goal: HOSTILE.join(" ") });
-  await ask(page, `/tool ${HOSTILE[0]!.replaceAll(" ", "")} {"x": ${JSON.stringify(HOSTILE[1])}}`);
-  await say(page, `/tool agent ${args}`);
+  await sendAndWait(page, `/tool ${HOSTILE[0]!.replaceAll(" ", "")} {"x": ${JSON.stringify(HOSTILE[1])}}`);
+  await sendMessage(page, `/tool agent ${args}`);
   await page.waitForSelector(".approval");
   await page.fill(".approval input", HOSTILE[0]!);
   await page.press(".approval input", "Enter");
-  await idle(page);
+  await waitUntilIdle(page);
   const other = await tab(`/#${encodeURIComponent("<img/src=x/onerror=alert(10)>")}`);
-  await live(other);
-  await ask(other, "hello");
+  await waitUntilLive(other);
+  await sendAndWait(other, "hello");
   expect(await other.locator("#title").textContent()).toBe("<img/src=x/onerror=alert(10)>");
   for (const one of [page, other]) {
     const made = await one.$$eval("body *", (nodes) =>
@@ -56,20 +64,20 @@ test("supports keyboard-only use: new line, send, stop, resume, approve, find an
   await page.keyboard.type("two");
   await page.keyboard.press("Enter");
   await page.waitForSelector(".assistant:not([data-streaming])");
-  expect(await shown(page)).toEqual(["one\ntwo", "echo: one\ntwo"]);
+  expect(await conversationTexts(page)).toEqual(["one\ntwo", "echo: one\ntwo"]);
   const first = sessionOf(page);
   await page.keyboard.press("ArrowUp");
   expect(await page.inputValue("#message")).toBe("one\ntwo");
 
-  await say(page, "/slow 300\n/say this answer is stopped long before its end comes in sight");
+  await sendMessage(page, "/slow 300\n/say this answer is stopped long before its end comes in sight");
   await page.waitForSelector(".assistant[data-streaming]");
   await page.keyboard.press("Escape");
-  await idle(page);
+  await waitUntilIdle(page);
   expect(await page.locator(".note").textContent()).toBe("■ Interrupted");
   await page.reload();
   await page.waitForSelector(".note");
 
-  await say(page, '/tool agent {"goal": "Say hi"}');
+  await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
   expect(await focused()).toBe("Reject");
   await page.keyboard.press("Shift+Tab");
@@ -77,7 +85,7 @@ test("supports keyboard-only use: new line, send, stop, resume, approve, find an
   expect(await focused()).toBe("Allow once");
   await page.keyboard.press("Enter");
   await page.waitForSelector(".tool.ok");
-  await idle(page);
+  await waitUntilIdle(page);
   expect(await focused()).toBe("message");
 
   await page.focus("#new-session");
@@ -107,16 +115,19 @@ for (const scheme of ["light", "dark"] as const) {
       expect(await inPage(page, "checks.unnamed()")).toEqual([]);
     };
     await check();
-    await ask(page, "Text with `code`, **bold**, [a link](https://example.org) and\n- a list\n\n> a quote");
-    await ask(page, '/tool no_such_tool {"a": 1}');
+    await sendAndWait(
+      page,
+      "Text with `code`, **bold**, [a link](https://example.org) and\n- a list\n\n> a quote",
+    );
+    await sendAndWait(page, '/tool no_such_tool {"a": 1}');
     await page.locator(".tool summary").click();
-    await ask(page, "/error status 401");
+    await sendAndWait(page, "/error status 401");
     await page.waitForSelector(".item.error .fix p");
-    await say(page, "/slow 200\n/say this answer is stopped before its end");
+    await sendMessage(page, "/slow 200\n/say this answer is stopped before its end");
     await page.waitForSelector(".assistant[data-streaming]");
     await page.click("#stop");
     await page.waitForSelector(".note");
-    await say(page, '/tool agent {"goal": "Say hi"}');
+    await sendMessage(page, '/tool agent {"goal": "Say hi"}');
     await page.waitForSelector(".approval");
     await check();
     const landmarks = [
@@ -148,7 +159,7 @@ for (const scheme of ["light", "dark"] as const) {
     expect(await page.getAttribute("#show-sessions", "aria-expanded")).toBe("true");
     await page.click("#session-list a >> nth=0");
     await page.click(".approval .reject");
-    await idle(page);
+    await waitUntilIdle(page);
     expect(problems).toEqual([]);
   });
 }
@@ -161,7 +172,7 @@ test("uses the system's theme until one is chosen, and keeps the choice across a
   const light = await background();
   expect(light).not.toBe(dark);
   await page.reload();
-  await live(page);
+  await waitUntilLive(page);
   expect([await background(), await page.locator("#theme").textContent()]).toEqual([light, "Theme: light"]);
   await page.click("#theme");
   expect(await background()).toBe(dark);
@@ -170,19 +181,19 @@ test("uses the system's theme until one is chosen, and keeps the choice across a
 
 test("a fork starts with the history of its parent and does not change the parent", async () => {
   const { page, problems } = await signedIn();
-  await ask(page, "one");
-  await ask(page, "two");
+  await sendAndWait(page, "one");
+  await sendAndWait(page, "two");
   const parent = sessionOf(page);
   await page.locator(".assistant").first().hover();
   await page.locator(".assistant .fork").first().click();
   await page.waitForURL((url) => !url.hash.includes(parent));
   await page.locator(".assistant").first().waitFor();
-  expect(await shown(page)).toEqual(["one", "echo: one"]);
-  await ask(page, "three");
-  expect(await shown(page)).toEqual(["one", "echo: one", "three", "echo: three"]);
+  expect(await conversationTexts(page)).toEqual(["one", "echo: one"]);
+  await sendAndWait(page, "three");
+  expect(await conversationTexts(page)).toEqual(["one", "echo: one", "three", "echo: three"]);
   await page.goBack();
   await page.locator(".assistant").nth(1).waitFor();
-  expect(await shown(page)).toEqual(["one", "echo: one", "two", "echo: two"]);
+  expect(await conversationTexts(page)).toEqual(["one", "echo: one", "two", "echo: two"]);
   expect(problems).toEqual([]);
 });
 
@@ -190,19 +201,19 @@ test("marks a compaction, repeats no entry, and can undo it once", async () => {
   const { page, problems } = await signedIn();
   const key = "/api/config/providers.llm-echo.context_window";
   expect((await chat.gateway.http("PATCH", key, { value: 20_000 })).status).toBe(200);
-  for (const word of ["alpha", "beta", "gamma"]) await ask(page, `${word} `.repeat(1_500).trim());
-  const before = await shown(page);
+  for (const word of ["alpha", "beta", "gamma"]) await sendAndWait(page, `${word} `.repeat(1_500).trim());
+  const before = await conversationTexts(page);
   const session_id = sessionOf(page);
   const made = await chat.gateway.http("POST", "/v1/compactions", { session_id });
   expect(made.status, JSON.stringify(made.body)).toBe(201);
   await page.click("text=Undo compaction");
   await page.waitForSelector(".marker:has-text('undone')");
-  expect(await shown(page)).toEqual(before);
+  expect(await conversationTexts(page)).toEqual(before);
   await page.reload();
   await page.waitForSelector(".marker:has-text('undone')");
   expect(await page.locator("text=Undo compaction").count()).toBe(0);
-  expect(await shown(page)).toEqual(before);
-  await ask(page, "after");
+  expect(await conversationTexts(page)).toEqual(before);
+  await sendAndWait(page, "after");
   expect(await lastAnswer(page)).toBe("echo: after");
   expect(problems).toEqual([]);
 });

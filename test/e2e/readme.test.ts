@@ -1,4 +1,4 @@
-/** What the README promises, by the README's own commands, against a real gateway. */
+/** The commands and claims of the README, against a real gateway. */
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -11,9 +11,9 @@ import { startInstalledRegistry } from "../support/installed-registry.ts";
 import { eventually } from "../support/processes.ts";
 
 let gateway: TestGateway;
-/** Stands for Jira; on this machine, so the operator has to open it. */
+/** A stand-in for Jira on this machine, so the operator has to allow its address. */
 let jira: Server;
-/** Stands for npm's, with what it really offers. */
+/** A stand-in for the npm registry, with the published packages. */
 let registry: Registry;
 let place: string;
 const signedIn: (string | undefined)[] = [];
@@ -58,7 +58,7 @@ function readmeCommands(): string[][] {
 
 test("the commands of the README work in order", async () => {
   const commands = readmeCommands();
-  expect(commands.map((words) => words.slice(0, 2).join(" "))).toEqual([
+  expect(commands.map((args) => args.slice(0, 2).join(" "))).toEqual([
     "plugin install",
     "binding create",
     "invoke hello",
@@ -68,9 +68,9 @@ test("the commands of the README work in order", async () => {
     "session chat",
   ]);
   const outputs: string[] = [];
-  for (const words of commands) {
-    const { code, stdout, stderr } = await gateway.cli(...words);
-    expect(code, `${words.join(" ")}\n${stderr}`).toBe(0);
+  for (const args of commands) {
+    const { code, stdout, stderr } = await gateway.cli(...args);
+    expect(code, `${args.join(" ")}\n${stderr}`).toBe(0);
     outputs.push(stdout);
   }
   expect(outputs[2]).toContain("Ada");
@@ -80,12 +80,12 @@ test("the commands of the README work in order", async () => {
 }, 180_000);
 
 test("runs a third-party tool isolated, and records the refusal of its disabled binding", async () => {
-  // The README's own call, to which nobody gave another class.
+  // The README's own call, in the default class.
   const { body } = await gateway.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=hello");
   expect(body.items[0]).toMatchObject({ status: "succeeded", grant: { class: "isolated" } });
   const status = await gateway.http<{ sandbox: { available: boolean } }>("GET", "/v1/status");
   expect(status.body.sandbox).toMatchObject({ available: true });
-  // As a worker it is confined just the same.
+  // A worker is confined in the same way.
   const list = await gateway.http<{ items: { binding_id: string; export_id: string }[] }>(
     "GET",
     "/v1/plugin-bindings",
@@ -199,7 +199,7 @@ test("delivers a settled call to a shell hook", async () => {
   await eventually(delivered, 20_000, "the hook was delivered");
   expect(await delivered()).toBe(true);
 
-  // The same shell program used once for each delivery.
+  // Isolated: the shell program runs once per delivery.
   const { binding_id } = JSON.parse(bound.stdout) as { binding_id: string };
   const isolated = await gateway.cli("binding", "set", binding_id, "--class", "isolated");
   expect(isolated.code, isolated.stderr).toBe(0);
