@@ -1,4 +1,4 @@
-/** From spawn to ready, and idle memory with no plugin loaded, against bare Fastify. */
+/** Time from spawn to ready, and idle memory without plugins, compared with bare Fastify. */
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 import { residentBytes, type Server, startBare, startOurs } from "./server-process.ts";
@@ -18,7 +18,7 @@ export async function boot(): Promise<Row[]> {
       await new Promise((resolve) => setTimeout(resolve, 2_000));
       const resident = residentBytes(server.pid) / 1024 / 1024;
       await server.stop();
-      // The first turn warms the disk cache and the compile cache for both.
+      // The first round warms the disk cache and the compile cache for both.
       if (turn === 0) continue;
       ready[key].push(server.ready_ms);
       memory[key].push(resident);

@@ -1,7 +1,7 @@
 /**
- * The catalog with 2,000 tools. `lookup` is what a call pays: the snapshot, the tool by its name, the policy of the
- * scope, and every rule of admission asked. `list` is the whole catalog made anew after a change: bindings read, names
- * ranked, listing rules and risk of each tool; what was compiled for a binding stays.
+ * The catalog with 2,000 tools. `lookup` is the cost of a call: the snapshot, the tool by its name, the policy of the
+ * scope, and every admission rule. `list` builds the whole catalog again after a change: bindings are read, names are
+ * ranked, listing rules and risk are evaluated for each tool; compiled data of a binding is kept.
  */
 
 import { randomFillSync } from "node:crypto";
@@ -36,7 +36,7 @@ const LIST_BOUND_MS = 20;
 const scope = { org_id: "org_local", project_id: "proj_default" };
 const caller = { actor: "key_bench", scope, role: "user" as const, scopes: [], admin: false };
 
-/** One of everything that a policy can look at. */
+/** A policy with one rule of every kind. */
 const POLICY: Policy = {
   allowed_origins: ["core", "bundled", "plugin"],
   allowed_tool_categories: ["coding", "notes"],
@@ -143,7 +143,7 @@ function boundTools(): BoundPackage[] {
       exports: Array.from({ length: PER_PACKAGE }, (_, n) => ({
         id: `tool_${p * PER_PACKAGE + n + 1000}`,
         kind: "tool",
-        description: "Does one of many things, and says so in a sentence of the usual length.",
+        description: "Does one of many things, with a description of typical length.",
         tool: {
           effect_class: "read_only",
           category: n % 2 === 0 ? "coding" : "notes",

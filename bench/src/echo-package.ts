@@ -1,4 +1,4 @@
-/** The echo plugin as an author would ship it: bundled with the SDK into a folder of its own. */
+/** The echo plugin as an author would ship it: bundled with the SDK into its own folder. */
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ export async function buildEchoPackage(): Promise<{ folder: string; remove(): vo
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
-/** The same in a content store of this home, as the runner takes it. */
+/** Installs it in a content store of this home, from which the runner starts it. */
 export async function importEchoPackage(home: string) {
   const echo = await buildEchoPackage();
   const schemas = createSchemas();
@@ -44,7 +44,7 @@ export async function importEchoPackage(home: string) {
   };
 }
 
-/** The same as a published MCP server would be: the official SDK and one tool, bundled into one file. */
+/** An echo tool as a published MCP server: the official SDK and one tool, bundled into one file. */
 export async function buildMcpEcho(): Promise<{ folder: string; program: string; remove(): void }> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-mcp-echo-"));
   const program = join(folder, "server.mjs");

@@ -1,4 +1,4 @@
-/** Echo peers behind one face: a child process, a way to call it, a way to end it. */
+/** Echo peers behind one interface: a child process, a call and an end. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
@@ -32,7 +32,7 @@ interface RawShape {
   answer: (reply: never) => string;
 }
 
-/** Minimal hosts for the raw children: what the limit costs on our side. */
+/** Minimal hosts for the raw child processes: the cost of the limit on the host's side. */
 function rawPeer({ key, child: file, request, answer }: RawShape): EchoPeer {
   return {
     key,
@@ -68,7 +68,7 @@ function rawPeer({ key, child: file, request, answer }: RawShape): EchoPeer {
   };
 }
 
-/** The least message that can be echoed. */
+/** The smallest message that can be echoed. */
 export const rawContentLength = rawPeer({
   key: "raw-content-length",
   child: "raw-content-length.mjs",
@@ -76,7 +76,7 @@ export const rawContentLength = rawPeer({
   answer: (reply: { output: { text: string } }) => reply.output.text,
 });
 
-/** The very messages of vai.rpc.v1, context included: the limit of a call as the protocol defines it. */
+/** The messages of vai.rpc.v1, including the context: the limit of a call as the protocol defines it. */
 export const rawVai = rawPeer({
   key: "raw-vai",
   child: "raw-vai.mjs",
@@ -105,7 +105,7 @@ const GRANT = {
 const GATEWAY = { base_url: "http://127.0.0.1:7420", scopes: [] };
 const DEADLINE_AT = new Date(Date.now() + 3_600_000).toISOString();
 
-/** What the kernel hands to the runner for a call with no config and no secrets. */
+/** The order that the kernel passes to the runner for a call without config and secrets. */
 export function benchContext(invocation_id: string) {
   return {
     invocation_id,

@@ -1,4 +1,4 @@
-/** Bytes per second through a tunnel of the egress proxy beside the same transfer over a direct connection. */
+/** Bytes per second through a tunnel of the egress proxy, compared with a direct connection. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
@@ -11,7 +11,7 @@ import { type Row, row } from "./row.ts";
 
 const FILE = fileURLToPath(new URL("./children/egress-peer.mjs", import.meta.url));
 const WORLD = "127.88.0.1";
-/** Enough for a steady flow, and little enough to be done in seconds on a machine that others use too. */
+/** Enough for a steady rate, and small enough to finish in seconds on a busy machine. */
 const BYTES = 128 * 1024 * 1024;
 const REPETITIONS = 7;
 const TURN_MS = 30_000;

@@ -1,6 +1,6 @@
 /**
- * One event to 500 sockets of another process, from the moment it is on the tape, against bare `ws` broadcasting the
- * same text. Every event has a turn of its own, so neither side gains from putting events together.
+ * One event to 500 sockets of another process, from the moment it is on the tape, compared with bare `ws` that broadcasts
+ * the same text. Every event is sent in its own tick, so neither side gains from batching.
  */
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
@@ -43,7 +43,7 @@ export async function fanoutWs(): Promise<Row[]> {
 async function openSide(server: WatchServer, session: string | null): Promise<Side> {
   const clients = startChild("./watch-clients.ts");
   await clients.ask({ url: server.url, clients: CLIENTS, session });
-  // What attaching itself sends has come by then.
+  // By then the frames of the attach have arrived.
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const { frames } = await clients.ask<{ frames: number }>({ reach: 0 });
   return { server, clients, frames, rates: [], cpu: [] };

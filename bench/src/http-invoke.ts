@@ -1,4 +1,4 @@
-/** The whole door over HTTP against bare Fastify with the raw child: authenticated, admitted, recorded twice. */
+/** A call through the door over HTTP (authenticated, admitted, written twice), compared with bare Fastify. */
 import { buildEchoPackage } from "./echo-package.ts";
 import { httpLoad } from "./http-load.ts";
 import { median, percentile } from "./measure.ts";
@@ -34,7 +34,7 @@ export async function httpInvoke(): Promise<Row[]> {
       },
       { key: "bare", server: bare, path: "/v1/invocations", headers, body: JSON.stringify({ input }) },
     ];
-    // Both are compiled by then; what is measured is the steady state.
+    // Both are compiled by then, so the steady state is measured.
     for (const target of targets) await saturate(target, 32, 12_000);
     const figures = { ours: emptyFigures(), bare: emptyFigures() };
     for (let turn = 0; turn < REPETITIONS; turn++) {
@@ -96,7 +96,7 @@ interface Figures {
 
 const emptyFigures = (): Figures => ({ rate: [], cpu: [], p50: [], p99: [], saturated: [] });
 
-/** An ordinary client, as agents are: it takes a core of its own and is most of what limits both. */
+/** An ordinary client, like those of agents: it uses a whole core and is the main limit for both. */
 async function fetchRate(target: Target, in_flight: number, amount: number): Promise<number> {
   let left = amount;
   const from = performance.now();

@@ -1,5 +1,5 @@
 /**
- * A load generator that costs little itself: prebuilt requests over keep-alive sockets, one in flight on each.
+ * A load generator with little cost of its own: prebuilt requests over keep-alive sockets, one in flight on each.
  * (autocannon ends its runs on whole seconds, which is too coarse for runs of a second.)
  */
 import { connect, type Socket } from "node:net";
@@ -10,7 +10,7 @@ export interface HttpRequest {
   body: string;
 }
 
-/** Sends `amount` POSTs over `connections`; every one must be answered 200. Answers the latencies in ms. */
+/** Sends `amount` POSTs over `connections`; every one must be answered 200. Returns the latencies in ms. */
 export async function httpLoad(request: HttpRequest, connections: number, amount: number): Promise<number[]> {
   const url = new URL(request.url);
   const lines = Object.entries({

@@ -1,7 +1,7 @@
 /**
  * `tools/call` over HTTP: an MCP client → the gateway → an MCP server over stdio, in its sandbox, with policy and the
- * durable record on, against bare Fastify in front of the same server, and beside published gateways in front of it
- * too. 1 kB, 32 in flight.
+ * durable record, compared with bare Fastify and with published gateways in front of the same server. 1 kB, 32 in
+ * flight.
  */
 import { buildMcpEcho } from "./echo-package.ts";
 import { httpLoad } from "./http-load.ts";
@@ -18,11 +18,11 @@ interface Target extends McpEndpoint {
 
 const REPETITIONS = 5;
 const CALLS = 6_000;
-/** They are slower, and their figure steady after fewer. */
+/** The peers are slower, and their figures are stable after fewer calls. */
 const PEER_CALLS = 3_000;
 const IN_FLIGHT = 32;
 const BATCH_MS = 120_000;
-/** Before anything is counted, of every gateway the same: they serve for weeks, and V8 compiles for the first 20,000. */
+/** The same warm-up for every gateway: V8 still compiles during the first 20,000 calls. */
 const WARM_UP = 20_000;
 
 export async function mcpHttp(): Promise<Row[]> {
@@ -81,7 +81,7 @@ function target(server: Server, tool: string): Target {
   };
 }
 
-/** An ordinary client, as agents are: it takes a core of its own. */
+/** An ordinary client, like those of agents: it uses a whole core. */
 async function rateOf(session: McpSession, calls: number): Promise<number> {
   let left = calls;
   const worker = async () => {
@@ -99,7 +99,7 @@ async function saturatedRate(one: Target): Promise<number> {
   return (CALLS / (performance.now() - from)) * 1000;
 }
 
-/** Without a session each call stands alone, so that one id serves them all. */
+/** Without a session each call is independent, so one id is enough for all. */
 function load({ url, headers, tool }: Target, connections: number, amount: number): Promise<number[]> {
   return httpLoad({ url, headers, body: callBody(tool, 1) }, connections, amount);
 }
@@ -111,6 +111,6 @@ async function bindEcho({ server, headers }: Target, folder: string): Promise<vo
   };
   await post("/v1/plugin-packages", { source: { folder } });
   await post("/v1/plugin-bindings", { package_id: "bench/mcp", package_version: "1.0.0", export_id: "*" });
-  // Nobody vouches for a stranger's tool: at the default every call of a client would wait for a person.
+  // The risk of a third-party tool is unknown: by default every call of a client would need approval.
   await post("/v1/policy", { tolerance: { conversation: "full" } }, "PATCH");
 }

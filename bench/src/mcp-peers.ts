@@ -1,7 +1,7 @@
 /**
- * Published gateways in front of the same stdio server, each a process of its own with a home of its own, at its quickest
- * setting: no log line a call, nothing kept for a replay. None of them has a policy or a durable record; one session
- * each, so that each has one server behind it, as ours has.
+ * Published gateways in front of the same stdio server, each in its own process and home, with its fastest settings: no
+ * log line per call, nothing stored for a replay. None of them has a policy or a durable record. Each has one session and
+ * therefore one server behind it, like ours.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -34,14 +34,14 @@ interface Kind {
   path: string;
   tool: string;
   open(endpoint: McpEndpoint): Promise<McpSession>;
-  /** What ends a process that the peer leaves behind it. */
+  /** Ends a process that the peer leaves behind. */
   after?(place: Place): string[];
 }
 
 const KINDS: Kind[] = [
   {
-    // Its MCP endpoint speaks the older transport only: a POST a call, the answers over one stream. At its start it asks
-    // for its catalogue on the internet, and goes on without it.
+    // Its MCP endpoint supports only the older transport: one POST per call, the answers over one stream. At start it
+    // requests its catalogue from the internet and continues without it.
     key: "mcp-hub-4",
     script: "mcp-hub/dist/cli.js",
     args: ({ port, config }) => ["--port", String(port), "--config", config],
@@ -72,7 +72,7 @@ const KINDS: Kind[] = [
     open: openSession,
   },
   {
-    // It has no sessions, and a second process, the daemon, that holds the server.
+    // It has no sessions, and a daemon process that owns the server.
     key: "mcporter-0.12",
     script: "mcporter/dist/cli.js",
     args: ({ port, config }) => ["--config", config, "serve", "--http", String(port)],
@@ -104,7 +104,7 @@ async function start(kind: Kind, program: string): Promise<McpPeer> {
   const script = fileURLToPath(new URL(`../node_modules/${kind.script}`, import.meta.url));
   const env = homeOf(home);
   const log = openSync(join(home, "log"), "w");
-  // One of them ends when its stdin does, so that it stays open.
+  // One of them exits when its stdin ends, so stdin stays open.
   const child = spawn(process.execPath, [script, ...kind.args(place)], {
     env,
     cwd: home,
@@ -140,7 +140,7 @@ async function start(kind: Kind, program: string): Promise<McpPeer> {
   }
 }
 
-/** They say that they are ready each in a way of its own, so that they are asked until the echo comes back. */
+/** Each peer reports readiness differently, so they are called until the echo succeeds. */
 async function untilReady<T>(attempt: () => Promise<T>, alive: () => boolean): Promise<T> {
   const until = performance.now() + READY_MS;
   for (;;) {
@@ -153,7 +153,7 @@ async function untilReady<T>(attempt: () => Promise<T>, alive: () => boolean): P
   }
 }
 
-/** Nothing of the person's own settings, and nothing left in them. */
+/** A clean environment, so that a peer neither reads nor changes the user's settings. */
 function homeOf(home: string): NodeJS.ProcessEnv {
   const names = ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"];
   return {

@@ -1,6 +1,6 @@
 /**
- * The MCP client of mcp.http-call: one session, as many calls in flight as asked for, each with an id of its own. It is
- * the same `fetch` for every gateway, so that only what stands behind it differs. Every answer must hold the echo.
+ * The MCP client of mcp.http-call: one session with the given number of calls in flight, each with its own id. Every
+ * gateway is called with the same `fetch`, so that only the gateways differ. Every answer must contain the echo.
  */
 
 export interface McpSession {
@@ -40,7 +40,7 @@ export async function openSession({ url, headers, tool }: McpEndpoint): Promise<
   return withoutHandshake({ url, headers: mine, tool });
 }
 
-/** For a server that takes calls and nothing else. */
+/** For a server that supports only calls. */
 export function withoutHandshake({ url, headers, tool }: McpEndpoint): McpSession {
   let next = 2;
   return {
@@ -80,7 +80,7 @@ export async function openSseSession({ url, headers, tool }: McpEndpoint): Promi
   }
 }
 
-/** The stream's first event names where to post; each later one answers the message with its id. */
+/** The first event of the stream names the POST endpoint; each later one answers the message with its id. */
 async function askOver(
   stream: ReadableStream<Uint8Array>,
   url: string,

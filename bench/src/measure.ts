@@ -1,4 +1,4 @@
-/** Medians of repetitions in which the peers take turns, so that a slow minute of the machine hits all alike. */
+/** Medians of repetitions in which the peers alternate, so that a slow minute of the machine affects all alike. */
 import type { EchoConnection, EchoPeer } from "./echo-peer.ts";
 
 export interface CallFigures {
@@ -24,7 +24,7 @@ export function percentile(values: number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]!;
 }
 
-/** calls/s and host CPU per call with `in_flight` calls at once, for each peer. */
+/** calls/s and host CPU per call with `in_flight` concurrent calls, for each peer. */
 export async function measureRate(peers: EchoPeer[], load: Load): Promise<Map<string, CallFigures>> {
   return withConnections(peers, async (connections) => {
     const rates = new Map<string, number[]>();
@@ -46,7 +46,7 @@ export async function measureRate(peers: EchoPeer[], load: Load): Promise<Map<st
   });
 }
 
-/** p50 and p99 of one call after the other, in ms. */
+/** p50 and p99 of consecutive calls, in ms. */
 export async function measureLatency(
   peers: EchoPeer[],
   load: Load,
@@ -105,7 +105,7 @@ function mapOf<T>(connections: [string, EchoConnection][], value: (key: string) 
   return new Map(connections.map(([key]) => [key, value(key)]));
 }
 
-/** So that a peer that hangs ends its row and not the whole run. */
+/** Limits the time of a peer, so that one that hangs fails its row and not the whole run. */
 export function within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout;
   const late = new Promise<never>((_, reject) => {

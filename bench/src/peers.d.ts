@@ -1,5 +1,5 @@
 /**
- * The peers of the benchmarks are installed by `npm run bench` alone. These declarations let `npm run check` read the
+ * Only `npm run bench` installs the peers of the benchmarks. These declarations let `npm run check` compile the
  * benchmarks without them.
  */
 declare module "@anthropic-ai/sandbox-runtime";

@@ -1,6 +1,7 @@
 /**
- * A whole gateway in this process (`node --expose-gc src/reload-gateway.ts`) that follows a folder of tool files. It
- * prints where, which is removed by whoever started it, and answers each line on stdin with what its heap holds after a collection.
+ * A whole gateway in this process (`node --expose-gc src/reload-gateway.ts`) that watches a folder of tool files. It
+ * prints the path of its folder, which its parent removes, and answers each line on stdin with the size of its heap
+ * after a collection.
  */
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,7 +20,7 @@ console.log(JSON.stringify({ url: gateway.url, token, folder, blobs: join(base, 
 
 const { gc } = globalThis as unknown as { gc: () => void };
 for await (const _line of createInterface({ input: process.stdin })) {
-  // What the last answer left to be closed is closed.
+  // Resources of the last answer are closed by then.
   await new Promise((resolve) => setTimeout(resolve, 500));
   gc();
   gc();

@@ -1,6 +1,6 @@
 /**
- * `node -e 0` from the request for it to its end: in our sandbox, as a plain process, and in the published sandbox
- * runtime of Anthropic, which needs ripgrep and socat on this machine. The three take turns.
+ * `node -e 0` from request to exit: in our sandbox, as a plain process, and in the published sandbox runtime of
+ * Anthropic, which needs ripgrep and socat on this machine. The three alternate.
  */
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * What the sandbox costs: a cold call beside the same plugin as a plain process, a call that finds its process ready,
- * and how many small programs a second can be started and seen to their end. The two sides take turns.
+ * The cost of the sandbox: a cold call compared with the same plugin as a plain process, a call with a prewarmed process,
+ * and the number of small programs that can be started and ended per second. The two sides alternate.
  */
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -75,7 +75,7 @@ export async function sandboxPrewarmed(): Promise<Row[]> {
   });
 }
 
-/** `true`, from the request for it to its last breath. */
+/** Runs `true` from request to exit. */
 export async function sandboxRate(): Promise<Row[]> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
   const sandbox = await openSandbox({ cache_dir: home, node: process.execPath, path: ["/usr/bin"], log });
@@ -110,7 +110,7 @@ export async function sandboxRate(): Promise<Row[]> {
   return [row("sandbox.rate", "starts/s of true", "higher", median(rates.confined), median(rates.plain))];
 }
 
-/** Like a plugin's process: three pipes, a group of its own. */
+/** Like a plugin's process: three pipes, its own process group. */
 function plainTrue(): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = spawn("/bin/true", { env: {}, detached: true, stdio: "pipe" });
@@ -183,13 +183,13 @@ async function echoPackage() {
           );
           const took = performance.now() - from;
           if (status !== "succeeded") throw new Error(`echo ended ${status}: ${error?.message}`);
-          // The next cold one starts on a machine that is done with this one.
+          // The next cold start begins after this process has ended.
           if (isolation === "worker") runner.retire("bind_bench");
           return took;
         },
         async ready(): Promise<void> {
           while (runner.health().prewarmed < 1) await pause(5);
-          // And the process before it is gone.
+          // The previous process has ended, too.
           while (runner.health().processes > 1) await pause(5);
         },
         close: () => runner.close(1_000),

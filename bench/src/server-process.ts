@@ -1,4 +1,4 @@
-/** Servers under test as processes of their own, with their CPU and memory read from the kernel. */
+/** Servers under test in their own processes, with CPU time and memory read from the kernel. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -52,7 +52,7 @@ async function start(args: string[], env: NodeJS.ProcessEnv): Promise<Server> {
 
 const GRACE_MS = 15_000;
 
-/** Asked to go, and made to when it does not. */
+/** Sends SIGTERM, and SIGKILL if the process does not exit. */
 export function endChild(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
   return new Promise((resolve) => {
@@ -76,8 +76,8 @@ async function firstLine(child: ChildProcess): Promise<string> {
 }
 
 /**
- * Time on a CPU of every thread of the process, in µs. The scheduler's own nanosecond counts: the ticks of
- * /proc/PID/stat miss most of a server that works in short bursts.
+ * CPU time of all threads of the process in µs, from the scheduler's nanosecond counters: the ticks of /proc/PID/stat
+ * miss most of the work of a server that runs in short bursts.
  */
 export function cpuMicros(pid: number): number {
   let nanos = 0;

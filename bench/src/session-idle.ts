@@ -1,4 +1,4 @@
-/** What a session with one attached client costs its server while nothing happens, beside a bare `ws` connection. */
+/** The memory of an idle session with one attached client, compared with a bare `ws` connection. */
 import { type Row, row } from "./row.ts";
 import { startChild } from "./talk-to.ts";
 import { openCrowd } from "./watch-clients.ts";
@@ -25,7 +25,7 @@ async function perClient(kind: "ours" | "bare", session: ((n: number) => string)
   const server = startChild("./watch-server.ts", [kind], ["--expose-gc"]);
   try {
     const { url } = await server.hear<{ url: string }>();
-    // What is compiled and cached once is there before the first look.
+    // One-time compilation and caching happen before the first reading.
     const first = await openCrowd(url, WARM_UP, session === null ? null : (n) => `warm-${n}`);
     first.close();
     const before = await server.ask<Memory>("measure");

@@ -1,4 +1,4 @@
-/** Durable invocation rows/s with 100 waiting writers against bare node:sqlite in groups of 100, same settings. */
+/** Durable invocation rows/s with 100 waiting writers, compared with bare node:sqlite in groups of 100. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -51,7 +51,7 @@ export async function storeAppend(): Promise<Row[]> {
   }
 }
 
-/** The same bytes with the least that a store of rows needs: a key and a text. */
+/** The same bytes in the smallest table that can store rows: a key and a text. */
 function openBare(file: string) {
   const db = new DatabaseSync(file);
   db.exec("pragma journal_mode = wal; pragma synchronous = full");

@@ -1,4 +1,4 @@
-/** A child process that is told something by a line and answers with one. */
+/** A child process that answers each line on stdin with one line on stdout. */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";

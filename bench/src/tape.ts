@@ -1,4 +1,4 @@
-/** Reading tapes: a whole one against bare node:sqlite, and a long talk's context against a short one's. */
+/** Reading tapes: a whole one compared with bare node:sqlite, and the context of a long session with a short one's. */
 
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -14,7 +14,7 @@ import { type Row, row } from "./row.ts";
 
 const LONG = 100_000;
 const SHORT = 1_000;
-/** What a talk holds after its compaction. */
+/** The entries of a session after its compaction. */
 const AFTER = 50;
 const PAGE = 1_000;
 const HYDRATIONS = 100;
@@ -36,8 +36,8 @@ export async function tape(): Promise<Row[]> {
     const short = await talk(sessions, "short", SHORT);
     const replay = { ours: [] as number[], bare: [] as number[] };
     const hydrate = { long: [] as number[], short: [] as number[] };
-    // The first turn of each warms up. Hydrations have a loop of their own: what a replay leaves behind for the
-    // garbage collector would be paid by whatever comes next.
+    // The first round of each warms up. Hydrations have their own loop, because the next measurement would pay for the
+    // garbage of a replay.
     for (let turn = 0; turn <= REPETITIONS; turn++) {
       const ours = await replayRate(sessions, long);
       const limit = bareRate(bare, long.chain_id);
@@ -119,7 +119,7 @@ async function replayRate(sessions: Sessions, { key, chain_id }: TestSession): P
   return (count / (performance.now() - from)) * 1000;
 }
 
-/** The same rows in the same pages, the same JSON, with nothing around them. */
+/** The same rows, pages and JSON without any other work. */
 function bareRate(database: DatabaseSync, chain_id: string): number {
   const select = database.prepare(
     "select first_id, body from spans where chain_id = ? and last_id > ? and first_id <= ? order by last_id",

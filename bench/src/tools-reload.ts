@@ -1,4 +1,4 @@
-/** What saving a tool file costs: the time until it is loaded, and what a thousand reloads leave in the gateway. */
+/** The cost of saving a tool file: the time until it is loaded, and the memory that a thousand reloads leave. */
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { median } from "./measure.ts";
@@ -6,7 +6,7 @@ import { type Row, row } from "./row.ts";
 import { startChild } from "./talk-to.ts";
 
 const RELOADS = Number(process.env.BENCH_RELOADS ?? 1_000);
-/** What is compiled and cached once is there before the first look. */
+/** One-time compilation and caching happen before the first reading. */
 const WARM_UP = Math.min(100, RELOADS);
 const TIMED = 20;
 const MAX_MB = 5;

@@ -1,20 +1,20 @@
 /**
- * Clients that cost little: raw sockets that shake hands, attach, and count frames. As a process of its own it opens
- * `{"url", "clients", "attach"}` for each line on stdin and prints how many frames have come whenever asked for.
+ * Cheap clients: raw sockets that perform the handshake, attach, and count frames. As a separate process it reads
+ * `{"url", "clients", "attach"}` per line on stdin and prints the number of received frames on request.
  */
 import { connect, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { TOKEN } from "./watch-server.ts";
 
 export interface Crowd {
-  /** Whole frames so far, over all clients. */
+  /** Frames received so far by all clients. */
   readonly frames: number;
-  /** Resolves when this many frames have come. */
+  /** Resolves when this many frames have arrived. */
   reached(frames: number): Promise<void>;
   close(): void;
 }
 
-/** `attach` is the session each client attaches to, by its number; null sends nothing. */
+/** `attach` returns the session of a client by its number; null sends no attach. */
 export async function openCrowd(
   url: string,
   clients: number,
@@ -77,7 +77,7 @@ function open(url: string, session: string | null, count: (frames: number) => vo
   });
 }
 
-/** Reads the lengths and skips what they measure. */
+/** Reads the frame lengths and skips the payloads. */
 function frameCounter(count: (frames: number) => void): (chunk: Buffer) => void {
   let skip = 0;
   let rest: Buffer = Buffer.alloc(0);
@@ -104,7 +104,7 @@ function frameCounter(count: (frames: number) => void): (chunk: Buffer) => void 
   };
 }
 
-/** With a mask of zeros, which changes nothing. */
+/** Uses a mask of zeros, which leaves the payload unchanged. */
 function maskedText(text: string): Buffer {
   const payload = Buffer.from(text);
   return Buffer.concat([Buffer.from([0x81, 0x80 | payload.length, 0, 0, 0, 0]), payload]);

@@ -1,7 +1,7 @@
 /**
- * A server with `/ws` and nothing else that moves: real store, sessions, bus, fan-out and API. As a process of its own
+ * A server in which only `/ws` is active: real store, sessions, bus, fan-out and API. As a separate process
  * (`node src/watch-server.ts ours|bare`) it prints its address and answers `{"heap", "rss"}` to each line on stdin;
- * `bare` is a `ws` server that accepts and does nothing.
+ * `bare` is a `ws` server that accepts connections and does nothing.
  */
 
 import { hash, randomFillSync } from "node:crypto";
@@ -30,7 +30,7 @@ const KEY = {
 
 export interface WatchServer {
   url: string;
-  /** Tells the watchers of session `watched` of one more entry, as the tape does after its commit. */
+  /** Publishes one more entry to the watchers of session `watched`, as the tape does after its commit. */
   tell(text: string): void;
   close(): Promise<void>;
 }
@@ -51,7 +51,7 @@ export async function startWatched(): Promise<WatchServer> {
   };
   const fanout = createFanout({ store, sessions, bus, feed, clock, ids, log });
   const api = await createApi({
-    // Of the kernel nothing else is used.
+    // The rest of the kernel is not used.
     kernel: {
       fanout,
       adapters: { list: () => [] },
@@ -85,7 +85,7 @@ export async function startWatched(): Promise<WatchServer> {
   };
 }
 
-/** `ws` as its own documentation broadcasts: the text is made once, the frame by each client. */
+/** Broadcasts like the documentation of `ws`: the text is built once, the frame per client. */
 export async function startBare(): Promise<WatchServer> {
   const http = createServer();
   const server = new WebSocketServer({ server: http });

@@ -5,7 +5,7 @@ import { type EchoPeer, mcpV1, mcpV2, rawContentLength, rawNdjson, vscodeJsonrpc
 import { measureLatency, measureRate } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
-/** The wire package on both sides, nothing above it. */
+/** The wire module on both sides, nothing above it. */
 const wireAlone: EchoPeer = {
   key: "ours",
   async open() {
@@ -44,8 +44,8 @@ const wireAlone: EchoPeer = {
 export const wireWarmCall = () => callRows("wire.warm-call", wireAlone, rawContentLength);
 
 /**
- * Rows every warm-call bench has: calls/s, CPU, p50, p99, 100 kB. `limit` is a raw child with the same framing and
- * messages as ours; the least message (`raw-content-length`) stands among the peers.
+ * The rows of every warm-call benchmark: calls/s, CPU, p50, p99, 100 kB. `limit` is a raw child process with the same
+ * framing and messages as ours; the smallest message (`raw-content-length`) is one of the peers.
  */
 export async function callRows(name: string, ours: EchoPeer, limit: EchoPeer): Promise<Row[]> {
   const small = "x".repeat(1000);

@@ -1,6 +1,6 @@
 /**
- * One end of a transfer in a process of its own. `serve ADDRESS`: after one byte it sends without end. `fetch`: takes
- * lines of JSON {port, host, connect, bytes} and answers each with the milliseconds from its first byte to its last.
+ * One end of a transfer in its own process. `serve ADDRESS` sends endlessly after it received one byte. `fetch` reads
+ * lines of JSON {port, host, connect, bytes} and answers each with the milliseconds from the first byte to the last.
  */
 import { connect, createServer } from "node:net";
 import { createInterface } from "node:readline";
@@ -27,7 +27,7 @@ function fetchOnce({ host, port, connect: target, bytes }) {
   let from = 0;
   const begin = () => {
     from = performance.now();
-    // A byte that is neither text nor TLS: it passes as it is.
+    // A byte that is neither text nor TLS, which the proxy forwards unchanged.
     socket.write(Buffer.from([0]));
     socket.on("data", (chunk) => {
       got += chunk.length;

@@ -1,4 +1,4 @@
-// The limit: the least code that echoes Content-Length frames. No checks, no limits.
+// The limit: the smallest program that echoes Content-Length frames. No checks, no limits.
 let rest = Buffer.alloc(0);
 process.stdin.on("data", (chunk) => {
   rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);

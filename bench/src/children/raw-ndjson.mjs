@@ -1,4 +1,4 @@
-// The same with a line per frame.
+// The same with one line per frame.
 let rest = "";
 process.stdin.setEncoding("utf8");
 process.stdin.on("data", (chunk) => {

@@ -1,4 +1,4 @@
-// The limit with our own messages: the least code that answers vai.rpc.v1 requests. No checks, no limits.
+// The limit with our own messages: the smallest program that answers vai.rpc.v1 requests. No checks, no limits.
 let rest = Buffer.alloc(0);
 process.stdin.on("data", (chunk) => {
   rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);

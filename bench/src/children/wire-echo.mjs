@@ -1,4 +1,4 @@
-// The wire package alone, plugin side.
+// The plugin side of the wire module alone.
 import { stdioTransport, VaiPlugin } from "@backplane/wire";
 
 new VaiPlugin({

@@ -1,4 +1,4 @@
-/** Compiles the example and packs it, as its README does. */
+/** Compiles and packs the example like its README. */
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 const FOLDER = fileURLToPath(new URL("..", import.meta.url));
 const SOURCES = "src/com/example/text";
 
-/** Null: there is one, and it is new enough. */
+/** Why the JDK of this machine cannot be used, or null if it can. */
 export function missingJdk(): string | null {
   try {
     const words = execFileSync("javac", ["-version"], {

@@ -1,11 +1,11 @@
-/** Tests that need a JDK, and a JVM that is spoken to in raw lines. */
+/** Tests that need a JDK, and a JVM process that exchanges raw lines. */
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { missingJdk } from "./build-jar.ts";
 
 export const jdk = missingJdk();
 
-/** Skipped is not passed: a report without these tests shows nothing of Java. */
+/** Skipped without a JDK, so that the report does not count the test as passed. */
 export function withJdk(name: string, run: () => Promise<void>): void {
   test(name, async ({ skip }) => {
     if (jdk !== null) {
@@ -16,7 +16,7 @@ export function withJdk(name: string, run: () => Promise<void>): void {
   }, 120_000);
 }
 
-/** What a program answers to these lines, each line of it read as JSON. */
+/** Runs a program with these input lines and parses each output line as JSON. */
 export function answersOf(args: string[], lines: readonly string[]): unknown[] {
   const out = execFileSync("java", args, {
     input: `${lines.join("\n")}\n`,

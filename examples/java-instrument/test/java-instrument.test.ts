@@ -1,4 +1,4 @@
-/** The example as a real jar, in the JVM of this machine. Without a JDK there is nothing to show, and it says so. */
+/** The example as a real jar in the JVM of this machine. Without a JDK the tests are skipped. */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

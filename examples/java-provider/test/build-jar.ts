@@ -1,4 +1,4 @@
-/** Compiles the example and packs it, as its README does. */
+/** Compiles and packs the example like its README. */
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,7 +17,7 @@ export function buildProviderJar(into: string): string {
   return jar;
 }
 
-/** Another provider, for tests alone: the folder with its classes. */
+/** Compiles another provider, which only tests use, and returns the folder of its classes. */
 export function buildOddClasses(into: string): string {
   const classes = join(into, "odd-classes");
   const args = ["-implicit:none", "-sourcepath", SDK_JAVA, "-d", classes, "test/odd/OddProvider.java"];

@@ -1,4 +1,4 @@
-/** The provider behind the ready host, in the JVM of this machine. Without a JDK there is nothing to show, and it says so. */
+/** The provider in the bundled host, in the JVM of this machine. Without a JDK the tests are skipped. */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -50,7 +50,7 @@ withJdk("a jar whose class has no main is a package for the ready host", async (
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });
   const imported = await importer.import({ kind: "folder", path: jar });
   expect(imported.manifest.runtime.entrypoint).toEqual(["backplane-java-host", PROVIDER]);
-  // The API is the host's, not the plugin's.
+  // The host provides the API; the jar does not contain it.
   expect(await importer.files(imported.digest, "")).not.toContain("backplane/instruments/Instrument.class");
   await schemas.close();
 });
@@ -87,7 +87,7 @@ withJdk("the host speaks for it: list, invoke at once, cancel, health, errors, s
   const call = (instrument: string, params: Record<string, string | number>, invocationId = `i${++calls}`) =>
     host.invoke({ instrument, params, activityId: "a", sessionId: "s", invocationId });
   const long = call("wait_a_while", { ms: 60_000 }, "long");
-  // Others are answered while it waits.
+  // Other calls are answered while it waits.
   expect(await call("note_keep", { text: 'mléko\n"two"' })).toEqual({
     status: "Success",
     data: { notes: 2, signature: "ž" },

@@ -1,4 +1,4 @@
-"""jira_search: words in, issues out. Every way in which Jira can say no has its own sentence."""
+"""jira_search finds issues by words. Every way in which Jira can refuse a request has its own message."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def jira_search(input, call):
         }
     )
     request = urllib.request.Request(f"{base_url}/rest/api/3/search/jql?{query}")
-    # Unredirected: should Jira send us elsewhere, the token stays here.
+    # Unredirected: the token is not sent to the target of a redirect.
     request.add_unredirected_header("Authorization", f"Bearer {call.secret('jira_token')}")
     request.add_header("Accept", "application/json")
     call.progress(f"asking {base_url}")

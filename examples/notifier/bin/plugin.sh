@@ -1,6 +1,6 @@
 #!/bin/sh
-# A hook that speaks vai.rpc.v1 with nothing but sh, awk and dd. One call at a time: a cancel is read when the
-# call before it is over, so keep calls short. README.md lists the limits.
+# A hook that implements vai.rpc.v1 with only sh, awk and dd. It handles one call at a time and reads a cancel after
+# the current call, so keep calls short. README.md lists the limits.
 LC_ALL=C # lengths count bytes, and no byte is ever a broken character
 export LC_ALL
 PACKAGE_ID=acme/notifier
@@ -34,8 +34,8 @@ hear() { # the next frame into $frame; false at the end of the stream
   frame=$(dd bs=1 count="$length" 2>/dev/null) # byte by byte: what follows belongs to the next frame
 }
 
-# JSON to lines of path=value, for the wanted paths. Strings keep their JSON spelling, so that they can go back
-# into JSON as they are; one that is longer than 1000 bytes is left out.
+# Converts JSON to lines of path=value for the selected paths. Strings keep their JSON escapes, so that they can be
+# written to JSON unchanged; a string longer than 1000 bytes is left out.
 flatten() {
   printf '%s' "$1" | awk -v wanted=" $(printf %s "$WANTED" | tr '\n' ' ') " '
     function blank() { while (substr(s, i, 1) ~ /[ \t\r\n]/) i++ }

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 const folder = fileURLToPath(new URL("..", import.meta.url));
 const manifest = readManifest(readFileSync(`${folder}/vai-plugin.toml`, "utf8"));
 
-/** dash knows only bytes; bash counts characters unless told otherwise, so both are tried where both exist. */
+/** dash counts bytes and bash characters by default, so both are tested where both are installed. */
 const shells = [["sh"], ["bash", "--posix"]].filter(([shell]) => existsSync(`/bin/${shell}`));
 
 const settled = (id: string, summary = {}) =>

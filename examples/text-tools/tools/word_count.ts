@@ -1,4 +1,4 @@
-// The types are the tool format's own; an import of their package always works and brings no code.
+// The types belong to the tool format; an import of their package always works and contains no code.
 import type { ToolContext, ToolExecutionResult } from "@vellumai/plugin-api";
 import { countWords } from "../count-words";
 

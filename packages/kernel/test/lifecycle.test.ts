@@ -19,12 +19,12 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
       await quickly;
       return ok();
     }
-    // Told at once, deaf to it.
-    told.push(await cancelled);
+    // Cancelled immediately, but ignores it.
+    reasons.push(await cancelled);
     return await new Promise<never>(() => {});
   };
   fixture.runner.obeys = false;
-  const told: string[] = [];
+  const reasons: string[] = [];
   const tickets = [];
   for (let i = 0; i < 50; i++) {
     tickets.push(
@@ -38,11 +38,11 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
     code: "gateway_stopping",
   });
   expect((await fixture.kernel.health()).stopping).toBe(true);
-  await until(() => told.length === 25);
+  await until(() => reasons.length === 25);
   finish();
   await stopping;
   expect(performance.now() - from).toBeLessThan(5_000);
-  expect(new Set(told)).toEqual(new Set(["shutdown"]));
+  expect(new Set(reasons)).toEqual(new Set(["shutdown"]));
   for (const [i, ticket] of tickets.entries()) {
     const row = await fixture.kernel.invocations.get(user, ticket.id);
     expect(isTerminal(row.status)).toBe(true);

@@ -52,7 +52,7 @@ verifies(
     for (const done of await Promise.all(calls)) expect(done.status).toBe("succeeded");
     expect(most).toBe(3);
     expect(first.runner.requests.length).toBe(30);
-    // Two slots die with their gateway; until their leases run out one call at a time is all there is.
+    // The slots of the dead gateway stay in use until their leases expire, so one call runs at a time.
     first.runner.script = () => new Promise<never>(() => {});
     for (let i = 0; i < 2; i++)
       await first.kernel.invocations.invoke(user, { export_id: "narrow", timeout_ms: 60_000 });
@@ -133,10 +133,10 @@ verifies(
     const { invocations, runs } = first!.kernel;
     const slow = await invocations.invoke(key.caller, { export_id: "slow", timeout_ms: 60_000 });
     const ask = await invocations.invoke(key.caller, { export_id: "ask" });
-    const words = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
+    const text = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
     const turn = await runs.start(key.caller, {
       session_id: "s1",
-      input: { text: `/slow 1000\n/say ${words}` },
+      input: { text: `/slow 1000\n/say ${text}` },
     });
     await until(() => first!.runner.running === 1);
     await key.revoke();

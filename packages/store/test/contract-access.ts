@@ -131,10 +131,10 @@ export function accessCases(subject: () => Subject): void {
   test("verifies the audit chain in steps from a mark, and notifies listeners", async () => {
     const { audit } = store();
     const from = await audit.head();
-    let heard = 0;
-    const unsubscribe = audit.onAppended(() => heard++);
+    let notified = 0;
+    const unsubscribe = audit.onAppended(() => notified++);
     for (const n of [1, 2, 3]) await audit.append(sampleAudit({ scope: freshOrg(), details: { n } }));
-    await expect.poll(() => heard).toBeGreaterThan(0);
+    await expect.poll(() => notified).toBeGreaterThan(0);
     unsubscribe();
     const head = await audit.head();
     expect(head.seq).toBe(from.seq + 3);

@@ -188,16 +188,16 @@ export function bindingCases(store: () => Store): void {
     const org = sampleBinding({ scope: { ...scope, project_id: null }, export_id: "notify", kind: "hook" });
     await store().bindings.create(own, {});
     await store().bindings.create(org, {});
-    const heard = async (project_id: string | null, event: "invocation.settled" | "run.started") =>
+    const hooksFor = async (project_id: string | null, event: "invocation.settled" | "run.started") =>
       (await store().bindings.hooksFor({ ...scope, project_id }, event)).map(
         (item) => item.binding.binding_id,
       );
-    expect(await heard("proj_default", "invocation.settled")).toEqual([own.binding_id, org.binding_id]);
-    expect(await heard("proj_other", "invocation.settled")).toEqual([org.binding_id]);
-    expect(await heard(null, "invocation.settled")).toEqual([org.binding_id]);
-    expect(await heard("proj_default", "run.started")).toEqual([]);
+    expect(await hooksFor("proj_default", "invocation.settled")).toEqual([own.binding_id, org.binding_id]);
+    expect(await hooksFor("proj_other", "invocation.settled")).toEqual([org.binding_id]);
+    expect(await hooksFor(null, "invocation.settled")).toEqual([org.binding_id]);
+    expect(await hooksFor("proj_default", "run.started")).toEqual([]);
     await store().bindings.update({ ...own, status: "disabled", generation: 2 }, 1, {});
-    expect(await heard("proj_default", "invocation.settled")).toEqual([org.binding_id]);
+    expect(await hooksFor("proj_default", "invocation.settled")).toEqual([org.binding_id]);
   });
 
   test("writes facts in the transaction of their change", async () => {

@@ -21,8 +21,8 @@ export function definitionCases(store: () => Store): void {
     expect(await store().definitions.put(org_id, row(id, 2), { audit })).toBe(true);
     expect(await store().definitions.get(org_id, id)).toEqual(row(id, 2));
     expect(await store().definitions.get("org_other", id)).toBeNull();
-    const told = await store().audit.list(scope, { action: "definitions.accept" }, { limit: 10 });
-    expect(told.items).toHaveLength(1);
+    const audited = await store().audit.list(scope, { action: "definitions.accept" }, { limit: 10 });
+    expect(audited.items).toHaveLength(1);
     await store().bindings.remove(scope, id, {});
     expect(await store().definitions.get(org_id, id)).toBeNull();
   });

@@ -33,15 +33,15 @@ export function policyCases(store: () => Store): void {
     const { org_id } = freshOrg();
     const { policies, audit } = store();
     const scope = { org_id, project_id: null };
-    const told = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
+    const auditOf = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
     const entries = async () =>
       (await audit.list(scope, {}, { limit: 10 })).items.map(({ action }) => action).toSorted();
-    expect(await policies.put(rowOf(org_id, null), told("policy.set"))).toBe(true);
-    expect(await policies.put(rowOf(org_id, null), told("policy.again"))).toBe(false);
+    expect(await policies.put(rowOf(org_id, null), auditOf("policy.set"))).toBe(true);
+    expect(await policies.put(rowOf(org_id, null), auditOf("policy.again"))).toBe(false);
     const third = rowOf(org_id, null, { generation: 3 });
-    expect(await policies.put(third, told("policy.skipped"))).toBe(false);
+    expect(await policies.put(third, auditOf("policy.skipped"))).toBe(false);
     const second = rowOf(org_id, null, { generation: 2, policy: {}, updated_by: "key_1" });
-    expect(await policies.put(second, told("policy.change"))).toBe(true);
+    expect(await policies.put(second, auditOf("policy.change"))).toBe(true);
     expect((await policies.at(scope)).org).toEqual(second);
     expect(await entries()).toEqual(["policy.change", "policy.set"]);
   });

@@ -9,7 +9,7 @@ export function queueCases(store: () => Store): void {
 
   test("reads events in order by cursor within a scope, and notifies the listener", async () => {
     const scope = freshOrg();
-    const told = new Promise<void>((resolve) => {
+    const notified = new Promise<void>((resolve) => {
       const stop = store().outbox.onAppended(() => {
         stop();
         resolve();
@@ -22,7 +22,7 @@ export function queueCases(store: () => Store): void {
         facts: { events: [sampleEvent(`s${n}`, { scope: where, from_hook: n === 3 })] },
       });
     }
-    await told;
+    await notified;
     const all = await store().outbox.read(before, 100);
     expect(all.map((event) => event.subject.id)).toEqual(["s0", "s1", "s2", "s3"]);
     expect(all.map((event) => event.from_hook)).toEqual([false, false, false, true]);

@@ -78,8 +78,8 @@ export function replayCases(subject: () => Subject): void {
       ...made,
       metadata: { title: "t", colour: "red", deep: { a: null } },
     });
-    const odd = JSON.parse('{"__proto__":{"x":1},"colour":null,"gone":null}') as Record<string, never>;
-    await sessions().patch(key, odd);
+    const patch = JSON.parse('{"__proto__":{"x":1},"colour":null,"gone":null}') as Record<string, never>;
+    await sessions().patch(key, patch);
     const { metadata } = (await sessions().get(key))!;
     expect(JSON.stringify(metadata)).toBe('{"title":"t","deep":{"a":null},"__proto__":{"x":1}}');
     await Promise.all(Array.from({ length: 20 }, (_, n) => sessions().patch(key, { [`k${n}`]: n })));

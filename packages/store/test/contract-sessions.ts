@@ -79,18 +79,18 @@ export function sessionCases(subject: () => Subject): void {
     async () => {
       const key = freshKey();
       const { head_chain_id } = await sessions().create(newSession(key), newChain(), [start], {});
-      const odd: NewEntry = {
+      const unusual: NewEntry = {
         kind: "event",
         payload: { name: "x.a.b", data: { nul: "\u0000", half: "\ud800", deep: [{ a: null }] } },
         meta: { source: "a" },
         date: "2026-11-01T10:00:00.123Z",
       };
-      expect(await sessions().append(key, [message("a"), odd])).toEqual({
+      expect(await sessions().append(key, [message("a"), unusual])).toEqual({
         chain_id: head_chain_id,
         first_id: 2,
         last_id: 3,
       });
-      expect(await sessions().entries(key.scope, head_chain_id, 2, 5)).toEqual([{ id: 3, ...odd }]);
+      expect(await sessions().entries(key.scope, head_chain_id, 2, 5)).toEqual([{ id: 3, ...unusual }]);
       const batches = await Promise.all(
         Array.from({ length: 40 }, (_, n) => sessions().append(key, [message(`${n}a`), message(`${n}b`)])),
       );
@@ -112,7 +112,7 @@ export function sessionCases(subject: () => Subject): void {
 
   test("writes facts in the transaction of the change", async () => {
     const key = freshKey();
-    const told = async () =>
+    const readBack = async () =>
       (await subject().store.outbox.read(0, 100, key.scope)).map((event) => event.subject.id);
     const facts = (name: string) => ({ events: [sampleEvent(name, { scope: key.scope })] });
     const chain = newChain();
@@ -134,6 +134,6 @@ export function sessionCases(subject: () => Subject): void {
     await sessions().fork({ scope: key.scope, chain_id: chain.id }, newChain(), null, facts("fork"));
     await sessions().reset(key, chain.id, newChain(), [start], facts("reset"));
     await sessions().reset(key, chain.id, newChain(), [start], facts("late"));
-    expect(await told()).toEqual(["create", "compact", "undo", "fork", "reset"]);
+    expect(await readBack()).toEqual(["create", "compact", "undo", "fork", "reset"]);
   });
 }

@@ -193,7 +193,7 @@ describe("two gateways on one database", () => {
   });
 
   test("notify a listener of the other gateway's events", async () => {
-    const heard = new Promise<void>((resolve) => {
+    const notified = new Promise<void>((resolve) => {
       const stop = second.outbox.onAppended(() => {
         stop();
         resolve();
@@ -205,7 +205,7 @@ describe("two gateways on one database", () => {
     };
     // The first poll only reads the current position, so it may not report an early event.
     const timer = setInterval(() => void append(), 100);
-    await heard.finally(() => clearInterval(timer));
+    await notified.finally(() => clearInterval(timer));
     expect((await second.outbox.read(0, 1)).length).toBe(1);
   });
 });

@@ -3,7 +3,7 @@ import type { NewEntry, RunEnd, RunHold, RunRow, SessionKey, TapeWrite } from "@
 import { ids, NOW } from "./samples.ts";
 
 export function tape(key: SessionKey, ...contents: string[]): TapeWrite {
-  return { key, entries: contents.map(said) };
+  return { key, entries: contents.map(userMessage) };
 }
 
 export function sampleRun(key: SessionKey, over: Partial<RunRow> = {}): RunRow {
@@ -53,6 +53,6 @@ function usage(n: number): RunRow["usage"] {
   return { input_other: n, input_cache_read: 0, input_cache_creation: 0, output: n, input: n, total: 2 * n };
 }
 
-function said(content: string): NewEntry {
+function userMessage(content: string): NewEntry {
   return { kind: "message", payload: { role: "user", content }, meta: {}, date: NOW };
 }

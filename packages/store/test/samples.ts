@@ -9,8 +9,8 @@ import {
   type SemanticEventType,
 } from "@backplane/contract";
 import type {
-  NewApproval,
   InvocationRow,
+  NewApproval,
   NewAudit,
   NewEvent,
   NewJob,

@@ -116,8 +116,8 @@ describe.each([true, false])("threaded: %s", (threaded) => {
 
 test("fails the batch of a writer thread that dies, and starts a new thread", async () => {
   const counts = new SharedArrayBuffer(8);
-  const said: string[] = [];
-  const log = logTo((_, message) => said.push(message));
+  const messages: string[] = [];
+  const log = logTo((_, message) => messages.push(message));
   // The first commit is that of the schema.
   const exit_at_commit = 2;
   const store = await openSqliteStore({ file, log, onStatement: hook({ counts, exit_at_commit }) });
@@ -127,7 +127,7 @@ test("fails the batch of a writer thread that dies, and starts a new thread", as
   }
   await append(store);
   expect((await store.invocations.list(LOCAL, {}, { limit: 10 })).items).toHaveLength(1);
-  expect(said.some((message) => message.includes("the next write starts a new one"))).toBe(true);
+  expect(messages.some((message) => message.includes("the next write starts a new one"))).toBe(true);
   await store.close();
 });
 

@@ -60,11 +60,11 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
     const { sessions } = store;
     const { scope, workspace } = freshKey();
     const all: ModelSession[] = [];
-    let words = 0;
+    let written = 0;
 
     const entriesOf = (count: number): NewEntry[] =>
       Array.from({ length: count }, () => {
-        const name = `m${words++}`;
+        const name = `m${written++}`;
         // Long entries end a span before it has the maximum number of entries.
         return roll(9) === 0
           ? { ...summary, payload: { name, state: {} } }

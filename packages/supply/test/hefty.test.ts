@@ -194,7 +194,7 @@ describe("the start of an instrument plugin (instr.manifest)", () => {
 });
 
 describe("refuses a manifest and says what to write:", () => {
-  const WRONG: [what: string, manifest: unknown, words: RegExp, others?: Record<string, string>][] = [
+  const WRONG: [what: string, manifest: unknown, expectedText: RegExp, others?: Record<string, string>][] = [
     ["invalid JSON", "{", /^META-INF\/hefty-plugin\.json: it is not valid JSON/],
     ["a list", [], /write one object/],
     ["no id", { ...HELLO, id: undefined }, /id is missing; write lower case with hyphens/],
@@ -271,11 +271,11 @@ describe("refuses a manifest and says what to write:", () => {
       { run: "" },
     ],
   ];
-  for (const [what, manifest, words, others] of WRONG) {
+  for (const [what, manifest, expectedText, others] of WRONG) {
     test(what, async () => {
       const error = await refused(manifest, others);
       expect(error.code).toBe("package.invalid");
-      expect(error.message).toMatch(words);
+      expect(error.message).toMatch(expectedText);
       expect(error.message).toContain(FILE);
     });
   }

@@ -92,13 +92,13 @@ test.each([
   ["acme-kernel", { bin: "x.js", "yaya.plugins.v1": { x: { category: "tool" } } }, "it is a kernel plugin"],
 ])(
   "refuses %s as an MCP server",
-  async (name, about, words) => {
+  async (name, about, expectedText) => {
     publish(name, about);
     const { importer, close } = await open();
     const failed = importer.import({ kind: "npm", spec: name, secret_slots: [] });
     await expect(failed).rejects.toMatchObject({
       code: "package.invalid",
-      message: expect.stringContaining(words),
+      message: expect.stringContaining(expectedText),
     });
     await close();
   },

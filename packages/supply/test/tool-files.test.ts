@@ -74,8 +74,8 @@ test("reads name and date from package.json and install-meta.json", async () => 
     name: "asks",
     backplane: { permissions: { network: "egress", secret_slots: ["token"] } },
   };
-  const { manifest: asking } = await fromFolder({ "package.json": JSON.stringify(requesting) });
-  expect(asking.runtime.permissions).toMatchObject({ network: "egress", secret_slots: ["token"] });
+  const { manifest: requested } = await fromFolder({ "package.json": JSON.stringify(requesting) });
+  expect(requested.runtime.permissions).toMatchObject({ network: "egress", secret_slots: ["token"] });
 });
 
 test("uses the name and date that came with an archive", async () => {

@@ -1,4 +1,4 @@
-/** Plain objects as bundled plugins. */
+/** A plugin loader that offers plain objects as bundled plugins. */
 import type { KernelPlugin } from "@backplane/contract";
 import type { PluginLoader } from "@backplane/ports";
 

@@ -1,4 +1,4 @@
-/** One logger for tests: every line goes to `note`, or nowhere. */
+/** A logger for tests: passes every line to `note`, if given. */
 import type { Logger } from "@backplane/ports";
 
 type LogLevel = keyof Logger;

@@ -51,7 +51,7 @@ function provider(seen: string[]): InstrumentProvider {
   };
 }
 
-function scene(given?: InstrumentProvider) {
+function openPair(given?: InstrumentProvider) {
   const seen: string[] = [];
   const [ours, theirs] = memoryTransportPair();
   const plugin = new InstrumentPlugin({
@@ -66,7 +66,7 @@ function scene(given?: InstrumentProvider) {
 }
 
 /** A host whose peer sends the given answers. */
-function told(answer: Json): InstrumentHost {
+function hostAnswering(answer: Json): InstrumentHost {
   const [ours, theirs] = memoryTransportPair();
   void new RpcPeer({ transport: theirs, handle: async () => answer, onFailure: () => {} });
   return new InstrumentHost({ transport: ours, onFailure: () => {} });
@@ -76,7 +76,7 @@ verifies(
   "instr.rpc",
   "calls the five methods in order with their parameters and returns their answers",
   async () => {
-    const { ended, host, seen } = scene();
+    const { ended, host, seen } = openPair();
     await host.initialize(INIT, 1_000);
     const { instruments } = await host.listInstruments(1_000);
     expect(instruments).toMatchObject([
@@ -160,7 +160,7 @@ verifies(
 
 describe("provider", () => {
   test("aborts the signal of a cancelled call, which ends as an error", async () => {
-    const { host } = scene();
+    const { host } = openPair();
     await host.initialize(INIT, 1_000);
     const call = host.invoke({ ...CALL, params: { name: "wait" } });
     for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
@@ -169,14 +169,14 @@ describe("provider", () => {
   });
 
   test("reports an invalid result as an error of the instrument", async () => {
-    const { host } = scene();
+    const { host } = openPair();
     await host.initialize(INIT, 1_000);
     const answer = await host.invoke({ ...CALL, params: { name: "odd" } });
     expect(answer).toMatchObject({ status: "Error", error: { code: "MALFORMED_RESULT" } });
   });
 
   test("reports the message of a provider that fails to initialize", async () => {
-    const { host } = scene({
+    const { host } = openPair({
       instruments: [],
       initialize() {
         throw new Error("requires base-url and api-token");
@@ -190,7 +190,7 @@ describe("provider", () => {
   });
 
   test("rejects invalid instruments with the reason", async () => {
-    const { host } = scene({ initialize() {}, instruments: [{ name: "x" } as never] });
+    const { host } = openPair({ initialize() {}, instruments: [{ name: "x" } as never] });
     await host.initialize(INIT, 1_000);
     await expect(host.listInstruments(1_000)).rejects.toMatchObject({
       code: "plugin_protocol_error",
@@ -201,18 +201,20 @@ describe("provider", () => {
 
 describe("rejects from any plugin", () => {
   test("an initialize answer without success", async () => {
-    await expect(told({ success: false, error: "no licence" }).initialize(INIT, 1_000)).rejects.toMatchObject(
-      {
-        code: "handshake_failed",
-        message: expect.stringContaining("no licence"),
-      },
-    );
+    await expect(
+      hostAnswering({ success: false, error: "no licence" }).initialize(INIT, 1_000),
+    ).rejects.toMatchObject({
+      code: "handshake_failed",
+      message: expect.stringContaining("no licence"),
+    });
   });
   test("an invalid list of instruments", async () => {
-    await expect(told({ instruments: 1 }).listInstruments(1_000)).rejects.toMatchObject({
+    await expect(hostAnswering({ instruments: 1 }).listInstruments(1_000)).rejects.toMatchObject({
       code: "malformed_response",
     });
-    await expect(told(null).listInstruments(1_000)).rejects.toMatchObject({ code: "malformed_response" });
+    await expect(hostAnswering(null).listInstruments(1_000)).rejects.toMatchObject({
+      code: "malformed_response",
+    });
   });
   test("invalid results", async () => {
     const answers: Json[] = [
@@ -223,11 +225,11 @@ describe("rejects from any plugin", () => {
       { status: "Success", error: { code: "a", message: "b" } },
     ];
     for (const answer of answers) {
-      await expect(told(answer).invoke(CALL)).rejects.toMatchObject({ code: "malformed_response" });
+      await expect(hostAnswering(answer).invoke(CALL)).rejects.toMatchObject({ code: "malformed_response" });
     }
   });
   test("an invalid health status", async () => {
-    await expect(told({ status: "Fine" }).healthCheck("hello", 1_000)).rejects.toMatchObject({
+    await expect(hostAnswering({ status: "Fine" }).healthCheck("hello", 1_000)).rejects.toMatchObject({
       code: "malformed_response",
     });
   });

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { memoryTransportPair, RpcError, RpcPeer, type RpcPeerOptions, type Transport } from "../src/index.ts";
 
-interface Scene {
+interface Pair {
   peer: RpcPeer;
   other: Transport;
   failures: string[];
@@ -11,7 +11,7 @@ interface Scene {
   ask: (...lines: unknown[]) => Promise<Json[]>;
 }
 
-function scene(handle?: RpcPeerOptions["handle"], options: Partial<RpcPeerOptions> = {}): Scene {
+function openPair(handle?: RpcPeerOptions["handle"], options: Partial<RpcPeerOptions> = {}): Pair {
   const [ours, other] = memoryTransportPair();
   let text = "";
   other.onData((chunk) => {
@@ -56,7 +56,7 @@ const result = (id: unknown, value: unknown) => ({ jsonrpc: "2.0", id, result: v
 
 describe("as server", () => {
   test("answers requests with any type of id, with positional and named parameters", async () => {
-    const { ask } = scene(handle);
+    const { ask } = openPair(handle);
     expect(await ask(request(1, "sum", [1, 2]))).toEqual([result(1, 3)]);
     expect(await ask(request("a", "nothing"))).toEqual([result("a", null)]);
     expect(await ask(request(null, "sum", [4]))).toEqual([result(null, 4)]);
@@ -64,7 +64,7 @@ describe("as server", () => {
   });
 
   test("answers with the standard error codes", async () => {
-    const { ask, failures } = scene(handle);
+    const { ask, failures } = openPair(handle);
     expect(await ask('{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]')).toEqual([
       error(null, -32700),
     ]);
@@ -86,25 +86,25 @@ describe("as server", () => {
   });
 
   test("does not expose the message of an unexpected error", async () => {
-    const { ask } = scene(handle);
+    const { ask } = openPair(handle);
     const answers = await ask(request(1, "break"));
     expect(answers).toEqual([error(1, -32603)]);
     expect(JSON.stringify(answers)).not.toContain("hunter2");
   });
 
   test("answers every method as unknown without a handler", async () => {
-    const { ask } = scene();
+    const { ask } = openPair();
     expect(await ask(request(1, "sum", []))).toEqual([error(1, -32601)]);
   });
 
   test("never answers notifications, even if they fail", async () => {
-    const { ask } = scene(handle);
+    const { ask } = openPair(handle);
     const notify = (method: string) => ({ jsonrpc: "2.0", method });
     expect(await ask(notify("nothing"), notify("foobar"), notify("break"))).toEqual([]);
   });
 
   test("handles mixed batches and rejects empty, invalid and oversized ones", async () => {
-    const { ask } = scene(handle);
+    const { ask } = openPair(handle);
     const batch = [
       request(1, "sum", [1]),
       { jsonrpc: "2.0", method: "nothing" },
@@ -120,7 +120,7 @@ describe("as server", () => {
   });
 
   test("answers a request whose result is over the limit with an error", async () => {
-    const { ask, failures } = scene(handle, { limits: { frame_bytes: 2_000 } });
+    const { ask, failures } = openPair(handle, { limits: { frame_bytes: 2_000 } });
     expect(await ask(request(1, "large"), request(2, "sum", [2]))).toEqual(
       [result(2, 2), error(1, -32603)].reverse(),
     );
@@ -132,7 +132,7 @@ describe("as server", () => {
     const gate = new Promise<void>((resolve) => {
       finish = resolve;
     });
-    const { ask } = scene(() => gate);
+    const { ask } = openPair(() => gate);
     const answers = await ask(...Array.from({ length: 1_005 }, (_, id) => request(id, "wait")));
     expect(answers).toEqual([1_000, 1_001, 1_002, 1_003, 1_004].map((id) => error(id, -32000)));
     finish();
@@ -178,7 +178,7 @@ describe("as client", () => {
 
   test("ignores answers without a call and fails the call of a malformed answer", async () => {
     const violations: string[] = [];
-    const { peer, ask, failures } = scene(undefined, { onViolation: (kind) => violations.push(kind) });
+    const { peer, ask, failures } = openPair(undefined, { onViolation: (kind) => violations.push(kind) });
     // No call is in flight, so these answers cannot belong to one.
     await ask(result(null, 1), error(null, -32700), result("1", 1));
     const good = codeOf(peer.call("a"));
@@ -202,7 +202,7 @@ describe("as client", () => {
     "wire.contradiction",
     "a reply without a numeric id fails its call if known, otherwise every call in flight",
     async () => {
-      const { peer, ask, failures } = scene();
+      const { peer, ask, failures } = openPair();
       const [first, second, third] = ["a", "b", "c"].map((method) => codeOf(peer.call(method)));
       await ask(result("1", 1), { jsonrpc: "2.0", id: 2 });
       expect(await Promise.all([first, second])).toEqual(["malformed_response", "malformed_response"]);
@@ -215,7 +215,7 @@ describe("as client", () => {
 
   test("tolerates one answer to a notification without failing a call", async () => {
     const violations: string[] = [];
-    const { peer, ask, failures } = scene(undefined, { onViolation: (kind) => violations.push(kind) });
+    const { peer, ask, failures } = openPair(undefined, { onViolation: (kind) => violations.push(kind) });
     const call = codeOf(peer.call("a"));
     peer.notify("told");
     await ask(error(null, -32601));
@@ -225,13 +225,13 @@ describe("as client", () => {
   });
 
   test("rejects calls on timeout, on a closed stream and on an oversized line", async () => {
-    const { peer, other, failures } = scene();
+    const { peer, other, failures } = openPair();
     expect(await codeOf(peer.call("slow", [], 20))).toBe("timeout");
     const pending = codeOf(peer.call("never"));
     other.close();
     expect(await pending).toBe("crashed");
     expect(await codeOf(peer.call("after"))).toBe("crashed");
-    const flooded = scene();
+    const flooded = openPair();
     const lost = codeOf(flooded.peer.call("never"));
     flooded.other.write(Buffer.alloc(1_100_000, "x"));
     expect(await lost).toBe("frame_too_large");
@@ -252,7 +252,7 @@ describe("as client", () => {
 });
 
 test("an answer that cannot be parsed fails its call immediately; a request that cannot be parsed fails none", async () => {
-  const { peer, ask } = scene();
+  const { peer, ask } = openPair();
   const first = peer.call("first", {});
   const second = peer.call("second", {});
   first.catch(() => undefined);

@@ -19,14 +19,14 @@ const REQUEST: SideRequest = {
 const RESPONSE = { type: "response", request_id: "req_1", status: "ok", output: ["a"], metadata: { n: 1 } };
 const line = (value: unknown): string => (typeof value === "string" ? value : `${JSON.stringify(value)}\n`);
 
-interface Scene {
+interface Pair {
   host: SideHost;
   plugin: Transport;
   received: () => unknown[];
   violations: string[];
 }
 
-function scene(): Scene {
+function openPair(): Pair {
   const [ours, plugin] = memoryTransportPair();
   let text = "";
   plugin.onData((chunk) => {
@@ -42,8 +42,8 @@ function scene(): Scene {
   return { host, plugin, received, violations };
 }
 
-async function ready(): Promise<Scene> {
-  const started = scene();
+async function ready(): Promise<Pair> {
+  const started = openPair();
   const handshake = started.host.handshake();
   started.plugin.write(line({ type: "handshake", manifest: MANIFEST }));
   await handshake;
@@ -60,7 +60,7 @@ const turns = async () => {
 };
 
 verifies(["side.wire", "side.handshake"], "the two questions and their answers, line by line", async () => {
-  const { host, plugin, received, violations } = scene();
+  const { host, plugin, received, violations } = openPair();
   const handshake = host.handshake();
   await turns();
   expect(received()).toEqual([{ type: "handshake", protocol_version: "rterm.plugin.v1" }]);
@@ -90,7 +90,7 @@ verifies("side.wire", "returns code and message of an error answer", async () =>
 });
 
 test("accepts a handshake without type and closes stdin after the response", async () => {
-  const { host, plugin } = scene();
+  const { host, plugin } = openPair();
   const closed = new Promise((resolve) => plugin.onClose(resolve));
   const handshake = host.handshake();
   plugin.write(line({ manifest: MANIFEST }));
@@ -125,7 +125,7 @@ describe("invalid handshakes", () => {
   ];
   for (const [name, output, code] of bad) {
     verifies("side.handshake", `${name} fails with ${code} and execute is not sent`, async () => {
-      const { host, plugin, received } = scene();
+      const { host, plugin, received } = openPair();
       const handshake = codeOf(host.handshake());
       plugin.write(line(output));
       expect(await handshake).toBe(code);
@@ -144,7 +144,7 @@ describe("invalid handshakes", () => {
   });
 
   test("reports a crash if the output ends before the first line", async () => {
-    const { host, plugin } = scene();
+    const { host, plugin } = openPair();
     const handshake = codeOf(host.handshake());
     plugin.close();
     expect(await handshake).toBe("crashed");

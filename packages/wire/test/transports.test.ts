@@ -128,16 +128,16 @@ describe("broken pipes", () => {
     const readable = new PassThrough();
     const writable = new PassThrough();
     const transport = stdioTransport(readable, writable);
-    let told: unknown = "nothing";
+    let reported: unknown = "nothing";
     transport.onClose((error) => {
-      told = error?.message;
+      reported = error?.message;
     });
     writable.destroy(Object.assign(new Error("write EPIPE"), { code: "EPIPE" }));
     await new Promise(setImmediate);
-    expect(told).toBe("nothing");
+    expect(reported).toBe("nothing");
     transport.write("x");
     await new Promise(setImmediate);
-    expect(told).toBe("write EPIPE");
+    expect(reported).toBe("write EPIPE");
 
     const other = stdioTransport(new PassThrough().destroy(new Error("read ECONNRESET")), new PassThrough());
     await new Promise(setImmediate);

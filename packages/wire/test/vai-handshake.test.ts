@@ -2,11 +2,11 @@
 import { OPS } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { BODY, codeOf, HELLO, nothing, ready, response, scene, turns } from "./vai-scene.ts";
+import { BODY, codeOf, HELLO, nothing, openPair, ready, response, turns } from "./vai-pair.ts";
 
 describe("hello", () => {
   verifies("vai.hello", "the host sends its hello first and no request before a valid hello", async () => {
-    const { host, received, say } = scene();
+    const { host, received, say } = openPair();
     expect(await codeOf(host.request("req_0", OPS.tool, BODY, nothing))).toBe("handshake_failed");
     const hello = host.hello();
     await turns();
@@ -20,7 +20,7 @@ describe("hello", () => {
   });
 
   test("accepts a hello that the plugin sends before the host's", async () => {
-    const { host, say } = scene();
+    const { host, say } = openPair();
     await say(HELLO);
     expect(await host.hello()).toEqual(HELLO);
   });
@@ -40,7 +40,7 @@ describe("hello", () => {
   ];
   for (const [name, frame, code] of bad) {
     verifies("vai.hello.identity", `rejects ${name} and sends no request`, async () => {
-      const { host, received, failures, say } = scene();
+      const { host, received, failures, say } = openPair();
       const hello = codeOf(host.hello());
       await say(frame);
       expect(await hello).toBe(code);
@@ -66,7 +66,7 @@ describe("hello", () => {
   ];
   for (const [name, frame, code] of versions) {
     verifies("vai.hello.version", `${name} fails with ${code}`, async () => {
-      const { host, failures, say } = scene();
+      const { host, failures, say } = openPair();
       const hello = codeOf(host.hello());
       await say(frame);
       expect(await hello).toBe(code);

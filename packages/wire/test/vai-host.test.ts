@@ -2,7 +2,7 @@
 import { BackplaneError, OPS, TERMINAL_STATUSES } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { BODY, codeOf, event, nothing, ready, response, turns } from "./vai-scene.ts";
+import { BODY, codeOf, event, nothing, ready, response, turns } from "./vai-pair.ts";
 
 describe("requests", () => {
   verifies("vai.request", "sends id, op and body with export_id and context for each op", async () => {

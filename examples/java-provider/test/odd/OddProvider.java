@@ -10,7 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** Answers that cannot be written down, and failures that cannot be told. */
+/** Results that cannot be serialised, and errors without a message. */
 public final class OddProvider implements InstrumentProvider {
   @Override
   public void initialize(PluginContext context) {}

@@ -2,9 +2,9 @@
 import { type Case, missing, NONE } from "./scope-matrix.ts";
 
 const session = (path: (id: string) => string, body: unknown = {}): Pick<Case, "request" | "also"> => ({
-  async request(world) {
-    const session_id = world.next("s");
-    await world.admin("POST", "/v1/sessions", { session_id });
+  async request(fixture) {
+    const session_id = fixture.next("s");
+    await fixture.admin("POST", "/v1/sessions", { session_id });
     return { path: path(session_id), body };
   },
   also: [409, 422],
@@ -61,17 +61,17 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     {
       ...CONFIG,
       object: "any key",
-      async request(world) {
-        const key = `acme.${world.next("k")}`;
-        await world.admin("PATCH", `/api/config/${key}`, { value: 1 });
+      async request(fixture) {
+        const key = `acme.${fixture.next("k")}`;
+        await fixture.admin("PATCH", `/api/config/${key}`, { value: 1 });
         return { path: `/api/config/${key}` };
       },
     },
     {
       ...CONFIG,
       object: "the switches of all plugins",
-      async request(world) {
-        await world.admin("PATCH", "/api/config/plugin.spare.enabled", { value: true });
+      async request(fixture) {
+        await fixture.admin("PATCH", "/api/config/plugin.spare.enabled", { value: true });
         return { path: "/api/config/plugin.*" };
       },
       // Rights of plugins are below it too, and take an admin.
@@ -82,19 +82,19 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     {
       ...CONFIG,
       object: "provider",
-      request: (world) => ({
+      request: (fixture) => ({
         path: "/api/llm-providers",
-        body: { id: world.next("new"), plugin: "llm-spare" },
+        body: { id: fixture.next("new"), plugin: "llm-spare" },
       }),
     },
     {
       ...CONFIG,
       object: "provider at a private place",
       reach: "host",
-      request: (world) => ({
+      request: (fixture) => ({
         path: "/api/llm-providers",
         body: {
-          id: world.next("new"),
+          id: fixture.next("new"),
           plugin: "llm-spare",
           config: { base_url: "http://localhost:1", allow_private: true },
         },
@@ -105,8 +105,8 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     {
       ...CONFIG,
       object: "provider",
-      request: async (world) => ({
-        path: `/api/llm-providers/${await world.provider()}`,
+      request: async (fixture) => ({
+        path: `/api/llm-providers/${await fixture.provider()}`,
         body: { config: { base_url: "https://evil.example" } },
       }),
       except: { foreignOrg: [404] },
@@ -123,7 +123,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     {
       ...CONFIG,
       object: "provider",
-      request: async (world) => ({ path: `/api/llm-providers/${await world.provider()}` }),
+      request: async (fixture) => ({ path: `/api/llm-providers/${await fixture.provider()}` }),
       except: { foreignOrg: [404] },
       also: [409],
     },
@@ -167,7 +167,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
   "POST /v1/sessions": [
     {
       ...NAMED_SESSION,
-      request: (world) => ({ path: "/v1/sessions", body: { session_id: world.next("s") } }),
+      request: (fixture) => ({ path: "/v1/sessions", body: { session_id: fixture.next("s") } }),
     },
   ],
   "PATCH /v1/sessions/{id}": [
@@ -197,9 +197,9 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
       ...NAMED_SESSION,
       object: "run",
       ...session(() => "/v1/runs", {}),
-      request: (world) => ({
+      request: (fixture) => ({
         path: "/v1/runs",
-        body: { session_id: world.next("r"), input: { text: "/say x" } },
+        body: { session_id: fixture.next("r"), input: { text: "/say x" } },
       }),
     },
   ],

@@ -4,11 +4,11 @@
  */
 import type { KeyScope } from "@backplane/contract";
 import { AGENT_CASES } from "./scope-cases-agent.ts";
-import { type Case, missing, type Reach, type Request, type World } from "./scope-matrix.ts";
+import { type Case, missing, type Reach, type Request, type ScopeFixture } from "./scope-matrix.ts";
 
-const bindable = async (world: World) => ({
+const bindable = async (fixture: ScopeFixture) => ({
   package_id: "acme/devkit",
-  package_version: await world.version(),
+  package_version: await fixture.version(),
   export_id: "echo",
 });
 
@@ -19,7 +19,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "binding of a project",
       scope: "bindings:write",
       reach: "own",
-      request: async (world) => ({ path: "/v1/plugin-bindings", body: await bindable(world) }),
+      request: async (fixture) => ({ path: "/v1/plugin-bindings", body: await bindable(fixture) }),
       // Nothing is installed in the other org.
       also: [422],
     },
@@ -27,9 +27,9 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "binding of an org",
       scope: "bindings:write",
       reach: "named",
-      request: async (world) => ({
+      request: async (fixture) => ({
         path: "/v1/plugin-bindings",
-        body: { ...(await bindable(world)), org_wide: true },
+        body: { ...(await bindable(fixture)), org_wide: true },
       }),
       except: { foreignOrg: [422] },
     },
@@ -69,7 +69,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "binding of a project",
       scope: "bindings:read",
       reach: "project",
-      request: async (world) => ({ path: `/v1/plugin-bindings/${await world.binding(false)}:validate` }),
+      request: async (fixture) => ({ path: `/v1/plugin-bindings/${await fixture.binding(false)}:validate` }),
     },
   ],
   // That the tools of an org's binding are the org's to accept is shown in the kernel's tests: no server runs here.
@@ -78,7 +78,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "tools of a binding",
       scope: "bindings:write",
       reach: "project",
-      request: async (world) => ({ path: `/v1/plugin-bindings/${await world.binding(false)}:describe` }),
+      request: async (fixture) => ({ path: `/v1/plugin-bindings/${await fixture.binding(false)}:describe` }),
       also: [400],
     },
   ],
@@ -87,8 +87,8 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "tools of a binding",
       scope: "bindings:write",
       reach: "project",
-      request: async (world) => ({
-        path: `/v1/plugin-bindings/${await world.binding(false)}:accept`,
+      request: async (fixture) => ({
+        path: `/v1/plugin-bindings/${await fixture.binding(false)}:accept`,
         body: { export_id: "*" },
       }),
       also: [400],
@@ -99,8 +99,8 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "sign-in of a binding",
       scope: "admin",
       reach: "project",
-      request: async (world) => ({
-        path: `/v1/plugin-bindings/${await world.binding(false)}:login`,
+      request: async (fixture) => ({
+        path: `/v1/plugin-bindings/${await fixture.binding(false)}:login`,
         body: {},
       }),
       also: [400],
@@ -111,7 +111,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "sign-in of a binding",
       scope: "admin",
       reach: "project",
-      request: async (world) => ({ path: `/v1/plugin-bindings/${await world.binding(false)}:logout` }),
+      request: async (fixture) => ({ path: `/v1/plugin-bindings/${await fixture.binding(false)}:logout` }),
       also: [400],
     },
   ],
@@ -129,9 +129,9 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "package",
       scope: "packages:write",
       reach: "own",
-      request: async (world) => ({
+      request: async (fixture) => ({
         path: "/v1/plugin-packages",
-        body: await world.archive(),
+        body: await fixture.archive(),
         headers: { "content-type": "application/octet-stream" },
       }),
     },
@@ -141,7 +141,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "package of an org",
       scope: "packages:write",
       reach: "org",
-      request: async (world) => ({ path: `/v1/plugin-packages/${await world.package()}` }),
+      request: async (fixture) => ({ path: `/v1/plugin-packages/${await fixture.package()}` }),
     },
   ],
   "POST /v1/agent-plugins": [
@@ -158,7 +158,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "folder of the host",
       scope: "host",
       reach: "host",
-      request: (world) => ({ path: "/v1/instrument-plugins", body: { path: world.folder() } }),
+      request: (fixture) => ({ path: "/v1/instrument-plugins", body: { path: fixture.folder() } }),
       also: [422],
     },
   ],
@@ -170,9 +170,9 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "secret of an org",
       scope: "secrets:write",
       reach: "named",
-      async request(world) {
-        const name = world.next("secret");
-        await world.admin("PUT", `/v1/secrets/${name}`, { value: "of the org" });
+      async request(fixture) {
+        const name = fixture.next("secret");
+        await fixture.admin("PUT", `/v1/secrets/${name}`, { value: "of the org" });
         return { path: `/v1/secrets/${name}`, body: { value: "of somebody" } };
       },
     },
@@ -180,19 +180,21 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "secret of a project",
       scope: "secrets:write",
       reach: "project",
-      async request(world) {
-        const name = world.next("secret");
-        await world.as("project", "secrets:write", "PUT", `/v1/secrets/${name}`, { value: "of the project" });
+      async request(fixture) {
+        const name = fixture.next("secret");
+        await fixture.as("project", "secrets:write", "PUT", `/v1/secrets/${name}`, {
+          value: "of the project",
+        });
         return { path: `/v1/secrets/${name}`, body: { value: "of somebody" } };
       },
       // The name is taken in the org, and free in another.
-      except: { neighbour: [403], foreignOrg: [200] },
+      except: { otherProject: [403], foreignOrg: [200] },
     },
     {
       object: "new secret",
       scope: "secrets:write",
       reach: "own",
-      request: (world) => ({ path: `/v1/secrets/${world.next("new")}`, body: { value: "mine" } }),
+      request: (fixture) => ({ path: `/v1/secrets/${fixture.next("new")}`, body: { value: "mine" } }),
     },
   ],
   "DELETE /v1/secrets/{name}": [
@@ -200,9 +202,9 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "secret of an org",
       scope: "secrets:write",
       reach: "org",
-      async request(world) {
-        const name = world.next("secret");
-        await world.admin("PUT", `/v1/secrets/${name}`, { value: "of the org" });
+      async request(fixture) {
+        const name = fixture.next("secret");
+        await fixture.admin("PUT", `/v1/secrets/${name}`, { value: "of the org" });
         return { path: `/v1/secrets/${name}` };
       },
     },
@@ -210,12 +212,14 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "secret of a project",
       scope: "secrets:write",
       reach: "project",
-      async request(world) {
-        const name = world.next("secret");
-        await world.as("project", "secrets:write", "PUT", `/v1/secrets/${name}`, { value: "of the project" });
+      async request(fixture) {
+        const name = fixture.next("secret");
+        await fixture.as("project", "secrets:write", "PUT", `/v1/secrets/${name}`, {
+          value: "of the project",
+        });
         return { path: `/v1/secrets/${name}` };
       },
-      except: { neighbour: [403] },
+      except: { otherProject: [403] },
     },
   ],
   "POST /v1/secret-keys": [
@@ -252,7 +256,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       scope: "keys:write",
       reach: "own",
       request: () => ({ path: "/v1/keys", body: { name: "k", scopes: ["secrets:write"] } }),
-      except: { project: [403], neighbour: [403], foreignOrg: [403], org: [403] },
+      except: { project: [403], otherProject: [403], foreignOrg: [403], org: [403] },
     },
   ],
   "DELETE /v1/keys/{id}": [
@@ -260,8 +264,8 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "key of a project",
       scope: "keys:write",
       reach: "project",
-      async request(world) {
-        const { key } = await world.admin("POST", "/v1/keys", { name: "k", scopes: ["keys:write"] });
+      async request(fixture) {
+        const { key } = await fixture.admin("POST", "/v1/keys", { name: "k", scopes: ["keys:write"] });
         return { path: `/v1/keys/${(key as { id: string }).id}` };
       },
     },
@@ -269,13 +273,13 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "key of an org",
       scope: "keys:write",
       reach: "org",
-      async request(world) {
+      async request(fixture) {
         const body = { name: "k", project_id: null, scopes: ["keys:write"] };
-        const { key } = await world.admin("POST", "/v1/keys", body);
+        const { key } = await fixture.admin("POST", "/v1/keys", body);
         return { path: `/v1/keys/${(key as { id: string }).id}?project=*` };
       },
       // To a project's credential it does not exist.
-      except: { project: [404], neighbour: [404], projectAdmin: [404] },
+      except: { project: [404], otherProject: [404], projectAdmin: [404] },
     },
   ],
   "POST /v1/invocations": [
@@ -283,9 +287,9 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "call of an org's binding",
       scope: "invocations:write",
       reach: "own",
-      request: async (world) => ({
+      request: async (fixture) => ({
         path: "/v1/invocations",
-        body: { binding_id: await world.binding(true), input: {} },
+        body: { binding_id: await fixture.binding(true), input: {} },
       }),
       also: [404],
     },
@@ -295,9 +299,9 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "call",
       scope: "invocations:write",
       reach: "project",
-      async request(world) {
-        const call = { binding_id: await world.binding(false), input: { do: "wait" } };
-        const { id } = await world.admin("POST", "/v1/invocations", call);
+      async request(fixture) {
+        const call = { binding_id: await fixture.binding(false), input: { do: "wait" } };
+        const { id } = await fixture.admin("POST", "/v1/invocations", call);
         return { path: `/v1/invocations/${String(id)}:cancel` };
       },
     },
@@ -375,7 +379,7 @@ function bindings(scope: KeyScope, request: (id: string) => Request): Case[] {
     object,
     scope,
     reach,
-    request: async (world) => request(await world.binding(org_wide)),
+    request: async (fixture) => request(await fixture.binding(org_wide)),
   });
   return [of("binding of a project", "project", false), of("binding of an org", "org", true)];
 }

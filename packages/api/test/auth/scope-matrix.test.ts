@@ -9,7 +9,7 @@ import { packed } from "../support/packed.ts";
 import { writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 import { MATRIX } from "./scope-cases.ts";
-import { type Case, type Reach, WHO, type Who, type World } from "./scope-matrix.ts";
+import { type Case, type Reach, type ScopeFixture, WHO, type Who } from "./scope-matrix.ts";
 
 let t: TestApi;
 let database: DatabaseSync;
@@ -22,7 +22,7 @@ beforeAll(async () => {
   t = await startApi({ plugins: await bundled("web", "llm-echo", "strategy-react", spare, model) });
   database = new DatabaseSync(join(t.home, "store.db"), { readOnly: true });
   const source = { folder: writeSamplePackage(t.home) };
-  await world.admin("POST", "/v1/plugin-packages", { source });
+  await fixture.admin("POST", "/v1/plugin-packages", { source });
 });
 afterAll(async () => {
   database?.close();
@@ -33,7 +33,7 @@ const SCOPES_OF: Record<Exclude<Who, "nobody" | "host">, { org_id: string; proje
   unscoped: { org_id: "org_local", project_id: "proj_default" },
   project: { org_id: "org_local", project_id: "proj_default" },
   projectAdmin: { org_id: "org_local", project_id: "proj_default" },
-  neighbour: { org_id: "org_local", project_id: "proj_2" },
+  otherProject: { org_id: "org_local", project_id: "proj_2" },
   org: { org_id: "org_local", project_id: null },
   foreignOrg: { org_id: "org_other", project_id: null },
 };
@@ -46,7 +46,7 @@ async function tokenOf(who: Who, scope: Case["scope"]): Promise<string | null | 
   let token = tokens.get(name);
   if (token === undefined) {
     const body = { name, role: "owner", scopes: scopesOf(who, scope), ...SCOPES_OF[who] };
-    token = (await world.admin("POST", "/v1/keys", body)).token as string;
+    token = (await fixture.admin("POST", "/v1/keys", body)).token as string;
     tokens.set(name, token);
   }
   return token;
@@ -58,9 +58,10 @@ function scopesOf(who: Who, scope: Case["scope"]): KeyScope[] {
   return [scope === "any" ? "exports:read" : scope];
 }
 
-const installed = () => world.admin("POST", "/v1/plugin-packages", { source: { folder: world.folder() } });
+const installed = () =>
+  fixture.admin("POST", "/v1/plugin-packages", { source: { folder: fixture.folder() } });
 
-const world: World = {
+const fixture: ScopeFixture = {
   next: (stem) => `${stem}-${++count}`,
   async admin(method, path, body) {
     const { status, json, text } = await t.call(method, path, body === undefined ? {} : { body });
@@ -73,18 +74,18 @@ const world: World = {
     return json;
   },
   async binding(org_wide) {
-    const package_version = await world.version();
+    const package_version = await fixture.version();
     const body = { package_id: "acme/devkit", package_version, export_id: "echo", org_wide };
-    return (await world.admin("POST", "/v1/plugin-bindings", body)).binding_id as string;
+    return (await fixture.admin("POST", "/v1/plugin-bindings", body)).binding_id as string;
   },
   package: async () => (await installed()).id as string,
   version: async () => (await installed()).version as string,
-  archive: () => packed(world.folder()),
+  archive: () => packed(fixture.folder()),
   folder: () => writeSamplePackage(t.home, `1.0.${++count}`),
   async provider() {
-    const id = world.next("mine");
+    const id = fixture.next("mine");
     const config = { base_url: "https://a.example", api_key: "sk-of-the-org" };
-    await world.admin("POST", "/api/llm-providers", { id, plugin: "llm-spare", config });
+    await fixture.admin("POST", "/api/llm-providers", { id, plugin: "llm-spare", config });
     return id;
   },
 };
@@ -100,11 +101,11 @@ const EXPECTED: Record<Reach, Record<Who, "ok" | number>> = {
 };
 
 function of(answers: ["ok" | number, "ok" | number, "ok" | number, "ok" | number, "ok" | number]) {
-  const [neighbour, project, projectAdmin, foreignOrg, org] = answers;
+  const [otherProject, project, projectAdmin, foreignOrg, org] = answers;
   return {
     nobody: 401,
     unscoped: 403,
-    neighbour,
+    otherProject,
     project,
     projectAdmin,
     foreignOrg,
@@ -135,13 +136,13 @@ function stored(org_id?: string): string {
   }).join("\n");
 }
 
-const pluginStates = async () => (await world.admin("GET", "/api/plugins")).plugins;
+const pluginStates = async () => (await fixture.admin("GET", "/api/plugins")).plugins;
 
 verifies(
   "sec.scope-of-change",
   "classifies every operation of the OpenAPI document that writes, and no other",
   async () => {
-    const { paths } = (await world.admin("GET", "/openapi.json")) as { paths: Record<string, object> };
+    const { paths } = (await fixture.admin("GET", "/openapi.json")) as { paths: Record<string, object> };
     const served = Object.entries(paths).flatMap(([path, methods]) =>
       Object.keys(methods)
         .filter((method) => /^(post|put|patch|delete)$/.test(method))
@@ -163,22 +164,22 @@ for (const [operation, cases] of Object.entries(MATRIX)) {
 
 async function check(method: string, operation: string, one: Case, who: Who): Promise<void> {
   const token = await tokenOf(who, one.scope);
-  const { path, body, headers = {} } = await one.request(world);
+  const { path, body, headers = {} } = await one.request(fixture);
   const before = { all: stored(), own: stored("org_local"), plugins: await pluginStates() };
   const answer = await t.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
-  const told = `${operation} (${one.object}) by ${who}: ${answer.status} ${answer.text.slice(0, 300)}`;
+  const summary = `${operation} (${one.object}) by ${who}: ${answer.status} ${answer.text.slice(0, 300)}`;
   // Where any credential will do, there is none that lacks the scope.
   const normal = who === "unscoped" && one.scope === "any" ? "ok" : EXPECTED[one.reach][who];
   const expected = one.except?.[who] ?? normal;
   if (expected === "ok") {
-    const fine = answer.status < 300 || one.also?.includes(answer.status) === true;
-    expect(fine, told).toBe(true);
-  } else if (typeof expected === "number") expect(answer.status, told).toBe(expected);
-  else expect(expected, told).toContain(answer.status);
+    const accepted = answer.status < 300 || one.also?.includes(answer.status) === true;
+    expect(accepted, summary).toBe(true);
+  } else if (typeof expected === "number") expect(answer.status, summary).toBe(expected);
+  else expect(expected, summary).toContain(answer.status);
   // A refusal has changed nothing, and another org's credential nothing of this one's.
-  if (expected !== "ok" && answer.status >= 400) expect(stored(), told).toBe(before.all);
-  if (who === "foreignOrg") expect(stored("org_local"), told).toBe(before.own);
-  if (answer.status >= 400) expect(await pluginStates(), told).toEqual(before.plugins);
+  if (expected !== "ok" && answer.status >= 400) expect(stored(), summary).toBe(before.all);
+  if (who === "foreignOrg") expect(stored("org_local"), summary).toBe(before.own);
+  if (answer.status >= 400) expect(await pluginStates(), summary).toEqual(before.plugins);
 }
 
 test("enables and disables a plugin over both APIs, for callers that may", async () => {

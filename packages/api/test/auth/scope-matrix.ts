@@ -6,7 +6,7 @@ export const WHO = [
   "nobody",
   /** Of the project, with every scope but the one that is needed. */
   "unscoped",
-  "neighbour",
+  "otherProject",
   "project",
   "projectAdmin",
   "foreignOrg",
@@ -35,7 +35,7 @@ export interface Case {
   scope: KeyScope | "any" | "host";
   reach: Reach;
   /** Makes the object anew. */
-  request(world: World): Promise<Request> | Request;
+  request(fixture: ScopeFixture): Promise<Request> | Request;
   /** Answers to those who may, besides 2xx: nothing was prepared that could succeed. */
   also?: readonly number[];
   /** Where a credential is answered otherwise than `reach` says, with the reason beside it. */
@@ -43,7 +43,7 @@ export interface Case {
 }
 
 /** What the cases make their objects with. */
-export interface World {
+export interface ScopeFixture {
   /** Unlike every other. */
   next(stem: string): string;
   admin(method: string, path: string, body?: unknown): Promise<{ [field: string]: unknown }>;

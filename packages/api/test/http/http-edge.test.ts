@@ -184,9 +184,9 @@ test("a server with TLS sends nosniff and checks the Host header too", async () 
 function selfSigned(): { key: string; cert: string } {
   const folder = mkdtempSync(join(tmpdir(), "backplane-tls-"));
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
-  const words =
+  const request =
     "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=gw.test -addext subjectAltName=DNS:gw.test";
-  execFileSync("openssl", [...words.split(" "), "-keyout", key, "-out", cert], { stdio: "ignore" });
+  execFileSync("openssl", [...request.split(" "), "-keyout", key, "-out", cert], { stdio: "ignore" });
   const pair = { key: readFileSync(key, "utf8"), cert: readFileSync(cert, "utf8") };
   rmSync(folder, { recursive: true });
   return pair;

@@ -21,7 +21,7 @@ const teller: KernelPlugin = {
         call.progress({ type: "log", level: "warn", message: "careful" });
         call.progress({ type: "progress", message: "half", data: { progress: 50, total: 100 } });
         call.progress({ type: "progress", message: "less", data: { progress: 10, total: 100 } });
-        return { ok: true, brief: "told", display: { kind: "json", data: { told: 3 } } };
+        return { ok: true, brief: "told", display: { kind: "json", data: { notifications: 3 } } };
       },
     });
   },
@@ -79,15 +79,17 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     const params = { name: "tell", arguments: {}, _meta: { progressToken: "p1", ...level } };
     const { form, messages, last } = await client.ask("tools/call", params);
     expect(form).toBe("sse");
-    const told = messages.slice(0, -1) as { method: string; params: JsonObject }[];
-    expect(told.map(({ method, params: { progress, level } }) => [method, progress ?? level])).toEqual([
+    const notifications = messages.slice(0, -1) as { method: string; params: JsonObject }[];
+    expect(
+      notifications.map(({ method, params: { progress, level } }) => [method, progress ?? level]),
+    ).toEqual([
       ["notifications/message", "warning"],
       ["notifications/progress", 50],
       ["notifications/progress", 51],
     ]);
-    expect(told[1]!.params).toMatchObject({ progressToken: "p1", total: 100, message: "half" });
-    expect(last.result).toMatchObject({ structuredContent: { told: 3 }, isError: false });
-    expect(JSON.parse(last.result.content[0].text as string)).toEqual({ told: 3 });
+    expect(notifications[1]!.params).toMatchObject({ progressToken: "p1", total: 100, message: "half" });
+    expect(last.result).toMatchObject({ structuredContent: { notifications: 3 }, isError: false });
+    expect(JSON.parse(last.result.content[0].text as string)).toEqual({ notifications: 3 });
   });
 
   test("returns a tool failure as a result and an unknown tool as an error", async () => {
@@ -114,19 +116,22 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
   });
 
   test("notifies that a call is awaiting approval and continues when it is approved", async () => {
-    const told: JsonObject[] = [];
+    const notifications: JsonObject[] = [];
     const level: JsonObject = stateless ? { [META.level]: "notice" } : {};
     const waits = Promise.withResolvers<string>();
     const params = { name: "ask", arguments: {}, _meta: { progressToken: 9, ...level } };
     const running = client.ask("tools/call", params, {
       each(message) {
-        told.push(message);
+        notifications.push(message);
         const data = (message.params as JsonObject | undefined)?.data as JsonObject | undefined;
         if (typeof data?.approval_id === "string") waits.resolve(data.approval_id);
       },
     });
     const approval = await waits.promise;
-    expect(told.map(({ method }) => method)).toEqual(["notifications/progress", "notifications/message"]);
+    expect(notifications.map(({ method }) => method)).toEqual([
+      "notifications/progress",
+      "notifications/message",
+    ]);
     await t.call("POST", `/v1/approvals/${approval}:answer`, { body: { response: "approve" } });
     expect((await running).last.result).toMatchObject({ isError: false, content: [{ text: "done" }] });
 
@@ -147,10 +152,10 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
 
   test("sends list_changed for a new binding, but not for one of another project", async () => {
     const stop = new AbortController();
-    const heard = Promise.withResolvers<JsonObject>();
+    const received = Promise.withResolvers<JsonObject>();
     const ready = Promise.withResolvers<void>();
     const each = (message: JsonObject) => {
-      if (message.method === "notifications/tools/list_changed") heard.resolve(message);
+      if (message.method === "notifications/tools/list_changed") received.resolve(message);
       else ready.resolve();
     };
     const signal = stop.signal;
@@ -169,15 +174,15 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
         });
     listening.catch(() => undefined);
     await ready.promise;
-    let told = false;
-    void heard.promise.then(() => {
-      told = true;
+    let notifications = false;
+    void received.promise.then(() => {
+      notifications = true;
     });
     await bind("echo", { "backplane-project": "proj_other" });
     await client.ask("tools/list");
-    expect(told).toBe(false);
+    expect(notifications).toBe(false);
     await setStatus("disabled");
-    const message = await heard.promise;
+    const message = await received.promise;
     if (stateless)
       expect(message.params).toEqual({ _meta: { "io.modelcontextprotocol/subscriptionId": "sub" } });
     await setStatus("active");

@@ -120,13 +120,13 @@ test("requires the scope of a key and limits guests to reading", async () => {
     (await t.call("POST", "/v1/keys", { body: { name: "k", role, scopes } })).json.token as string;
   const reader = await keyWith("user", "sessions:read");
   const guest = await keyWith("guest", "sessions:read", "sessions:write");
-  const stranger = await keyWith("user", "audit:read");
+  const unrelated = await keyWith("user", "audit:read");
   const body = { session_id: "scopes", input: { text: "/say x" } };
-  for (const token of [reader, guest, stranger])
+  for (const token of [reader, guest, unrelated])
     expect((await t.call("POST", "/v1/runs", { body, token })).status).toBe(403);
   for (const path of ["sessions", "chains?session_id=ids-1", "compactions?session_id=ids-1"]) {
     expect((await t.call("GET", `/v1/${path}`, { token: reader })).status, path).toBe(200);
-    expect(shown(await t.call("GET", `/v1/${path}`, { token: stranger }))).toEqual([403, "auth.scope"]);
+    expect(shown(await t.call("GET", `/v1/${path}`, { token: unrelated }))).toEqual([403, "auth.scope"]);
   }
 });
 

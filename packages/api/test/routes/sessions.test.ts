@@ -55,9 +55,9 @@ test("creates, messages, reads, changes, branches and resets a session", async (
   const named = await t.call("POST", "/v1/sessions?workspace=west", { body: {} });
   expect([named.status, named.json.workspace]).toEqual([201, "west"]);
 
-  const said = await t.call("POST", "/v1/sessions/support-42/messages", { body: { text: "hello" } });
-  expect([said.status, Object.keys(said.json)]).toEqual([202, ["entry_id", "event_id", "run_id"]]);
-  expect((await stream(`/v1/runs/${said.json.run_id}/events`)).at(-1)?.event).toBe("run");
+  const sent = await t.call("POST", "/v1/sessions/support-42/messages", { body: { text: "hello" } });
+  expect([sent.status, Object.keys(sent.json)]).toEqual([202, ["entry_id", "event_id", "run_id"]]);
+  expect((await stream(`/v1/runs/${sent.json.run_id}/events`)).at(-1)?.event).toBe("run");
   const page = await t.call("GET", "/v1/sessions/support-42/entries?limit=2");
   expect(page.json.items.map(({ id }: { id: number }) => id)).toEqual([1, 2]);
   const rest = await t.call("GET", `/v1/sessions/support-42/entries?after=${page.json.next}&limit=1000`);
@@ -74,11 +74,11 @@ test("creates, messages, reads, changes, branches and resets a session", async (
   expect((await t.call("GET", "/v1/sessions?limit=1")).json.next).not.toBeNull();
 
   const child = await t.call("POST", "/v1/sessions/support-42:branch", {
-    body: { child_id: "support-43", at: said.json.entry_id },
+    body: { child_id: "support-43", at: sent.json.entry_id },
   });
   expect([child.status, child.json.parent_session_id]).toEqual([201, "support-42"]);
   const inherited = await t.call("GET", "/v1/sessions/support-43/entries");
-  expect(inherited.json.items.map(({ id }: { id: number }) => id)).toEqual([1, said.json.entry_id]);
+  expect(inherited.json.items.map(({ id }: { id: number }) => id)).toEqual([1, sent.json.entry_id]);
   expect((await t.call("POST", "/v1/sessions/support-42:branch")).status).toBe(201);
 
   const reset = await t.call("POST", "/v1/sessions/support-42:reset");
@@ -115,7 +115,7 @@ test("forks a chain, adds blocks of all six kinds, verifies it and lists its run
   expect(shown(await t.call("GET", "/v1/chains"))).toEqual([400, "request.invalid"]);
   expect(shown(await t.call("GET", "/v1/chains?session_id=nobody"))).toEqual([404, "session.not_found"]);
 
-  const text = (words: string) => [{ type: "text", text: words }];
+  const text = (content: string) => [{ type: "text", text: content }];
   const blocks = [
     { kind: "system", content: text("be kind") },
     { kind: "input", content: text("what now?") },
@@ -176,11 +176,13 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
   expect(items.at(-2)).toMatchObject({ event: "assistant.message.done", id: String(ended.output.entry_id) });
 
   // The same from the tape: what has an id, with the same ids, and nothing of the runs before.
-  const told = items.filter(({ id }) => id !== null).map(({ id, event }) => [id, event]);
+  const expected = items.filter(({ id }) => id !== null).map(({ id, event }) => [id, event]);
   const later = await stream(`/v1/runs/${ended.id}/events`);
-  expect(later.filter(({ id }) => id !== null).map(({ id, event }) => [id, event])).toEqual(told);
-  const resumed = await stream(`/v1/runs/${ended.id}/events`, { headers: { "last-event-id": told[0]![0]! } });
-  expect(resumed.map(({ id, event }) => [id, event])).toEqual([...told.slice(1), [null, "run"]]);
+  expect(later.filter(({ id }) => id !== null).map(({ id, event }) => [id, event])).toEqual(expected);
+  const resumed = await stream(`/v1/runs/${ended.id}/events`, {
+    headers: { "last-event-id": expected[0]![0]! },
+  });
+  expect(resumed.map(({ id, event }) => [id, event])).toEqual([...expected.slice(1), [null, "run"]]);
   const { json: first } = await t.call("GET", `/v1/runs/${waited.json.id}`);
   const early = await stream(`/v1/runs/${first.id}/events`);
   expect(JSON.parse(early.at(-1)!.data)).toEqual(first);
@@ -199,12 +201,12 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
 });
 
 test("sends a pending approval request once to a client that connects later", async () => {
-  const { json: asking } = await run("asks-1", "/tool buy\n/then\n/say bought", "");
+  const { json: waiting } = await run("asks-1", "/tool buy\n/then\n/say bought", "");
   await expect
     .poll(async () => (await t.call("GET", "/v1/approvals?status=pending")).json.items.length)
     .toBe(1);
   const asked: string[] = [];
-  const items = await readStream(`${url}/v1/runs/${asking.id}/events`, {
+  const items = await readStream(`${url}/v1/runs/${waiting.id}/events`, {
     headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
     each({ event, data }) {
       if (event !== "approval.request") return;

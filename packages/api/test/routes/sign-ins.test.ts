@@ -53,8 +53,8 @@ test("requires an admin to sign in and rejects unknown fields", async () => {
     const answer = await t.call("POST", path, { token, body: {} });
     expect([answer.status, answer.json.error.code], path).toEqual([403, "auth.scope"]);
   }
-  const odd = await t.call("POST", "/v1/plugin-bindings/bind_x:login", { body: { password: "x" } });
-  expect(odd.json.error.code).toBe("request.invalid");
+  const unknownField = await t.call("POST", "/v1/plugin-bindings/bind_x:login", { body: { password: "x" } });
+  expect(unknownField.json.error.code).toBe("request.invalid");
   const none = await t.call("POST", "/v1/plugin-bindings/bind_x:login", { body: {} });
   expect(none.json.error.code).toBe("binding.not_found");
 });

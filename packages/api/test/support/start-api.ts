@@ -2,6 +2,13 @@
  * A gateway without plugin processes: real kernel, SQLite and importer, and a scripted runner. The input of a call says
  * what it does: {do: "echo" | "fail" | "wait" | "talk"}.
  */
+
+import { hash, randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createIdSource, type Json, type JsonObject } from "@backplane/contract";
+import { ErrorEnvelopeSchema } from "@backplane/contract/schema";
 import { createKernel } from "@backplane/kernel";
 import {
   type Clock,
@@ -13,12 +20,6 @@ import {
   type RunRequest,
   type RunOutcome,
 } from "@backplane/ports";
-import { hash, randomFillSync } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createIdSource, type Json, type JsonObject } from "@backplane/contract";
-import { ErrorEnvelopeSchema } from "@backplane/contract/schema";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { logTo } from "@backplane/test-kit/log-to";

@@ -2,18 +2,19 @@
  * The agent behind `/ws` without a loop: real bus, store, tape and fan-out. A message is on disk before it is acknowledged;
  * interrupts are recorded.
  */
-import { createFanout, type FanoutDeps, type FanoutService } from "@backplane/agent";
-import type { Kernel, SessionKey, SessionRef } from "@backplane/ports";
-import { type Bus, createBus, createPersister, createSessions, entryFor } from "@backplane/session";
+
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createFanout, type FanoutDeps, type FanoutService } from "@backplane/agent";
 import { type BusPayload, createIdSource, type WsServerOp } from "@backplane/contract";
 import { WsServerOpSchema } from "@backplane/contract/schema";
+import type { Kernel, SessionKey, SessionRef } from "@backplane/ports";
+import { type Bus, createBus, createPersister, createSessions, entryFor } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
-import { WebSocket } from "ws";
 import { logTo } from "@backplane/test-kit/log-to";
+import { WebSocket } from "ws";
 import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
 
 const scope = { org_id: "org_local", project_id: "proj_default" };
@@ -50,11 +51,11 @@ async function createTestAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent
   const interrupts: SessionRef[] = [];
 
   const record = async <K extends string>(kind: K, payload: BusPayload<K>, key: SessionKey) => {
-    const told = port.prepare(kind, payload, { session_id: key.session_id, scope: key.scope });
-    const { entry } = entryFor(told.event)!;
-    const { last_id } = await persister.append(key, [{ entry, event: told.event }]);
-    told.publish();
-    return { entry_id: last_id, event_id: told.event.id };
+    const prepared = port.prepare(kind, payload, { session_id: key.session_id, scope: key.scope });
+    const { entry } = entryFor(prepared.event)!;
+    const { last_id } = await persister.append(key, [{ entry, event: prepared.event }]);
+    prepared.publish();
+    return { entry_id: last_id, event_id: prepared.event.id };
   };
   const agent: Agent = {
     parts: {

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { startWs, type TestWs } from "../support/test-agent.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { startWs, type TestWs } from "../support/test-agent.ts";
 
 let t: TestWs;
 beforeEach(async () => {
@@ -198,8 +198,8 @@ test("counts a ping as a heartbeat", async () => {
 
 test("notifies all clients when the server closes, also when one does not respond", async () => {
   const remote = await attached();
-  const deaf = await attached();
-  deaf.ws.pause();
+  const unresponsive = await attached();
+  unresponsive.ws.pause();
   const seen: unknown[] = [];
   t.agent.bus
     .kernel("test")

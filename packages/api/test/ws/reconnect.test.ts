@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { startWs } from "../support/test-agent.ts";
 import { ADMIN_TOKEN } from "../support/start-api.ts";
+import { startWs } from "../support/test-agent.ts";
 
 const CLIENTS = 12;
 const EVENTS = 250;

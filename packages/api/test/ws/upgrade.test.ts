@@ -3,8 +3,8 @@ import { connect as dial } from "node:net";
 import { BackplaneError } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { startWs, type TestWs } from "../support/test-agent.ts";
 import { ADMIN_TOKEN } from "../support/start-api.ts";
+import { startWs, type TestWs } from "../support/test-agent.ts";
 
 let t: TestWs;
 let failing = false;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EXIT } from "../../src/index.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { said } from "../support/said.ts";
+import { waitForOutput } from "../support/wait-for-output.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -73,7 +73,7 @@ test("reads a secret from stdin, masks it, and shows it only to an admin with --
 
 test("prompts for a secret at a terminal without echo", async () => {
   const { io, ended } = gateway.begin(["config", "set", "app.access_token"], { tty: true });
-  await said(io.err, /Value of app\.access_token: /);
+  await waitForOutput(io.err, /Value of app\.access_token: /);
   io.stdin.write("typed-value-1\r");
   expect((await ended).exit).toBe(EXIT.ok);
   expect(io.out() + io.err()).not.toContain("typed-value-1");

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EXIT } from "../../src/index.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { said } from "../support/said.ts";
+import { waitForOutput } from "../support/wait-for-output.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -69,7 +69,7 @@ test("reads a secret from stdin or a hidden prompt, never from an argument, and 
   expect(added.exit).toBe(EXIT.ok);
   expect((await rows()).find(({ id }) => id === "prod")?.config).toEqual({ api_key: "****4321" });
   const typed = gateway.begin(["provider", "set", "prod", "--secret-stdin", "api_key"], { tty: true });
-  await said(typed.io.err, /Value of api_key: /);
+  await waitForOutput(typed.io.err, /Value of api_key: /);
   typed.io.stdin.write("sk-anothersecret-8765\r");
   const { exit, out, err } = await typed.ended;
   expect(exit).toBe(EXIT.ok);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../src/index.ts";
 import { installKit, startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { said } from "../support/said.ts";
+import { waitForOutput } from "../support/wait-for-output.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -68,7 +68,7 @@ describe("access and records", () => {
 
   test("Ctrl-C ends events tail with 130", async () => {
     const { io, ended } = gateway.begin(["events", "tail"]);
-    await said(io.out, /binding\.changed/);
+    await waitForOutput(io.out, /binding\.changed/);
     io.signal("SIGINT");
     expect((await ended).exit).toBe(EXIT.interrupted);
   });

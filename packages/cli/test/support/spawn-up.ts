@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { run } from "../../src/index.ts";
 import { captureIo } from "./capture-io.ts";
 import { printed } from "./printed.ts";
-import { said } from "./said.ts";
+import { waitForOutput } from "./wait-for-output.ts";
 
 export const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 
@@ -22,11 +22,11 @@ export async function spawnUp(...flags: string[]) {
   const argv = ["--conditions=backplane-source", MAIN, "up", "--port", "0", ...flags];
   const child = spawn(process.execPath, argv, { env, stdio: ["ignore", "pipe", "pipe"] });
   const { out, err, closed } = printed(child);
-  const begin = (...words: string[]) => {
+  const begin = (...args: string[]) => {
     const io = captureIo({ env });
-    return { io, ended: run(words, io).then((exit) => ({ exit, out: io.out(), err: io.err() })) };
+    return { io, ended: run(args, io).then((exit) => ({ exit, out: io.out(), err: io.err() })) };
   };
-  await Promise.race([said(out, /\n/), closed]);
+  await Promise.race([waitForOutput(out, /\n/), closed]);
   return {
     home,
     env,
@@ -35,8 +35,8 @@ export async function spawnUp(...flags: string[]) {
     closed,
     begin,
     /** The one JSON document of a command, with its exit code. */
-    async json<T>(...words: string[]): Promise<T & { exit: number }> {
-      const { exit, out: document } = await begin(...words, "--json").ended;
+    async json<T>(...args: string[]): Promise<T & { exit: number }> {
+      const { exit, out: document } = await begin(...args, "--json").ended;
       return { exit, ...(JSON.parse(document) as T) };
     },
     async dispose() {

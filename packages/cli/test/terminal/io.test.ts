@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, expect, test } from "vitest";
-import { said } from "../support/said.ts";
+import { waitForOutput } from "../support/wait-for-output.ts";
 
 /** Prints each signal that it receives, and exits at SIGTERM. */
 function listen(same_key_press_ms: number) {
@@ -24,11 +24,11 @@ function listen(same_key_press_ms: number) {
 
 async function pressTwice(same_key_press_ms: number): Promise<string[]> {
   const { child, out } = listen(same_key_press_ms);
-  await said(out, /ready\n/);
+  await waitForOutput(out, /ready\n/);
   child.kill("SIGINT");
-  await said(out, /raw/);
+  await waitForOutput(out, /raw/);
   child.kill("SIGINT");
-  await said(out, /raw[\s\S]*raw/);
+  await waitForOutput(out, /raw[\s\S]*raw/);
   child.kill("SIGTERM");
   await once(child, "close");
   return out()

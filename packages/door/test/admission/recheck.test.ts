@@ -34,9 +34,9 @@ test("checks an approved call again with its recorded role and the current polic
   const fixture = await createTestKernel();
   await fixture.bind(content);
   const forUsers = { roles: { user: { deny: { tools: ["ask"] } } } };
-  const [mine, theirs] = [await waiting(fixture, user), await waiting(fixture, admin)];
+  const [userApproval, adminApproval] = [await waiting(fixture, user), await waiting(fixture, admin)];
   await set(fixture, forUsers);
-  expect(await mine.answer()).toMatchObject({
+  expect(await userApproval.answer()).toMatchObject({
     status: "failed",
     error: {
       code: "policy.denied",
@@ -45,7 +45,7 @@ test("checks an approved call again with its recorded role and the current polic
       details: { rule: "role" },
     },
   });
-  expect(await theirs.answer()).toMatchObject({ status: "succeeded" });
+  expect(await adminApproval.answer()).toMatchObject({ status: "succeeded" });
   const last = await waiting(fixture, admin);
   await set(fixture, { allowed_origins: ["core"] });
   expect(await last.answer()).toMatchObject({
@@ -61,7 +61,7 @@ verifies(
     await first.bind(content);
     await first.bind(content, { export_id: "read" });
     first.runner.script = () => new Promise<never>(() => {});
-    const [mine, theirs] = [await waiting(first, user), await waiting(first, admin)];
+    const [userApproval, adminApproval] = [await waiting(first, user), await waiting(first, admin)];
     const cut = [];
     for (const caller of [user, admin])
       cut.push(await first.kernel.invocations.invoke(caller, { export_id: "read" }));
@@ -81,8 +81,8 @@ verifies(
       details: { refused: "policy.denied", rule: "role" },
     });
     expect(ends[1]).toMatchObject({ status: "succeeded", retry_count: 1 });
-    expect(await mine.answer(second)).toMatchObject({ error: { code: "policy.denied" } });
-    expect(await theirs.answer(second)).toMatchObject({ status: "succeeded" });
+    expect(await userApproval.answer(second)).toMatchObject({ error: { code: "policy.denied" } });
+    expect(await adminApproval.answer(second)).toMatchObject({ status: "succeeded" });
     expect(second.runner.requests).toHaveLength(2);
   },
 );

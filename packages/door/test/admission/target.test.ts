@@ -4,7 +4,7 @@ import { expect } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-const asking = () =>
+const hostTool = () =>
   manifest([tool("host_open", {}, { target: "host" }), tool("plain", {}, { target: "sandbox" })]);
 
 verifies(
@@ -12,7 +12,7 @@ verifies(
   "refuses and records a tool for the host unless the admin has allowed it",
   async () => {
     const fixture = await createTestKernel();
-    const binding = await fixture.bind(asking(), { export_id: "*" });
+    const binding = await fixture.bind(hostTool(), { export_id: "*" });
     await expect(fixture.call({ export_id: "host_open" })).rejects.toMatchObject({
       code: "target.host_forbidden",
     });
@@ -50,7 +50,7 @@ verifies(
 
 verifies("tools.target", "refuses a sandboxed plugin's call of a tool that runs on the host", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(asking(), { export_id: "*", policy: { host_target: true } });
+  await fixture.bind(hostTool(), { export_id: "*", policy: { host_target: true } });
   const inside = noGrant({ gateway_api_scopes: ["tools:invoke"] });
   const delegated = (grant: typeof inside) => ({
     ...user,

@@ -96,7 +96,7 @@ test("sends a watcher no settled record when the gateway stops during a durable 
 test("applies an answer that was written just before a crash at the next start", async () => {
   const first = await createTestKernel();
   await first.bind(content);
-  const said = {
+  const outcomes = {
     yes: await requestRemoval(first, { n: 1 }),
     no: await requestRemoval(first, { n: 2 }),
     nothing: await requestRemoval(first),
@@ -108,8 +108,8 @@ test("applies an answer that was written just before a crash at the next start",
     resolved_at: "2026-01-01T00:00:00Z",
   };
   // The answer is on disk, and the gateway dies before it wakes the waiting call.
-  await first.store.approvals.resolve(said.yes.approval.id, { ...resolution, status: "approved" }, {});
-  await first.store.approvals.resolve(said.no.approval.id, { ...resolution, status: "rejected" }, {});
+  await first.store.approvals.resolve(outcomes.yes.approval.id, { ...resolution, status: "approved" }, {});
+  await first.store.approvals.resolve(outcomes.no.approval.id, { ...resolution, status: "rejected" }, {});
   await first.crash();
   const second = await createTestKernel({ file: first.file });
   const end = async (id: string) => {
@@ -117,8 +117,8 @@ test("applies an answer that was written just before a crash at the next start",
     const { status, error } = await second.kernel.invocations.get(user, id);
     return error?.code ?? status;
   };
-  expect(await end(said.yes.ticket.id)).toBe("succeeded");
-  expect(await end(said.no.ticket.id)).toBe("approval.rejected");
-  expect(await end(said.nothing.ticket.id)).toBe("approval.expired");
-  expect(second.runner.requests.map((request) => request.invocation_id)).toEqual([said.yes.ticket.id]);
+  expect(await end(outcomes.yes.ticket.id)).toBe("succeeded");
+  expect(await end(outcomes.no.ticket.id)).toBe("approval.rejected");
+  expect(await end(outcomes.nothing.ticket.id)).toBe("approval.expired");
+  expect(second.runner.requests.map((request) => request.invocation_id)).toEqual([outcomes.yes.ticket.id]);
 });

@@ -163,14 +163,14 @@ verifies("sec.revocation", "rejects further calls of a running call whose bindin
     package_version: "0.1.0",
     export_id: "inner",
   });
-  const told: string[] = [];
+  const results: string[] = [];
   fixture.runner.script = async ({ request }) => {
     if (request.export_id === "inner") return ok();
     const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
     const call = () =>
       fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
-        async ({ settled }) => void told.push((await settled).status),
-        (error: { code: string }) => void told.push(error.code),
+        async ({ settled }) => void results.push((await settled).status),
+        (error: { code: string }) => void results.push(error.code),
       );
     await call();
     await fixture.kernel.bindings.patch(admin, outer.binding_id, { status: "disabled" }, undefined);
@@ -178,7 +178,7 @@ verifies("sec.revocation", "rejects further calls of a running call whose bindin
     return ok();
   };
   await fixture.call({ export_id: "outer" });
-  expect(told).toEqual(["succeeded", "binding.not_active"]);
+  expect(results).toEqual(["succeeded", "binding.not_active"]);
 });
 
 test("does not start a queued call after the policy denied its tool to the role", async () => {

@@ -57,22 +57,22 @@ verifies(
   "does not apply a session approval to a session of the same name in another workspace",
   async () => {
     const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
-    const talk = await createTestSession({ tools: [asks] });
-    const { caller } = await createRevocableKey(talk);
+    const session = await createTestSession({ tools: [asks] });
+    const { caller } = await createRevocableKey(session);
     const input = { text: '/tool asks {"a":1,"b":2}' };
     const pending = async () =>
-      (await talk.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
-    const first = await talk.kernel.runs.start(caller, { session_id: "s1", workspace: "one", input });
+      (await session.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+    const first = await session.kernel.runs.start(caller, { session_id: "s1", workspace: "one", input });
     await until(async () => (await pending()).length === 1);
     const [question] = await pending();
-    await talk.kernel.approvals.answer(admin, question!.id, { response: "approve_for_session" });
+    await session.kernel.approvals.answer(admin, question!.id, { response: "approve_for_session" });
     await first.settled;
-    const again = await talk.kernel.runs.start(caller, { session_id: "s1", workspace: "one", input });
+    const again = await session.kernel.runs.start(caller, { session_id: "s1", workspace: "one", input });
     expect((await again.settled).status).toBe("completed");
     expect(await pending()).toEqual([]);
     // The other workspace can use the name as soon as its session is idle.
     await until(() =>
-      talk.kernel.runs.start(caller, { session_id: "s1", workspace: "two", input }).then(
+      session.kernel.runs.start(caller, { session_id: "s1", workspace: "two", input }).then(
         () => true,
         () => false,
       ),
@@ -85,14 +85,14 @@ verifies(
   "sec.session-ids",
   "rejects a session, chain or run id from a key without a scope for sessions",
   async () => {
-    const talk = await createTestSession();
-    await talk.bind(manifest([tool("read")]));
-    const run = await talk.say("/say hi");
-    const other = await talk.say("/say hi", "s2");
-    const { caller: outsider } = await createRevocableKey(talk, { scopes: ["invocations:write"] });
-    const { caller: insider } = await createRevocableKey(talk);
+    const session = await createTestSession();
+    await session.bind(manifest([tool("read")]));
+    const run = await session.say("/say hi");
+    const other = await session.say("/say hi", "s2");
+    const { caller: outsider } = await createRevocableKey(session, { scopes: ["invocations:write"] });
+    const { caller: insider } = await createRevocableKey(session);
     const call = (caller: Caller, ids: object) =>
-      talk.kernel.invocations.invoke(caller, { export_id: "read", ...ids }).then(
+      session.kernel.invocations.invoke(caller, { export_id: "read", ...ids }).then(
         async ({ settled }) => (await settled).status,
         (error: { code: string }) => error.code,
       );
@@ -118,32 +118,32 @@ verifies(
   "sec.session-ids",
   "lets a delegated token name its own session, and others only with a scope for sessions",
   async () => {
-    const talk = await createTestSession();
+    const session = await createTestSession();
     const outer = (id: string, ...scopes: string[]) =>
       tool(id, { permissions: { gateway_api_scopes: ["tools:invoke", ...scopes] } });
-    await talk.bind(manifest([outer("plain"), outer("writer", "sessions:write"), tool("inner")]));
+    await session.bind(manifest([outer("plain"), outer("writer", "sessions:write"), tool("inner")]));
     for (const export_id of ["writer", "inner"]) {
       const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id };
-      await talk.kernel.bindings.create(admin, named);
+      await session.kernel.bindings.create(admin, named);
     }
-    await talk.say("/say hi", "own");
-    await talk.say("/say hi", "foreign");
-    const told: string[] = [];
-    talk.runner.script = async ({ request }) => {
+    await session.say("/say hi", "own");
+    await session.say("/say hi", "foreign");
+    const results: string[] = [];
+    session.runner.script = async ({ request }) => {
       if (request.export_id === "inner") return ok();
-      const caller = await talk.kernel.keys.authenticate(request.context.gateway.delegation_token!);
+      const caller = await session.kernel.keys.authenticate(request.context.gateway.delegation_token!);
       for (const session_id of ["own", "foreign"]) {
         const body = { export_id: "inner", session_id };
-        const done = talk.kernel.invocations.invoke(caller, body).then(
+        const done = session.kernel.invocations.invoke(caller, body).then(
           async ({ settled }) => (await settled).status,
           (error: { code: string }) => error.code,
         );
-        told.push(`${request.export_id} ${session_id} ${await done}`);
+        results.push(`${request.export_id} ${session_id} ${await done}`);
       }
       return ok();
     };
-    for (const export_id of ["plain", "writer"]) await talk.call({ export_id, session_id: "own" }, admin);
-    expect(told).toEqual([
+    for (const export_id of ["plain", "writer"]) await session.call({ export_id, session_id: "own" }, admin);
+    expect(results).toEqual([
       "plain own succeeded",
       "plain foreign auth.scope",
       "writer own succeeded",
@@ -163,21 +163,21 @@ verifies("sec.session-ids", "does not let a call act for a turn by naming its se
         release = () => resolve(toolOk("done"));
       }),
   };
-  const talk = await createTestSession({ tools: [wait], plugins: [agentTool] });
-  const turn = await talk.kernel.runs.start(admin, { session_id: "s1", input: { text: "/tool wait {}" } });
-  await until(async () => (await talk.kernel.health()).invocations.running === 1);
-  const { caller } = await createRevocableKey(talk);
-  const ticket = await talk.kernel.invocations.invoke(caller, {
+  const session = await createTestSession({ tools: [wait], plugins: [agentTool] });
+  const turn = await session.kernel.runs.start(admin, { session_id: "s1", input: { text: "/tool wait {}" } });
+  await until(async () => (await session.kernel.health()).invocations.running === 1);
+  const { caller } = await createRevocableKey(session);
+  const ticket = await session.kernel.invocations.invoke(caller, {
     export_id: "agent",
     input: { goal: "/say I act for the admin" },
     session_id: "s1",
   });
   if (ticket.invocation.approval_id !== null) {
-    await talk.kernel.approvals.answer(admin, ticket.invocation.approval_id, { response: "approve" });
+    await session.kernel.approvals.answer(admin, ticket.invocation.approval_id, { response: "approve" });
   }
   const spawned = await ticket.settled;
   expect(JSON.stringify(spawned.result ?? spawned.error)).toContain("spawned out of a running turn");
-  const runs = (await talk.kernel.runs.list(admin, {}, { limit: 10 })).items;
+  const runs = (await session.kernel.runs.list(admin, {}, { limit: 10 })).items;
   expect(runs.map(({ trigger }) => trigger)).toEqual(["api"]);
   release();
   expect((await turn.settled).status).toBe("completed");

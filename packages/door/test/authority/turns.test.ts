@@ -83,10 +83,10 @@ for (const [what, code, take] of WAYS) {
 verifies("sec.revocation", "cancels a streaming model call when its key is revoked", async () => {
   const fixture = await createTestSession();
   const key = await createRevocableKey(fixture);
-  const words = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
+  const text = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
   const { run, settled } = await fixture.kernel.runs.start(key.caller, {
     session_id: "s1",
-    input: { text: `/slow 1000\n/say ${words}` },
+    input: { text: `/slow 1000\n/say ${text}` },
   });
   await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
   await key.revoke();
@@ -203,8 +203,8 @@ verifies(
   "sec.revocation",
   "does not continue a conversation of a disabled role from an approval that outlived its turn",
   async () => {
-    const asking = { ...addTool, requires_approval: true };
-    const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asking] };
+    const needsApproval = { ...addTool, requires_approval: true };
+    const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [needsApproval] };
     const first = await createTestSession(options);
     const key = await createRevocableKey(first, { role: "admin" });
     const text = '/tool add {"a":1,"b":2}';

@@ -61,21 +61,21 @@ test("lists tools of plugins and bound exports together, filtered by what the ca
 test("notifies of changed bindings with their org and of changed plugins without one, and shows both at once", async () => {
   const fixture = await createTestKernel({ plugins: [writer] });
   const { catalog, plugins, bindings } = fixture.kernel;
-  const told: (string | null)[] = [];
-  const stop = catalog.onChanged((org_id) => told.push(org_id));
+  const notified: (string | null)[] = [];
+  const stop = catalog.onChanged((org_id) => notified.push(org_id));
   const names = async () => (await catalog.list(user)).map(({ name }) => name);
   expect(await names()).toEqual(["write"]);
   const { binding_id } = await fixture.bind(manifest([tool("read")]));
-  expect([await names(), told]).toEqual([["read", "write"], ["org_local"]]);
+  expect([await names(), notified]).toEqual([["read", "write"], ["org_local"]]);
   await bindings.patch(admin, binding_id, { status: "disabled" }, undefined);
-  expect([await names(), told.length]).toEqual([["write"], 2]);
+  expect([await names(), notified.length]).toEqual([["write"], 2]);
   await plugins.setEnabled(admin, "writer", false);
   expect(await names()).toEqual([]);
-  expect(told.slice(2)).toContain(null);
-  const heard = told.length;
+  expect(notified.slice(2)).toContain(null);
+  const before = notified.length;
   stop();
   await bindings.remove(admin, binding_id);
-  expect(told).toHaveLength(heard);
+  expect(notified).toHaveLength(before);
 });
 
 test("counts the events of a call on its ticket", async () => {

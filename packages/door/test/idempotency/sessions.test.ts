@@ -21,7 +21,7 @@ const messages = async (fixture: TestSession) =>
 const chains = async (fixture: TestSession) =>
   (await fixture.kernel.chains.list(user, s1, { limit: 99 })).items.length;
 const of = (part: object, method: string) => ({ of: part as Record<string, unknown>, method });
-const said = { kind: "input" as const, content: [{ type: "text" as const, text: "x" }] };
+const block = { kind: "input" as const, content: [{ type: "text" as const, text: "x" }] };
 
 const ACTS: Act[] = [
   {
@@ -52,7 +52,7 @@ const ACTS: Act[] = [
     name: "blocks",
     write: ({ sessions }) => of(sessions, "appendTape"),
     begin: async (fixture, once) =>
-      await fixture.kernel.chains.addBlocks(user, await head(fixture), [said], once),
+      await fixture.kernel.chains.addBlocks(user, await head(fixture), [block], once),
     count: messages,
   },
   {
@@ -117,8 +117,8 @@ test("adds a message to a running turn once per key", async () => {
   const all = await Promise.all(Array.from({ length: 5 }, () => ask(fixture, more)));
   const [won] = all.filter(({ began }) => began !== null);
   expect(won?.began).toMatchObject({ run_id });
-  const told = JSON.parse(all.find(({ before }) => before !== null)!.before!);
-  expect(told).toEqual(won!.began);
+  const first = JSON.parse(all.find(({ before }) => before !== null)!.before!);
+  expect(first).toEqual(won!.began);
   await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
   const tape = (await fixture.tape()).filter(({ kind }) => kind === "message");
   expect(tape.map(({ payload }) => payload.role)).toEqual(["user", "user", "assistant", "assistant"]);
@@ -138,9 +138,9 @@ test("commits the other writes of a batch when one key is rejected", async () =>
     stale_ms: 1_000,
   };
   const [one, two, three] = await Promise.allSettled([
-    fixture.kernel.chains.addBlocks(user, chain_id, [said]),
-    fixture.kernel.chains.addBlocks(user, chain_id, [said], taken),
-    fixture.kernel.chains.addBlocks(user, chain_id, [said]),
+    fixture.kernel.chains.addBlocks(user, chain_id, [block]),
+    fixture.kernel.chains.addBlocks(user, chain_id, [block], taken),
+    fixture.kernel.chains.addBlocks(user, chain_id, [block]),
   ]);
   expect([one.status, two.status, three.status]).toEqual(["fulfilled", "rejected", "fulfilled"]);
   expect(await messages(fixture)).toBe(3);

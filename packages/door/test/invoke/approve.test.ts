@@ -53,9 +53,9 @@ verifies(
       granted_by: "admin",
       digest: approval.digest,
     });
-    const stranger: Caller = { ...user, scope: { ...scope, project_id: "proj_other" } };
-    expect(approvals.grants(stranger)).toEqual([]);
-    const foreign = approvals.revokeGrant(stranger, grant!.id);
+    const outsider: Caller = { ...user, scope: { ...scope, project_id: "proj_other" } };
+    expect(approvals.grants(outsider)).toEqual([]);
+    const foreign = approvals.revokeGrant(outsider, grant!.id);
     await expect(foreign).rejects.toMatchObject({ code: "approval.not_found" });
     await approvals.revokeGrant(user, grant!.id);
     const trail = (await fixture.kernel.audit.list(admin, {}, { limit: 10 })).items;
@@ -68,7 +68,7 @@ verifies(
       ]),
     );
     expect((await requestRemoval(fixture, { path: "a" }, "sess_1")).approval.status).toBe("pending");
-    await expect(approvals.get(stranger, approval.id)).rejects.toMatchObject({ code: "approval.not_found" });
+    await expect(approvals.get(outsider, approval.id)).rejects.toMatchObject({ code: "approval.not_found" });
     await expect(
       approvals.answer(guest, others[0]!.approval.id, { response: "approve" }),
     ).rejects.toMatchObject({

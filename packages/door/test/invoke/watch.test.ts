@@ -21,8 +21,8 @@ const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 
 test("sends watchers every event once and in order, then the settled record", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("talk", {}, { streaming: true })]));
-  let speak = () => {};
-  const turn = () => new Promise<void>((resolve) => (speak = resolve));
+  let emit = () => {};
+  const turn = () => new Promise<void>((resolve) => (emit = resolve));
   fixture.runner.script = async ({ event }) => {
     for (let i = 1; i <= 200; i++) event({ type: "progress", i });
     await turn();
@@ -37,7 +37,7 @@ test("sends watchers every event once and in order, then the settled record", as
   await until(() => fixture.runner.running === 1);
   const resumed = collect(fixture, ticket.id, 150);
   await new Promise((resolve) => setTimeout(resolve, 20));
-  speak();
+  emit();
   expect(await early).toEqual({ seqs: upTo(500), settled: "succeeded" });
   expect(await resumed).toEqual({ seqs: upTo(500, 151), settled: "succeeded" });
   // A watcher that comes after the end reads from the store alone.
@@ -112,13 +112,13 @@ test("ends a watcher at once when it is stopped and unsubscribes it", async () =
 
 test("removes the listeners of a stopped watcher from the call", async () => {
   const live = new LiveCall({ id: "inv_1" } as InvocationRow, 0);
-  const heard: string[] = [];
-  const forget = live.onSettled(() => heard.push("gone"));
-  live.onSettled(() => heard.push("here"));
+  const received: string[] = [];
+  const forget = live.onSettled(() => received.push("gone"));
+  live.onSettled(() => received.push("here"));
   forget();
   live.finish({ id: "inv_1" } as Invocation);
   live.finish({ id: "again" } as Invocation);
-  live.onSettled(({ id }) => heard.push(id));
-  expect(heard).toEqual(["here", "inv_1"]);
+  live.onSettled(({ id }) => received.push(id));
+  expect(received).toEqual(["here", "inv_1"]);
   expect((await live.settled).id).toBe("inv_1");
 });

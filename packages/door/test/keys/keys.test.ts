@@ -79,15 +79,15 @@ test("lets the admin token manage keys of every project of the org, and a key on
   expect(await names(user, "*")).toEqual(["here"]);
   await expect(names(user, "proj_other")).rejects.toMatchObject({ code: "policy.denied" });
 
-  const stranger: Caller = { ...user, scopes: ["keys:write", "audit:read"] };
-  await expect(keys.revoke(stranger, there.key.id)).rejects.toMatchObject({ code: "key.not_found" });
+  const unrelated: Caller = { ...user, scopes: ["keys:write", "audit:read"] };
+  await expect(keys.revoke(unrelated, there.key.id)).rejects.toMatchObject({ code: "key.not_found" });
   for (const id of [there.key.id, foreign.key.id]) {
     await expect(keys.revoke(admin, id)).rejects.toMatchObject({ code: "key.not_found" });
   }
   await expect(keys.revoke(admin, foreign.key.id, { project: "*" })).rejects.toMatchObject({
     code: "key.not_found",
   });
-  await keys.revoke(stranger, here.key.id);
+  await keys.revoke(unrelated, here.key.id);
   await keys.revoke(admin, there.key.id, { project: "*" });
   await expect(keys.authenticate(there.token)).rejects.toMatchObject({ code: "auth.invalid" });
   // The audit entry belongs to the project of the key.

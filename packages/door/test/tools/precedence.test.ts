@@ -153,11 +153,13 @@ verifies(
       ["tool_search", "core/backplane", "hidden"],
     ]);
     await catalog.entries(user, { all: true });
-    const told = fixture.logged.filter(({ message }) => message.startsWith("tool "));
-    expect(told.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual([
-      ["warn", "acme/one"],
-      ["error", "acme/two"],
-    ]);
+    const logged = fixture.logged.filter(({ message }) => message.startsWith("tool "));
+    expect(logged.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual(
+      [
+        ["warn", "acme/one"],
+        ["error", "acme/two"],
+      ],
+    );
     // The name refers to the first package; the other is called by its package.
     expect((await fixture.call({ export_id: "find" })).package_id).toBe("acme/one");
     expect((await fixture.call({ export_id: "find", package_id: "acme/two" })).package_id).toBe("acme/two");

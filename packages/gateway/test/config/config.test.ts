@@ -68,11 +68,11 @@ test("names the key of a variable with an invalid value", () => {
 test("passes private destinations and limits to the runner unchanged", () => {
   const toml =
     '[egress]\nallow_private = ["ollama.lan:11434", "[fd00::1]:80"]\n[egress.limits]\nbytes_out = 10\n';
-  const told = (toml?: string) =>
+  const limitsOf = (toml?: string) =>
     egressOf(loadConfig({ home: homeWith(toml), env: {} }).egress, () => null).egress;
   const operator_allows = ["ollama.lan:11434", "[fd00::1]:80"];
-  expect(told(toml)).toMatchObject({ operator_allows, limits: { bytes_out: 10 } });
-  expect(told()).toMatchObject({ operator_allows: [], limits: {} });
+  expect(limitsOf(toml)).toMatchObject({ operator_allows, limits: { bytes_out: 10 } });
+  expect(limitsOf()).toMatchObject({ operator_allows: [], limits: {} });
 });
 
 test("enables the sandbox unless it is explicitly turned off", () => {

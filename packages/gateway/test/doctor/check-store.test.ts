@@ -5,8 +5,8 @@ import { openSqliteStore } from "@backplane/store";
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../../../../test/support/postgres.ts";
-import { checkSystem } from "../../src/doctor/check-system.ts";
 import { loadConfig } from "../../src/config/config.ts";
+import { checkSystem } from "../../src/doctor/check-system.ts";
 
 function makeHome(): string {
   const home = mkdtempSync(join(tmpdir(), "backplane-doctor-"));

@@ -188,14 +188,14 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
 
   test("gives each event its own context, also after it was handled", () =>
     using("teller", async ({ plugin }) => {
-      const told: string[] = [];
+      const errors: string[] = [];
       const { ctx } = await loadInto(plugin);
       const scoped = (org: string): PluginContext => ({
         ...ctx,
         async emit(kind, payload) {
           if (kind === "kernel.ready") throw new BackplaneError("policy.denied", "Not yours.");
           const { error, text } = payload as { text?: string; error?: string };
-          told.push(`${org} ${kind} ${text ?? error}`);
+          errors.push(`${org} ${kind} ${text ?? error}`);
           return { id: org };
         },
       });
@@ -211,8 +211,8 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       });
       await plugin.onEvent!(event("org_a", { later: true }), scoped("org_a"));
       await plugin.onEvent!(event("org_b", { forbidden: true }), scoped("org_b"));
-      await expect.poll(() => told.length).toBe(2);
-      expect(told.sort()).toEqual([
+      await expect.poll(() => errors.length).toBe(2);
+      expect(errors.sort()).toEqual([
         "org_a llm.call.response later",
         "org_b llm.call.error refused: policy.denied",
       ]);

@@ -14,9 +14,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { codeOf, type KernelPlugin, type PluginEntry } from "@backplane/contract";
 import { testKernelPlugin } from "@backplane/sdk/testing";
+import { logTo } from "@backplane/test-kit/log-to";
 import { afterEach, expect, test } from "vitest";
 import { confinedLoader } from "../../../../test/support/confined-loader.ts";
-import { logTo } from "@backplane/test-kit/log-to";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../src/host/clock.ts";
@@ -136,14 +136,14 @@ test("loads every bundled plugin inline and hosted with the same description", a
   const { entries, problems } = await loader.discover();
   expect(problems).toEqual([]);
   for (const entry of entries) {
-    const said = [];
+    const results = [];
     for (const mode of ["inline", "hosted"] as const) {
       const loaded = await loader.load(entry, mode, NO_REACH);
       const { plugin } = loaded;
-      said.push(JSON.stringify({ ...valuesOf(plugin), subscriptions: plugin.subscriptions() }));
+      results.push(JSON.stringify({ ...valuesOf(plugin), subscriptions: plugin.subscriptions() }));
       await loaded.close();
     }
-    expect(JSON.parse(said[1]!)).toEqual(JSON.parse(said[0]!));
+    expect(JSON.parse(results[1]!)).toEqual(JSON.parse(results[0]!));
   }
 });
 

@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KernelPlugin } from "@backplane/contract";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
+import { logTo } from "@backplane/test-kit/log-to";
 import { afterAll, expect } from "vitest";
 import { confinedLoader } from "../../../../test/support/confined-loader.ts";
-import { logTo } from "@backplane/test-kit/log-to";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 

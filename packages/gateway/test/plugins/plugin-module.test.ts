@@ -26,8 +26,8 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
     const dir = openFolder();
     const module = join(dir, "odd.mjs");
     writeFileSync(module, text);
-    const odd = { ...entryOf("shop"), name: "odd", dir, module };
-    const error = await rejection(loader.load(odd, mode, NO_REACH));
+    const plugin = { ...entryOf("shop"), name: "odd", dir, module };
+    const error = await rejection(loader.load(plugin, mode, NO_REACH));
     expect(codeOf(error)).toBe("plugin.invalid");
     if (typeof message === "string") expect(error.message).toBe(message);
     else expect(error.message).toMatch(message);

@@ -26,17 +26,17 @@ describe.each([
   ])("a process that ends by itself (%s) is told once, with its last words", async (how, message, trace) => {
     const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
     const run = await loadInto(loaded.plugin);
-    const told: Error[] = [];
+    const errors: Error[] = [];
     const exited = new Promise<void>((resolve) => {
       loaded.onExit((error) => {
-        told.push(error);
+        errors.push(error);
         resolve();
       });
     });
     const failure = await rejection(run.event("x.sleeper.a", { [how]: true }));
     await exited;
     await loaded.close();
-    expect(told.map((error) => error.message)).toEqual([failure.message]);
+    expect(errors.map((error) => error.message)).toEqual([failure.message]);
     expect(failure.message).toMatch(message);
     expect(failure.stack).toContain(trace);
     expect(codeOf(failure)).toBe("crashed");

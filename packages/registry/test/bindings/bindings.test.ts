@@ -117,8 +117,8 @@ verifies(
     expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
     expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(newer.binding_id);
     const mine = await fixture.call({ export_id: "echo" });
-    const stranger: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
-    const told = async (work: Promise<unknown>) =>
+    const foreigner: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
+    const errorOf = async (work: Promise<unknown>) =>
       await work.then(
         () => "found",
         (error: { code: string; message: string; details?: unknown }) => [
@@ -128,15 +128,15 @@ verifies(
         ],
       );
     const { bindings, invocations } = fixture.kernel;
-    for (const caller of [other, stranger]) {
+    for (const caller of [other, foreigner]) {
       const asks = (id: string) => [bindings.get(caller, id), bindings.validate(caller, id)];
-      const real = await Promise.all(asks(own.binding_id).map(told));
-      const missing = await Promise.all(asks("bind_00000000000000000000000000").map(told));
+      const real = await Promise.all(asks(own.binding_id).map(errorOf));
+      const missing = await Promise.all(asks("bind_00000000000000000000000000").map(errorOf));
       expect(real).toEqual(missing);
       expect(real[0]).toEqual(["binding.not_found", "There is no such binding.", undefined]);
-      expect(await told(invocations.invoke(caller, { binding_id: own.binding_id }))).toEqual(missing[0]);
-      expect(await told(invocations.get(caller, mine.id))).toEqual(
-        await told(invocations.get(caller, "inv_00000000000000000000000000")),
+      expect(await errorOf(invocations.invoke(caller, { binding_id: own.binding_id }))).toEqual(missing[0]);
+      expect(await errorOf(invocations.get(caller, mine.id))).toEqual(
+        await errorOf(invocations.get(caller, "inv_00000000000000000000000000")),
       );
     }
   },

@@ -220,14 +220,14 @@ describe("a version that cannot be used", () => {
     ["another kind", () => [[{ id: "greet", kind: "compactor", compactor: {} }], {}], /was a tool/],
   ];
 
-  test.each(CASES)("keeps serving the old version: %s", async (_name, next, words) => {
+  test.each(CASES)("keeps serving the old version: %s", async (_name, next, expectedText) => {
     const { fixture, bound } = await openWith();
     const [exports, schemas] = next();
     await install(fixture, "0.2.0", exports, schemas);
     const body = { package_id: PACKAGE, package_version: "0.2.0" };
     await expect(fixture.kernel.bindings.upgrade(admin, body)).rejects.toMatchObject({
       code: "binding.invalid",
-      message: expect.stringMatching(words),
+      message: expect.stringMatching(expectedText),
     });
     expect(await listed(fixture)).toEqual([bound]);
   });

@@ -24,10 +24,10 @@ import { createLiveConfig } from "../../src/config/live-config.ts";
 
 const ORG = "org_local";
 
-function hear({ kernel }: TestKernel): ConfigUpdated[] {
-  const heard: ConfigUpdated[] = [];
-  kernel.config.onUpdated((updated) => heard.push(updated));
-  return heard;
+function recordUpdates({ kernel }: TestKernel): ConfigUpdated[] {
+  const updates: ConfigUpdated[] = [];
+  kernel.config.onUpdated((updated) => updates.push(updated));
+  return updates;
 }
 
 const auditOf = async ({ kernel }: TestKernel) =>
@@ -50,15 +50,15 @@ verifies(
     };
     const fixture = await createTestKernel({ plugins: [spy] });
     const { config } = fixture.kernel;
-    const told: ConfigUpdated[] = [];
-    config.onUpdated((updated) => told.push(updated));
+    const published: ConfigUpdated[] = [];
+    config.onUpdated((updated) => published.push(updated));
     for (const pattern of Object.keys(await config.list(user))) await config.unset(user, pattern);
-    await until(() => onBus.length === told.length);
+    await until(() => onBus.length === published.length);
     onBus.length = 0;
-    told.length = 0;
-    const heard = hear(fixture);
+    published.length = 0;
+    const updates = recordUpdates(fixture);
     await config.set(user, { provider: "prod" });
-    expect(heard).toEqual([{ key: "provider", prefix_match_hint: "" }]);
+    expect(updates).toEqual([{ key: "provider", prefix_match_hint: "" }]);
     expect(await config.get(user, "provider")).toEqual({ key: "provider", value: "prod" });
 
     const values: Record<string, Json> = {
@@ -69,14 +69,14 @@ verifies(
     };
     await config.set(user, values);
     expect(await config.list(user)).toEqual(values);
-    expect(heard.slice(1).toSorted((a, b) => (a.key < b.key ? -1 : 1))).toEqual([
+    expect(updates.slice(1).toSorted((a, b) => (a.key < b.key ? -1 : 1))).toEqual([
       { key: "plugin.llm_openai.base_url", prefix_match_hint: "plugin.llm_openai." },
       { key: "plugin.llm_openai.retries", prefix_match_hint: "plugin.llm_openai." },
       { key: "provider", prefix_match_hint: "" },
       { key: "providers.prod.params", prefix_match_hint: "providers.prod." },
     ]);
 
-    heard.length = 0;
+    updates.length = 0;
     const refused: Record<string, Json>[] = [
       { provider: "third", "not a key": 1 },
       { provider: "third", big: "x".repeat(CONFIG_LIMITS.value_bytes) },
@@ -85,29 +85,29 @@ verifies(
     for (const change of refused) await expect(config.set(user, change)).rejects.toThrow();
     // The store refuses half way: the org is full after the second key.
     const full = "x".repeat(CONFIG_LIMITS.value_bytes - 2);
-    const room = Math.floor(CONFIG_LIMITS.bytes_per_org / CONFIG_LIMITS.value_bytes) - 1;
-    for (let n = 0; n < room; n += 50) {
-      const part = Array.from({ length: Math.min(50, room - n) }, (_, i) => [`fill.k${n + i}`, full]);
+    const fitting = Math.floor(CONFIG_LIMITS.bytes_per_org / CONFIG_LIMITS.value_bytes) - 1;
+    for (let n = 0; n < fitting; n += 50) {
+      const part = Array.from({ length: Math.min(50, fitting - n) }, (_, i) => [`fill.k${n + i}`, full]);
       await config.set(user, Object.fromEntries(part));
     }
-    heard.length = 0;
+    updates.length = 0;
     const before = await config.list(user);
     await expect(config.set(user, { provider: "third", "x.a": full, "x.b": full })).rejects.toMatchObject({
       code: "config.limit",
     });
     expect(await config.list(user)).toEqual(before);
-    expect(heard).toEqual([]);
+    expect(updates).toEqual([]);
 
-    expect(await config.unset(user, "fill.*")).toHaveLength(room);
-    expect(heard).toHaveLength(room);
-    expect(heard[0]).toMatchObject({ prefix_match_hint: "fill." });
-    heard.length = 0;
+    expect(await config.unset(user, "fill.*")).toHaveLength(fitting);
+    expect(updates).toHaveLength(fitting);
+    expect(updates[0]).toMatchObject({ prefix_match_hint: "fill." });
+    updates.length = 0;
     expect(await config.unset(user, "provider")).toEqual(["provider"]);
     expect(await config.unset(user, "provider")).toEqual([]);
-    expect(heard).toEqual([{ key: "provider", prefix_match_hint: "" }]);
+    expect(updates).toEqual([{ key: "provider", prefix_match_hint: "" }]);
     await expect(config.get(user, "provider")).rejects.toMatchObject({ code: "config.not_found" });
-    await until(() => onBus.length === told.length);
-    expect(onBus.map(({ payload }) => payload)).toEqual(told);
+    await until(() => onBus.length === published.length);
+    expect(onBus.map(({ payload }) => payload)).toEqual(published);
     expect(new Set(onBus.map(({ session_id }) => session_id))).toEqual(new Set(["kernel"]));
   },
 );
@@ -155,14 +155,14 @@ verifies(
       { actor: "admin", action: "config.show", subject: "plugin.a.secret", details: {} },
     ]);
     // A value is not returned when the read cannot be audited.
-    const deaf = createKernel({
+    const failing = createKernel({
       ...fixture.deps,
       store: {
         ...fixture.store,
         audit: { ...fixture.store.audit, append: () => Promise.reject(new Error("no disk")) },
       },
     });
-    await expect(deaf.config.get(admin, "plugin.a.api_key", { show: true })).rejects.toThrow("no disk");
+    await expect(failing.config.get(admin, "plugin.a.api_key", { show: true })).rejects.toThrow("no disk");
 
     const files = readdirSync(dirname(fixture.file)).filter((name) =>
       name.startsWith(basename(fixture.file)),
@@ -234,8 +234,8 @@ test("separates orgs, and tells listeners which org was written", async () => {
   const fixture = await createTestKernel();
   const { config } = fixture.kernel;
   const other: Caller = { ...user, scope: { org_id: "org_other", project_id: null } };
-  const heard: string[] = [];
-  const stop = config.onUpdated(({ key }, org_id) => heard.push(`${org_id} ${key}`));
+  const updates: string[] = [];
+  const stop = config.onUpdated(({ key }, org_id) => updates.push(`${org_id} ${key}`));
   await config.set(user, { a: 1 });
   await config.set(other, { a: 2 });
   expect((await config.get(user, "a")).value).toBe(1);
@@ -243,7 +243,7 @@ test("separates orgs, and tells listeners which org was written", async () => {
   expect(await config.list(user)).toEqual({ a: 1 });
   stop();
   await config.set(user, { a: 3 });
-  expect(heard).toEqual(["org_local a", "org_other a", "org_other a"]);
+  expect(updates).toEqual(["org_local a", "org_other a", "org_other a"]);
 });
 
 test("completes the write and calls the other listeners when one listener throws", async () => {
@@ -251,9 +251,9 @@ test("completes the write and calls the other listeners when one listener throws
   fixture.kernel.config.onUpdated(() => {
     throw new Error("broken listener");
   });
-  const heard = hear(fixture);
+  const updates = recordUpdates(fixture);
   await fixture.kernel.config.set(user, { "a.b": 1 });
-  expect(heard).toEqual([{ key: "a.b", prefix_match_hint: "a." }]);
+  expect(updates).toEqual([{ key: "a.b", prefix_match_hint: "a." }]);
   expect(fixture.logged.some(({ message }) => message.includes("listener"))).toBe(true);
 });
 

@@ -3,7 +3,7 @@ import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { diffTool } from "../../src/definitions/diff-tool.ts";
 
-function words(
+function toolWith(
   description: string,
   more: object,
   schema: Json,
@@ -20,7 +20,7 @@ function words(
 }
 
 test("lists changes of description, annotations and schema, with hidden text in the new values", () => {
-  const former = words(
+  const former = toolWith(
     "Weather today",
     { hints: { readOnlyHint: true } },
     {
@@ -28,7 +28,7 @@ test("lists changes of description, annotations and schema, with hidden text in 
       properties: { city: { type: "string" }, day: { type: "string" } },
     },
   );
-  const now = words(
+  const now = toolWith(
     "Weather today\u{e0068}\u{e0069}",
     { hints: { readOnlyHint: false } },
     {

@@ -7,7 +7,7 @@ import { effectiveClass, lowersIsolation } from "../../src/grant/execution-class
 
 const devkit = readFileSync(new URL("../../../supply/test/devkit.toml", import.meta.url), "utf8");
 const silent = devkit.replaceAll(/^execution_class.*\n/gm, "");
-const asking = (wanted: ExecutionClass) =>
+const requesting = (wanted: ExecutionClass) =>
   readManifest(silent.replaceAll(/^kind = .*\n/gm, (line) => `${line}execution_class = "${wanted}"\n`));
 const classesOf = (manifest: ReturnType<typeof readManifest>) =>
   Object.fromEntries(manifest.exports.map((item) => [item.kind, effectiveClass({ policy: {} }, item)]));
@@ -20,9 +20,9 @@ verifies("pkg.class-defaults", "runs an export without a class in the default cl
 });
 
 test("lets a package raise the isolation of its kind and never lower it", () => {
-  expect(classesOf(asking("inline"))).toEqual(DEFAULTS);
-  expect(classesOf(asking("worker"))).toEqual(DEFAULTS);
-  expect(new Set(Object.values(classesOf(asking("isolated"))))).toEqual(new Set(["isolated"]));
+  expect(classesOf(requesting("inline"))).toEqual(DEFAULTS);
+  expect(classesOf(requesting("worker"))).toEqual(DEFAULTS);
+  expect(new Set(Object.values(classesOf(requesting("isolated"))))).toEqual(new Set(["isolated"]));
 });
 
 test("uses the binding's class and detects when it lowers isolation", () => {

@@ -43,11 +43,11 @@ test("refuses a tool of a sub-agent access to tools that the sub-agent may not u
   fixture.runner.script = async ({ request }) => {
     if (request.export_id === "inner") return ok();
     const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
-    const told = await fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
+    const results = await fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
       async (ticket) => (await ticket.settled).status,
       (error: { code: string }) => error.code,
     );
-    reached.push(told);
+    reached.push(results);
     return ok();
   };
   await fixture.say("/tool outer {}");
@@ -104,10 +104,10 @@ test("resumes a turn that a plugin started with that plugin's rights after a res
 test("lets only a plugin with the compact right call the project's compactor", async () => {
   const fixture = await createTestSession();
   const compactor = { id: "shrink", kind: "compactor", compactor: {} };
-  const asking = (id: string, ...scopes: string[]) =>
+  const toolWith = (id: string, ...scopes: string[]) =>
     tool(id, { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" });
   await fixture.bind(
-    manifest([compactor, asking("may", "compactions:write"), asking("mayNot", "chains:read")]),
+    manifest([compactor, toolWith("may", "compactions:write"), toolWith("mayNot", "chains:read")]),
   );
   for (const export_id of ["may", "mayNot"]) {
     await fixture.kernel.bindings.create(admin, {
@@ -117,12 +117,12 @@ test("lets only a plugin with the compact right call the project's compactor", a
     });
   }
   await fixture.say("hello");
-  const told: unknown[] = [];
+  const results: unknown[] = [];
   fixture.runner.script = async ({ request }) => {
     if (request.export_id === "shrink") return ok({ seed_blocks: [], summary: { text: "short" } });
     const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
     const done = fixture.kernel.sessions.compact(caller, { session_id: "s1" });
-    told.push(
+    results.push(
       await done.then(
         ({ origin }) => origin,
         ({ message }: Error) => message,
@@ -131,8 +131,8 @@ test("lets only a plugin with the compact right call the project's compactor", a
     return ok();
   };
   for (const export_id of ["may", "mayNot"]) await fixture.call({ export_id });
-  expect(told[0]).toBe("compaction");
-  expect(told[1]).toContain("was not granted the scope tools:invoke");
+  expect(results[0]).toBe("compaction");
+  expect(results[1]).toContain("was not granted the scope tools:invoke");
   const calls = (await fixture.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
   // Newest first; a failed compaction is retried.
   expect(calls.map(({ status }) => status)).toEqual(["failed", "failed", "failed", "succeeded"]);

@@ -225,10 +225,10 @@ test("requires no approval for a direct API call, and requires one for plugins a
 
 test("notifies catalog listeners of a policy change, and applies a project's policy only to that project", async () => {
   const fixture = await testKernelWith(tool("read"));
-  const told: (string | null)[] = [];
-  fixture.kernel.catalog.onChanged((org_id) => told.push(org_id));
+  const notified: (string | null)[] = [];
+  fixture.kernel.catalog.onChanged((org_id) => notified.push(org_id));
   await fixture.kernel.policy.put(admin, "project", { allowed_origins: ["core"] });
-  expect([told, await names(fixture)]).toEqual([["org_local"], []]);
+  expect([notified, await names(fixture)]).toEqual([["org_local"], []]);
   const other = { ...admin, scope: { ...admin.scope, project_id: "proj_other" } };
   const elsewhere = await fixture.kernel.policy.put(other, "project", { allowed_origins: ["mcp"] });
   expect(elsewhere).toMatchObject({ generation: 1, effective: { allowed_origins: ["mcp"] } });

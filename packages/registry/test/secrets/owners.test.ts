@@ -4,7 +4,11 @@ import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { codeOfRejected } from "../../../agent/test/plugins/test-plugins.ts";
 
-const neighbour: Caller = { ...user, actor: "key_2", scope: { org_id: "org_local", project_id: "proj_2" } };
+const otherProject: Caller = {
+  ...user,
+  actor: "key_2",
+  scope: { org_id: "org_local", project_id: "proj_2" },
+};
 const projectAdmin: Caller = { ...user, role: "owner", scopes: ["admin"], admin: true };
 
 verifies(
@@ -14,7 +18,7 @@ verifies(
     const { kernel } = await createTestKernel();
     const { secrets } = kernel;
     await secrets.put(orgUser, "shared", "of-the-whole-org");
-    await secrets.put(neighbour, "theirs", "of-the-neighbour");
+    await secrets.put(otherProject, "theirs", "of-the-neighbour");
     for (const caller of [user, projectAdmin]) {
       for (const name of ["shared", "theirs"]) {
         expect(await codeOfRejected(secrets.put(caller, name, "mine now")), name).toBe("policy.denied");

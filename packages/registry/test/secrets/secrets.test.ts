@@ -38,10 +38,10 @@ test("hides the bindings that use a secret from other projects, and audits its c
   const { binding_id } = await fixture.bind(content, {
     secrets: { jira_token: "secret://org_local/jira_token" },
   });
-  const stranger: Caller = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
-  expect((await secrets.get(stranger, "jira_token")).used_by).toEqual([]);
-  expect((await secrets.list(stranger, { limit: 10 })).items[0]?.used_by).toEqual([]);
-  const refused = await secrets.remove(stranger, "jira_token").catch((error: unknown) => error);
+  const outsider: Caller = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
+  expect((await secrets.get(outsider, "jira_token")).used_by).toEqual([]);
+  expect((await secrets.list(outsider, { limit: 10 })).items[0]?.used_by).toEqual([]);
+  const refused = await secrets.remove(outsider, "jira_token").catch((error: unknown) => error);
   expect(refused).toMatchObject({ code: "policy.denied" });
   expect(JSON.stringify(refused)).not.toContain(binding_id);
   expect((await secrets.list(user, { limit: 10 })).items[0]?.used_by).toEqual([binding_id]);

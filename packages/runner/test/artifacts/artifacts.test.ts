@@ -24,15 +24,15 @@ function memoryStore(): ArtifactFiles & { kept: Map<string, Uint8Array> } {
 
 const WAYS = {
   isolated: (artifacts: ArtifactFiles) => ({
-    rig: createConfinedTestRunner({ artifacts, limits: LIMITS }),
+    testRunner: createConfinedTestRunner({ artifacts, limits: LIMITS }),
     class: "isolated" as const,
   }),
   "worker in a sandbox": (artifacts: ArtifactFiles) => ({
-    rig: createConfinedTestRunner({ artifacts, limits: LIMITS }),
+    testRunner: createConfinedTestRunner({ artifacts, limits: LIMITS }),
     class: "worker" as const,
   }),
   "plain worker": (artifacts: ArtifactFiles) => ({
-    rig: createTestRunner({ artifacts, limits: LIMITS }),
+    testRunner: createTestRunner({ artifacts, limits: LIMITS }),
     class: "worker" as const,
   }),
 } as const;
@@ -43,7 +43,7 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
     const store = memoryStore();
     const made = make(store);
     const run = (input: object, change: Parameters<typeof vai>[1] = {}): ReturnType<TestRunner["run"]> =>
-      made.rig.run(vai("artifact", { class: made.class, grant, input: input as never, ...change }));
+      made.testRunner.run(vai("artifact", { class: made.class, grant, input: input as never, ...change }));
     return { ...made, run, kept: store.kept };
   }
 
@@ -126,11 +126,13 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
   });
 
   verifies("inv.artifacts", "passes large input as a file in scratch and small input inline", async () => {
-    const { rig, class: isolation } = start();
-    const small = await rig.run(vai("large-input", { class: isolation, grant, input: { text: "short" } }));
+    const { testRunner, class: isolation } = start();
+    const small = await testRunner.run(
+      vai("large-input", { class: isolation, grant, input: { text: "short" } }),
+    );
     expect(small.result).toMatchObject({ structured_output: { by_file: false } });
     const input = { text: "é".repeat(300_000) };
-    const large = await rig.run(vai("large-input", { class: isolation, grant, input }));
+    const large = await testRunner.run(vai("large-input", { class: isolation, grant, input }));
     const json = JSON.stringify(input);
     expect(large.result).toEqual({
       content: [],
@@ -182,10 +184,10 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
 });
 
 test("stores the file of a process that exits right after its answer", async () => {
-  for (const rig of [createConfinedTestRunner, createTestRunner]) {
+  for (const testRunner of [createConfinedTestRunner, createTestRunner]) {
     const store = memoryStore();
-    const made = rig({ artifacts: store });
-    const isolation = rig === createTestRunner ? "worker" : "isolated";
+    const made = testRunner({ artifacts: store });
+    const isolation = testRunner === createTestRunner ? "worker" : "isolated";
     for (let i = 0; i < 5; i++) {
       const outcome = await made.run(side("artifact", { class: isolation, grant }));
       expect(outcome).toMatchObject({

@@ -2,12 +2,12 @@ import { expect, test } from "vitest";
 import { RunningCalls } from "../../src/calls/running-calls.ts";
 
 function call() {
-  const told: string[] = [];
+  const interrupts: string[] = [];
   return {
-    told,
+    interrupts,
     listener_proof: null,
-    interrupt: (why: string) => void told.push(why),
-    stopNow: () => void told.push("stopped now"),
+    interrupt: (why: string) => void interrupts.push(why),
+    stopNow: () => void interrupts.push("stopped now"),
   };
 }
 
@@ -21,7 +21,7 @@ test("interrupts calls by id or all at once, and waits for the last one to finis
   expect([running.cancel("inv_1", "user"), running.cancel("inv_3", "user")]).toEqual([true, false]);
   running.interruptAll();
   running.stopAllNow();
-  expect([one.told, two.told]).toEqual([
+  expect([one.interrupts, two.interrupts]).toEqual([
     ["user", "shutdown", "stopped now"],
     ["shutdown", "stopped now"],
   ]);

@@ -112,22 +112,22 @@ function pidOf(outcome: RunOutcome): number {
 }
 
 /** The call ends as malformed, and the process keeps serving the same pool key. */
-async function endsOneCall(rig: TestRunner, request: RequestChange, message: JsonObject): Promise<void> {
-  const before = pidOf(await rig.run({ ...request, input: { pid: true } }));
-  const outcome = await rig.run({ ...request, input: { messages: [message] } });
+async function endsOneCall(testRunner: TestRunner, request: RequestChange, message: JsonObject): Promise<void> {
+  const before = pidOf(await testRunner.run({ ...request, input: { pid: true } }));
+  const outcome = await testRunner.run({ ...request, input: { messages: [message] } });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
-  expect(pidOf(await rig.run({ ...request, input: { pid: true } }))).toBe(before);
+  expect(pidOf(await testRunner.run({ ...request, input: { pid: true } }))).toBe(before);
 }
 
 /** The reply matches no request: all calls in flight end as malformed, and a new process takes the next call. */
-async function endsTheProcess(rig: TestRunner, request: RequestChange, message: JsonObject): Promise<void> {
-  const before = pidOf(await rig.run({ ...request, input: { pid: true } }));
-  const other = rig.run({ ...request, input: { messages: [] } });
-  const outcome = rig.run({ ...request, input: { messages: [message] } });
+async function endsTheProcess(testRunner: TestRunner, request: RequestChange, message: JsonObject): Promise<void> {
+  const before = pidOf(await testRunner.run({ ...request, input: { pid: true } }));
+  const other = testRunner.run({ ...request, input: { messages: [] } });
+  const outcome = testRunner.run({ ...request, input: { messages: [message] } });
   for (const ended of [await outcome, await other]) {
     expect(ended).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
   }
-  expect(pidOf(await rig.run({ ...request, input: { pid: true } }))).not.toBe(before);
+  expect(pidOf(await testRunner.run({ ...request, input: { pid: true } }))).not.toBe(before);
 }
 
 const all = (list: readonly Case[], check: (one: Case) => Promise<void>): Promise<unknown> =>
@@ -148,8 +148,8 @@ describe("vai.rpc.v1", () => {
     "wire.contradiction",
     "fails only the call of a contradictory response, immediately and as malformed",
     async () => {
-      const rig = createTestRunner();
-      await all(VAI_CASES, (one) => endsOneCall(rig, keyed(request, one), one.message));
+      const testRunner = createTestRunner();
+      await all(VAI_CASES, (one) => endsOneCall(testRunner, keyed(request, one), one.message));
     },
     TEST_MS,
   );
@@ -158,8 +158,8 @@ describe("vai.rpc.v1", () => {
     "wire.contradiction",
     "fails the calls in flight and stops the process after a response with an id of the wrong type",
     async () => {
-      const rig = createTestRunner();
-      await all(VAI_WRONG_IDS, (one) => endsTheProcess(rig, keyed(request, one), one.message));
+      const testRunner = createTestRunner();
+      await all(VAI_WRONG_IDS, (one) => endsTheProcess(testRunner, keyed(request, one), one.message));
     },
     TEST_MS,
   );
@@ -191,10 +191,10 @@ verifies(
   "wire.contradiction",
   "rterm.plugin.v1: fails a contradictory response immediately as malformed",
   async () => {
-    const rig = createTestRunner();
+    const testRunner = createTestRunner();
     const request = speaks("rterm.plugin.v1", "side");
     await all(SIDE_CASES, async ({ message }) => {
-      const outcome = await rig.run({ ...request, input: { messages: [message] } });
+      const outcome = await testRunner.run({ ...request, input: { messages: [message] } });
       expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
     });
   },
@@ -212,8 +212,8 @@ describe("hefty.jsonrpc", () => {
     "wire.contradiction",
     "fails only the call of a contradictory instrument answer, immediately and as malformed",
     async () => {
-      const rig = createTestRunner({ data_root: dataRoot() });
-      await all(INSTRUMENT_CASES, (one) => endsOneCall(rig, own(one), one.message));
+      const testRunner = createTestRunner({ data_root: dataRoot() });
+      await all(INSTRUMENT_CASES, (one) => endsOneCall(testRunner, own(one), one.message));
     },
     TEST_MS,
   );
@@ -222,19 +222,19 @@ describe("hefty.jsonrpc", () => {
     "wire.contradiction",
     "fails the calls in flight and stops the process after an instrument answer that matches no request",
     async () => {
-      const rig = createTestRunner({ data_root: dataRoot() });
+      const testRunner = createTestRunner({ data_root: dataRoot() });
       const list = [
         ...rpcWrongIds(INSTRUMENT_RESULT),
         ...cases({ "an error for null": { ...RPC, id: null, error: RPC_ERROR } }),
       ];
-      await all(list, (one) => endsTheProcess(rig, own(one), one.message));
+      await all(list, (one) => endsTheProcess(testRunner, own(one), one.message));
     },
     TEST_MS,
   );
 
   verifies("wire.contradiction", "rejects initialize with success and an error as malformed", async () => {
-    const rig = createTestRunner({ data_root: dataRoot() });
-    const outcome = await rig.run({
+    const testRunner = createTestRunner({ data_root: dataRoot() });
+    const outcome = await testRunner.run({
       ...request,
       input: { pid: true },
       context: { config: { error: "no licence" } },
@@ -257,7 +257,7 @@ describe("hefty.jsonrpc", () => {
           metadata: ${metadata}, invoke: async () => (${answer}) }] };`,
       );
       const host = await buildInstrumentHost(join(base, "instrument-host.mjs"));
-      const rig = createTestRunner({
+      const testRunner = createTestRunner({
         folder,
         data_root: join(base, "data"),
         programs: { instruments: host },
@@ -270,7 +270,7 @@ describe("hefty.jsonrpc", () => {
         instrument: { plugin_id: "own", author: "us", isolation: "InProcess" as const, dependencies: [] },
       };
       for (const place of ["worker", "inline"] as const) {
-        const outcome = await rig.run({
+        const outcome = await testRunner.run({
           class: place,
           pool_key: `sha/bind_1@1/-/${place}`,
           timeout_ms: TEN_MINUTES,
@@ -303,7 +303,7 @@ verifies(
     );
     const program = fileURLToPath(new URL("../../../sdk/dist/tool-host.mjs", import.meta.url));
     await buildToolHost(program);
-    const rig = createTestRunner({ folder: base, programs: { tool_files: program } });
+    const testRunner = createTestRunner({ folder: base, programs: { tool_files: program } });
     const request: RequestChange = {
       protocol: "module.tools",
       entrypoint: ["node"],
@@ -312,7 +312,7 @@ verifies(
     for (const [invocation_id, { message }] of [...VAI_CASES, ...VAI_WRONG_IDS].entries()) {
       const id = `inv_tool_${invocation_id}`;
       const frame = { ...message, ...(message.id === "$id" ? { id } : {}) };
-      const outcome = await rig.run({ ...request, invocation_id: id, input: { frame } });
+      const outcome = await testRunner.run({ ...request, invocation_id: id, input: { frame } });
       expect(outcome, JSON.stringify(message)).toMatchObject({ error: { code: "malformed_response" } });
     }
   },
@@ -326,9 +326,9 @@ describe("mcp.stdio", () => {
     "wire.contradiction",
     "fails only the call of a contradictory reply, immediately and as malformed",
     async () => {
-      const rig = createTestRunner();
+      const testRunner = createTestRunner();
       await all(rpcCases(CONTENT), (one) =>
-        endsOneCall(rig, { ...keyed(request, one), class: "worker" }, one.message),
+        endsOneCall(testRunner, { ...keyed(request, one), class: "worker" }, one.message),
       );
     },
     TEST_MS,
@@ -338,19 +338,19 @@ describe("mcp.stdio", () => {
     "wire.contradiction",
     "fails the calls in flight and stops the server after a reply that matches no request",
     async () => {
-      const rig = createTestRunner();
+      const testRunner = createTestRunner();
       await all(rpcWrongIds(CONTENT), (one) =>
-        endsTheProcess(rig, { ...keyed(request, one), class: "worker" }, one.message),
+        endsTheProcess(testRunner, { ...keyed(request, one), class: "worker" }, one.message),
       );
     },
     TEST_MS,
   );
 
   test("keeps a server that answers a notification with an error without an id", async () => {
-    const rig = createTestRunner();
+    const testRunner = createTestRunner();
     const complaint = { jsonrpc: "2.0", error: { code: -32601, message: "Method not found" } };
     const messages = [complaint, { ...RPC, result: CONTENT }];
-    const outcome = await rig.run({ ...request, class: "worker", input: { messages } });
+    const outcome = await testRunner.run({ ...request, class: "worker", input: { messages } });
     expect(outcome).toMatchObject({ status: "succeeded" });
     expect(outcome.violations).toBe(1);
   });
@@ -363,17 +363,17 @@ describe("mcp.stdio", () => {
         { ...RPC, id: 9_999, result: {} },
         { ...RPC, result: CONTENT },
       ];
-      const rig = createTestRunner();
-      const outcome = await rig.run({ ...request, class: "worker", input: { messages } });
+      const testRunner = createTestRunner();
+      const outcome = await testRunner.run({ ...request, class: "worker", input: { messages } });
       expect(outcome).toMatchObject({ status: "succeeded", violations: 1 });
       const twice = [
         { ...RPC, result: CONTENT },
         { ...RPC, result: {}, error: RPC_ERROR },
       ];
-      expect(await rig.run({ ...request, class: "worker", input: { messages: twice } })).toMatchObject({
+      expect(await testRunner.run({ ...request, class: "worker", input: { messages: twice } })).toMatchObject({
         status: "succeeded",
       });
-      await until(() => rig.logs.some((line) => line.includes("violates its protocol")));
+      await until(() => testRunner.logs.some((line) => line.includes("violates its protocol")));
     },
   );
 });

@@ -8,8 +8,8 @@ import { requestOf, side } from "../support/request.ts";
 import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
 /** The lines that the plugin itself received. */
-function seenIn(rig: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
-  const file = join(rig.scratch_root, "seen");
+function seenIn(testRunner: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
+  const file = join(testRunner.scratch_root, "seen");
   const lines = () =>
     existsSync(file)
       ? readFileSync(file, "utf8")
@@ -27,9 +27,9 @@ verifies(
   ["side.handshake", "side.execute", "side.wire"],
   "exchanges a handshake and a request, and the process exits",
   async () => {
-    const rig = createTestRunner();
-    const { file, lines } = seenIn(rig);
-    const outcome = await rig.run(
+    const testRunner = createTestRunner();
+    const { file, lines } = seenIn(testRunner);
+    const outcome = await testRunner.run(
       side("ok", { invocation_id: "inv_wire", input: { q: "billing", n: 3 }, env: { SEEN: file } }),
     );
     expect(outcome).toEqual({
@@ -55,20 +55,20 @@ verifies(
         input: { q: "billing", n: 3 },
       },
     ]);
-    expect(rig.runner.health()).toMatchObject({ processes: 0, running: 0 });
+    expect(testRunner.runner.health()).toMatchObject({ processes: 0, running: 0 });
     expect(DEFAULT_TIMEOUTS).toMatchObject({ launch_ms: 2_000, handshake_ms: 2_000, teardown_ms: 500 });
   },
 );
 
 test("converts output of every shape to a tool result", async () => {
-  const rig = createTestRunner();
-  expect((await rig.run(side("text"))).result).toEqual({
+  const testRunner = createTestRunner();
+  expect((await testRunner.run(side("text"))).result).toEqual({
     content: [{ type: "text", text: "plain words" }],
     structured_output: "plain words",
     is_error: false,
     metadata: { took: 3 },
   });
-  expect((await rig.run(side("nothing"))).result).toMatchObject({ content: [], structured_output: null });
+  expect((await testRunner.run(side("nothing"))).result).toMatchObject({ content: [], structured_output: null });
 });
 
 test("reports an error with a message as the plugin's own failure", async () => {
@@ -84,17 +84,17 @@ verifies(
   "side.execute",
   "counts and kills a process that does not exit cleanly after its answer, and keeps the result",
   async () => {
-    const rig = createTestRunner({ timeouts: { teardown_ms: 100 } });
-    expect(await rig.run(side("exits-one-after"))).toMatchObject({ status: "succeeded", violations: 1 });
+    const testRunner = createTestRunner({ timeouts: { teardown_ms: 100 } });
+    expect(await testRunner.run(side("exits-one-after"))).toMatchObject({ status: "succeeded", violations: 1 });
     const started = performance.now();
-    expect(await rig.run(side("stays-after"))).toMatchObject({ status: "succeeded", violations: 1 });
+    expect(await testRunner.run(side("stays-after"))).toMatchObject({ status: "succeeded", violations: 1 });
     // It would stay for a minute.
     expect(performance.now() - started).toBeLessThan(40_000);
-    expect(await rig.run(side("dies-on-request"))).toMatchObject({
+    expect(await testRunner.run(side("dies-on-request"))).toMatchObject({
       status: "failed",
       error: { code: "crashed" },
     });
-    const forked = await rig.run(side("forks"));
+    const forked = await testRunner.run(side("forks"));
     const { grandchild } = (forked.result as { structured_output: { grandchild: number } }).structured_output;
     expect(grandchild).toBeGreaterThan(0);
     await until(() => !isAlive(grandchild));
@@ -106,8 +106,8 @@ verifies(
   ["side.spec", "side.error.handshake_failed"],
   "fails with handshake_failed before sending anything: wrong plugin_id, invalid manifest, silence, extra line",
   async () => {
-    const rig = createTestRunner({ timeouts: { handshake_ms: 500 } });
-    const { file, lines } = seenIn(rig);
+    const testRunner = createTestRunner({ timeouts: { handshake_ms: 500 } });
+    const { file, lines } = seenIn(testRunner);
     for (const behaviour of [
       "wrong-id",
       "no-manifest",
@@ -116,15 +116,15 @@ verifies(
       "handshake-twice",
       "stalls-handshake",
     ]) {
-      const outcome = await rig.run(side(behaviour, { env: { SEEN: file } }));
+      const outcome = await testRunner.run(side(behaviour, { env: { SEEN: file } }));
       expect([behaviour, outcome.error?.code]).toEqual([behaviour, "handshake_failed"]);
       expect(outcome).toMatchObject({ status: "failed", result: null, dispatched: false });
     }
     expect(lines().every((line) => line.type === "handshake")).toBe(true);
-    expect((await rig.run(side("wrong-id", { pool_key: "fresh" }))).error?.message).toContain(
+    expect((await testRunner.run(side("wrong-id", { pool_key: "fresh" }))).error?.message).toContain(
       "acme/stranger",
     );
-    expect((await rig.run(side("short-id"))).status).toBe("succeeded");
+    expect((await testRunner.run(side("short-id"))).status).toBe("succeeded");
   },
   BUSY_MS,
 );
@@ -134,8 +134,8 @@ verifies(
   "takes command, args and env from the record and inherits nothing of the host's environment",
   async () => {
     process.env.BACKPLANE_TEST_LEAK = "leaked";
-    const rig = createTestRunner();
-    const outcome = await rig.run(side("environment", { env: { GREETING: "hi", PATH: "/evil" } }));
+    const testRunner = createTestRunner();
+    const outcome = await testRunner.run(side("environment", { env: { GREETING: "hi", PATH: "/evil" } }));
     delete process.env.BACKPLANE_TEST_LEAK;
     const { env, args } = (outcome.result as { structured_output: { env: object; args: string[] } })
       .structured_output;
@@ -145,7 +145,7 @@ verifies(
       TMPDIR: "/nonexistent",
       LANG: "C.UTF-8",
       PYTHONDONTWRITEBYTECODE: "1",
-      MARK: rig.mark,
+      MARK: testRunner.mark,
       BACKPLANE_PROCESS_ID: expect.stringMatching(/^[0-9a-f]{32}$/),
       GREETING: "hi",
       ...("LC_CTYPE" in env ? { LC_CTYPE: env.LC_CTYPE } : {}),
@@ -158,8 +158,8 @@ verifies(
   ["side.env", "side.error.launch_failed"],
   "does not start a command that is missing, not executable or shell text",
   async () => {
-    const rig = createTestRunner();
-    const launch = (...entrypoint: string[]) => rig.run({ protocol: "rterm.plugin.v1", entrypoint });
+    const testRunner = createTestRunner();
+    const launch = (...entrypoint: string[]) => testRunner.run({ protocol: "rterm.plugin.v1", entrypoint });
     for (const entrypoint of [["no-such-program"], ["./missing"], ["./side.py"], ["echo hi; touch ran"]]) {
       expect(await launch(...entrypoint)).toMatchObject({
         status: "failed",
@@ -179,10 +179,10 @@ verifies(
   ["side.timeout", "side.error.timeout"],
   "enforces the host's deadline at every step",
   async () => {
-    const rig = createTestRunner({ timeouts: { handshake_ms: 60_000 } });
+    const testRunner = createTestRunner({ timeouts: { handshake_ms: 60_000 } });
     for (const behaviour of ["stalls", "ignores-term", "stalls-handshake"]) {
       const started = performance.now();
-      const outcome = await rig.run(side(behaviour, { timeout_ms: 400 }));
+      const outcome = await testRunner.run(side(behaviour, { timeout_ms: 400 }));
       expect(outcome).toMatchObject({ status: "failed", result: null, error: { code: "timeout" } });
       // It would stall for a minute.
       expect(performance.now() - started).toBeLessThan(40_000);
@@ -195,20 +195,20 @@ verifies(
   "side.error.crashed",
   "fails with crashed, exit code and last line of stderr if the process exits before its answer",
   async () => {
-    const rig = createTestRunner();
-    const early = await rig.run(side("dies-at-once"));
+    const testRunner = createTestRunner();
+    const early = await testRunner.run(side("dies-at-once"));
     expect(early).toMatchObject({ error: { code: "crashed", details: { exit_code: 3 } }, dispatched: false });
-    const between = await rig.run(side("dies-after-handshake"));
+    const between = await testRunner.run(side("dies-after-handshake"));
     expect(between.error).toMatchObject({ code: "crashed", details: { exit_code: 9 } });
     expect(between.error?.message).toContain("cannot go on");
-    const late = await rig.run(side("dies-on-request"));
+    const late = await testRunner.run(side("dies-on-request"));
     expect(late).toMatchObject({
       error: { code: "crashed", details: { exit_code: 7 } },
       stderr_tail: "boom\n",
       dispatched: true,
     });
     expect(late.error?.message).toContain("boom");
-    expect((await rig.run(side("exits-zero-without-answer"))).error?.code).toBe("crashed");
+    expect((await testRunner.run(side("exits-zero-without-answer"))).error?.code).toBe("crashed");
   },
 );
 
@@ -216,7 +216,7 @@ verifies(
   ["side.error.malformed_response", "side.no-silent-success"],
   "never turns a protocol error into a success",
   async () => {
-    const rig = createTestRunner();
+    const testRunner = createTestRunner();
     for (const behaviour of [
       "answer-not-json",
       "answer-for-stranger",
@@ -226,11 +226,11 @@ verifies(
       "error-without-message",
       "floods-stdout",
     ]) {
-      const outcome = await rig.run(side(behaviour));
+      const outcome = await testRunner.run(side(behaviour));
       expect([behaviour, outcome.error?.code]).toEqual([behaviour, "malformed_response"]);
       expect(outcome).toMatchObject({ status: "failed", result: null });
     }
-    expect((await rig.run(side("dies-on-request"))).status).toBe("failed");
+    expect((await testRunner.run(side("dies-on-request"))).status).toBe("failed");
   },
 );
 
@@ -238,10 +238,10 @@ verifies(
   ["side.tool-exposed", "side.error.tool_not_exposed"],
   "never calls a tool that the handshake does not list",
   async () => {
-    const rig = createTestRunner();
-    const { file, lines } = seenIn(rig);
+    const testRunner = createTestRunner();
+    const { file, lines } = seenIn(testRunner);
     for (const behaviour of ["no-tools", "other-tool"]) {
-      expect(await rig.run(side(behaviour, { env: { SEEN: file } }))).toMatchObject({
+      expect(await testRunner.run(side(behaviour, { env: { SEEN: file } }))).toMatchObject({
         status: "failed",
         error: { code: "tool_not_exposed" },
         dispatched: false,
@@ -260,26 +260,26 @@ verifies("side.error.protocol_version_mismatch", "rejects another protocol_versi
 });
 
 describe("capabilities", () => {
-  const asks = (rig: TestRunner, behaviour: string, capabilities: string[]) =>
-    rig.run(side(behaviour, { grant: { capabilities } }));
+  const asks = (testRunner: TestRunner, behaviour: string, capabilities: string[]) =>
+    testRunner.run(side(behaviour, { grant: { capabilities } }));
 
   verifies(
     ["side.capability.subset", "side.error.capability_not_declared", "side.error.capability_not_allowed"],
     "rejects capabilities beyond the grant and grants none for naming them",
     async () => {
-      const rig = createTestRunner();
-      expect((await asks(rig, "ok", ["net.http"])).error?.code).toBe("capability_not_declared");
-      expect((await asks(rig, "asks-none", ["net.http"])).error?.code).toBe("capability_not_declared");
-      expect((await asks(rig, "asks-net", [])).error?.code).toBe("capability_not_allowed");
-      const wider = await asks(rig, "asks-net-and-fs", ["net.http"]);
+      const testRunner = createTestRunner();
+      expect((await asks(testRunner, "ok", ["net.http"])).error?.code).toBe("capability_not_declared");
+      expect((await asks(testRunner, "asks-none", ["net.http"])).error?.code).toBe("capability_not_declared");
+      expect((await asks(testRunner, "asks-net", [])).error?.code).toBe("capability_not_allowed");
+      const wider = await asks(testRunner, "asks-net-and-fs", ["net.http"]);
       expect(wider.error).toMatchObject({
         code: "capability_not_allowed",
         details: { forbidden: ["fs.read"] },
       });
-      expect((await asks(rig, "asks-net", ["net.http", "fs.read"])).status).toBe("succeeded");
-      expect((await asks(rig, "asks-none", [])).status).toBe("succeeded");
+      expect((await asks(testRunner, "asks-net", ["net.http", "fs.read"])).status).toBe("succeeded");
+      expect((await asks(testRunner, "asks-none", [])).status).toBe("succeeded");
       for (const behaviour of ["asks-empty", "asks-padded", "asks-twice"]) {
-        const outcome = await asks(rig, behaviour, ["net.http", ""]);
+        const outcome = await asks(testRunner, behaviour, ["net.http", ""]);
         expect([behaviour, outcome.status, outcome.error?.code]).toEqual([
           behaviour,
           "failed",
@@ -291,23 +291,23 @@ describe("capabilities", () => {
 });
 
 test("uses scratch as the home of the process and removes it afterwards", async () => {
-  const rig = createTestRunner();
-  const outcome = await rig.run(
+  const testRunner = createTestRunner();
+  const outcome = await testRunner.run(
     side("scratch", { invocation_id: "inv_s", grant: { filesystem: "scratch" } }),
   );
-  const dir = join(rig.scratch_root, "inv_s");
+  const dir = join(testRunner.scratch_root, "inv_s");
   expect((outcome.result as { structured_output: object }).structured_output).toEqual({ dir, home: dir });
-  expect(readdirSync(rig.scratch_root)).toEqual([]);
+  expect(readdirSync(testRunner.scratch_root)).toEqual([]);
 });
 
 test("kills the process of a cancelled call immediately", async () => {
-  const rig = createTestRunner();
-  const { file, lines } = seenIn(rig);
-  const running = rig.run(side("ignores-term", { invocation_id: "inv_c", env: { SEEN: file } }));
+  const testRunner = createTestRunner();
+  const { file, lines } = seenIn(testRunner);
+  const running = testRunner.run(side("ignores-term", { invocation_id: "inv_c", env: { SEEN: file } }));
   await until(() => lines().length === 2);
-  expect(rig.runner.cancel("inv_c", "user")).toBe(true);
+  expect(testRunner.runner.cancel("inv_c", "user")).toBe(true);
   expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
-  expect(processesWith(rig.mark)).toEqual([]);
+  expect(processesWith(testRunner.mark)).toEqual([]);
 });
 
 test("rejects hooks", async () => {
@@ -316,10 +316,10 @@ test("rejects hooks", async () => {
 });
 
 verifies("side.tool-name", "uses the plugin's own tool name and plugin id", async () => {
-  const rig = createTestRunner();
-  const request = requestOf(side("foreign-names", { env: { MARK: rig.mark } }));
+  const testRunner = createTestRunner();
+  const request = requestOf(side("foreign-names", { env: { MARK: testRunner.mark } }));
   const named = (plugin_id: string, native_name: string) =>
-    rig.run({
+    testRunner.run({
       ...request,
       invocation_id: `inv_${plugin_id.length}_${native_name.length}`,
       native_name,

@@ -63,8 +63,8 @@ test("describes tool files as exports with their schemas", async () => {
     "host_open.ts": "export default {};",
     "bad name!.js": "throw 1;",
   });
-  const rig = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
-  const { exports, schemas, info } = await rig.runner.describe!(question());
+  const testRunner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
+  const { exports, schemas, info } = await testRunner.runner.describe!(question());
   for (const item of exports) ToolExportSchema.parse(item);
   expect(
     exports.map(({ id, tool: { risk, target, category, native_name } }) => [
@@ -94,13 +94,13 @@ verifies(
     const folder = toolFolder({ "look.ts": LOOK });
     const secret = join(folder, "outside.txt");
     writeFileSync(secret, "of the host");
-    const rig = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
-    const inside = await rig.run(tool("look", { input: { path: secret } }));
+    const testRunner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
+    const inside = await testRunner.run(tool("look", { input: { path: secret } }));
     expect(inside.status).toBe("failed");
     expect(textOf(inside)).toMatch(/ENOENT.* in \/plugin with .*plugin/);
-    const outside = await rig.run(tool("look", { input: { path: secret }, grant: { host: true } }));
+    const outside = await testRunner.run(tool("look", { input: { path: secret }, grant: { host: true } }));
     expect([outside.status, textOf(outside)]).toEqual(["succeeded", "of the host"]);
-    const self = await rig.run(tool("look", { input: { path: "/plugin/tools/look.ts" } }));
+    const self = await testRunner.run(tool("look", { input: { path: "/plugin/tools/look.ts" } }));
     expect(textOf(self)).toBe(readFileSync(join(folder, "tools/look.ts"), "utf8"));
   },
 );
@@ -108,22 +108,22 @@ verifies(
 const COUNTS =
   "let calls = 0; export default { execute: () => ({ content: String(++calls) + ' ' + process.pid }) };";
 
-const answers = async (rig: TestRunner, change: RequestChange) => {
-  const first = textOf(await rig.run(tool("count", change)));
-  const second = textOf(await rig.run(tool("count", change)));
+const answers = async (testRunner: TestRunner, change: RequestChange) => {
+  const first = textOf(await testRunner.run(tool("count", change)));
+  const second = textOf(await testRunner.run(tool("count", change)));
   return [first, second].map((text) => text?.split(" ")[0]);
 };
 
 test("uses an isolated process once and keeps a worker", async () => {
   const folder = toolFolder({ "count.js": COUNTS });
-  const rig = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
-  expect(await answers(rig, {})).toEqual(["1", "1"]);
-  expect(await answers(rig, { class: "worker", pool_key: "one" })).toEqual(["1", "2"]);
+  const testRunner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
+  expect(await answers(testRunner, {})).toEqual(["1", "1"]);
+  expect(await answers(testRunner, { class: "worker", pool_key: "one" })).toEqual(["1", "2"]);
 });
 
 test("reports a missing host program", async () => {
-  const rig = createTestRunner({ folder: toolFolder({ "count.js": COUNTS }) });
-  const outcome = await rig.run(tool("count", { class: "worker" }));
+  const testRunner = createTestRunner({ folder: toolFolder({ "count.js": COUNTS }) });
+  const outcome = await testRunner.run(tool("count", { class: "worker" }));
   expect(outcome.error).toMatchObject({
     code: "launch_failed",
     message: expect.stringContaining("no host program for"),

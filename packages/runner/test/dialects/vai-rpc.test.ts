@@ -33,11 +33,11 @@ test.each([
   ["cancels-itself", "cancelled", "cancelled", null],
   ["ok-false", "failed", "plugin_protocol_error", "missing body"],
   ["no-status", "failed", "malformed_response", null],
-])("%s ends as %s with %s", async (behaviour, status, code, words) => {
+])("%s ends as %s with %s", async (behaviour, status, code, expectedText) => {
   const outcome = await createTestRunner().run(vai(behaviour));
   expect(outcome).toMatchObject({ status, dispatched: true, violations: 0 });
   expect(outcome.error?.code ?? null).toBe(code);
-  if (words !== null) expect(outcome.error?.message).toContain(words);
+  if (expectedText !== null) expect(outcome.error?.message).toContain(expectedText);
 });
 
 test("accepts ack from a hook", async () => {
@@ -46,18 +46,18 @@ test("accepts ack from a hook", async () => {
 });
 
 test("delivers events in order before the outcome", async () => {
-  const rig = createTestRunner();
-  await rig.run(vai("tells-events", { input: { step: "x" } }));
-  expect(rig.events).toEqual([1, 2, 3].map((n) => ({ type: "progress", n, step: "x" })));
+  const testRunner = createTestRunner();
+  await testRunner.run(vai("tells-events", { input: { step: "x" } }));
+  expect(testRunner.events).toEqual([1, 2, 3].map((n) => ({ type: "progress", n, step: "x" })));
 });
 
 verifies(
   "vai.hello.identity",
   "kills a process with another identity before sending anything, and records the mismatch",
   async () => {
-    const rig = createTestRunner();
-    const seen = join(rig.scratch_root, "seen");
-    const outcome = await rig.run(vai("wrong-identity", { env: { SEEN: seen } }));
+    const testRunner = createTestRunner();
+    const seen = join(testRunner.scratch_root, "seen");
+    const outcome = await testRunner.run(vai("wrong-identity", { env: { SEEN: seen } }));
     expect(outcome).toMatchObject({
       status: "failed",
       dispatched: false,
@@ -67,7 +67,7 @@ verifies(
       expected: { package_id: "acme/fixture", version: "1.0.0" },
       got: { package_id: "acme/other", version: "9.9.9" },
     });
-    expect(processesWith(rig.mark)).toEqual([]);
+    expect(processesWith(testRunner.mark)).toEqual([]);
     expect(framesIn(seen).filter((frame) => frame.type === "request")).toEqual([]);
   },
 );
@@ -76,15 +76,17 @@ verifies(
   "vai.cancel",
   "deadline: sends a cancel, waits for the grace period, kills the process tree and fails with timeout",
   async () => {
-    const rig = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
-    const seen = join(rig.scratch_root, "seen");
+    const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
+    const seen = join(testRunner.scratch_root, "seen");
     const env = { SEEN: seen };
-    const forked = await rig.run(vai("forks", { env }));
+    const forked = await testRunner.run(vai("forks", { env }));
     const { pid, grandchild } = forked.result as { pid: number; grandchild: number };
     expect([isAlive(pid), isAlive(grandchild)]).toEqual([true, true]);
     // It was started before, so that the deadline covers the call alone.
-    await rig.run(vai("hangs-on-request", { env, input: {} }));
-    const hung = await rig.run(vai("hangs-on-request", { timeout_ms: 200, env, input: { hang: true } }));
+    await testRunner.run(vai("hangs-on-request", { env, input: {} }));
+    const hung = await testRunner.run(
+      vai("hangs-on-request", { timeout_ms: 200, env, input: { hang: true } }),
+    );
     expect(hung).toMatchObject({
       status: "failed",
       result: null,
@@ -94,8 +96,8 @@ verifies(
     expect(framesIn(seen)).toContainEqual(
       expect.objectContaining({ type: "cancel", reason: "deadline_exceeded" }),
     );
-    rig.runner.retire("bind_1");
-    await rig.runner.close(300);
+    testRunner.runner.retire("bind_1");
+    await testRunner.runner.close(300);
     expect([isAlive(pid), isAlive(grandchild)]).toEqual([false, false]);
   },
 );
@@ -104,19 +106,21 @@ verifies(
   "vai.cancel",
   "cancel by the user: kills the tree of a plugin that ignores it, and ends as cancelled",
   async () => {
-    const rig = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
-    const seen = join(rig.scratch_root, "seen");
-    const running = rig.run(vai("ignores-everything", { invocation_id: "inv_u", env: { SEEN: seen } }));
+    const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
+    const seen = join(testRunner.scratch_root, "seen");
+    const running = testRunner.run(
+      vai("ignores-everything", { invocation_id: "inv_u", env: { SEEN: seen } }),
+    );
     await until(() => framesIn(seen).some((frame) => frame.type === "request"));
-    expect(rig.runner.cancel("inv_u", "user")).toBe(true);
-    expect(rig.runner.cancel("inv_u", "user")).toBe(true);
+    expect(testRunner.runner.cancel("inv_u", "user")).toBe(true);
+    expect(testRunner.runner.cancel("inv_u", "user")).toBe(true);
     expect(await running).toMatchObject({
       status: "cancelled",
       error: { code: "cancelled" },
       dispatched: true,
     });
-    expect(rig.runner.cancel("inv_u", "user")).toBe(false);
-    await until(() => processesWith(rig.mark).length === 0);
+    expect(testRunner.runner.cancel("inv_u", "user")).toBe(false);
+    await until(() => processesWith(testRunner.mark).length === 0);
   },
 );
 
@@ -124,17 +128,19 @@ verifies(
   "vai.cancel",
   "treats a reply within the grace period as an acknowledgement, and keeps the process",
   async () => {
-    const rig = createTestRunner();
-    const late = await rig.run(vai("succeeds-after-cancel", { timeout_ms: 300 }));
+    const testRunner = createTestRunner();
+    const late = await testRunner.run(vai("succeeds-after-cancel", { timeout_ms: 300 }));
     expect(late).toMatchObject({ status: "failed", result: null, error: { code: "timeout" }, violations: 0 });
-    const seen = join(rig.scratch_root, "seen");
-    const running = rig.run(vai("acknowledges-cancel", { invocation_id: "inv_a", env: { SEEN: seen } }));
+    const seen = join(testRunner.scratch_root, "seen");
+    const running = testRunner.run(
+      vai("acknowledges-cancel", { invocation_id: "inv_a", env: { SEEN: seen } }),
+    );
     await until(() => framesIn(seen).some((frame) => frame.type === "request"));
     const started = performance.now();
-    rig.runner.cancel("inv_a", "user");
+    testRunner.runner.cancel("inv_a", "user");
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
     expect(performance.now() - started).toBeLessThan(VAI_TIMEOUTS.cancel_grace_ms);
-    expect(processesWith(rig.mark)).toHaveLength(2);
+    expect(processesWith(testRunner.mark)).toHaveLength(2);
   },
 );
 
@@ -142,10 +148,10 @@ verifies(
   "vai.cancel",
   "kills the process of a call that ignores its cancel; other calls on it end as crashed",
   async () => {
-    const rig = createTestRunner({ timeouts: { cancel_grace_ms: 100 } });
-    await rig.run(vai("hangs-on-request", { input: {} }));
-    const other = rig.run(vai("hangs-on-request", { input: { slow: true } }));
-    const one = rig.run(vai("hangs-on-request", { timeout_ms: 300, input: { hang: true } }));
+    const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 100 } });
+    await testRunner.run(vai("hangs-on-request", { input: {} }));
+    const other = testRunner.run(vai("hangs-on-request", { input: { slow: true } }));
+    const one = testRunner.run(vai("hangs-on-request", { timeout_ms: 300, input: { hang: true } }));
     expect(await one).toMatchObject({ error: { code: "timeout" } });
     expect(await other).toMatchObject({ status: "failed", error: { code: "crashed" }, dispatched: true });
     expect((await other).error?.message).toContain("ignored its cancel");
@@ -156,14 +162,14 @@ verifies(
   "vai.shutdown",
   "sends shutdown on unload and kills a process that ignores it after the grace period",
   async () => {
-    const rig = createTestRunner({ timeouts: { shutdown_grace_ms: 300 } });
-    const seen = join(rig.scratch_root, "seen");
-    await rig.run(vai("echo", { env: { SEEN: seen } }));
-    await rig.run(vai("ignores-everything", { timeout_ms: 50, invocation_id: "inv_i" }));
-    rig.runner.retire("bind_1");
-    await until(() => processesWith(rig.mark).length === 0);
+    const testRunner = createTestRunner({ timeouts: { shutdown_grace_ms: 300 } });
+    const seen = join(testRunner.scratch_root, "seen");
+    await testRunner.run(vai("echo", { env: { SEEN: seen } }));
+    await testRunner.run(vai("ignores-everything", { timeout_ms: 50, invocation_id: "inv_i" }));
+    testRunner.runner.retire("bind_1");
+    await until(() => processesWith(testRunner.mark).length === 0);
     expect(framesIn(seen).at(-1)).toMatchObject({ type: "shutdown" });
-    await until(() => rig.runner.health().processes === 0);
+    await until(() => testRunner.runner.health().processes === 0);
   },
 );
 
@@ -171,20 +177,20 @@ verifies(
   "vai.shutdown",
   "host shutdown: ends calls and kills unresponsive processes within the grace period",
   async () => {
-    const rig = createTestRunner({ timeouts: { cancel_grace_ms: 60_000, shutdown_grace_ms: 60_000 } });
-    const seen = join(rig.scratch_root, "seen");
-    await rig.run(vai("echo"));
-    const running = rig.run(vai("ignores-everything", { env: { SEEN: seen } }));
+    const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 60_000, shutdown_grace_ms: 60_000 } });
+    const seen = join(testRunner.scratch_root, "seen");
+    await testRunner.run(vai("echo"));
+    const running = testRunner.run(vai("ignores-everything", { env: { SEEN: seen } }));
     await until(() => framesIn(seen).some((frame) => frame.type === "request"));
     const started = performance.now();
-    await rig.runner.close(300);
+    await testRunner.runner.close(300);
     expect(performance.now() - started).toBeLessThan(5_000);
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "gateway_stopping" } });
     expect(framesIn(seen)).toContainEqual(
       expect.objectContaining({ type: "cancel", reason: "host_shutdown" }),
     );
-    expect(processesWith(rig.mark)).toEqual([]);
-    expect(await rig.run(vai("echo"))).toMatchObject({
+    expect(processesWith(testRunner.mark)).toEqual([]);
+    expect(await testRunner.run(vai("echo"))).toMatchObject({
       error: { code: "gateway_stopping" },
       dispatched: false,
     });
@@ -197,32 +203,36 @@ verifies("vai.timeouts", "uses the documented default timeouts, each of which ca
     cancel_grace_ms: 2_000,
     shutdown_grace_ms: 5_000,
   });
-  const rig = createTestRunner({ timeouts: { hello_ms: 150, cancel_grace_ms: 100, shutdown_grace_ms: 100 } });
+  const testRunner = createTestRunner({
+    timeouts: { hello_ms: 150, cancel_grace_ms: 100, shutdown_grace_ms: 100 },
+  });
   const started = performance.now();
-  expect(await rig.run(vai("never-says-hello"))).toMatchObject({
+  expect(await testRunner.run(vai("never-says-hello"))).toMatchObject({
     error: { code: "handshake_failed" },
     dispatched: false,
   });
-  expect(await rig.run(vai("hangs", { timeout_ms: 100 }))).toMatchObject({ error: { code: "timeout" } });
-  await rig.run(vai("ignores-everything", { timeout_ms: 100 }));
-  rig.runner.retire("bind_1");
-  await until(() => processesWith(rig.mark).length === 0);
+  expect(await testRunner.run(vai("hangs", { timeout_ms: 100 }))).toMatchObject({
+    error: { code: "timeout" },
+  });
+  await testRunner.run(vai("ignores-everything", { timeout_ms: 100 }));
+  testRunner.runner.retire("bind_1");
+  await until(() => processesWith(testRunner.mark).length === 0);
   expect(performance.now() - started).toBeLessThan(4_500);
 });
 
 test("leaves no process behind when a call is cancelled during the spawn", async () => {
   let closed: Promise<void> | undefined;
-  const rig: TestRunner = createTestRunner({
+  const testRunner: TestRunner = createTestRunner({
     interpreters: {
       node: process.execPath,
       // Read between the decision to launch and the launch itself.
       get path() {
-        closed ??= rig.runner.close(10_000);
+        closed ??= testRunner.runner.close(10_000);
         return PLUGIN_PATH;
       },
     },
   });
-  const outcome = await rig.run({ entrypoint: ["sleep", "600"] });
+  const outcome = await testRunner.run({ entrypoint: ["sleep", "600"] });
   expect(outcome).toMatchObject({
     status: "cancelled",
     error: { code: "gateway_stopping" },
@@ -231,7 +241,7 @@ test("leaves no process behind when a call is cancelled during the spawn", async
   const started = performance.now();
   await closed;
   expect(performance.now() - started).toBeLessThan(5_000);
-  expect(processesWith(rig.mark)).toEqual([]);
+  expect(processesWith(testRunner.mark)).toEqual([]);
 });
 
 test("includes launch and handshake in the deadline, with nothing dispatched then", async () => {
@@ -243,14 +253,14 @@ verifies(
   "vai.context",
   "provides a private scratch_dir only with a scratch grant and removes it after the call",
   async () => {
-    const rig = createTestRunner();
-    const without = await rig.run(vai("uses-scratch"));
+    const testRunner = createTestRunner();
+    const without = await testRunner.run(vai("uses-scratch"));
     expect(without.result).toEqual({ scratch_dir: null, tmp: "/nonexistent", home: "/nonexistent" });
     let mode = 0;
-    const withScratch = rig.run(
+    const withScratch = testRunner.run(
       vai("uses-scratch", { invocation_id: "inv_ws", grant: { filesystem: "scratch" } }),
     );
-    const dir = join(rig.scratch_root, "inv_ws");
+    const dir = join(testRunner.scratch_root, "inv_ws");
     await until(() => existsSync(dir));
     mode = statSync(dir).mode & 0o777;
     const { scratch_dir, tmp } = (await withScratch).result as { scratch_dir: string; tmp: string };
@@ -258,14 +268,14 @@ verifies(
     expect(scratch_dir).toBe(dir);
     expect(tmp).toMatch(/proc_\d+$/);
     expect(existsSync(dir)).toBe(false);
-    rig.runner.retire("bind_1");
-    await until(() => readdirSync(rig.scratch_root).length === 0);
+    testRunner.runner.retire("bind_1");
+    await until(() => readdirSync(testRunner.scratch_root).length === 0);
   },
 );
 
 verifies("vai.context", "passes the context to the plugin unchanged, including secrets", async () => {
-  const rig = createTestRunner();
-  const { result } = await rig.run(
+  const testRunner = createTestRunner();
+  const { result } = await testRunner.run(
     vai("context", {
       invocation_id: "inv_ctx",
       body: { tool_execution_id: "toolx_9", input: {} },
@@ -286,13 +296,13 @@ verifies("vai.context", "passes the context to the plugin unchanged, including s
 });
 
 test("redacts secrets from results, events, errors and stderr in every spelling", async () => {
-  const rig = createTestRunner();
+  const testRunner = createTestRunner();
   const token = 's3cr3t/+"quoted" value';
   const context = { secrets: { token } };
-  const outcome = await rig.run(vai("repeats-secrets", { context, input: {} }));
-  const failed = await rig.run(vai("repeats-secrets", { context, input: { fail: true } }));
+  const outcome = await testRunner.run(vai("repeats-secrets", { context, input: {} }));
+  const failed = await testRunner.run(vai("repeats-secrets", { context, input: { fail: true } }));
   expect(failed.error?.message).toBe("bad [redacted]");
-  const shown = JSON.stringify([outcome, failed, rig.events]);
+  const shown = JSON.stringify([outcome, failed, testRunner.events]);
   const bare = Buffer.from(token).toString("base64").slice(0, 20);
   for (const spelling of [
     "s3cr3t",
@@ -323,16 +333,16 @@ test("removes scratch folders of an earlier gateway but no other files", async (
 });
 
 test("refuses isolated and inline without support for them, and names unknown protocols", async () => {
-  const rig = createTestRunner();
-  expect(await rig.run(vai("echo", { class: "isolated" }))).toMatchObject({
+  const testRunner = createTestRunner();
+  expect(await testRunner.run(vai("echo", { class: "isolated" }))).toMatchObject({
     error: { code: "sandbox.unavailable" },
     dispatched: false,
   });
-  expect((await rig.run(vai("echo", { class: "inline" }))).error?.code).toBe("class.unsupported");
-  const unknown = await rig.run(vai("echo", { protocol: "acme.rpc" as never }));
+  expect((await testRunner.run(vai("echo", { class: "inline" }))).error?.code).toBe("class.unsupported");
+  const unknown = await testRunner.run(vai("echo", { protocol: "acme.rpc" as never }));
   expect(unknown.error).toMatchObject({
     code: "launch_failed",
     message: expect.stringContaining("acme.rpc"),
   });
-  expect(rig.runner.health().sandbox.available).toBe(false);
+  expect(testRunner.runner.health().sandbox.available).toBe(false);
 });

@@ -91,11 +91,11 @@ test("forwards a protocol in which the server speaks first", async () => {
 test("serves clients that ignore the proxy variables through /etc/hosts: HTTP, TLS", async () => {
   const web = await httpServer();
   const tls = await listen(echo, PUBLIC);
-  const rig = await openTestEgress({ domains: [`b.test:${web.port}`, `a.test:${tls.port}`] });
-  const { hosts } = rig.session;
+  const egress = await openTestEgress({ domains: [`b.test:${web.port}`, `a.test:${tls.port}`] });
+  const { hosts } = egress.session;
   const at = async (name: string, port: number) => {
     const { address } = hosts.find((one) => one.name === name)!;
-    return new TestClient(await rig.behind("named", port, address), address);
+    return new TestClient(await egress.behind("named", port, address), address);
   };
   const http = await at("b.test", web.port);
   http.send(`GET /x HTTP/1.1\r\nHost: b.test:${web.port}\r\nConnection: close\r\n\r\n`);
@@ -107,11 +107,14 @@ test("serves clients that ignore the proxy variables through /etc/hosts: HTTP, T
   other.send(hello({ name: "b.test" }));
   expect(await other.readToEnd()).toBe("");
   // A name at a port of another name, and an address without a name.
-  const crossed = new TestClient(await rig.behind("named", web.port, hosts[1]!.address), hosts[1]!.address);
+  const crossed = new TestClient(
+    await egress.behind("named", web.port, hosts[1]!.address),
+    hosts[1]!.address,
+  );
   await crossed.readToEnd();
-  const unnamed = new TestClient(await rig.behind("named", web.port, "127.64.9.9"), "127.64.9.9");
+  const unnamed = new TestClient(await egress.behind("named", web.port, "127.64.9.9"), "127.64.9.9");
   await unnamed.readToEnd();
-  expect(rig.session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([
+  expect(egress.session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([
     "a.test sni.mismatch",
     "a.test domain.not_allowed",
     "127.64.9.9 address.literal",
@@ -136,14 +139,14 @@ test("allows a private host of the operator only with a grant", async () => {
   const { port } = await httpServer("127.0.0.1");
   const operator_allows = [`ollama.test:${port}`, `127.0.0.1:${port}`];
   const names = { "ollama.test": ["127.0.0.1"], "127.0.0.1": ["127.0.0.1"], "other.test": ["127.0.0.1"] };
-  const rig = await openTestEgress({
+  const egress = await openTestEgress({
     domains: ["ollama.test", "other.test", "127.0.0.1"],
     names,
     operator_allows,
   });
-  expect((await through(rig.proxy, `http://ollama.test:${port}/`)).status).toBe(200);
-  expect((await through(rig.proxy, `http://127.0.0.1:${port}/`)).status).toBe(200);
-  expect((await through(rig.proxy, `http://other.test:${port}/`)).status).toBe(403);
+  expect((await through(egress.proxy, `http://ollama.test:${port}/`)).status).toBe(200);
+  expect((await through(egress.proxy, `http://127.0.0.1:${port}/`)).status).toBe(200);
+  expect((await through(egress.proxy, `http://other.test:${port}/`)).status).toBe(403);
   const unnamed = await openTestEgress({ domains: ["x.test"], names, operator_allows });
   expect((await through(unnamed.proxy, `http://ollama.test:${port}/`)).status).toBe(403);
 });
@@ -163,9 +166,9 @@ test("keeps allow lists, records and counts of two invocations separate", async 
 test("tries the next checked address, and no other", async () => {
   const { port } = await httpServer();
   const names = { "a.test": ["127.88.0.9", PUBLIC] };
-  const rig = await openTestEgress({ domains: ["a.test"], names });
+  const egress = await openTestEgress({ domains: ["a.test"], names });
   // One of the two is not public, so both are refused.
-  expect((await through(rig.proxy, `http://a.test:${port}/`)).status).toBe(403);
+  expect((await through(egress.proxy, `http://a.test:${port}/`)).status).toBe(403);
   const clock = new ManualClock();
   const late = await openTestEgress({ domains: ["a.test"], names: { "a.test": [PUBLIC, PUBLIC] }, clock });
   expect((await through(late.proxy, `http://a.test:${port}/`)).status).toBe(200);

@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
 interface Setup {
-  rig: TestRunner;
+  testRunner: TestRunner;
   asked: unknown[];
   log: () => string[];
 }
@@ -34,7 +34,7 @@ interface Setup {
 function setUp(): Setup {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
   const asked: unknown[] = [];
-  const rig = createTestRunner({
+  const testRunner = createTestRunner({
     folder,
     data_root,
     programs: { instruments: host },
@@ -51,7 +51,7 @@ function setUp(): Setup {
   });
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
   const file = join(data_root, "bind_1/org/log");
-  return { rig, asked, log: () => readFileSync(file, "utf8").trimEnd().split("\n") };
+  return { testRunner, asked, log: () => readFileSync(file, "utf8").trimEnd().split("\n") };
 }
 
 function plugin(isolation: IsolationMode, change: RequestChange = {}): RequestChange {
@@ -78,8 +78,8 @@ verifies(
   "refuses an untrusted module with instructions, and runs it as External",
   async () => {
     for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-      const { rig } = setUp();
-      const refused = await rig.run(plugin(isolation, { class: "isolated" }));
+      const { testRunner } = setUp();
+      const refused = await testRunner.run(plugin(isolation, { class: "isolated" }));
       expect(refused).toMatchObject({
         status: "failed",
         dispatched: false,
@@ -88,13 +88,13 @@ verifies(
       expect(refused.error?.message).toContain(isolation);
       expect(refused.error?.message).toMatch(/--class worker.*--class inline/);
       const request = { ...requestOf(plugin(isolation, { class: "isolated" })), timeout_ms: 1_000 };
-      await expect(rig.runner.describe!(request)).rejects.toMatchObject({ code: "plugin.untrusted" });
+      await expect(testRunner.runner.describe!(request)).rejects.toMatchObject({ code: "plugin.untrusted" });
       expect(globalThis).not.toHaveProperty("inlineLoaded");
       // As External it runs in its own process, without the gateway's models.
-      const outside = await rig.run(
+      const outside = await testRunner.run(
         plugin(isolation, { class: "worker", export_id: "think", input: { text: "x" } }),
       );
-      expect(rig.runner.health().processes).toBe(1);
+      expect(testRunner.runner.health().processes).toBe(1);
       expect(outside).toMatchObject({ error: { details: { plugin_code: "UnsupportedOperation" } } });
     }
   },
@@ -105,10 +105,10 @@ verifies(
   "runs both trusted modes in this process with their own dependencies",
   async () => {
     for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-      const { rig } = setUp();
-      const outcome = await rig.run(plugin(isolation));
+      const { testRunner } = setUp();
+      const outcome = await testRunner.run(plugin(isolation));
       expect(structured(outcome)).toMatchObject({ count: 1, owned: "mine" });
-      expect(rig.runner.health().processes).toBe(0);
+      expect(testRunner.runner.health().processes).toBe(0);
     }
   },
 );
@@ -118,10 +118,10 @@ verifies(
   "shows the host's libraries to InProcess but not to ClassLoaderIsolated",
   async () => {
     const library = { export_id: "host_library", input: { name: "@backplane/contract" } };
-    const inside = await setUp().rig.run(plugin("InProcess", library));
+    const inside = await setUp().testRunner.run(plugin("InProcess", library));
     expect(inside.error).toBeNull();
     expect(structured(inside)).toEqual({ keys: true });
-    const apart = await setUp().rig.run(plugin("ClassLoaderIsolated", library));
+    const apart = await setUp().testRunner.run(plugin("ClassLoaderIsolated", library));
     expect(apart).toMatchObject({
       status: "failed",
       error: {
@@ -131,25 +131,25 @@ verifies(
       },
     });
     const outside = { export_id: "host_library", input: { name: import.meta.url } };
-    expect(await setUp().rig.run(plugin("ClassLoaderIsolated", outside))).toMatchObject({
+    expect(await setUp().testRunner.run(plugin("ClassLoaderIsolated", outside))).toMatchObject({
       error: { message: expect.stringContaining("is not visible") },
     });
   },
 );
 
 test("shares no state between two bindings of one package", async () => {
-  const { rig } = setUp();
+  const { testRunner } = setUp();
   const one = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_1@1/-/g" });
   const other = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_2@1/-/g", binding_id: "bind_2" });
-  await rig.run(one);
-  expect(structured(await rig.run(one)).count).toBe(2);
-  expect(structured(await rig.run(other)).count).toBe(1);
+  await testRunner.run(one);
+  expect(structured(await testRunner.run(one)).count).toBe(2);
+  expect(structured(await testRunner.run(other)).count).toBe(1);
 });
 
 test("initializes a new provider with a rotated secret for the next call", async () => {
-  const { log, rig } = setUp();
+  const { log, testRunner } = setUp();
   for (const token of ["s3cret-first", "s3cret-first", "s3cret-second"]) {
-    const outcome = await rig.run(plugin("InProcess", { context: { secrets: { token } } }));
+    const outcome = await testRunner.run(plugin("InProcess", { context: { secrets: { token } } }));
     expect(structured(outcome).config).toEqual({ token: "[redacted]" });
   }
   expect(log()).toHaveLength(3);
@@ -161,18 +161,18 @@ describe("instr.context", () => {
     "instr.context",
     "provides id, data folder, flat config, version, logger, cognition and embedding",
     async () => {
-      const { asked, log, rig } = setUp();
+      const { asked, log, testRunner } = setUp();
       const context = { config: { a: { b: true } }, secrets: { token: "s3cret-token" } };
-      const outcome = await rig.run(plugin("InProcess", { context }));
+      const outcome = await testRunner.run(plugin("InProcess", { context }));
       expect(structured(outcome).config).toEqual({ "a.b": "true", token: "[redacted]" });
       expect(log()).toEqual(["initialize inline-demo true"]);
-      expect(rig.logs).toContainEqual(
+      expect(testRunner.logs).toContainEqual(
         expect.stringMatching(/^info ready .*"answer":42.*"plugin":"inline-demo"/),
       );
-      const thought = await rig.run(
+      const answered = await testRunner.run(
         plugin("InProcess", { context, export_id: "think", input: { text: "long" } }),
       );
-      expect(structured(thought)).toEqual({ summary: "short", float32: true, size: 2 });
+      expect(structured(answered)).toEqual({ summary: "short", float32: true, size: 2 });
       const who = { org_id: "org_1", project_id: null, binding_id: "bind_1", plugin_id: "inline-demo" };
       expect(asked).toEqual([
         [who, "Summarize: long", 50],
@@ -186,10 +186,10 @@ describe("instr.context", () => {
     "provides cognition in both inline modes but not in External",
     async () => {
       for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-        const { rig } = setUp();
+        const { testRunner } = setUp();
         const think = { export_id: "think", input: { text: "x" } };
-        expect(await rig.run(plugin(isolation, think))).toMatchObject({ status: "succeeded" });
-        const external = await rig.run(plugin(isolation, { ...think, class: "worker", pool_key: "w" }));
+        expect(await testRunner.run(plugin(isolation, think))).toMatchObject({ status: "succeeded" });
+        const external = await testRunner.run(plugin(isolation, { ...think, class: "worker", pool_key: "w" }));
         expect(external.error).toMatchObject({
           message: expect.stringContaining("requestCognition is not available in External mode"),
           details: { plugin_code: "UnsupportedOperation" },
@@ -201,28 +201,28 @@ describe("instr.context", () => {
 
 describe("a call in this process", () => {
   test("fails with the code that the instrument threw", async () => {
-    expect(await setUp().rig.run(plugin("InProcess", { export_id: "throw" }))).toMatchObject({
+    expect(await setUp().testRunner.run(plugin("InProcess", { export_id: "throw" }))).toMatchObject({
       status: "failed",
       error: { code: "plugin_failed", message: "broken", details: { plugin_code: "BROKEN" } },
     });
   });
   test("ends at its deadline, aborts its signal, and ignores a later answer", async () => {
-    const { log, rig } = setUp();
-    const late = await rig.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 300 }));
+    const { log, testRunner } = setUp();
+    const late = await testRunner.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 300 }));
     expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
     await until(() => log().includes("aborted"));
   });
   test("can be cancelled", async () => {
-    const { log, rig } = setUp();
-    const running = rig.run(plugin("InProcess", { export_id: "sleep", invocation_id: "inv_c" }));
-    await until(() => rig.runner.health().running === 1);
+    const { log, testRunner } = setUp();
+    const running = testRunner.run(plugin("InProcess", { export_id: "sleep", invocation_id: "inv_c" }));
+    await until(() => testRunner.runner.health().running === 1);
     await new Promise((resolve) => setTimeout(resolve, 200));
-    expect(rig.runner.cancel("inv_c", "user")).toBe(true);
+    expect(testRunner.runner.cancel("inv_c", "user")).toBe(true);
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
     await until(() => log().includes("aborted"));
   });
   test("reports an unknown instrument", async () => {
-    expect(await setUp().rig.run(plugin("InProcess", { export_id: "nothing" }))).toMatchObject({
+    expect(await setUp().testRunner.run(plugin("InProcess", { export_id: "nothing" }))).toMatchObject({
       status: "failed",
       error: { message: expect.stringContaining("unknown instrument") },
     });
@@ -231,39 +231,39 @@ describe("a call in this process", () => {
 
 describe("the lifecycle", () => {
   test("reports a provider that fails to initialize, and retries with the next call", async () => {
-    const { rig } = setUp();
+    const { testRunner } = setUp();
     const refuse = { context: { config: { refuse: "yes" } } };
-    const outcome = await rig.run(plugin("InProcess", refuse));
+    const outcome = await testRunner.run(plugin("InProcess", refuse));
     expect(outcome.error).toMatchObject({
       code: "plugin.invalid",
       message: expect.stringContaining("requires base-url"),
     });
-    expect(await rig.run(plugin("InProcess"))).toMatchObject({ status: "succeeded" });
+    expect(await testRunner.run(plugin("InProcess"))).toMatchObject({ status: "succeeded" });
   });
   test("does not block callers of a provider that hangs", async () => {
     const hang = { context: { config: { hang: "yes" } }, timeout_ms: 200 };
-    expect(await setUp().rig.run(plugin("InProcess", hang))).toMatchObject({ error: { code: "timeout" } });
+    expect(await setUp().testRunner.run(plugin("InProcess", hang))).toMatchObject({ error: { code: "timeout" } });
   });
   test("shuts down and restarts the provider of a changed binding", async () => {
-    const { log, rig } = setUp();
-    await rig.run(plugin("InProcess"));
-    rig.runner.retire("bind_1");
-    expect(structured(await rig.run(plugin("InProcess", { pool_key: "sha/bind_1@2/-/g" }))).count).toBe(1);
-    await rig.runner.close(1_000);
+    const { log, testRunner } = setUp();
+    await testRunner.run(plugin("InProcess"));
+    testRunner.runner.retire("bind_1");
+    expect(structured(await testRunner.run(plugin("InProcess", { pool_key: "sha/bind_1@2/-/g" }))).count).toBe(1);
+    await testRunner.runner.close(1_000);
     const line = "initialize inline-demo true";
     expect(log()).toEqual([line, "shutdown", line, "shutdown"]);
   });
   test("answers health checks", async () => {
-    const { rig } = setUp();
+    const { testRunner } = setUp();
     const request = { ...requestOf(plugin("InProcess")), method: "healthCheck", timeout_ms: 5_000 };
     const listener = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
-    const ask = (instrument: string) => rig.runner.request!({ ...request, params: { instrument } }, listener);
+    const ask = (instrument: string) => testRunner.runner.request!({ ...request, params: { instrument } }, listener);
     expect(await ask("sick")).toEqual({ status: "Degraded", message: "slow" });
     expect(await ask("count")).toEqual({ status: "Healthy" });
   });
   test("describes its instruments", async () => {
-    const { rig } = setUp();
-    const described = await rig.runner.describe!({ ...requestOf(plugin("InProcess")), timeout_ms: 5_000 });
+    const { testRunner } = setUp();
+    const described = await testRunner.runner.describe!({ ...requestOf(plugin("InProcess")), timeout_ms: 5_000 });
     expect(described.exports.map(({ id }) => id)).toEqual([
       "count",
       "think",

@@ -216,13 +216,13 @@ test("exits when the gateway closes the pipe", async () => {
     process.on("exit", (code) => writeFileSync(${JSON.stringify(`${mark}.exit`)}, String(code)));
     setInterval(() => {}, 1000);`;
   const loaded = await open({ timeouts: { stop_ms: 60_000 } }).start(entryOf("", before), NO_REACH);
-  const told: Error[] = [];
-  loaded.onExit((error) => told.push(error));
+  const errors: Error[] = [];
+  loaded.onExit((error) => errors.push(error));
   await loaded.close();
   expect(existsSync(mark)).toBe(true);
   expect(readFileSync(`${mark}.exit`, "utf8")).toBe("0");
   // The gateway stopped it, so no exit is reported.
-  expect(told).toEqual([]);
+  expect(errors).toEqual([]);
 });
 
 test("dies with a killed gateway even if it ignores everything", async () => {

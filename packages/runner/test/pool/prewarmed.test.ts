@@ -13,21 +13,21 @@ const prewarming = (limits: object = {}) =>
   createConfinedTestRunner({ limits: { prewarmed: 4, prewarmed_per_key: 1, ...limits } });
 
 /** Which process served the call: its random mark, since all have the same pid inside. */
-async function served(rig: TestRunner, change: RequestChange = {}): Promise<string> {
-  const { result } = await rig.run(vai("who", { ...isolated, ...change }));
+async function served(testRunner: TestRunner, change: RequestChange = {}): Promise<string> {
+  const { result } = await testRunner.run(vai("who", { ...isolated, ...change }));
   return (result as { who: string }).who;
 }
 
-const ready = (rig: TestRunner, count: number) =>
-  until(() => rig.runner.health().prewarmed === count && rig.runner.health().processes === count);
+const ready = (testRunner: TestRunner, count: number) =>
+  until(() => testRunner.runner.health().prewarmed === count && testRunner.runner.health().processes === count);
 
 test("serves a call with a ready process, uses it once and replaces it", async () => {
-  const rig = prewarming();
-  const seen = new Set([await served(rig)]);
+  const testRunner = prewarming();
+  const seen = new Set([await served(testRunner)]);
   for (let i = 0; i < 3; i++) {
-    await ready(rig, 1);
+    await ready(testRunner, 1);
     const started = performance.now();
-    seen.add(await served(rig));
+    seen.add(await served(testRunner));
     // A cold start of Node alone takes longer than this on any machine.
     expect(performance.now() - started).toBeLessThan(1_000);
   }
@@ -35,55 +35,55 @@ test("serves a call with a ready process, uses it once and replaces it", async (
 });
 
 test("creates scratch for the call and not before", async () => {
-  const rig = prewarming();
+  const testRunner = prewarming();
   const grant = { filesystem: "scratch" as const };
   for (const invocation_id of ["inv_a", "inv_b"]) {
-    const { result } = await rig.run(vai("uses-scratch", { ...isolated, invocation_id, grant }));
+    const { result } = await testRunner.run(vai("uses-scratch", { ...isolated, invocation_id, grant }));
     expect(result).toMatchObject({ scratch_dir: `/sandbox/scratch/${invocation_id}` });
-    await ready(rig, 1);
+    await ready(testRunner, 1);
   }
 });
 
 test("keeps a side process waiting between handshake and request", async () => {
-  const rig = prewarming();
+  const testRunner = prewarming();
   for (let i = 0; i < 3; i++) {
-    expect(await rig.run(side("ok", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
-    await ready(rig, 1);
+    expect(await testRunner.run(side("ok", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
+    await ready(testRunner, 1);
   }
 });
 
 test("raises the number of a key when calls come faster than processes start, up to a limit", async () => {
-  const rig = prewarming({ prewarmed_per_key: 2 });
-  await Promise.all(Array.from({ length: 6 }, () => served(rig)));
-  await ready(rig, 2);
+  const testRunner = prewarming({ prewarmed_per_key: 2 });
+  await Promise.all(Array.from({ length: 6 }, () => served(testRunner)));
+  await ready(testRunner, 2);
   await new Promise((resolve) => setTimeout(resolve, 100));
-  expect(rig.runner.health().prewarmed).toBe(2);
+  expect(testRunner.runner.health().prewarmed).toBe(2);
 });
 
 test("limits the number over all keys in favour of the most recently called", async () => {
-  const rig = prewarming({ prewarmed: 2 });
+  const testRunner = prewarming({ prewarmed: 2 });
   let most = 0;
   const look = () => {
-    most = Math.max(most, rig.runner.health().prewarmed);
+    most = Math.max(most, testRunner.runner.health().prewarmed);
   };
   const watch = setInterval(look, 1);
   for (const pool_key of ["a", "b", "c"]) {
-    await served(rig, { pool_key });
-    await until(() => rig.runner.health().prewarmed > 0 && rig.runner.health().running === 0);
+    await served(testRunner, { pool_key });
+    await until(() => testRunner.runner.health().prewarmed > 0 && testRunner.runner.health().running === 0);
   }
-  await ready(rig, 2);
+  await ready(testRunner, 2);
   clearInterval(watch);
   look();
   expect(most).toBe(2);
 });
 
 test("limits the memory over all keys", async () => {
-  const rig = prewarming({ prewarmed_bytes: 1024 });
-  await served(rig);
+  const testRunner = prewarming({ prewarmed_bytes: 1024 });
+  await served(testRunner);
   // The process of the call itself may still be exiting.
-  await until(() => rig.runner.health().processes === 0);
+  await until(() => testRunner.runner.health().processes === 0);
   await new Promise((resolve) => setTimeout(resolve, 200));
-  expect(rig.runner.health()).toMatchObject({ prewarmed: 0, processes: 0 });
+  expect(testRunner.runner.health()).toMatchObject({ prewarmed: 0, processes: 0 });
   // The first estimate admits one; its measured memory stops it.
   const guessed = prewarming({ prewarmed_bytes: 49 * 1024 * 1024, prewarmed_per_key: 4 });
   await Promise.all([served(guessed), served(guessed), served(guessed)]);
@@ -95,32 +95,32 @@ test("limits the memory over all keys", async () => {
 });
 
 test("stops a prewarmed process when a call needs its slot", async () => {
-  const rig = createConfinedTestRunner({ limits: { prewarmed: 4, prewarmed_per_key: 1, processes: 1 } });
+  const testRunner = createConfinedTestRunner({ limits: { prewarmed: 4, prewarmed_per_key: 1, processes: 1 } });
   for (const pool_key of ["a", "b", "a"]) {
-    expect(await rig.run(vai("echo", { class: "isolated", pool_key }))).toMatchObject({
+    expect(await testRunner.run(vai("echo", { class: "isolated", pool_key }))).toMatchObject({
       status: "succeeded",
     });
-    await ready(rig, 1);
+    await ready(testRunner, 1);
   }
 });
 
 test("stops them after the idle time without a call", async () => {
-  const rig = prewarming({ idle_ms: 3_000 });
-  await served(rig);
-  await ready(rig, 1);
-  await until(() => rig.runner.health().processes === 0);
-  expect(rig.runner.health().prewarmed).toBe(0);
+  const testRunner = prewarming({ idle_ms: 3_000 });
+  await served(testRunner);
+  await ready(testRunner, 1);
+  await until(() => testRunner.runner.health().processes === 0);
+  expect(testRunner.runner.health().prewarmed).toBe(0);
 });
 
 test("stops those of an old binding generation", async () => {
-  const rig = prewarming();
-  await served(rig);
-  await ready(rig, 1);
-  const before = processesWith(rig.mark);
-  rig.runner.retire("bind_1", "another key");
-  await until(() => rig.runner.health().processes === 0);
+  const testRunner = prewarming();
+  await served(testRunner);
+  await ready(testRunner, 1);
+  const before = processesWith(testRunner.mark);
+  testRunner.runner.retire("bind_1", "another key");
+  await until(() => testRunner.runner.health().processes === 0);
   expect(before.length).toBeGreaterThan(0);
-  expect(processesWith(rig.mark)).toEqual([]);
+  expect(processesWith(testRunner.mark)).toEqual([]);
 });
 
 test("verifies the package once more when it is used", async () => {
@@ -131,26 +131,26 @@ test("verifies the package once more when it is used", async () => {
       throw new BackplaneError("package.corrupt");
     },
   };
-  const rig = createConfinedTestRunner({ files, limits: { prewarmed: 1 } });
-  await served(rig);
-  await ready(rig, 1);
+  const testRunner = createConfinedTestRunner({ files, limits: { prewarmed: 1 } });
+  await served(testRunner);
+  await ready(testRunner, 1);
   intact = false;
-  expect(await rig.run(vai("who", isolated))).toMatchObject({ error: { code: "package.corrupt" } });
+  expect(await testRunner.run(vai("who", isolated))).toMatchObject({ error: { code: "package.corrupt" } });
 });
 
 test("keeps no secret of an earlier call", async () => {
-  const rig = prewarming();
+  const testRunner = prewarming();
   const context = { secrets: { token: "canary-of-the-first-call" } };
-  await served(rig, { context });
-  await ready(rig, 1);
-  const { result } = await rig.run(vai("context", isolated));
+  await served(testRunner, { context });
+  await ready(testRunner, 1);
+  const { result } = await testRunner.run(vai("context", isolated));
   expect(JSON.stringify(result)).not.toContain("canary-of-the-first-call");
 });
 
 verifies("sandbox.kill", "stops all of them with the runner", async () => {
-  const rig = prewarming();
-  await Promise.all([served(rig), served(rig)]);
-  await until(() => rig.runner.health().prewarmed > 0);
-  await rig.runner.close(200);
-  expect(processesWith(rig.mark)).toEqual([]);
+  const testRunner = prewarming();
+  await Promise.all([served(testRunner), served(testRunner)]);
+  await until(() => testRunner.runner.health().prewarmed > 0);
+  await testRunner.runner.close(200);
+  expect(processesWith(testRunner.mark)).toEqual([]);
 });

@@ -36,8 +36,8 @@ test("marks a refusal between calls as shared unless no call was served before",
   refusals.add(asked("between.test"));
   const second = activeCall("inv_2");
   join(second);
-  expect(first.heard).toEqual(["at-start.test false", "during.test false"]);
-  expect(second.heard).toEqual(["between.test true"]);
+  expect(first.refusals).toEqual(["at-start.test false", "during.test false"]);
+  expect(second.refusals).toEqual(["between.test true"]);
 });
 
 test("redacts tokens from a record, also those of other calls on the same process", () => {

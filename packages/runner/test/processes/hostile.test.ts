@@ -11,9 +11,9 @@ import { createTestRunner, type TestRunner } from "../support/runner.ts";
 
 const MAX_LAG_MS = 50;
 
-async function attack(rig: TestRunner, change: RequestChange): Promise<RunOutcome> {
+async function attack(testRunner: TestRunner, change: RequestChange): Promise<RunOutcome> {
   const lag = measureLag();
-  const outcome = await rig.run(change);
+  const outcome = await testRunner.run(change);
   expect(lag()).toBeLessThan(MAX_LAG_MS);
   return outcome;
 }
@@ -43,10 +43,10 @@ describe("has an exact error code for each misbehaviour", () => {
     ["never-reads", "timeout", { timeout_ms: 300 }],
     ["misses-a-module", "crashed", {}],
   ])("vai %s: %s", async (behaviour, code, change) => {
-    const rig = createTestRunner({ timeouts: { hello_ms: 2_000, cancel_grace_ms: 100 } });
-    const outcome = await attack(rig, vai(behaviour, change));
+    const testRunner = createTestRunner({ timeouts: { hello_ms: 2_000, cancel_grace_ms: 100 } });
+    const outcome = await attack(testRunner, vai(behaviour, change));
     expect(outcome).toMatchObject({ status: "failed", result: null, error: { code } });
-    expect(rig.runner.health().running).toBe(0);
+    expect(testRunner.runner.health().running).toBe(0);
   });
 
   test.each([
@@ -70,11 +70,11 @@ describe("has an exact error code for each misbehaviour", () => {
 });
 
 verifies("wire.backpressure", "passes on 100,000 events without blocking the event loop", async () => {
-  const rig = createTestRunner();
+  const testRunner = createTestRunner();
   const before = process.memoryUsage().rss;
   let seen = 0;
   const lag = measureLag();
-  const outcome = await rig.runner.run(requestOf(vai("floods-events")), { event: () => seen++ });
+  const outcome = await testRunner.runner.run(requestOf(vai("floods-events")), { event: () => seen++ });
   expect(lag()).toBeLessThan(MAX_LAG_MS);
   expect(outcome).toMatchObject({ status: "succeeded", result: "flooded" });
   expect(seen).toBe(100_000);
@@ -85,16 +85,16 @@ verifies(
   "wire.backpressure",
   "refuses calls over the queue limit of a plugin that never reads, without blocking the event loop",
   async () => {
-    const rig = createTestRunner({
+    const testRunner = createTestRunner({
       timeouts: { cancel_grace_ms: 100 },
       limits: { queued_bytes: 2 * 1024 * 1024 },
     });
     const input = { text: "x".repeat(500_000) };
     const lag = measureLag();
     const before = process.memoryUsage().arrayBuffers;
-    const first = rig.run(vai("never-reads", { input: { text: "warm" } }));
+    const first = testRunner.run(vai("never-reads", { input: { text: "warm" } }));
     await new Promise((resolve) => setTimeout(resolve, 300));
-    const rest = Array.from({ length: 40 }, () => rig.run(vai("never-reads", { input, timeout_ms: 700 })));
+    const rest = Array.from({ length: 40 }, () => testRunner.run(vai("never-reads", { input, timeout_ms: 700 })));
     const outcomes = await Promise.all(rest);
     // The process that ignored their cancels was killed, and with it the call with the long deadline.
     expect((await first).error?.code).toBe("crashed");
@@ -118,17 +118,17 @@ test("drains a flood of stderr during the call and keeps the last 1 MiB", async 
 });
 
 test("keeps the stderr since its own start for each call of a shared process", async () => {
-  const rig = createTestRunner();
-  const first = await rig.run(vai("writes-stderr", { input: { text: "one\n" } }));
-  const second = await rig.run(vai("writes-stderr", { input: { text: "two\n" } }));
-  const third = await rig.run(vai("writes-stderr", { input: { text: "" } }));
+  const testRunner = createTestRunner();
+  const first = await testRunner.run(vai("writes-stderr", { input: { text: "one\n" } }));
+  const second = await testRunner.run(vai("writes-stderr", { input: { text: "two\n" } }));
+  const third = await testRunner.run(vai("writes-stderr", { input: { text: "" } }));
   expect([first.stderr_tail, second.stderr_tail, third.stderr_tail]).toEqual(["one\n", "two\n", null]);
 });
 
 test("redacts secrets of other calls from shared stderr", async () => {
-  const rig = createTestRunner();
+  const testRunner = createTestRunner();
   const call = (token: string, text: string) =>
-    rig.run(
+    testRunner.run(
       vai("writes-stderr", {
         input: { text },
         context: {

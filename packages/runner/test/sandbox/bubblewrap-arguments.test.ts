@@ -24,7 +24,7 @@ const STAGE = { uid: 59_007, init: "/cache/init", join: ["/cg/cgroup.procs"] };
 test("as root: runs bwrap only behind the stage, as the slot's user and in the slot's cgroup", () => {
   expect(stageCommand(STAGE).join(" ")).toBe("/cache/init stage 59007 59007 /cg/cgroup.procs");
   const line = stageArguments(PLAN, "/usr/bin/bwrap", STAGE);
-  const words = [
+  const args = [
     "system /usr /usr",
     "show /root/store/abc /plugin",
     "share /srv/data /srv/data",
@@ -32,7 +32,7 @@ test("as root: runs bwrap only behind the stage, as the slot's user and in the s
     "hide /plugin/assets",
     "scratch /sandbox/scratch mode=0700,size=1024,nr_inodes=16,uid=59007,gid=59007",
   ];
-  expect(line.slice(0, line.indexOf("--")).join(" ")).toBe(words.join(" "));
+  expect(line.slice(0, line.indexOf("--")).join(" ")).toBe(args.join(" "));
   const text = line.slice(line.indexOf("--") + 1).join(" ");
   expect(text.startsWith("/usr/bin/bwrap ")).toBe(true);
   // One bind and nothing of the host; the rest is in the staged root.

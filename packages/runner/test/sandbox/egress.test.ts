@@ -29,11 +29,11 @@ async function httpServer() {
 }
 
 test("opens low ports inside and leaves neither the capability nor a descriptor behind", async () => {
-  const rig = createConfinedTestRunner({ egress: OUT });
+  const testRunner = createConfinedTestRunner({ egress: OUT });
   const { port } = await httpServer();
   const grant = egress("a.test", `b.test:${port}`);
   for (const how of [isolated, {}]) {
-    const { result } = await rig.run(vai("looks-out", { ...how, grant, input: { fetch: [] } }));
+    const { result } = await testRunner.run(vai("looks-out", { ...how, grant, input: { fetch: [] } }));
     expect(result).toMatchObject({
       capabilities: Array.from({ length: 5 }, () => "0000000000000000"),
       channel: null,
@@ -46,10 +46,10 @@ test("opens low ports inside and leaves neither the capability nor a descriptor 
 });
 
 test("records the refusals of an isolated call with the requested name and without secrets", async () => {
-  const rig = createConfinedTestRunner({ egress: OUT });
+  const testRunner = createConfinedTestRunner({ egress: OUT });
   const { port } = await httpServer();
   const fetch = [`http://a.test:${port}/`, `http://SECRETvalue9.evil.test:${port}/`, "http://10.0.0.1/"];
-  const outcome = await rig.run(
+  const outcome = await testRunner.run(
     vai("looks-out", {
       ...isolated,
       grant: egress("a.test"),
@@ -75,69 +75,69 @@ test("records the refusals of an isolated call with the requested name and witho
       },
     ],
   });
-  expect(JSON.stringify([outcome.egress, rig.logs])).not.toMatch(/secretvalue9/i);
-  expect(rig.logs.join()).toContain("egress refused");
+  expect(JSON.stringify([outcome.egress, testRunner.logs])).not.toMatch(/secretvalue9/i);
+  expect(testRunner.logs.join()).toContain("egress refused");
 });
 
 test("marks refusals as shared if several calls run on the process", async () => {
-  const rig = createConfinedTestRunner({ egress: OUT });
+  const testRunner = createConfinedTestRunner({ egress: OUT });
   const grant = egress("a.test");
   const call = (fetch: string[], wait_ms = 0) =>
-    rig.run(vai("looks-out", { grant, input: { fetch, wait_ms } }));
+    testRunner.run(vai("looks-out", { grant, input: { fetch, wait_ms } }));
   const alone = await call(["http://one.test/"]);
   expect(alone.egress?.refusals).toMatchObject([{ host: "one.test" }]);
   expect(alone.egress?.refusals[0]).not.toHaveProperty("shared");
   const quiet = call([], 1_500);
-  await until(() => rig.runner.health().running === 1);
-  const asking = await call(["http://two.test/"]);
-  expect(asking.egress?.refusals).toMatchObject([{ host: "two.test", shared: true }]);
+  await until(() => testRunner.runner.health().running === 1);
+  const requesting = await call(["http://two.test/"]);
+  expect(requesting.egress?.refusals).toMatchObject([{ host: "two.test", shared: true }]);
   expect((await quiet).egress?.refusals).toMatchObject([{ host: "two.test", shared: true }]);
   expect((await call([])).egress).toBeNull();
-  expect(rig.runner.health().processes).toBe(1);
+  expect(testRunner.runner.health().processes).toBe(1);
 });
 
 test("reports refusals during the start to the first call", async () => {
-  const rig = createConfinedTestRunner({ egress: OUT });
-  const started = await rig.run(vai("asks-at-start", { ...isolated, grant: egress("a.test") }));
+  const testRunner = createConfinedTestRunner({ egress: OUT });
+  const started = await testRunner.run(vai("asks-at-start", { ...isolated, grant: egress("a.test") }));
   expect(started).toMatchObject({ status: "succeeded", egress: { refusals: [{ host: "early.test" }] } });
 });
 
 test("counts egress limits per call and not per process", async () => {
-  const rig = createConfinedTestRunner({ egress: { ...OUT, limits: { total_connections: 2 } } });
+  const testRunner = createConfinedTestRunner({ egress: { ...OUT, limits: { total_connections: 2 } } });
   const { port } = await httpServer();
   const url = `http://a.test:${port}/`;
-  const call = () => rig.run(vai("looks-out", { grant: egress("a.test"), input: { fetch: [url, url] } }));
+  const call = () => testRunner.run(vai("looks-out", { grant: egress("a.test"), input: { fetch: [url, url] } }));
   for (let i = 0; i < 3; i++) {
     const outcome = await call();
     expect((outcome.result as { answers: number[] }).answers).toEqual([200, 200]);
     expect(outcome.egress).toBeNull();
   }
   const input = { fetch: [url, url, url] };
-  const much = await rig.run(vai("looks-out", { grant: egress("a.test"), input }));
+  const much = await testRunner.run(vai("looks-out", { grant: egress("a.test"), input }));
   expect(much).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
 });
 
 test("tells the plugin the gateway's address inside the sandbox, and only with a scope", async () => {
   const base_url = "https://gateway.acme.test";
-  const rig = createConfinedTestRunner({
+  const testRunner = createConfinedTestRunner({
     egress: { ...OUT, gateway: () => ({ base_url, certificate: null }) },
   });
-  const told = async (scopes: "sessions:read"[]) => {
+  const addressFor = async (scopes: "sessions:read"[]) => {
     const change = { grant: { gateway_api_scopes: scopes }, context: { gateway: { base_url, scopes } } };
-    const { result } = await rig.run(vai("context", { ...isolated, ...change }));
+    const { result } = await testRunner.run(vai("context", { ...isolated, ...change }));
     return (result as unknown as { context: { gateway: { base_url: string } } }).context.gateway.base_url;
   };
-  expect(await told(["sessions:read"])).toBe("http://127.0.0.1:7420");
-  expect(await told([])).toBe(base_url);
+  expect(await addressFor(["sessions:read"])).toBe("http://127.0.0.1:7420");
+  expect(await addressFor([])).toBe(base_url);
 });
 
 test("releases all listeners of a sandbox after its exit", async () => {
-  const rig = createConfinedTestRunner({ egress: OUT });
+  const testRunner = createConfinedTestRunner({ egress: OUT });
   const grant = egress("a.test", "b.test:8080");
-  const call = () => rig.run(vai("echo", { ...isolated, grant }));
+  const call = () => testRunner.run(vai("echo", { ...isolated, grant }));
   const settled = async () => {
     expect(await call()).toMatchObject({ status: "succeeded" });
-    await until(() => rig.runner.health().processes === 0);
+    await until(() => testRunner.runner.health().processes === 0);
   };
   await settled();
   const open = () => readdirSync("/proc/self/fd").length;
@@ -161,28 +161,28 @@ async function visitors() {
 const aWhile = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 test("holds the egress of a prewarmed process until its call", async () => {
-  const rig = createConfinedTestRunner({ egress: OUT, limits: { prewarmed: 1, prewarmed_per_key: 1 } });
+  const testRunner = createConfinedTestRunner({ egress: OUT, limits: { prewarmed: 1, prewarmed_per_key: 1 } });
   const { seen, grant } = await visitors();
   const request = () => vai("calls-home", { ...isolated, pool_key: "a", grant });
-  const first = await rig.run(request());
+  const first = await testRunner.run(request());
   expect(first.result).toMatchObject({ answer: 200 });
-  await until(() => rig.runner.health().prewarmed === 1);
+  await until(() => testRunner.runner.health().prewarmed === 1);
   await aWhile();
   expect(seen).toEqual([expect.stringMatching(/^\/early-/)]);
-  const { result } = await rig.run(request());
+  const { result } = await testRunner.run(request());
   const { who, answer } = result as { who: string; answer: number };
   expect(answer).toBe(200);
   expect(seen).toEqual([expect.anything(), `/early-${who}`]);
 });
 
 test("holds the egress of a worker without a call until the next one", async () => {
-  const rig = createConfinedTestRunner({ egress: OUT });
+  const testRunner = createConfinedTestRunner({ egress: OUT });
   const { seen, grant } = await visitors();
-  const { result } = await rig.run(vai("calls-home", { grant }));
+  const { result } = await testRunner.run(vai("calls-home", { grant }));
   const { who } = result as { who: string };
   await aWhile();
   expect(seen).toEqual([`/early-${who}`]);
-  const next = rig.run(vai("calls-home", { grant, input: { wait_ms: 5_000 } }));
+  const next = testRunner.run(vai("calls-home", { grant, input: { wait_ms: 5_000 } }));
   await until(() => seen.length > 1);
   expect(seen[1]).toBe(`/late-${who}`);
   await next;

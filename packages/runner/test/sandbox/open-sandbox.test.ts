@@ -132,10 +132,10 @@ test("creates and removes scratch folders while the process runs, whatever they 
   expect(await confined.makeScratch("inv_1")).toBe(false);
   await expect(confined.makeScratch("../x")).rejects.toThrow("not a valid name");
   const { child } = confined;
-  const said = new Promise<string>((resolve) => child.stdout.once("data", (data) => resolve(String(data))));
+  const output = new Promise<string>((resolve) => child.stdout.once("data", (data) => resolve(String(data))));
   const mess = "cd /sandbox/scratch/inv_1 && mkdir -p a/b shut && touch a/b/c shut/x && chmod 0 shut";
   child.stdin.write(`${mess} && ln -s / root && mkfifo pipe && stat -c "%a %n" $PWD\n`);
-  expect(await said).toContain("700 /sandbox/scratch/inv_1\n");
+  expect(await output).toContain("700 /sandbox/scratch/inv_1\n");
   expect(await confined.removeScratch("inv_1")).toBe(true);
   expect(await confined.removeScratch("inv_2")).toBe(false);
   child.stdin.write("ls -A /sandbox/scratch; exit\n");

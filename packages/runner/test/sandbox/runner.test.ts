@@ -16,7 +16,7 @@ const isolated = { class: "isolated" } as const;
 
 verifies("sandbox.env", "sets exactly the documented environment and nothing of the host's", async () => {
   process.env.HOST_CANARY = "canary-of-the-host";
-  const rig = createConfinedTestRunner();
+  const testRunner = createConfinedTestRunner();
   const context = { secrets: { token: "canary-of-the-call" } };
   const proxy = "http://127.0.0.1:3128";
   const direct = "127.0.0.1,localhost,::1";
@@ -32,13 +32,13 @@ verifies("sandbox.env", "sets exactly the documented environment and nothing of 
     const env = { OWN: "yes", PATH: "/plugin", LD_LIBRARY_PATH: "/x", http_proxy: "http://evil.test" };
     const { http_proxy: _evil, ...kept } = env;
     const change = { ...confined, context, grant: { network }, env: network === "none" ? kept : env };
-    const { result } = await rig.run(vai("environment", change));
+    const { result } = await testRunner.run(vai("environment", change));
     expect(result).toEqual({
       env: {
         ...(network === "none" ? {} : proxied),
         OWN: "yes",
         LD_LIBRARY_PATH: "/x",
-        MARK: rig.mark,
+        MARK: testRunner.mark,
         PATH: "/usr/local/bin:/usr/bin:/bin",
         HOME: "/nonexistent",
         TMPDIR: "/nonexistent",
@@ -66,25 +66,25 @@ verifies("sandbox.env", "sets exactly the documented environment and nothing of 
 });
 
 test("uses an isolated process once and keeps a worker", async () => {
-  const rig = createConfinedTestRunner();
-  expect(await rig.run(vai("echo", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
-  await until(() => rig.runner.health().processes === 0);
-  expect(await rig.run(vai("echo"))).toMatchObject({ status: "succeeded" });
-  expect(await rig.run(vai("echo"))).toMatchObject({ status: "succeeded" });
-  expect(rig.runner.health().processes).toBe(1);
-  expect(await rig.run(side("ok", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
-  expect(rig.runner.health().sandbox).toMatchObject({ available: true });
+  const testRunner = createConfinedTestRunner();
+  expect(await testRunner.run(vai("echo", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
+  await until(() => testRunner.runner.health().processes === 0);
+  expect(await testRunner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  expect(await testRunner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  expect(testRunner.runner.health().processes).toBe(1);
+  expect(await testRunner.run(side("ok", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
+  expect(testRunner.runner.health().sandbox).toMatchObject({ available: true });
 });
 
 test("holds a call back until the self-test has finished, and can cancel it", async () => {
-  const rig = createConfinedTestRunner();
-  const waits = rig.run(vai("echo", isolated));
-  const called = rig.run(vai("echo", { ...isolated, invocation_id: "inv_early" }));
-  expect(rig.runner.health().sandbox).toMatchObject({
+  const testRunner = createConfinedTestRunner();
+  const waits = testRunner.run(vai("echo", isolated));
+  const called = testRunner.run(vai("echo", { ...isolated, invocation_id: "inv_early" }));
+  expect(testRunner.runner.health().sandbox).toMatchObject({
     available: true,
     reason: expect.stringContaining("being tested"),
   });
-  expect(rig.runner.cancel("inv_early", "user")).toBe(true);
+  expect(testRunner.runner.cancel("inv_early", "user")).toBe(true);
   expect(await waits).toMatchObject({ status: "succeeded" });
   expect(await called).toMatchObject({
     status: "cancelled",
@@ -94,11 +94,11 @@ test("holds a call back until the self-test has finished, and can cancel it", as
 });
 
 test("gives each call its own private scratch folder and removes it afterwards", async () => {
-  const rig = createConfinedTestRunner();
+  const testRunner = createConfinedTestRunner();
   const grant = { filesystem: "scratch" as const };
   for (const confined of [isolated, {}]) {
     for (const invocation_id of ["inv_a", "inv_b"]) {
-      const { result } = await rig.run(vai("uses-scratch", { ...confined, invocation_id, grant }));
+      const { result } = await testRunner.run(vai("uses-scratch", { ...confined, invocation_id, grant }));
       expect(result).toEqual({
         scratch_dir: `/sandbox/scratch/${invocation_id}`,
         tmp: "/sandbox/scratch",
@@ -107,7 +107,7 @@ test("gives each call its own private scratch folder and removes it afterwards",
     }
   }
   // The same id again on the same process: the first folder was removed.
-  const again = await rig.run(vai("uses-scratch", { invocation_id: "inv_a", grant }));
+  const again = await testRunner.run(vai("uses-scratch", { invocation_id: "inv_a", grant }));
   expect(again.status).toBe("succeeded");
 });
 
@@ -120,8 +120,8 @@ test("runs the examples as workers in the sandbox: TypeScript, Python, shell", a
   for (const { name, id, entrypoint } of examples) {
     const folder = join(EXAMPLES, name);
     const version = /^version = "(.*)"$/m.exec(readFileSync(join(folder, "vai-plugin.toml"), "utf8"))![1]!;
-    const rig = createConfinedTestRunner({ folder });
-    const outcome = await rig.run({
+    const testRunner = createConfinedTestRunner({ folder });
+    const outcome = await testRunner.run({
       entrypoint,
       package: packageOf(id, version, entrypoint),
       export_id: "none",
@@ -161,11 +161,11 @@ test("refuses isolated with a fix if there is no sandbox, and never falls back",
 });
 
 test("explains a program that cannot run inside as it does outside", async () => {
-  const rig = createConfinedTestRunner();
-  const outcome = await rig.run({ ...isolated, entrypoint: ["./frames.mjs"] });
+  const testRunner = createConfinedTestRunner();
+  const outcome = await testRunner.run({ ...isolated, entrypoint: ["./frames.mjs"] });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "launch_failed" } });
   expect(outcome.error?.message).toMatch(/not executable|interpreter line/);
-  const early = await rig.run(vai("kills-itself", isolated));
+  const early = await testRunner.run(vai("kills-itself", isolated));
   expect(early.error?.message).toContain("was killed by SIGSEGV before it answered");
 });
 
@@ -174,43 +174,43 @@ verifies(
   "kills the whole process tree on cancel, deadline, unload and host exit",
   async () => {
     const timeouts = { cancel_grace_ms: 100, shutdown_grace_ms: 100 };
-    const ends: Record<string, (rig: TestRunner) => Promise<unknown>> = {
-      cancel: async (rig) => {
-        const running = rig.run(vai("ignores-everything", { ...isolated, invocation_id: "inv_deaf" }));
+    const ends: Record<string, (testRunner: TestRunner) => Promise<unknown>> = {
+      cancel: async (testRunner) => {
+        const running = testRunner.run(vai("ignores-everything", { ...isolated, invocation_id: "inv_deaf" }));
         await until(() => confinedHere().length >= 3);
         const tree = confinedHere();
-        expect(rig.runner.cancel("inv_deaf", "user")).toBe(true);
+        expect(testRunner.runner.cancel("inv_deaf", "user")).toBe(true);
         expect(await running).toMatchObject({ status: "cancelled" });
         return tree;
       },
-      deadline: async (rig) => {
-        const running = rig.run(vai("ignores-everything", { ...isolated, timeout_ms: 1_000 }));
+      deadline: async (testRunner) => {
+        const running = testRunner.run(vai("ignores-everything", { ...isolated, timeout_ms: 1_000 }));
         await until(() => confinedHere().length >= 3);
         const tree = confinedHere();
         expect(await running).toMatchObject({ status: "failed", error: { code: "timeout" } });
         return tree;
       },
-      unload: async (rig) => {
-        expect(await rig.run(vai("forks"))).toMatchObject({ status: "succeeded" });
+      unload: async (testRunner) => {
+        expect(await testRunner.run(vai("forks"))).toMatchObject({ status: "succeeded" });
         const tree = confinedHere();
-        rig.runner.retire("bind_1");
+        testRunner.runner.retire("bind_1");
         return tree;
       },
-      "host exit": async (rig) => {
-        expect(await rig.run(vai("forks"))).toMatchObject({ status: "succeeded" });
+      "host exit": async (testRunner) => {
+        expect(await testRunner.run(vai("forks"))).toMatchObject({ status: "succeeded" });
         const tree = confinedHere();
-        await rig.runner.close(200);
+        await testRunner.runner.close(200);
         return tree;
       },
     };
     for (const [how, end] of Object.entries(ends)) {
-      const rig = createConfinedTestRunner({ timeouts });
-      await rig.run(side("ok"));
-      const tree = (await end(rig)) as number[];
+      const testRunner = createConfinedTestRunner({ timeouts });
+      await testRunner.run(side("ok"));
+      const tree = (await end(testRunner)) as number[];
       expect([how, tree.length >= 3]).toEqual([how, true]);
       const took = await eventually(() => !tree.some(isAlive), 5_000, `every process is gone after ${how}`);
       expect(took).toBeLessThan(5_000);
-      await rig.runner.close(200);
+      await testRunner.runner.close(200);
     }
   },
 );

@@ -12,20 +12,20 @@ import { CACHE, emptyFolder, packageFolder } from "../support/sandbox.ts";
 const UID = "59990";
 const root = process.getuid!() === 0;
 
-async function stage(words: readonly string[]): Promise<{ code: number | null; out: string; err: string }> {
+async function stage(args: readonly string[]): Promise<{ code: number | null; out: string; err: string }> {
   const { file } = await findOrBuildInit(CACHE);
   const child = spawn(file, ["stage", UID, UID], { env: {}, stdio: ["ignore", "pipe", "pipe", "pipe"] });
-  const said = { out: "", err: "" };
-  child.stdout!.on("data", (data) => (said.out += String(data)));
-  child.stderr!.on("data", (data) => (said.err += String(data)));
-  const body = Buffer.from(`${words.join("\0")}\0`);
+  const output = { out: "", err: "" };
+  child.stdout!.on("data", (data) => (output.out += String(data)));
+  child.stderr!.on("data", (data) => (output.err += String(data)));
+  const body = Buffer.from(`${args.join("\0")}\0`);
   const length = Buffer.alloc(4);
   length.writeUInt32LE(body.length);
   const control = child.stdio[3] as unknown as Duplex;
   control.on("error", () => {});
   control.write(Buffer.concat([length, body]));
   const code = await new Promise<number | null>((resolve) => child.once("close", resolve));
-  return { code, ...said };
+  return { code, ...output };
 }
 
 const SYSTEM = ["system", "/usr", "/usr", "link", "usr/bin", "/bin", "link", "usr/lib", "/lib"];
@@ -60,20 +60,20 @@ test.runIf(root).each([
   ["a new link in a folder of the host", ["link", "/", "/plugin/new"]],
   ["a path with ..", ["show", "/usr/bin", "/plugin/../../bin"]],
   ["no path", ["hide", "/"]],
-])("refuses %s and creates nothing", async (_, words) => {
+])("refuses %s and creates nothing", async (_, args) => {
   const folder = await packageFolder();
   const outside = emptyFolder();
   mkdirSync(join(folder, "inside"));
   symlinkSync(outside, join(folder, "out"));
-  const shared = ["share", folder, "/plugin", ...words];
+  const shared = ["share", folder, "/plugin", ...args];
   const ran = await stage([...SYSTEM, ...LIBRARIES, ...shared, "--", "/bin/true"]);
-  expect(ran).toMatchObject({ code: 125, err: expect.stringContaining(`sandbox-init: ${words.at(-1)}: `) });
+  expect(ran).toMatchObject({ code: 125, err: expect.stringContaining(`sandbox-init: ${args.at(-1)}: `) });
   expect(readdirSync(folder).sort()).toEqual(["inside", "out"]);
   expect(readdirSync(outside)).toEqual([]);
 });
 
 test.runIf(root)("rejects unknown commands", async () => {
-  for (const words of [["bind", "/usr", "/usr", "--", "/bin/true"], ["hide"], ["show", "/usr"], ["--"]]) {
-    expect((await stage(words)).code).toBe(125);
+  for (const args of [["bind", "/usr", "/usr", "--", "/bin/true"], ["hide"], ["show", "/usr"], ["--"]]) {
+    expect((await stage(args)).code).toBe(125);
   }
 });

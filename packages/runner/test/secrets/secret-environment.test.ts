@@ -19,9 +19,11 @@ verifies(
   "secret.slots",
   "shows the secret to the plugin's environment and to no other process on the machine",
   async () => {
-    const rig = createConfinedTestRunner({ limits: { prewarmed: 4 } });
+    const testRunner = createConfinedTestRunner({ limits: { prewarmed: 4 } });
     for (const isolation of ["isolated", "worker"] as const) {
-      const call = rig.run(vai("knows", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }));
+      const call = testRunner.run(
+        vai("knows", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }),
+      );
       await until(() => holders("environ").length === 1);
       // The only one is the plugin itself, seen from outside of its namespace.
       expect(readFileSync(`/proc/${holders("environ")[0]}/cmdline`, "latin1")).toContain("vai.mjs");
@@ -32,19 +34,19 @@ verifies(
       if (isolation === "isolated") await until(() => holders("environ").length === 0);
     }
     // No process with a secret is prewarmed.
-    expect(rig.runner.health().prewarmed).toBe(0);
+    expect(testRunner.runner.health().prewarmed).toBe(0);
   },
 );
 
 test("starts a new process for a changed secret and stops the old one", async () => {
-  const rig = createConfinedTestRunner();
+  const testRunner = createConfinedTestRunner();
   const call = async (token: string) =>
-    (await rig.run(vai("knows", { pool_key: "a", input: {}, ...secrets(token) }))).result;
+    (await testRunner.run(vai("knows", { pool_key: "a", input: {}, ...secrets(token) }))).result;
   expect(await call("first-value")).toMatchObject({ length: 11 });
   expect(await call("the-second-value")).toMatchObject({ length: 16 });
-  await until(() => rig.runner.health().processes === 1);
+  await until(() => testRunner.runner.health().processes === 1);
   expect(await call("the-second-value")).toMatchObject({ length: 16 });
-  expect(rig.runner.health().processes).toBe(1);
+  expect(testRunner.runner.health().processes).toBe(1);
 });
 
 test("refuses it without a sandbox", async () => {

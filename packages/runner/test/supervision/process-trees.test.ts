@@ -53,12 +53,12 @@ for (const dialect of ["vai", "side"] as const) {
       "launch.tree",
       "kills a daemon that forked twice into its own session when the call is cancelled",
       async () => {
-        const rig = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
+        const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
         const child = daemon();
         const invocation_id = `inv_cancel_${dialect}`;
-        const run = rig.run({ ...plain(dialect), invocation_id, input: child.input });
+        const run = testRunner.run({ ...plain(dialect), invocation_id, input: child.input });
         await child.started();
-        rig.runner.cancel(invocation_id, "user");
+        testRunner.runner.cancel(invocation_id, "user");
         expect(await run).toMatchObject({ status: "cancelled" });
         await child.gone();
       },
@@ -69,9 +69,9 @@ for (const dialect of ["vai", "side"] as const) {
       "launch.tree",
       "kills a daemon that forked twice into its own session at the deadline",
       async () => {
-        const rig = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
+        const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
         const child = daemon();
-        const run = rig.run({ ...plain(dialect), timeout_ms: 3_000, input: child.input });
+        const run = testRunner.run({ ...plain(dialect), timeout_ms: 3_000, input: child.input });
         expect(await run).toMatchObject({ error: { code: "timeout" } });
         // On a machine too busy to start it in time there is nothing to kill.
         if (existsSync(child.input.daemon.file)) await child.gone();
@@ -89,11 +89,11 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
     "launch.tree",
     "kills a descendant that cleared its environment",
     async () => {
-      const rig = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
+      const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
       const child = daemon(true);
-      const run = rig.run({ ...plain("vai"), invocation_id: "inv_clear", input: child.input });
+      const run = testRunner.run({ ...plain("vai"), invocation_id: "inv_clear", input: child.input });
       await child.started();
-      rig.runner.cancel("inv_clear", "user");
+      testRunner.runner.cancel("inv_clear", "user");
       expect(await run).toMatchObject({ status: "cancelled" });
       await child.gone();
     },
@@ -104,10 +104,10 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
 test(
   "kills the daemons of a process that exits by itself",
   async () => {
-    const rig = createTestRunner();
+    const testRunner = createTestRunner();
     const child = daemon();
     const answer = { type: "response", request_id: "$id", status: "ok", output: 1 };
-    const outcome = await rig.run({ ...plain("side"), input: { ...child.input, messages: [answer] } });
+    const outcome = await testRunner.run({ ...plain("side"), input: { ...child.input, messages: [answer] } });
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
     await until(() => existsSync(child.input.daemon.file), LONG_MS);
     await child.gone();
@@ -116,13 +116,13 @@ test(
 );
 
 test("kills the daemons of an idle worker when the runner shuts down", async () => {
-  const rig: TestRunner = createTestRunner();
+  const testRunner: TestRunner = createTestRunner();
   const child = daemon();
   const succeeded = { type: "response", id: "$id", ok: true, body: { status: "succeeded", result: null } };
-  const outcome = await rig.run({ ...plain("vai"), input: { ...child.input, messages: [succeeded] } });
+  const outcome = await testRunner.run({ ...plain("vai"), input: { ...child.input, messages: [succeeded] } });
   expect(outcome.status).toBe("succeeded");
   await child.started();
-  await rig.runner.close(200);
+  await testRunner.runner.close(200);
   expect(isAlive(child.pid())).toBe(false);
 });
 

@@ -62,8 +62,8 @@ test("kills processes with the mark of a watched process, also outside of its gr
 });
 
 test("ignores signals, and is restarted with the same list when it is killed", async () => {
-  const said: string[] = [];
-  const watchdog = new Watchdog(logTo((_, message) => said.push(message)));
+  const lines: string[] = [];
+  const watchdog = new Watchdog(logTo((_, message) => lines.push(message)));
   watchdog.ready();
   const first = watchdog.pid!;
   const { pid } = sleeper();
@@ -71,7 +71,7 @@ test("ignores signals, and is restarted with the same list when it is killed", a
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.kill(first, signal);
   process.kill(first, "SIGKILL");
   await until(() => watchdog.pid !== undefined && watchdog.pid !== first);
-  expect(said).toHaveLength(1);
+  expect(lines).toHaveLength(1);
   await watchdog.close();
   await until(() => !isAlive(pid));
   expect(isAlive(first)).toBe(false);

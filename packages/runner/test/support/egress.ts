@@ -98,9 +98,9 @@ export class TestClient {
     onTestFinished(() => void this.socket.destroy());
   }
 
-  send(...words: (string | Uint8Array)[]): this {
-    for (const word of words)
-      this.socket.write(typeof word === "string" ? Buffer.from(word, "latin1") : word);
+  send(...payload: (string | Uint8Array)[]): this {
+    for (const part of payload)
+      this.socket.write(typeof part === "string" ? Buffer.from(part, "latin1") : part);
     return this;
   }
 
@@ -114,8 +114,9 @@ export class TestClient {
     void this.ended.then(() => {
       over = true;
     });
-    const heard = () => (typeof pattern === "string" ? this.text.includes(pattern) : pattern.test(this.text));
-    while (!heard()) {
+    const matches = () =>
+      typeof pattern === "string" ? this.text.includes(pattern) : pattern.test(this.text);
+    while (!matches()) {
       if (over) throw new Error(`ended after ${JSON.stringify(this.text)}`);
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }

@@ -43,13 +43,13 @@ export function idleWorker(standing: Standing = {}): Worker {
   });
 }
 
-export function activeCall(id: string): ActiveCall & { heard: string[] } {
-  const heard: string[] = [];
+export function activeCall(id: string): ActiveCall & { refusals: string[] } {
+  const refusals: string[] = [];
   return {
     id,
     violations: 0,
     index: -1,
-    refused: ({ host }, shared) => heard.push(`${host} ${shared}`),
-    heard,
+    refused: ({ host }, shared) => refusals.push(`${host} ${shared}`),
+    refusals,
   };
 }

@@ -41,15 +41,15 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
     // Prewarmed processes of calls that a test never makes would count as left behind.
     limits: { prewarmed: 0, ...rest.limits },
   });
-  const rig: TestRunner = {
+  const testRunner: TestRunner = {
     runner,
     scratch_root,
     logs,
     mark,
     events: [],
     run: (change) => {
-      rig.events = [];
-      const { events } = rig;
+      testRunner.events = [];
+      const { events } = testRunner;
       return runner.run(requestOf({ ...change, env: { MARK: mark, ...change.env } }), {
         event: (event) => events.push(event),
       });
@@ -65,7 +65,7 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
     expect(left()).toEqual([]);
     await rm(scratch_root, { recursive: true, force: true });
   });
-  return rig;
+  return testRunner;
 }
 
 export async function until(holds: () => boolean, limit_ms = 10_000): Promise<void> {

@@ -58,15 +58,15 @@ export function request(folder: string, change: RunChange = {}): ConfineRequest 
 
 /** Waits for the exit: both outputs and the exit cause. */
 export async function finish({ child, exitCause }: Confined): Promise<Ran> {
-  const said = { out: "", err: "" };
+  const output = { out: "", err: "" };
   child.stdout.on("data", (chunk: Buffer) => {
-    if (said.out.length < 1_000_000) said.out += chunk.toString("utf8");
+    if (output.out.length < 1_000_000) output.out += chunk.toString("utf8");
   });
   child.stderr.on("data", (chunk: Buffer) => {
-    if (said.err.length < 1_000_000) said.err += chunk.toString("utf8");
+    if (output.err.length < 1_000_000) output.err += chunk.toString("utf8");
   });
   child.stdin.end();
-  return { ...said, exitCause: await exitCause, out: said.out, err: said.err };
+  return { ...output, exitCause: await exitCause, out: output.out, err: output.err };
 }
 
 export async function sh(sandbox: Sandbox, script: string, change: RunChange = {}): Promise<Ran> {

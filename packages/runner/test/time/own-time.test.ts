@@ -87,8 +87,8 @@ verifies(
     const folder = mkdtempSync(join(tmpdir(), "backplane-slow-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const PID_FILE = join(folder, "pid");
-    const rig = createTestRunner({ timeouts: { hello_ms: 1_000 } });
-    const run = rig.run(slow("stopped", { env: { PID_FILE, MARK: rig.mark } }));
+    const testRunner = createTestRunner({ timeouts: { hello_ms: 1_000 } });
+    const run = testRunner.run(slow("stopped", { env: { PID_FILE, MARK: testRunner.mark } }));
     const pid = () => (existsSync(PID_FILE) ? Number(readFileSync(PID_FILE, "utf8")) : 0);
     await until(() => pid() > 0 && readProcess(pid())?.state === "T", 60_000);
     await new Promise((wake) => setTimeout(wake, 3_000));
@@ -102,35 +102,35 @@ verifies(
   "launch.slow",
   "makes starts that run out of time retryable and never a crash loop",
   async () => {
-    const rig = createTestRunner({ timeouts: { hello_ms: 50 } });
+    const testRunner = createTestRunner({ timeouts: { hello_ms: 50 } });
     for (let attempt = 1; attempt <= 5; attempt++) {
-      expect(await rig.run(slow("sleeps")), `attempt ${attempt}`).toMatchObject({
+      expect(await testRunner.run(slow("sleeps")), `attempt ${attempt}`).toMatchObject({
         status: "failed",
         dispatched: false,
         error: { details: { slow_start: true } },
       });
-      expect((await rig.run(slow("computes"))).error, `attempt ${attempt}`).toMatchObject({
+      expect((await testRunner.run(slow("computes"))).error, `attempt ${attempt}`).toMatchObject({
         details: { slow_start: true },
       });
     }
-    expect(rig.runner.health().held_back).toEqual([]);
+    expect(testRunner.runner.health().held_back).toEqual([]);
   },
   90_000,
 );
 
 verifies("launch.slow", "reports slow_start for a plugin that computes until its deadline", async () => {
-  const rig = createTestRunner({ timeouts: { hello_ms: 400 } });
-  expect((await rig.run(slow("computes"))).error).toMatchObject({
+  const testRunner = createTestRunner({ timeouts: { hello_ms: 400 } });
+  expect((await testRunner.run(slow("computes"))).error).toMatchObject({
     code: "slow_start",
     message: expect.stringContaining("did not send a hello within 400 ms"),
   });
-  expect((await rig.run(slow("sleeps"))).error).toMatchObject({ code: "handshake_failed" });
+  expect((await testRunner.run(slow("sleeps"))).error).toMatchObject({ code: "handshake_failed" });
 });
 
 verifies("launch.slow", "applies launch_ms to side processes only", async () => {
   // In the sandbox, where a start always takes a few milliseconds.
   const isolated = { class: "isolated" as const, timeout_ms: 60_000 };
-  const rig = createConfinedTestRunner({ timeouts: { launch_ms: 0.001 } });
-  expect(await rig.run(vai("echo", isolated))).toMatchObject({ status: "succeeded" });
-  expect((await rig.run(side("echo", isolated))).error).toMatchObject({ code: "slow_start" });
+  const testRunner = createConfinedTestRunner({ timeouts: { launch_ms: 0.001 } });
+  expect(await testRunner.run(vai("echo", isolated))).toMatchObject({ status: "succeeded" });
+  expect((await testRunner.run(side("echo", isolated))).error).toMatchObject({ code: "slow_start" });
 });

@@ -19,8 +19,8 @@ const SERVER = manifest([], {
   runtime: { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] },
 });
 
-const answer = (...words: string[]) => ({
-  exports: words.map(
+const answer = (...text: string[]) => ({
+  exports: text.map(
     (description, at): ToolExport =>
       ToolExportSchema.parse({ id: `mcp_weather_${at}`, kind: "tool", description, tool: {} }),
   ),
@@ -29,13 +29,13 @@ const answer = (...words: string[]) => ({
   info: {},
 });
 
-function listener(heard: BusEvent[]): KernelPlugin {
+function listener(events: BusEvent[]): KernelPlugin {
   return {
     name: "listener",
     version: "1.0.0",
     category: "skill",
     subscriptions: () => ["x.mcp.*"],
-    onEvent: (event) => void heard.push(event),
+    onEvent: (event) => void events.push(event),
   };
 }
 
@@ -43,13 +43,13 @@ verifies(
   "mcp.client",
   "describes a server again after a failure, and publishes failure and success on the bus",
   async () => {
-    const heard: BusEvent[] = [];
-    const fixture = await createTestKernel({ plugins: [listener(heard)] });
+    const events: BusEvent[] = [];
+    const fixture = await createTestKernel({ plugins: [listener(events)] });
     fixture.runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
     const { binding_id } = await fixture.bind(SERVER);
     fixture.runner.description = () => answer("Weather today");
-    await until(() => heard.length === 2);
-    expect(heard.map(({ kind, payload }) => [kind, payload])).toEqual([
+    await until(() => events.length === 2);
+    expect(events.map(({ kind, payload }) => [kind, payload])).toEqual([
       [
         "x.mcp.server.error",
         { binding_id, package_id: "acme/weather", code: "crashed", message: "it died at once", attempt: 1 },

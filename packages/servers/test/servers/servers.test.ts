@@ -29,16 +29,16 @@ async function open(request: NonNullable<Runner["request"]>) {
 }
 
 function line() {
-  const told: JsonObject[] = [];
+  const events: JsonObject[] = [];
   const asked: JsonObject[] = [];
   const own: ServerLine = {
-    notify: (method, params) => void told.push({ method, params }),
+    notify: (method, params) => void events.push({ method, params }),
     ask: (method, params, key) => {
       asked.push({ method, params, key: key ?? null });
       return method === "roots/list" ? Promise.resolve({ roots: [] }) : null;
     },
   };
-  return { ...own, told, asked };
+  return { ...own, events, asked };
 }
 
 test("lists a server to callers who see its binding and not to delegated tokens", async () => {
@@ -80,17 +80,17 @@ test("sends a request to the process of the server's tools and redacts secrets i
     return { contents: [{ text: "it is hunter2-hunter2" }], roots, form };
   });
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
-  const heard = line();
+  const received = line();
   const answer = await fixture.kernel.servers.request(
     user,
     binding_id,
     "resources/read",
     { uri: "w://now" },
-    heard,
+    received,
   );
-  expect(JSON.stringify([answer, heard.told, heard.asked])).not.toContain("hunter2");
+  expect(JSON.stringify([answer, received.events, received.asked])).not.toContain("hunter2");
   expect(answer).toMatchObject({ roots: { roots: [] }, form: { action: "decline" } });
-  expect(heard.asked[0]).toMatchObject({ method: "roots/list", key: "mine" });
+  expect(received.asked[0]).toMatchObject({ method: "roots/list", key: "mine" });
   await fixture.call({ export_id: "mcp_weather_today", input: {} });
   expect(requests[0]!.pool_key).toBe(fixture.runner.requests[0]!.pool_key);
 });
@@ -260,9 +260,9 @@ test("lists servers in the order of their bindings, so that a later binding cann
 async function openAsking(
   answer: () => Json = () => ({ contents: [{ uri: "w://now", text: "rain, hunter2-hunter2" }] }),
 ) {
-  const heard: string[] = [];
+  const received: string[] = [];
   const fixture = await open(async ({ method }) => {
-    heard.push(method);
+    received.push(method);
     return answer();
   });
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
@@ -279,14 +279,14 @@ async function openAsking(
     (await fixture.kernel.invocations.list(admin, { export_id: "server_request" }, { limit: 5 })).items;
   const audited = async () =>
     (await fixture.kernel.audit.list(admin, { action: "server.request" }, { limit: 5 })).items;
-  return { fixture, heard, binding_id, pending, question, read, recorded, audited };
+  return { fixture, received, binding_id, pending, question, read, recorded, audited };
 }
 
 verifies(
   "mcp.server",
   "reads a resource that needs approval after the approval, and records it",
   async () => {
-    const { fixture, heard, binding_id, question, read, recorded, audited } = await openAsking();
+    const { fixture, received, binding_id, question, read, recorded, audited } = await openAsking();
     const waiting: unknown[] = [];
     const reading = read({ ...line(), waiting: (call) => void waiting.push(call) });
     const approval = await question();
@@ -300,10 +300,10 @@ verifies(
       },
     });
     expect(approval.brief).toContain("w://now");
-    expect([heard, await audited()]).toEqual([[], []]);
+    expect([received, await audited()]).toEqual([[], []]);
     await fixture.kernel.approvals.answer(admin, approval.id, { response: "approve" });
     expect(await reading).toEqual({ contents: [{ uri: "w://now", text: "rain, [redacted]" }] });
-    expect(heard).toEqual(["resources/read"]);
+    expect(received).toEqual(["resources/read"]);
     const [row] = await recorded();
     expect(row).toMatchObject({ status: "succeeded", requested_by: user.actor, approval_id: approval.id });
     expect(waiting).toEqual([{ id: row!.id, approval_id: approval.id }]);
@@ -317,18 +317,18 @@ verifies(
 );
 
 test("returns a rejection to the client and sends nothing to the server", async () => {
-  const { fixture, heard, question, read, audited } = await openAsking();
+  const { fixture, received, question, read, audited } = await openAsking();
   const reading = read();
   reading.catch(() => undefined);
   const { id } = await question();
   await fixture.kernel.approvals.answer(admin, id, { response: "reject", feedback: "not today" });
   await expect(reading).rejects.toMatchObject({ code: "approval.rejected", message: "not today" });
-  expect(heard).toEqual([]);
+  expect(received).toEqual([]);
   expect(await audited()).toMatchObject([{ details: { uri: "w://now", refused: "not today" } }]);
 });
 
 test("cancels the approval when the client disconnects, and returns the server's error", async () => {
-  const { fixture, heard, question, pending, read, recorded } = await openAsking(() => {
+  const { fixture, received, question, pending, read, recorded } = await openAsking(() => {
     throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
   });
   const gone = new AbortController();
@@ -337,7 +337,7 @@ test("cancels the approval when the client disconnects, and returns the server's
   await question();
   gone.abort();
   await expect(reading).rejects.toMatchObject({ code: "cancelled" });
-  expect([await pending(), heard]).toEqual([[], []]);
+  expect([await pending(), received]).toEqual([[], []]);
   expect((await recorded())[0]).toMatchObject({ status: "cancelled" });
   const other = read();
   other.catch(() => undefined);
@@ -347,7 +347,7 @@ test("cancels the approval when the client disconnects, and returns the server's
 });
 
 test("refuses direct calls of server_request, and roles that may not use it", async () => {
-  const { fixture, heard, binding_id, read } = await openAsking();
+  const { fixture, received, binding_id, read } = await openAsking();
   const [entry] = await fixture.kernel.catalog.get(admin, "server_request");
   expect(entry).toMatchObject({ status: "hidden", origin: "core" });
   const asked = { method: "resources/read", uri: "w://now" };
@@ -363,18 +363,18 @@ test("refuses direct calls of server_request, and roles that may not use it", as
     roles: { user: { deny: { tools: ["server_request"] } } },
   });
   await expect(read()).rejects.toMatchObject({ code: "policy.denied" });
-  expect(heard).toEqual([]);
+  expect(received).toEqual([]);
 });
 
 test("checks the policy again after the approval and reads nothing that is no longer allowed", async () => {
-  const { fixture, heard, question, read } = await openAsking();
+  const { fixture, received, question, read } = await openAsking();
   const reading = read();
   reading.catch(() => undefined);
   const { id } = await question();
   await fixture.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["mcp_weather_*"] } } } });
   await fixture.kernel.approvals.answer(admin, id, { response: "approve" });
   await expect(reading).rejects.toMatchObject({ code: "policy.denied", details: { rule: "role" } });
-  expect(heard).toEqual([]);
+  expect(received).toEqual([]);
 });
 
 type Change = (fixture: Awaited<ReturnType<typeof open>>, binding_id: string) => Promise<unknown>;
@@ -408,14 +408,14 @@ for (const [what, changed, change] of CHANGES) {
     "approval.digest",
     `a resource is not read on an approval from before ${what} of its server changed`,
     async () => {
-      const { fixture, heard, binding_id, question, read } = await openAsking();
+      const { fixture, received, binding_id, question, read } = await openAsking();
       const reading = read();
       reading.catch(() => undefined);
       const { id } = await question();
       await change(fixture, binding_id);
       await fixture.kernel.approvals.answer(admin, id, { response: "approve" });
       await expect(reading).rejects.toMatchObject({ code: "approval.changed", details: { changed } });
-      expect(heard).toEqual([]);
+      expect(received).toEqual([]);
     },
   );
 }

@@ -163,8 +163,8 @@ test("does not retry a refused refresh token and reports that a person has to si
     fix: `backplane binding login ${binding_id}`,
   });
   // The error of the authorization server repeats the refresh token.
-  const said = JSON.stringify([seen, fixture.logged]);
-  expect(as.given_out.filter((secret) => said.includes(secret))).toEqual([]);
+  const output = JSON.stringify([seen, fixture.logged]);
+  expect(as.given_out.filter((secret) => output.includes(secret))).toEqual([]);
 });
 
 test("stores renewed tokens when the sign-in row changed meanwhile", async () => {

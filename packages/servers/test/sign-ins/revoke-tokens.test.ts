@@ -60,11 +60,11 @@ test("removes the binding without waiting for the authorization server, and logs
   for (const { url, timeout_ms } of runner.fetched.slice(before))
     if (url.endsWith("/revoke")) expect(timeout_ms).toBe(5_000);
   answered.resolve();
-  const told = () => fixture.logged.filter(({ message }) => message.includes("could not be revoked"));
-  await until(() => told().length === 4);
-  const said = JSON.stringify(told(), (_key, value) => (value instanceof Error ? value.message : value));
-  expect(said).toContain("HTTP 503");
-  expect(secrets.filter((secret) => said.includes(secret))).toEqual([]);
+  const failures = () => fixture.logged.filter(({ message }) => message.includes("could not be revoked"));
+  await until(() => failures().length === 4);
+  const text = JSON.stringify(failures(), (_key, value) => (value instanceof Error ? value.message : value));
+  expect(text).toContain("HTTP 503");
+  expect(secrets.filter((secret) => text.includes(secret))).toEqual([]);
 });
 
 test("removes a sign-in that cannot be decrypted", async () => {

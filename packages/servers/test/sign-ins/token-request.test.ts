@@ -25,10 +25,10 @@ function refusing(error_description: string): OAuthFetch {
 
 test("redacts a token that the authorization server repeats, also where the message is cut", async () => {
   const refresh_token = `refresh-${"x1y2z3".repeat(10)}`;
-  const words = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
-  expect(words.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);
+  const description = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
+  expect(description.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);
   const given = { grant_type: "refresh_token", refresh_token };
-  const asked = requestTokens(parts as never, refusing(words), source as never, given);
+  const asked = requestTokens(parts as never, refusing(description), source as never, given);
   const message = await asked.then(String, (error: Error) => error.message);
   expect(message).toContain("invalid_grant): No token ");
   expect(message).not.toContain(refresh_token.slice(0, 20));

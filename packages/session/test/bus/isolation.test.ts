@@ -20,7 +20,7 @@ verifies(
       },
       hangs: never,
       // The thrown value is not an Error, and its conversion to a string throws.
-      odd: () =>
+      port: () =>
         Promise.reject({
           toString: () => {
             throw new Error("no");
@@ -196,11 +196,11 @@ test("reports a throwing filter as a failure of its plugin, but not a throwing o
   const onHandled = () => {
     throw new Error("miscounted");
   };
-  const odd = bus.attach({ name: "odd", category: "skill", scope, onHandled });
+  const port = bus.attach({ name: "odd", category: "skill", scope, onHandled });
   const filter = () => {
     throw new Error("filter");
   };
-  odd.subscribe("user.interrupt", () => {}, { filter });
+  port.subscribe("user.interrupt", () => {}, { filter });
   plug("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
   await turn();
   expect(seen.map(({ kind, payload }) => [kind, payload.error])).toEqual([

@@ -133,13 +133,13 @@ verifies(
 );
 
 test("the digest of shared messages equals the digest of their JSON on repeated calls", () => {
-  const said = share({ role: "user", content: "hi" });
+  const question = share({ role: "user", content: "hi" });
   const asked = share({ role: "assistant", content: "", tool_calls: [{ id: "1", name: "n", args: {} }] });
   for (const messages of [
     [],
-    [said],
-    [{ role: "system", content: "be brief" }, said, asked],
-    [said, asked],
+    [question],
+    [{ role: "system", content: "be brief" }, question, asked],
+    [question, asked],
   ]) {
     const digest = `sha256:${hash("sha256", JSON.stringify(messages))}`;
     const payload = { provider: "p", model: "m", messages, params: {} };

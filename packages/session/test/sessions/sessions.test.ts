@@ -38,7 +38,7 @@ const freshKey = (): SessionKey => {
     session_id: "chat",
   };
 };
-const said = (kind: string, payload: object) =>
+const entryOf = (kind: string, payload: object) =>
   entryFor({
     id: "evt_1",
     kind,
@@ -47,8 +47,8 @@ const said = (kind: string, payload: object) =>
     source: "web",
     payload: payload as Record<string, unknown>,
   })!.entry;
-const user = (text: string) => said("user.message.received", { text });
-const assistant = (content: string) => said("assistant.message.done", { content, tool_calls: [] });
+const user = (text: string) => entryOf("user.message.received", { text });
+const assistant = (content: string) => entryOf("assistant.message.done", { content, tool_calls: [] });
 const eventsOf = async ({ scope }: SessionKey) =>
   (await store.outbox.read(0, 100, scope)).map((event) => `${event.type} ${event.subject.kind}`);
 
@@ -71,7 +71,11 @@ verifies(
   async () => {
     const key = freshKey();
     const { head_chain_id } = await sessions.create(key);
-    await sessions.append(key, [user("one"), assistant("two"), said("memory.query", { query: "q", k: 1 })]);
+    await sessions.append(key, [
+      user("one"),
+      assistant("two"),
+      entryOf("memory.query", { query: "q", k: 1 }),
+    ]);
     const before = await sessions.hydrate(key);
     expect(before.messages).toEqual([
       { role: "user", content: "one" },

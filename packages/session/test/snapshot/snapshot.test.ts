@@ -28,7 +28,7 @@ test("preserves every JSON object", () => {
 test("rejects values that are not plain data", () => {
   const loop: Record<string, unknown> = {};
   loop.self = loop;
-  const odd = [
+  const unsupported = [
     new Date(),
     new Map(),
     () => {},
@@ -38,7 +38,7 @@ test("rejects values that are not plain data", () => {
     new (class Own {})(),
     loop,
   ];
-  for (const value of odd) {
+  for (const value of unsupported) {
     expect([String(typeof value), codeOfThrown(() => snapshot({ value }))]).toEqual([
       typeof value,
       "request.invalid",
@@ -71,7 +71,7 @@ test("shared values do not bypass the limits of a payload", () => {
   const wrapped = (levels: number): object => (levels === 0 ? deep : [wrapped(levels - 1)]);
   expect(() => snapshot({ up: wrapped(3) })).not.toThrow();
   expect(codeOfThrown(() => snapshot({ up: wrapped(4) }))).toBe("request.invalid");
-  const odd = { at: new Date(0) };
-  expect(share(odd)).toBe(odd);
-  expect(codeOfThrown(() => snapshot({ odd }))).toBe("request.invalid");
+  const unsupported = { at: new Date(0) };
+  expect(share(unsupported)).toBe(unsupported);
+  expect(codeOfThrown(() => snapshot({ unsupported }))).toBe("request.invalid");
 });

@@ -1,4 +1,4 @@
-/** Real time, but the wall can jump and everything can be halted as a killed process would be. */
+/** Real time, except that the wall clock can jump and all timers can stop, as in a killed process. */
 import type { Clock, Timer } from "@backplane/ports";
 export class TestClock implements Clock {
   wall_offset = 0;

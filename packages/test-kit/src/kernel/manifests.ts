@@ -29,7 +29,7 @@ export function manifest(exports: Draft[], more: Record<string, unknown> = {}): 
   });
 }
 
-/** Manifests given by the test in place of archives; digests as real ones, from the content. */
+/** Imports manifests that the test provides instead of archives; digests are computed from their content. */
 export class TestImporter implements PackageImporter {
   readonly #shelf = new Map<string, ImportedPackage>();
   readonly discarded: string[] = [];
@@ -56,7 +56,7 @@ export class TestImporter implements PackageImporter {
     return found;
   }
 
-  /** What such a folder is, is supply's to know. */
+  /** The supply module recognises such folders; this kit does not need to. */
   async openAgentPlugin(): Promise<never> {
     throw new BackplaneError("package.invalid", "there are no Agent Plugins here");
   }
@@ -67,7 +67,7 @@ export class TestImporter implements PackageImporter {
     if (!(await used())) this.discarded.push(digest);
   }
 
-  /** Files of packages, by path; every package has the same. */
+  /** Files by path; every package has the same files. */
   readonly texts = new Map<string, string>();
 
   async files(_digest: string, folder: string): Promise<string[]> {

@@ -12,10 +12,10 @@ import type {
 
 interface Running {
   request: RunRequest;
-  /** Rejects nothing; resolves with the reason when the call is cancelled. */
+  /** Resolves with the reason when the call is cancelled; never rejects. */
   cancelled: Promise<"user" | "shutdown">;
   event: (event: JsonObject & { type: string }) => void;
-  /** Absent: nobody is there to ask. */
+  /** Absent if there is no caller to ask. */
   ask?: RunListener["ask"];
 }
 
@@ -42,20 +42,20 @@ export const ended = (
   ...more,
 });
 
-/** The Runner port with a script in place of processes: keeps every request, and cancels like the real one. */
+/** The Runner port with scripts instead of processes. It records every request and cancels like the real runner. */
 export class ScriptedRunner implements Runner {
   readonly requests: RunRequest[] = [];
   readonly retired: string[] = [];
   sandbox = { enabled: true, available: true, reason: "" };
   script: Script = () => ok();
   runs: (protocol: string) => boolean = () => true;
-  /** False: a script that is cancelled answers by itself, or never. */
+  /** If false, a cancelled script has to answer by itself. */
   obeys = true;
-  /** What the listeners of a call's process prove; a call that is not here has none. */
+  /** The listener proof of each call's process; other calls have none. */
   readonly proofs = new Map<string, string>();
   readonly listenerProof = (invocation_id: string): string | null => this.proofs.get(invocation_id) ?? null;
   readonly questions: DescribeRequest[] = [];
-  /** What a described binding answers. */
+  /** The description of a binding. */
   description: () => Description | Promise<Description> = () => ({
     exports: [],
     schemas: {},
@@ -96,7 +96,7 @@ export class ScriptedRunner implements Runner {
     return () => void this.#listeners.delete(listener);
   };
 
-  /** As a server that says something by itself. */
+  /** Emits a notification, like a server without a request. */
   say(notice: RunnerNotice): void {
     for (const listener of this.#listeners) listener(notice);
   }
@@ -121,7 +121,7 @@ export class ScriptedRunner implements Runner {
 
   async close(): Promise<void> {}
 
-  /** As when the gateway is killed: nothing that runs ever answers. */
+  /** Simulates a killed gateway: running calls never answer. */
   halt(): void {
     this.#halted = true;
   }

@@ -32,10 +32,10 @@ import { ScriptedRunner } from "./scripted-runner.ts";
 export const scope = { org_id: "org_local", project_id: "proj_default" };
 export const admin: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
 export const user: Caller = { actor: "key_user", scope, role: "user", scopes: [], admin: false };
-/** As `user`, for the whole org: what serves every project is changed by such a credential alone. */
+/** Like `user`, but for the whole org; only such a credential changes what serves every project. */
 export const orgUser: Caller = { ...user, scope: { ...scope, project_id: null } };
 export const guest: Caller = { ...user, actor: "key_guest", role: "guest" };
-/** Of the whole org, which plugins are for. */
+/** An admin of the whole org, which manages plugins. */
 export const owner: Caller = {
   ...user,
   actor: "key_owner",
@@ -55,7 +55,7 @@ export interface TestKernel {
   /** Installs one package and binds its export, by default the first. */
   bind(content: Manifest, body?: Partial<BindingCreate>, schemas?: Record<string, Json>): Promise<Binding>;
   call(body: InvokeBody, caller?: Caller): Promise<Invocation>;
-  /** As kill -9: nothing that was under way goes on, what is on disk stays. */
+  /** Simulates kill -9: work in progress stops, data on disk stays. */
   crash(): Promise<void>;
 }
 
@@ -147,7 +147,7 @@ function temporary(): string {
   return folder;
 }
 
-/** Waits for a condition that an event will make true; the test's own timeout is the limit. */
+/** Waits until an event makes the condition true; the timeout of the test is the limit. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 2));
 }

@@ -1,4 +1,4 @@
-/** A kernel plugin that does nothing but register its tools. */
+/** A kernel plugin that only registers its tools. */
 import type { KernelPlugin, KernelTool } from "@backplane/contract";
 import { defineKernelPlugin } from "@backplane/sdk/kernel";
 

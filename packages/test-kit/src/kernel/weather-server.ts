@@ -1,4 +1,4 @@
-/** An MCP server as a package: no exports of its own, one secret, a scratch folder. */
+/** An MCP server as a package: no exports in the manifest, one secret, a scratch folder. */
 import { manifest } from "./manifests.ts";
 
 export const WEATHER_SERVER = manifest([], {

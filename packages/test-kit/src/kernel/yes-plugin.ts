@@ -1,4 +1,4 @@
-/** An adapter that says yes to every question, and keeps them. */
+/** An adapter that approves every request and records it. */
 import type { BusEvent, KernelPlugin } from "@backplane/contract";
 
 export function yesPlugin(): { asked: BusEvent[]; yes: KernelPlugin } {

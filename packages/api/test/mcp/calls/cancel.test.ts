@@ -91,7 +91,7 @@ test("ends the session and cancels its calls on DELETE", async () => {
 test("delivers results and changes to 100 concurrent sessions with streams", async () => {
   const clients = await Promise.all(Array.from({ length: 100 }, () => connect(base, "2025-11-25")));
   const stop = new AbortController();
-  const heard = clients.map(async ({ headers }) => {
+  const opening = clients.map(async ({ headers }) => {
     const response = await fetch(`${base}/mcp`, {
       headers: { authorization: `Bearer ${ADMIN_TOKEN}`, ...headers },
       signal: stop.signal,
@@ -107,14 +107,14 @@ test("delivers results and changes to 100 concurrent sessions with streams", asy
       },
     };
   });
-  const streams = await Promise.all(heard);
+  const streams = await Promise.all(opening);
   const answers = await Promise.all(
     clients.map((client, n) => client.ask("tools/call", call("echo", { text: `of ${n}` }), { id: 1 })),
   );
   expect(answers.map(({ last }) => last.result.content[0].text)).toEqual(clients.map((_, n) => `of ${n}`));
-  const told = Promise.all(streams.map((stream) => stream.changed()));
+  const notified = Promise.all(streams.map((stream) => stream.changed()));
   const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "ask" };
   await t.call("POST", "/v1/plugin-bindings", { body });
-  expect(new Set(await told)).toEqual(new Set([true]));
+  expect(new Set(await notified)).toEqual(new Set([true]));
   stop.abort();
 });

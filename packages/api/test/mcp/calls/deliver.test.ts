@@ -32,30 +32,30 @@ test("turns the response of a long call into a stream", async () => {
 
 test("repeats the approval notification with increasing progress", async () => {
   const client = await connect(base, "2025-11-25");
-  const told: JsonObject[] = [];
-  const said: PromiseWithResolvers<void>[] = [Promise.withResolvers(), Promise.withResolvers()];
+  const notifications: JsonObject[] = [];
+  const approvalNotices: PromiseWithResolvers<void>[] = [Promise.withResolvers(), Promise.withResolvers()];
   const running = client.ask("tools/call", call("ask", {}, "p"), {
     each(message) {
       if (message.method !== "notifications/progress") return;
-      told.push(message.params as JsonObject);
-      said[told.length - 1]?.resolve();
+      notifications.push(message.params as JsonObject);
+      approvalNotices[notifications.length - 1]?.resolve();
     },
   });
-  await said[0]!.promise;
+  await approvalNotices[0]!.promise;
   // The reminder is armed once the stream reads on.
   for (let told_again = false; !told_again; ) {
     t.clock.advance(16_000);
     told_again = await Promise.race([
-      said[1]!.promise.then(() => true),
+      approvalNotices[1]!.promise.then(() => true),
       new Promise(setImmediate).then(() => false),
     ]);
   }
   const { json } = await t.call("GET", "/v1/approvals?status=pending");
   await t.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response: "approve" } });
   expect((await running).last.result.isError).toBe(false);
-  const progress = told.map((params) => Number(params.progress));
+  const progress = notifications.map((params) => Number(params.progress));
   expect(progress.every((value, n) => n === 0 || value > progress[n - 1]!)).toBe(true);
-  expect(told[0]!.message).toContain(`backplane approve allow ${json.items[0].id}`);
+  expect(notifications[0]!.message).toContain(`backplane approve allow ${json.items[0].id}`);
 });
 
 test("finds an unannounced change by polling and reports it once to each client", async () => {
@@ -63,8 +63,8 @@ test("finds an unannounced change by polling and reports it once to each client"
   let tools = [catalogTool("one")];
   const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };
   const watch = createListWatch({ ...t.kernel, catalog: { ...t.kernel.catalog, ...catalog } }, t.clock);
-  const heard = [0, 0];
-  const listener = (n: number) => ({ changed: () => void heard[n]!++, notice: () => undefined });
+  const counts = [0, 0];
+  const listener = (n: number) => ({ changed: () => void counts[n]!++, notice: () => undefined });
   const leave = await watch.listen(caller, listener(0));
   await watch.listen(caller, listener(1));
   const look = async () => {
@@ -73,13 +73,13 @@ test("finds an unannounced change by polling and reports it once to each client"
   };
   tools = [catalogTool("one")];
   await look();
-  expect(heard).toEqual([0, 0]);
+  expect(counts).toEqual([0, 0]);
   tools = [catalogTool("one"), catalogTool("two")];
   await look();
-  expect(heard).toEqual([1, 1]);
+  expect(counts).toEqual([1, 1]);
   leave();
   tools = [];
   await look();
-  expect(heard).toEqual([1, 2]);
+  expect(counts).toEqual([1, 2]);
   watch.close();
 });

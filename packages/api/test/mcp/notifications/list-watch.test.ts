@@ -16,39 +16,39 @@ const caller = (project_id: string | null): Caller => ({
 
 /** What the watch needs of a kernel with one server, which says what a test says. */
 function kernelWith(server: () => typeof SHARED): { kernel: Kernel; say: (notice: ServerNotice) => void } {
-  let heard = (_notice: ServerNotice): void => undefined;
+  let received = (_notice: ServerNotice): void => undefined;
   const kernel = {
     catalog: { list: async () => [], onChanged: () => () => undefined },
     servers: {
       list: async () => [server()],
       onNotice(listener: (notice: ServerNotice) => void) {
-        heard = listener;
+        received = listener;
         return () => undefined;
       },
     },
   } as unknown as Kernel;
-  return { kernel, say: (notice) => heard(notice) };
+  return { kernel, say: (notice) => received(notice) };
 }
 
 test("does not forward notices of one project's process to another project", async () => {
   const { kernel, say } = kernelWith(() => SHARED);
   const watch = createListWatch(kernel, clock);
-  const heard: string[] = [];
+  const received: string[] = [];
   for (const project_id of ["proj_a", "proj_b", null]) {
     await watch.listen(caller(project_id), {
-      changed: (list) => heard.push(`${project_id} ${list}`),
-      notice: ({ params }) => heard.push(`${project_id} ${params.data as string}`),
+      changed: (list) => received.push(`${project_id} ${list}`),
+      notice: ({ params }) => received.push(`${project_id} ${params.data as string}`),
     });
   }
   const message = { binding_id: "bind_org", method: "notifications/message" };
   say({ ...message, project_id: "proj_a", params: { data: "of a" } });
   say({ ...message, project_id: null, params: { data: "of the org" } });
   await new Promise(setImmediate);
-  expect(heard.splice(0)).toEqual(["proj_a of a", "null of the org"]);
+  expect(received.splice(0)).toEqual(["proj_a of a", "null of the org"]);
   // That a list has changed says nothing of anybody, and every process serves the same package.
   say({ ...message, method: "notifications/prompts/list_changed", project_id: "proj_a", params: {} });
   await new Promise(setImmediate);
-  expect(heard).toEqual(["proj_a prompts", "proj_b prompts", "null prompts"]);
+  expect(received).toEqual(["proj_a prompts", "proj_b prompts", "null prompts"]);
   watch.close();
 });
 
@@ -56,16 +56,19 @@ test("stops resource updates for a subscriber when its policy removes the resour
   let capabilities: JsonObject = { resources: { subscribe: true } };
   const { kernel, say } = kernelWith(() => ({ ...SHARED, capabilities }));
   const watch = createListWatch(kernel, clock);
-  const heard: string[] = [];
-  await watch.listen(caller("p"), { changed: () => undefined, notice: ({ method }) => heard.push(method) });
-  const tell = async (method: string) => {
+  const received: string[] = [];
+  await watch.listen(caller("p"), {
+    changed: () => undefined,
+    notice: ({ method }) => received.push(method),
+  });
+  const notify = async (method: string) => {
     say({ binding_id: "bind_org", project_id: "p", method, params: {} });
     await new Promise(setImmediate);
   };
-  await tell("notifications/resources/updated");
+  await notify("notifications/resources/updated");
   capabilities = {};
-  await tell("notifications/resources/updated");
-  await tell("notifications/message");
-  expect(heard).toEqual(["notifications/resources/updated", "notifications/message"]);
+  await notify("notifications/resources/updated");
+  await notify("notifications/message");
+  expect(received).toEqual(["notifications/resources/updated", "notifications/message"]);
   watch.close();
 });

@@ -11,7 +11,7 @@ import { loadConfig, startGateway } from "@backplane/gateway";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { installKit, PLUGIN, startTestGateway, type TestGateway } from "../../support/gateway.ts";
-import { said } from "../../support/said.ts";
+import { waitForOutput } from "../../support/wait-for-output.ts";
 
 let gateway: TestGateway;
 let bindings: Record<string, Binding>;
@@ -44,7 +44,7 @@ describe("secrets", () => {
 
   test("does not echo a secret typed at a terminal", async () => {
     const { io, ended } = gateway.begin(["secret", "set", "typed"], { tty: true });
-    await said(io.err, /Value of typed/);
+    await waitForOutput(io.err, /Value of typed/);
     io.stdin.write(`${VALUE}\r`);
     const { exit, out, err } = await ended;
     expect(exit).toBe(EXIT.ok);

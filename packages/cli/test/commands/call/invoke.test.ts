@@ -3,7 +3,7 @@ import type { Approval, Invocation } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
-import { said } from "../../support/said.ts";
+import { waitForOutput } from "../../support/wait-for-output.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -75,7 +75,7 @@ describe("invoke", () => {
 
   test("Ctrl-C cancels the call, records it and exits with 130", async () => {
     const { io, ended } = gateway.begin(["invoke", "slow", "--follow", "--json"]);
-    await said(io.err, /progress: waiting/);
+    await waitForOutput(io.err, /progress: waiting/);
     io.signal("SIGINT");
     const { exit, out } = await ended;
     expect(exit).toBe(EXIT.interrupted);
@@ -88,7 +88,7 @@ describe("invoke", () => {
   test("--no-wait does not wait; invocation list, show, events and cancel find the call", async () => {
     const started = await gateway.json<Invocation>(["invoke", "slow", "--no-wait"]);
     const events = gateway.begin(["invocation", "events", started.id, "--json"]);
-    await said(events.io.out, /waiting/);
+    await waitForOutput(events.io.out, /waiting/);
     const running = await gateway.json<{ items: Invocation[] }>([
       "invocation",
       "list",
@@ -115,7 +115,7 @@ describe("invoke", () => {
 describe("approvals", () => {
   async function waiting(argv: string[] = []) {
     const call = gateway.begin(["invoke", "guarded", "--json", ...argv]);
-    const id = await said(call.io.err, /backplane approve allow (\S+)/);
+    const id = await waitForOutput(call.io.err, /backplane approve allow (\S+)/);
     return { ...call, id };
   }
 

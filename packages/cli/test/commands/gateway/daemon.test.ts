@@ -9,7 +9,7 @@ import { isAlive } from "../../../src/context/locate-gateway.ts";
 import { EXIT, run } from "../../../src/index.ts";
 import { captureIo } from "../../support/capture-io.ts";
 import { printed } from "../../support/printed.ts";
-import { said } from "../../support/said.ts";
+import { waitForOutput } from "../../support/wait-for-output.ts";
 
 const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 
@@ -47,8 +47,8 @@ async function backplane(...argv: string[]) {
 describe("up", () => {
   test("prints readiness, sign-in link and token file; stops on SIGTERM", async () => {
     const gateway = up();
-    const url = await said(gateway.out, /ready at (http:\/\/127\.0\.0\.1:\d+)\n/);
-    await said(gateway.err, /admin\.token\n/);
+    const url = await waitForOutput(gateway.out, /ready at (http:\/\/127\.0\.0\.1:\d+)\n/);
+    await waitForOutput(gateway.err, /admin\.token\n/);
     expect((await fetch(`${url}/healthz`)).status).toBe(200);
     expect(gateway.err()).toContain(`${url}/login?code=`);
     expect(gateway.out().trim().split("\n")).toHaveLength(1);
@@ -62,7 +62,7 @@ describe("up", () => {
 
   test("prints one JSON line with --json; stops on SIGINT; refuses a second gateway on the home", async () => {
     const gateway = up("--json");
-    const line = await said(gateway.out, /^(.*)\n/);
+    const line = await waitForOutput(gateway.out, /^(.*)\n/);
     const ready = JSON.parse(line) as Record<string, unknown>;
     expect(Object.keys(ready).sort()).toEqual(["home", "login_url", "pid", "token_file", "url", "version"]);
     expect(ready).toMatchObject({ home, pid: gateway.child.pid, token_file: join(home, "admin.token") });
@@ -79,7 +79,7 @@ describe("up", () => {
   test("a second Ctrl-C exits immediately with 130", async () => {
     const io = captureIo({ env: { HOME: home, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "silent" } });
     const ended = run(["up", "--port", "0"], io);
-    await said(io.out, /ready at/);
+    await waitForOutput(io.out, /ready at/);
     io.signal("SIGINT");
     expect(io.exits).toEqual([]);
     io.signal("SIGINT");

@@ -3,8 +3,8 @@ import { expect } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { EXIT } from "../../../src/index.ts";
 import { kernelPluginFolder } from "../../support/kernel-plugin.ts";
-import { said } from "../../support/said.ts";
 import { spawnUp } from "../../support/spawn-up.ts";
+import { waitForOutput } from "../../support/wait-for-output.ts";
 
 const BOMB = `
   subscriptions: () => ["user.message.received"],
@@ -27,14 +27,14 @@ verifies(
       await gateway.json("run", "start", "--session", "s1", "--input", "hi", "--wait");
       await gateway.json("plugin", "enable", "bomb");
       const watch = gateway.begin("session", "replay", "s1", "--follow", "--json");
-      await said(watch.io.out, /session\.replay\.done/);
+      await waitForOutput(watch.io.out, /session\.replay\.done/);
       await gateway.json("run", "start", "--session", "s1", "--input", "go");
       expect(await gateway.closed).toBe(EXIT.failed);
-      const told = watch.io
+      const published = watch.io
         .out()
         .split("\n")
         .find((line) => line.includes('"kernel.error"') && line.includes('"source":"kernel"'));
-      expect(told).toBeDefined();
+      expect(published).toBeDefined();
       expect(gateway.err()).toMatch(/^error\[internal\][\s\S]*out of nowhere/m);
       watch.io.signal("SIGINT");
       await watch.ended;

@@ -34,18 +34,18 @@ interface Conversation {
 
 function converse(env: Record<string, string> = {}, flags: string[] = []): Conversation {
   const { io, ended } = gateway.begin(["mcp", ...flags], { stdin: null, env });
-  const heard: Message[] = [];
+  const received: Message[] = [];
   const write = io.stdout.write.bind(io.stdout);
   const waiters = new Set<() => void>();
   io.stdout.write = ((chunk: string) => {
-    for (const line of chunk.split("\n")) if (line !== "") heard.push(JSON.parse(line));
+    for (const line of chunk.split("\n")) if (line !== "") received.push(JSON.parse(line));
     for (const look of waiters) look();
     return write(chunk);
   }) as typeof io.stdout.write;
   const find: Conversation["find"] = (matches) =>
     new Promise((resolve) => {
       const look = () => {
-        const found = heard.find(matches);
+        const found = received.find(matches);
         if (found === undefined) return;
         waiters.delete(look);
         resolve(found);
@@ -98,11 +98,11 @@ test("serves a session: handshake, list, call, list change, close", async () => 
 
   const changed = client.find((message) => message.method === "notifications/tools/list_changed");
   // The stream is opened beside the conversation: change until it is heard.
-  let told = false;
+  let notified = false;
   void changed.then(() => {
-    told = true;
+    notified = true;
   });
-  for (let on = false; !told; on = !on) {
+  for (let on = false; !notified; on = !on) {
     await gateway.backplane(["binding", on ? "enable" : "disable", guarded]);
     await new Promise(setImmediate);
   }

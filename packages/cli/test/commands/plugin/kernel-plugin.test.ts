@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
 import { type KernelPluginFolder, kernelPluginFolder } from "../../support/kernel-plugin.ts";
-import { said } from "../../support/said.ts";
+import { waitForOutput } from "../../support/wait-for-output.ts";
 
 let gateway: TestGateway;
 let greeter: KernelPluginFolder;
@@ -26,7 +26,7 @@ test("installs a kernel plugin after showing it; plugin list shows packages and 
   const silent = await gateway.backplane(["plugin", "install", greeter.dir]);
   expect(silent.exit).toBe(EXIT.usage);
   const asked = gateway.begin(["plugin", "install", greeter.dir], { tty: true });
-  await said(
+  await waitForOutput(
     asked.io.err,
     /greeter 1\.0\.0 \(tool\) from .*greeter\nInstall this kernel plugin\? \[y\/N\] $/,
   );

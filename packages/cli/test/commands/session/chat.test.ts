@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { cutProxy } from "../../support/cut-proxy.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
-import { said } from "../../support/said.ts";
+import { waitForOutput } from "../../support/wait-for-output.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -77,13 +77,13 @@ describe("scripted", () => {
     expect(ran.err).toMatch(/^error\[llm\.failed\].*\n.*run_.*\nfix: .*\n$/);
   });
 
-  async function asking(...argv: string[]) {
+  async function startApproval(...argv: string[]) {
     const call = gateway.begin(["session", "chat", ...argv, "-m", CHILD]);
-    return { ...call, id: await said(call.io.err, /backplane approve allow (\S+) \(or deny\)/) };
+    return { ...call, id: await waitForOutput(call.io.err, /backplane approve allow (\S+) \(or deny\)/) };
   }
 
   test("prints an approval request with the commands that answer it, and waits", async () => {
-    const { id, ended, io } = await asking("s4");
+    const { id, ended, io } = await startApproval("s4");
     expect(io.err()).toContain("agent is awaiting approval (unknown risk): spawn agent: /say child done");
     await gateway.json(["approve", "allow", id]);
     const { exit, out, err } = await ended;
@@ -94,9 +94,9 @@ describe("scripted", () => {
   test("prints approval requests of sub-agents", async () => {
     const deep = JSON.stringify({ goal: '/tool agent {"goal":"/say deep"}\n/then\n/say middle' });
     const call = gateway.begin(["session", "chat", "s8", "-m", `/tool agent ${deep}\n/then\n/say top`]);
-    const first = await said(call.io.err, /backplane approve allow (\S+) \(or deny\)/);
+    const first = await waitForOutput(call.io.err, /backplane approve allow (\S+) \(or deny\)/);
     await gateway.json(["approve", "allow", first]);
-    const second = await said(
+    const second = await waitForOutput(
       () => call.io.err().replaceAll(first, ""),
       /backplane approve allow (appr_\S+) \(or deny\)/,
     );
@@ -107,7 +107,7 @@ describe("scripted", () => {
   });
 
   test("exits with 3 if an approval is rejected", async () => {
-    const { id, ended } = await asking("s5");
+    const { id, ended } = await startApproval("s5");
     await gateway.json(["approve", "deny", id, "--feedback", "not today"]);
     const { exit, out, err } = await ended;
     expect({ exit, out }).toEqual({ exit: EXIT.denied, out: "all done\n" });
@@ -115,7 +115,7 @@ describe("scripted", () => {
   });
 
   test("interrupts the turn and exits with 3 if --timeout passes without an answer", async () => {
-    const { id, ended } = await asking("s6", "--timeout", "0");
+    const { id, ended } = await startApproval("s6", "--timeout", "0");
     const { exit, err } = await ended;
     expect(exit).toBe(EXIT.denied);
     expect(err).toContain("error[approval.expired]");
@@ -123,7 +123,7 @@ describe("scripted", () => {
   });
 
   test("Ctrl-C interrupts the turn and exits with 130", async () => {
-    const { io, ended } = await asking("s7");
+    const { io, ended } = await startApproval("s7");
     io.signal("SIGINT");
     expect((await ended).exit).toBe(EXIT.interrupted);
   });
@@ -133,7 +133,7 @@ describe("at a terminal", () => {
   async function chat(id: string, url?: string) {
     const env = { NO_COLOR: "1", ...(url === undefined ? {} : { BACKPLANE_URL: url }) };
     const { io, ended } = gateway.begin(["session", "chat", id], { tty: true, env });
-    await said(io.err, /> /);
+    await waitForOutput(io.err, /> /);
     let seen = io.err().length;
     return {
       io,
@@ -141,7 +141,7 @@ describe("at a terminal", () => {
       type: (text: string) => void io.stdin.write(text),
       /** Waits for what comes after all that was waited for. */
       until: async (pattern: RegExp) => {
-        await said(() => io.err().slice(seen), pattern);
+        await waitForOutput(() => io.err().slice(seen), pattern);
         seen = io.err().length;
       },
     };
@@ -150,7 +150,7 @@ describe("at a terminal", () => {
   test("streams text, shows tool calls, and prompts for an approval with its arguments", async () => {
     const { io, ended, type, until } = await chat("t1");
     type("hello\r");
-    await said(io.out, /echo: hello\n/);
+    await waitForOutput(io.out, /echo: hello\n/);
     await until(/> /);
     type(CHILD.replaceAll("\n", "\\\r"));
     type("\r");
@@ -161,7 +161,7 @@ describe("at a terminal", () => {
     await until(/\[y\] once/);
     type("y\r");
     await until(/✓ agent: done in 1 step/);
-    await said(io.out, /all done\n/);
+    await waitForOutput(io.out, /all done\n/);
     type(CTRL_D);
     expect((await ended).exit).toBe(EXIT.ok);
     expect(io.out()).toBe("echo: hello\nall done\n");
@@ -206,7 +206,7 @@ describe("at a terminal", () => {
     await gateway.json(["approve", "allow", items.find((item) => item.session_id === "t4")!.id]);
     await until(/approved by admin[\s\S]*> /);
     type("next\r");
-    await said(io.out, /echo: next/);
+    await waitForOutput(io.out, /echo: next/);
     type(CTRL_D);
     expect((await ended).exit).toBe(EXIT.ok);
   });
@@ -214,7 +214,7 @@ describe("at a terminal", () => {
   test("Ctrl-C ends the turn; twice within 2 s exits with 130", async () => {
     const { io, ended, type, until } = await chat("t5");
     type("/slow 200\\\r/say a b c d e f g h i j k l m n o p\r");
-    await said(io.out, /a/);
+    await waitForOutput(io.out, /a/);
     type(CTRL_C);
     await until(/interrupted[\s\S]*> /);
     expect(io.out()).not.toContain("p");
@@ -233,7 +233,7 @@ describe("at a terminal", () => {
     type("/fork t6-child\r");
     await until(/Continuing in session t6-child[\s\S]*> /);
     type("/say in the child\r");
-    await said(io.out, /in the child\n/);
+    await waitForOutput(io.out, /in the child\n/);
     await until(/> /);
     type("/undo\r");
     await until(/error\[request\.invalid\][\s\S]*> /);
@@ -250,7 +250,7 @@ describe("at a terminal", () => {
     type("/error other\r");
     await until(/error\[llm\.failed\].*\n.*\nfix: [\s\S]*> /);
     type("still here\r");
-    await said(io.out, /echo: still here/);
+    await waitForOutput(io.out, /echo: still here/);
     type(CTRL_D);
     expect((await ended).exit).toBe(EXIT.ok);
   });
@@ -259,14 +259,14 @@ describe("at a terminal", () => {
     const proxy = await cutProxy(gateway.url);
     try {
       const { io, ended, type, until } = await chat("t8", proxy.url);
-      const words = Array.from({ length: 40 }, (_, n) => `word${n}`).join(" ");
-      type(`/slow 60\\\r/say ${words}\r`);
+      const text = Array.from({ length: 40 }, (_, n) => `word${n}`).join(" ");
+      type(`/slow 60\\\r/say ${text}\r`);
       for (const at of ["word2", "word8", "word20"]) {
-        await said(io.out, new RegExp(`${at} `));
+        await waitForOutput(io.out, new RegExp(`${at} `));
         proxy.cut();
       }
       await until(/> /);
-      expect(io.out()).toBe(`${words}\n`);
+      expect(io.out()).toBe(`${text}\n`);
       expect(proxy.cuts()).toBeGreaterThan(2);
       type(CTRL_D);
       expect((await ended).exit).toBe(EXIT.ok);
@@ -283,7 +283,7 @@ describe("at a terminal", () => {
     await until(/error\[daemon\.unreachable\][\s\S]*> /);
     const again = await cutProxy(gateway.url, Number(new URL(proxy.url).port));
     type("found\r");
-    await said(io.out, /echo: found\n/);
+    await waitForOutput(io.out, /echo: found\n/);
     type(CTRL_D);
     expect((await ended).exit).toBe(EXIT.ok);
     expect(io.out()).toBe("echo: found\n");

@@ -2,7 +2,7 @@ import type { Run } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
-import { said } from "../../support/said.ts";
+import { waitForOutput } from "../../support/wait-for-output.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -26,7 +26,7 @@ test("--wait prints the answer, --stream prints it as it streams, each word once
     out: "echo: hi\n",
   });
   const streamed = gateway.begin(start("r1", "/slow 40\n/say a b c d e f g h", "--stream"));
-  await said(streamed.io.out, /^a/);
+  await waitForOutput(streamed.io.out, /^a/);
   expect(streamed.io.out()).not.toContain("h");
   expect(await streamed.ended).toMatchObject({ exit: EXIT.ok, out: "a b c d e f g h\n" });
   const run = await gateway.json<Run>(start("r1", "again", "--wait"));
@@ -71,7 +71,7 @@ test("a failed run exits with 1 and its record; Ctrl-C exits with 130", async ()
   expect(JSON.parse(failed.out)).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
   expect(failed.err).toMatch(/^error\[llm\.failed\]/m);
   const slow = gateway.begin(start("r4", "/slow 500\n/say a b c d e f g h", "--stream"));
-  await said(slow.io.out, /a/);
+  await waitForOutput(slow.io.out, /a/);
   slow.io.signal("SIGINT");
   expect((await slow.ended).exit).toBe(EXIT.interrupted);
   expect((await gateway.backplane(start("r5", " "))).exit).toBe(EXIT.usage);

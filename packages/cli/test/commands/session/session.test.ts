@@ -3,7 +3,7 @@ import type { Chain, Entry, Run, Session } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
-import { said } from "../../support/said.ts";
+import { waitForOutput } from "../../support/wait-for-output.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -103,9 +103,9 @@ describe("replay", () => {
 
   test("--follow prints new events, each once, until Ctrl-C", async () => {
     const { io, ended } = gateway.begin(["session", "replay", "tape", "--follow", "--json"]);
-    await said(io.out, /session\.replay\.done/);
+    await waitForOutput(io.out, /session\.replay\.done/);
     await say("tape", "two");
-    await said(io.out, /assistant\.message\.done/);
+    await waitForOutput(io.out, /assistant\.message\.done/);
     io.signal("SIGINT");
     expect((await ended).exit).toBe(EXIT.interrupted);
     const ids = io
@@ -118,7 +118,7 @@ describe("replay", () => {
       .filter((id) => id !== null);
     expect(ids).toEqual(ids.map((_, index) => index + 1));
     const text = gateway.begin(["session", "replay", "tape", "--follow"]);
-    await said(text.io.out, /you: two\n(.*\n)*assistant: echo: two/);
+    await waitForOutput(text.io.out, /you: two\n(.*\n)*assistant: echo: two/);
     text.io.signal("SIGINT");
     expect((await text.ended).exit).toBe(EXIT.interrupted);
   });

@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
 interface Setup {
-  rig: TestRunner;
+  testRunner: TestRunner;
   data: string;
   /** The lines that the plugin wrote to its data folder. */
   log: () => string[];
@@ -30,10 +30,10 @@ function setUp(
   options: Parameters<typeof createTestRunner>[0] = {},
 ): Setup {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
-  const rig = make({ data_root, programs: { instruments: host }, ...options });
+  const testRunner = make({ data_root, programs: { instruments: host }, ...options });
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
   const data = join(data_root, "bind_1", "org");
-  return { rig, data, log: () => readFileSync(join(data, "log"), "utf8").trimEnd().split("\n") };
+  return { testRunner, data, log: () => readFileSync(join(data, "log"), "utf8").trimEnd().split("\n") };
 }
 
 function instrument(behaviour: string, change: RequestChange = {}): RequestChange {
@@ -47,8 +47,8 @@ verifies(
   "instr.instrument",
   "turns the listed instruments into exports with an origin set by the host",
   async () => {
-    const { rig } = setUp();
-    const described = await describeIt(rig, instrument("good"));
+    const { testRunner } = setUp();
+    const described = await describeIt(testRunner, instrument("good"));
     const [echo, count, fail, , fetch, windows] = described.exports;
     expect(echo).toMatchObject({
       id: "echo",
@@ -86,9 +86,9 @@ verifies(
   "secret.rotate",
   "restarts a plugin whose secrets changed, if it gets them only at its start",
   async () => {
-    const { log, rig } = setUp();
+    const { log, testRunner } = setUp();
     const call = async (api_token: string, change: RequestChange = {}) =>
-      await rig.run(instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }));
+      await testRunner.run(instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }));
     const tokens = () => log().flatMap((line) => /"api_token":"([^"]+)"/.exec(line)?.[1] ?? []);
     await call("first-value");
     await call("first-value");
@@ -106,14 +106,14 @@ verifies(
   "instr.rpc",
   "runs initialize, invoke with the activity id, healthCheck and shutdown against a real process",
   async () => {
-    const { data, log, rig } = setUp();
+    const { data, log, testRunner } = setUp();
     const context = {
       config: { "base-url": "https://x", nested: { deep: 1, list: [1, 2], none: null } },
       secrets: { api_token: "s3cret-value" },
       session_id: "sess_1",
       run_id: "run_1",
     };
-    const outcome = await rig.run(instrument("good", { context, input: { text: "hi" } }));
+    const outcome = await testRunner.run(instrument("good", { context, input: { text: "hi" } }));
     expect(outcome.status).toBe("succeeded");
     expect((outcome.result as { structured_output: unknown }).structured_output).toEqual({
       call: {
@@ -139,16 +139,16 @@ verifies(
       heftyVersion: "0.22.0",
       config: { api_token: "s3cret-value" },
     });
-    const request = requestOf({ ...instrument("good", { context }), env: { MARK: rig.mark } });
+    const request = requestOf({ ...instrument("good", { context }), env: { MARK: testRunner.mark } });
     const ask = (name: string) =>
-      rig.runner.request!(
+      testRunner.runner.request!(
         { ...request, method: "healthCheck", params: { instrument: name } },
         { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) },
       );
     expect(await ask("echo")).toEqual({ status: "Healthy", message: "echo" });
     expect(await ask("fail")).toEqual({ status: "Unhealthy", message: "fail" });
-    expect(rig.runner.health().processes).toBe(1);
-    await rig.runner.close(2_000);
+    expect(testRunner.runner.health().processes).toBe(1);
+    await testRunner.runner.close(2_000);
     expect(log().at(-1)).toBe("shutdown");
   },
 );
@@ -156,8 +156,8 @@ verifies(
 describe("instr.result", () => {
   const structured = { stdout: "counted 1", stderr: "" };
   verifies("instr.result", "converts stdout, stderr, status and error to one tool result", async () => {
-    const { rig } = setUp();
-    expect(await rig.run(instrument("good", { export_id: "count" }))).toMatchObject({
+    const { testRunner } = setUp();
+    expect(await testRunner.run(instrument("good", { export_id: "count" }))).toMatchObject({
       status: "succeeded",
       error: null,
       result: {
@@ -166,7 +166,7 @@ describe("instr.result", () => {
         is_error: false,
       },
     });
-    expect(await rig.run(instrument("good", { export_id: "fail" }))).toMatchObject({
+    expect(await testRunner.run(instrument("good", { export_id: "fail" }))).toMatchObject({
       status: "failed",
       error: {
         code: "plugin_failed",
@@ -185,26 +185,26 @@ describe("instr.result", () => {
     ["refuses", "handshake_failed", "requires base-url and api-token"],
     ["no-success", "handshake_failed", "no licence"],
     ["malformed", "malformed_response", "neither Success nor Error"],
-  ])("%s ends as %s", async (behaviour, code, words) => {
-    const { rig } = setUp();
-    const outcome = await rig.run(instrument(behaviour));
+  ])("%s ends as %s", async (behaviour, code, expectedText) => {
+    const { testRunner } = setUp();
+    const outcome = await testRunner.run(instrument(behaviour));
     expect(outcome).toMatchObject({
       status: "failed",
-      error: { code, message: expect.stringContaining(words) },
+      error: { code, message: expect.stringContaining(expectedText) },
     });
   });
 
   test("fails the calls of a crashed process and starts a new one for the next call", async () => {
-    const { rig } = setUp();
-    expect(await rig.run(instrument("good", { export_id: "crash" }))).toMatchObject({
+    const { testRunner } = setUp();
+    expect(await testRunner.run(instrument("good", { export_id: "crash" }))).toMatchObject({
       error: { code: "crashed" },
     });
-    expect(await rig.run(instrument("good"))).toMatchObject({ status: "succeeded" });
+    expect(await testRunner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
   });
 
   test("reports invalid instruments with the reason", async () => {
-    const { rig } = setUp();
-    await expect(describeIt(rig, instrument("twice"))).rejects.toMatchObject({
+    const { testRunner } = setUp();
+    await expect(describeIt(testRunner, instrument("twice"))).rejects.toMatchObject({
       code: "malformed_response",
       message: expect.stringContaining("offers the instrument echo twice"),
     });
@@ -212,26 +212,26 @@ describe("instr.result", () => {
 });
 
 test("cancels a call at its deadline and keeps a plugin that reacts to it", async () => {
-  const { log, rig } = setUp();
-  const late = await rig.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
+  const { log, testRunner } = setUp();
+  const late = await testRunner.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
   expect(log()).toContain("cancel deadline_exceeded");
-  expect(await rig.run(instrument("good"))).toMatchObject({ status: "succeeded" });
+  expect(await testRunner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
   expect(log().filter((line) => line.startsWith("{"))).toHaveLength(1);
 });
 
 test("kills a plugin that ignores a cancel", async () => {
-  const { rig } = setUp(createTestRunner, { timeouts: { cancel_grace_ms: 50 } });
-  const late = await rig.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
+  const { testRunner } = setUp(createTestRunner, { timeouts: { cancel_grace_ms: 50 } });
+  const late = await testRunner.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
-  await until(() => rig.runner.health().processes === 0);
+  await until(() => testRunner.runner.health().processes === 0);
 });
 
 describe("the data folder", () => {
   test("persists across processes and is used by one process of a binding at a time", async () => {
-    const { data, rig } = setUp();
+    const { data, testRunner } = setUp();
     const call = (pool_key: string) =>
-      rig.run(instrument("good", { export_id: "count", input: {}, pool_key }));
+      testRunner.run(instrument("good", { export_id: "count", input: {}, pool_key }));
     const outcomes = [];
     // Another grant or generation means another process.
     for (const key of ["a", "b", "a"]) outcomes.push(await call(key));
@@ -242,9 +242,9 @@ describe("the data folder", () => {
   });
 
   test("is separate for each project", async () => {
-    const { data, rig } = setUp();
+    const { data, testRunner } = setUp();
     const call = (project_id: string) =>
-      rig.run(instrument("good", { export_id: "count", pool_key: project_id, context: { project_id } }));
+      testRunner.run(instrument("good", { export_id: "count", pool_key: project_id, context: { project_id } }));
     await Promise.all([call("proj_a"), call("proj_b")]);
     const counts = ["proj_a", "proj_b"].map((name) => readFileSync(join(data, "..", name, "count"), "utf8"));
     expect(counts).toEqual(["1", "1"]);
@@ -255,18 +255,18 @@ describe("in the sandbox", () => {
   const isolated = { class: "isolated" } as const;
 
   test("keeps an isolated plugin running, which can write to its data folder only", async () => {
-    const { data, rig } = setUp(createConfinedTestRunner);
+    const { data, testRunner } = setUp(createConfinedTestRunner);
     const count = instrument("good", { ...isolated, export_id: "count" });
-    expect(await rig.run(count)).toMatchObject({ status: "succeeded" });
-    expect(await rig.run(count)).toMatchObject({ result: { structured_output: { stdout: "counted 2" } } });
-    expect(rig.runner.health().processes).toBe(1);
-    const outcome = await rig.run(instrument("good", isolated));
+    expect(await testRunner.run(count)).toMatchObject({ status: "succeeded" });
+    expect(await testRunner.run(count)).toMatchObject({ result: { structured_output: { stdout: "counted 2" } } });
+    expect(testRunner.runner.health().processes).toBe(1);
+    const outcome = await testRunner.run(instrument("good", isolated));
     expect((outcome.result as { structured_output: unknown }).structured_output).toMatchObject({
       call: { dataDirPath: "/sandbox/data" },
     });
     expect(readFileSync(join(data, "count"), "utf8")).toBe("2");
     // Another slot has another user, which then owns the folder.
-    expect(await rig.run({ ...count, pool_key: "other" })).toMatchObject({
+    expect(await testRunner.run({ ...count, pool_key: "other" })).toMatchObject({
       result: { structured_output: { stdout: "counted 3" } },
     });
   });
@@ -275,15 +275,15 @@ describe("in the sandbox", () => {
     "instr.external-host",
     "runs a module in the sandbox with the host program mounted beside it",
     async () => {
-      const { data, rig } = setUp(createConfinedTestRunner, { folder: SDK_FIXTURES });
+      const { data, testRunner } = setUp(createConfinedTestRunner, { folder: SDK_FIXTURES });
       const module = {
         ...isolated,
         protocol: "hefty.jsonrpc" as const,
         entrypoint: ["backplane-instrument-host", "./greeter-provider.ts#GreeterProvider"],
       };
-      const described = await rig.runner.describe!({ ...requestOf(module), timeout_ms: 30_000 });
+      const described = await testRunner.runner.describe!({ ...requestOf(module), timeout_ms: 30_000 });
       expect(described.exports.map(({ id }) => id)).toEqual(["greet", "think"]);
-      const outcome = await rig.run({ ...module, export_id: "greet", input: { name: "Ada" } });
+      const outcome = await testRunner.run({ ...module, export_id: "greet", input: { name: "Ada" } });
       expect(outcome).toMatchObject({
         status: "succeeded",
         result: { content: [{ type: "text", text: "Hello, Ada! (1)" }] },

@@ -29,9 +29,9 @@ test("accepts an answer as a stream, with progress and server requests of the sa
     });
     return true;
   });
-  const rig = testRunnerFor(server);
+  const testRunner = testRunnerFor(server);
   const events: JsonObject[] = [];
-  const outcome = await rig.runner.run(requestOf(mcp(server)), {
+  const outcome = await testRunner.runner.run(requestOf(mcp(server)), {
     event: (event) => events.push(event),
     ask: async () => ({ action: "decline" }),
   });
@@ -72,9 +72,9 @@ test("fails the call of a broken stream without event ids, and the next call wor
     reply.stream().end();
     return true;
   });
-  const rig = testRunnerFor(server);
-  expect(await rig.run(mcp(server))).toMatchObject({ status: "failed", error: { code: "crashed" } });
-  expect(await rig.run(mcp(server))).toMatchObject({ status: "succeeded" });
+  const testRunner = testRunnerFor(server);
+  expect(await testRunner.run(mcp(server))).toMatchObject({ status: "failed", error: { code: "crashed" } });
+  expect(await testRunner.run(mcp(server))).toMatchObject({ status: "succeeded" });
 });
 
 test("receives notifications over the GET stream", async () => {
@@ -83,13 +83,13 @@ test("receives notifications over the GET stream", async () => {
     reply.stream().event({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
     return true;
   });
-  const rig = testRunnerFor(server);
+  const testRunner = testRunnerFor(server);
   const notices: string[] = [];
-  rig.runner.onNotice!(({ method }) => notices.push(method));
-  await rig.run(mcp(server));
+  testRunner.runner.onNotice!(({ method }) => notices.push(method));
+  await testRunner.run(mcp(server));
   await until(() => notices.length > 0);
   expect(notices).toEqual(["notifications/tools/list_changed"]);
-  const described = await rig.runner.describe!(requestOf(mcp(server)));
+  const described = await testRunner.runner.describe!(requestOf(mcp(server)));
   expect(described.exports.map(({ id }) => id)).toEqual(["mcp_fixture_echo"]);
 });
 
@@ -100,11 +100,11 @@ test("redacts secrets of calls from notifications, also after a rotation", async
     stream = reply.stream();
     return true;
   });
-  const rig = testRunnerFor(server);
+  const testRunner = testRunnerFor(server);
   const notices: RunnerNotice[] = [];
-  rig.runner.onNotice!((notice) => notices.push(notice));
-  await rig.run(mcp(server, { context: { secrets: { token: "hunter2-first" } } }));
-  await rig.run(mcp(server, { context: { secrets: { token: "hunter2-second" } } }));
+  testRunner.runner.onNotice!((notice) => notices.push(notice));
+  await testRunner.run(mcp(server, { context: { secrets: { token: "hunter2-first" } } }));
+  await testRunner.run(mcp(server, { context: { secrets: { token: "hunter2-second" } } }));
   await until(() => stream !== null);
   const params = { level: "info", data: "hunter2-first and hunter2-second" };
   stream!.event({ jsonrpc: "2.0", method: "notifications/message", params });
@@ -120,8 +120,8 @@ test("waits before it reopens a stream that a server ends immediately", async ()
     stream.end();
     return true;
   });
-  const rig = testRunnerFor(server);
-  await rig.run(mcp(server));
+  const testRunner = testRunnerFor(server);
+  await testRunner.run(mcp(server));
   await new Promise((resolve) => setTimeout(resolve, 500));
   expect(server.seen.filter(({ http }) => http === "GET").length).toBeLessThan(10);
 });
@@ -157,10 +157,10 @@ test("renews subscriptions when the server lost its session, also without a requ
     reply.result({});
     return true;
   });
-  const rig = testRunnerFor(server);
+  const testRunner = testRunnerFor(server);
   const request = { ...requestOf(mcp(server)), timeout_ms: 5_000 };
   const listener = { notify: () => undefined, ask: async () => null };
-  await rig.runner.request!(
+  await testRunner.runner.request!(
     { ...request, method: "resources/subscribe", params: { uri: "x://one" } },
     listener,
   );

@@ -9,8 +9,8 @@ import { createTestRunner, until } from "../../support/runner.ts";
 
 test("2025-11-25: falls back to initialize and sends session and revision with each request", async () => {
   const server = await mcpHttpServer(() => false);
-  const rig = testRunnerFor(server);
-  const outcome = await rig.run(mcp(server));
+  const testRunner = testRunnerFor(server);
+  const outcome = await testRunner.run(mcp(server));
   expect(outcome).toMatchObject({ status: "succeeded", dispatched: true });
   expect(text(outcome.result)).toBe('{"text":"hi"}');
   const posts = server.seen.filter(({ http }) => http === "POST").map(({ message }) => message.method);
@@ -19,7 +19,7 @@ test("2025-11-25: falls back to initialize and sends session and revision with e
     "mcp-session-id": "s-1",
     "mcp-protocol-version": "2025-11-25",
   });
-  await rig.runner.close(200);
+  await testRunner.runner.close(200);
   await until(() => server.seen.some(({ http }) => http === "DELETE"));
 });
 
@@ -64,18 +64,18 @@ test("opens a new session and repeats the call when the server lost its session"
 
 test("takes the credential from a secret slot and uses a rotated one for the next call", async () => {
   const server = await mcpHttpServer(() => false);
-  const rig = testRunnerFor(server);
+  const testRunner = testRunnerFor(server);
   const config = { headers: { "X-Team": "blue", "X-Key": `k-$${"{"}api_key}` } };
   const secrets = { authorization: "token-1", api_key: "abc" };
-  await rig.run(mcp(server, { context: { config, secrets } }));
-  await rig.run(mcp(server, { context: { config, secrets: { ...secrets, authorization: "Basic eA==" } } }));
+  await testRunner.run(mcp(server, { context: { config, secrets } }));
+  await testRunner.run(mcp(server, { context: { config, secrets: { ...secrets, authorization: "Basic eA==" } } }));
   const [first, second] = server.calls().map(({ headers }) => headers);
   expect(first).toMatchObject({ authorization: "Bearer token-1", "x-team": "blue", "x-key": "k-abc" });
   expect(second).toMatchObject({ authorization: "Basic eA==" });
-  const missing = await rig.run(mcp(server, { pool_key: "other", context: { config, secrets: {} } }));
+  const missing = await testRunner.run(mcp(server, { pool_key: "other", context: { config, secrets: {} } }));
   expect(missing.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("api_key") });
   const reserved = { headers: { Host: "elsewhere" } };
-  const refused = await rig.run(mcp(server, { pool_key: "third", context: { config: reserved } }));
+  const refused = await testRunner.run(mcp(server, { pool_key: "third", context: { config: reserved } }));
   expect(refused.error?.code).toBe("launch_failed");
 });
 
@@ -84,25 +84,25 @@ test.each([
   [403, "plugin_failed", "rejected this credential"],
   [302, "plugin_failed", "redirects are not followed"],
   [503, "plugin_retryable", "HTTP 503"],
-])("explains HTTP %i", async (status, code, words) => {
+])("explains HTTP %i", async (status, code, expectedText) => {
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.message.method !== "tools/call") return false;
     reply.status(status, "", { location: "http://127.0.0.1:1/" });
     return true;
   });
   const outcome = await testRunnerFor(server).run(mcp(server));
-  expect(outcome.error).toMatchObject({ code, message: expect.stringContaining(words) });
+  expect(outcome.error).toMatchObject({ code, message: expect.stringContaining(expectedText) });
 });
 
 test("refuses a private address unless the operator allows it, and only with a grant", async () => {
   const server = await mcpHttpServer(() => false);
   const refused = await testRunnerFor(server, false).run(mcp(server));
   expect(refused).toMatchObject({ status: "failed", dispatched: false, error: { code: "launch_failed" } });
-  const rig = createTestRunner({ egress: { resolve: async () => ["127.0.0.1"] } });
+  const testRunner = createTestRunner({ egress: { resolve: async () => ["127.0.0.1"] } });
   const at = (host: string) => mcp({ ...server, url: server.url.replace("127.0.0.1", host) });
-  const byName = await rig.run(at("intranet.example"));
+  const byName = await testRunner.run(at("intranet.example"));
   expect(byName.error?.message).toContain("127.0.0.1 (loopback)");
-  expect((await rig.run(at("localhost"))).error?.message).toContain("not public. (loopback)");
+  expect((await testRunner.run(at("localhost"))).error?.message).toContain("not public. (loopback)");
   const narrowed = await testRunnerFor(server).run(
     mcp(server, { grant: { allowed_domains: ["example.com"] } }),
   );
@@ -116,13 +116,13 @@ test("dials the checked address when a name resolves to another one later", asyn
   const server = await mcpHttpServer(() => false);
   let looks = 0;
   // Public at first. The checked address is dialled, so the loopback server is never reached.
-  const rig = createTestRunner({
+  const testRunner = createTestRunner({
     egress: {
       resolve: async () => (++looks === 1 ? ["192.0.2.1"] : ["127.0.0.1"]),
       forbidden: (address) => (address === "127.0.0.1" ? "loopback" : null),
     },
   });
-  const outcome = await rig.run(
+  const outcome = await testRunner.run(
     mcp({ ...server, url: server.url.replace("127.0.0.1", "rebind.test") }, { timeout_ms: 500 }),
   );
   expect(outcome.status).toBe("failed");
@@ -131,13 +131,13 @@ test("dials the checked address when a name resolves to another one later", asyn
 
 test("closes the request of a cancelled call, and ends an unanswered call at its deadline", async () => {
   const server = await mcpHttpServer((seen) => seen.message.method === "tools/call");
-  const rig = testRunnerFor(server);
-  const started = rig.run(mcp(server, { invocation_id: "inv_c" }));
+  const testRunner = testRunnerFor(server);
+  const started = testRunner.run(mcp(server, { invocation_id: "inv_c" }));
   await until(() => server.calls().length === 1);
-  rig.runner.cancel("inv_c", "user");
+  testRunner.runner.cancel("inv_c", "user");
   expect(await started).toMatchObject({ status: "cancelled" });
   await until(() => server.seen.some(({ message }) => message.method === "notifications/cancelled"));
-  expect(await rig.run(mcp(server, { timeout_ms: 200 }))).toMatchObject({ error: { code: "timeout" } });
+  expect(await testRunner.run(mcp(server, { timeout_ms: 200 }))).toMatchObject({ error: { code: "timeout" } });
 });
 
 test("fails the call, not the server, after a response over the limit or without JSON", async () => {
@@ -148,12 +148,12 @@ test("fails the call, not the server, after a response over the limit or without
       else reply.status(200, "<html>", { "content-type": "text/html" });
     }),
   );
-  const rig = createTestRunner({
+  const testRunner = createTestRunner({
     egress: { operator_allows: [server.place] },
     limits: { message_bytes: 10_000 },
   });
-  expect((await rig.run(mcp(server))).error?.code).toBe("frame_too_large");
-  expect((await rig.run(mcp(server))).error?.code).toBe("frame_invalid");
+  expect((await testRunner.run(mcp(server))).error?.code).toBe("frame_too_large");
+  expect((await testRunner.run(mcp(server))).error?.code).toBe("frame_invalid");
 });
 
 test("fails the call immediately when the server switches to another protocol", async () => {
@@ -168,22 +168,22 @@ test("uses a rotated secret for the next request that is not a call", async () =
   const server = await mcpHttpServer(
     answers("resources/read", (_seen, reply) => reply.result({ contents: [] })),
   );
-  const rig = testRunnerFor(server);
+  const testRunner = testRunnerFor(server);
   const change = (authorization: string) => mcp(server, { context: { secrets: { authorization } } });
-  await rig.run(change("first-token"));
+  await testRunner.run(change("first-token"));
   const request = requestOf(change("second-token"));
   const nobody = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
-  await rig.runner.request!({ ...request, method: "resources/read", params: { uri: "a://x" } }, nobody);
+  await testRunner.runner.request!({ ...request, method: "resources/read", params: { uri: "a://x" } }, nobody);
   const read = server.seen.find(({ message }) => message.method === "resources/read");
   expect(read?.headers.authorization).toBe("Bearer second-token");
 });
 
 test("fails immediately without a server and does not hold later calls back", async () => {
   const place = "127.0.0.1:9";
-  const rig = testRunnerFor({ place });
+  const testRunner = testRunnerFor({ place });
   const server = { url: `http://${place}/mcp`, place };
   for (let tries = 0; tries < 5; tries++) {
-    const outcome = await rig.run(mcp(server));
+    const outcome = await testRunner.run(mcp(server));
     expect(outcome).toMatchObject({ dispatched: false, error: { code: "crashed" } });
     expect(outcome.error?.message).toContain("ECONNREFUSED");
   }
@@ -196,8 +196,8 @@ test("reports a required sign-in, also if the body is a JSON-RPC error", async (
     reply.status(401, body, { "www-authenticate": 'Bearer scope="a", resource_metadata="https://x/m"' });
     return true;
   });
-  const rig = testRunnerFor(server);
-  const refused = await rig.run(mcp(server));
+  const testRunner = testRunnerFor(server);
+  const refused = await testRunner.run(mcp(server));
   expect(refused).toMatchObject({
     status: "failed",
     dispatched: false,
@@ -207,17 +207,17 @@ test("reports a required sign-in, also if the body is a JSON-RPC error", async (
     },
   });
   const context = { secrets: { authorization: "good" } };
-  expect((await rig.run(mcp(server, { context }))).status).toBe("succeeded");
+  expect((await testRunner.run(mcp(server, { context }))).status).toBe("succeeded");
 });
 
 test("sends a notification when a resident server is gone", async () => {
   const notices: RunnerNotice[] = [];
   const server = await mcpHttpServer(() => false);
-  const rig = testRunnerFor(server);
-  rig.runner.onNotice!((notice) => notices.push(notice));
+  const testRunner = testRunnerFor(server);
+  testRunner.runner.onNotice!((notice) => notices.push(notice));
   const request = mcp(server);
-  await rig.run(request);
-  rig.runner.retire(requestOf(request).binding_id);
+  await testRunner.run(request);
+  testRunner.runner.retire(requestOf(request).binding_id);
   await until(() => notices.length === 1);
   expect(notices[0]).toMatchObject({
     method: "backplane/server.gone",

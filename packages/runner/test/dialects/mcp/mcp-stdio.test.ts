@@ -18,8 +18,8 @@ function mcp(behaviour: string, tool: string, change: RequestChange = {}): Reque
   };
 }
 
-function question(rig: TestRunner, behaviour: string, change: RequestChange = {}): DescribeRequest {
-  const env = { MARK: rig.mark, ...change.env };
+function question(testRunner: TestRunner, behaviour: string, change: RequestChange = {}): DescribeRequest {
+  const env = { MARK: testRunner.mark, ...change.env };
   return requestOf({ ...mcp(behaviour, "echo", { timeout_ms: 20_000, ...change }), env });
 }
 
@@ -40,8 +40,8 @@ test.each(REVISIONS)("%s: returns a call as a tool result", async (behaviour) =>
 });
 
 test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own names", async (behaviour) => {
-  const rig = createTestRunner();
-  const found = await rig.runner.describe!(question(rig, behaviour));
+  const testRunner = createTestRunner();
+  const found = await testRunner.runner.describe!(question(testRunner, behaviour));
   expect(found.exports).toHaveLength(22);
   expect(found.warnings).toEqual([]);
   const [echo] = found.exports;
@@ -64,18 +64,18 @@ test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own n
 });
 
 test("reports progress and log messages of a call as its events", async () => {
-  const rig = createTestRunner();
-  await rig.run(mcp("plain", "progress"));
-  expect(rig.events).toEqual(
+  const testRunner = createTestRunner();
+  await testRunner.run(mcp("plain", "progress"));
+  expect(testRunner.events).toEqual(
     [1, 2, 3].map((n) => ({ type: "progress", message: `step ${n}`, data: { progress: n, total: 3 } })),
   );
-  await rig.run(mcp("plain", "logs"));
-  expect(rig.events).toEqual([{ type: "log", level: "warning", logger: "fixture", data: "careful" }]);
+  await testRunner.run(mcp("plain", "logs"));
+  expect(testRunner.events).toEqual([{ type: "log", level: "warning", logger: "fixture", data: "careful" }]);
 });
 
 test("keeps images, audio and resources unchanged, and returns isError as a result", async () => {
-  const rig = createTestRunner();
-  const { result } = await rig.run(mcp("plain", "images"));
+  const testRunner = createTestRunner();
+  const { result } = await testRunner.run(mcp("plain", "images"));
   expect(result).toMatchObject({
     content: [
       { type: "image", data: "AAAA", mimeType: "image/png" },
@@ -84,20 +84,20 @@ test("keeps images, audio and resources unchanged, and returns isError as a resu
       { type: "resource_link", uri: "a://2", name: "two" },
     ],
   });
-  expect(await rig.run(mcp("plain", "typed"))).toMatchObject({ result: { structured_output: { n: 1 } } });
-  expect(await rig.run(mcp("plain", "fails"))).toMatchObject({
+  expect(await testRunner.run(mcp("plain", "typed"))).toMatchObject({ result: { structured_output: { n: 1 } } });
+  expect(await testRunner.run(mcp("plain", "fails"))).toMatchObject({
     status: "succeeded",
     result: { is_error: true, content: [{ text: "no such file" }] },
   });
-  expect(await rig.run(mcp("plain", "throws"))).toMatchObject({
+  expect(await testRunner.run(mcp("plain", "throws"))).toMatchObject({
     status: "failed",
     error: { code: "plugin_failed", message: "bad arguments", details: { plugin_code: "-32602" } },
   });
 });
 
 test("cuts output over the limit and says what is missing", async () => {
-  const rig = createTestRunner({ limits: { output_bytes: 10_000 } });
-  const { result } = await rig.run(mcp("plain", "big", { input: { size: 50_000 } }));
+  const testRunner = createTestRunner({ limits: { output_bytes: 10_000 } });
+  const { result } = await testRunner.run(mcp("plain", "big", { input: { size: 50_000 } }));
   const { content } = result as { content: { type: string; text: string }[] };
   expect(content[0]!.text.length).toBeLessThan(10_000);
   const note = content.at(-1)!.text;
@@ -106,20 +106,20 @@ test("cuts output over the limit and says what is missing", async () => {
 });
 
 test("serves all calls of a binding with one process, which stays when idle", async () => {
-  const rig = createTestRunner({ limits: { idle_ms: 50 } });
+  const testRunner = createTestRunner({ limits: { idle_ms: 50 } });
   const request = { timeout_ms: 20_000 };
   const pids = await Promise.all(
-    Array.from({ length: 20 }, () => rig.run(mcp("plain", "pid", { ...request, input: { ms: 20 } }))),
+    Array.from({ length: 20 }, () => testRunner.run(mcp("plain", "pid", { ...request, input: { ms: 20 } }))),
   );
   await new Promise((resolve) => setTimeout(resolve, 300));
-  const later = await rig.run(mcp("plain", "pid", request));
+  const later = await testRunner.run(mcp("plain", "pid", request));
   expect(new Set([...pids, later].map(({ result }) => text(result))).size).toBe(1);
 });
 
 test("passes the binding's arguments and variables", async () => {
-  const rig = createTestRunner();
+  const testRunner = createTestRunner();
   const config = { args: ["--level", "a b"], env: { GREETING: "hello" } };
-  const run = (tool: string) => rig.run(mcp("plain", tool, { pool_key: "k", context: { config } }));
+  const run = (tool: string) => testRunner.run(mcp("plain", tool, { pool_key: "k", context: { config } }));
   expect(JSON.parse(text((await run("args")).result))).toEqual(["--level", "a b"]);
   const env = JSON.parse(text((await run("env")).result)) as JsonObject;
   expect(env.GREETING).toBe("hello");
@@ -132,45 +132,45 @@ test("passes the binding's arguments and variables", async () => {
     "PATH",
     "TMPDIR",
   ]);
-  const bad = await rig.run(mcp("plain", "args", { pool_key: "bad", context: { config: { args: "x" } } }));
+  const bad = await testRunner.run(mcp("plain", "args", { pool_key: "bad", context: { config: { args: "x" } } }));
   expect(bad.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("config.args") });
 });
 
 test("ends a cancelled call immediately, tells the server and keeps it", async () => {
-  const rig = createTestRunner();
-  const started = rig.run(mcp("plain", "hangs", { invocation_id: "inv_hang" }));
-  const pid = text((await rig.run(mcp("plain", "pid"))).result);
-  expect(rig.runner.cancel("inv_hang", "user")).toBe(true);
+  const testRunner = createTestRunner();
+  const started = testRunner.run(mcp("plain", "hangs", { invocation_id: "inv_hang" }));
+  const pid = text((await testRunner.run(mcp("plain", "pid"))).result);
+  expect(testRunner.runner.cancel("inv_hang", "user")).toBe(true);
   expect(await started).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
-  const told = JSON.parse(text((await rig.run(mcp("plain", "cancelled"))).result)) as JsonObject[];
-  expect(told).toEqual([{ requestId: expect.any(Number), reason: "cancelled_by_user" }]);
-  expect(text((await rig.run(mcp("plain", "pid"))).result)).toBe(pid);
+  const notifications = JSON.parse(text((await testRunner.run(mcp("plain", "cancelled"))).result)) as JsonObject[];
+  expect(notifications).toEqual([{ requestId: expect.any(Number), reason: "cancelled_by_user" }]);
+  expect(text((await testRunner.run(mcp("plain", "pid"))).result)).toBe(pid);
 });
 
 test("ends a call at its deadline and replaces a server that stopped answering", async () => {
-  const rig = createTestRunner({ timeouts: { alive_ms: 200 } });
-  const pid = Number(text((await rig.run(mcp("plain", "pid"))).result));
-  const slow = await rig.run(mcp("plain", "hangs", { timeout_ms: 200 }));
+  const testRunner = createTestRunner({ timeouts: { alive_ms: 200 } });
+  const pid = Number(text((await testRunner.run(mcp("plain", "pid"))).result));
+  const slow = await testRunner.run(mcp("plain", "hangs", { timeout_ms: 200 }));
   expect(slow).toMatchObject({ status: "failed", error: { code: "timeout" } });
   // It answers a ping, so it stays.
-  expect(Number(text((await rig.run(mcp("plain", "pid"))).result))).toBe(pid);
-  expect(await rig.run(mcp("plain", "stuck", { timeout_ms: 200 }))).toMatchObject({
+  expect(Number(text((await testRunner.run(mcp("plain", "pid"))).result))).toBe(pid);
+  expect(await testRunner.run(mcp("plain", "stuck", { timeout_ms: 200 }))).toMatchObject({
     error: { code: "timeout" },
   });
   await until(() => !isAlive(pid));
-  expect(Number(text((await rig.run(mcp("plain", "pid"))).result))).not.toBe(pid);
+  expect(Number(text((await testRunner.run(mcp("plain", "pid"))).result))).not.toBe(pid);
 });
 
 test("fails the calls of a server that exits with the last line of stderr, and starts a new one", async () => {
-  const rig = createTestRunner();
-  const hanging = rig.run(mcp("plain", "hangs"));
-  const dead = await rig.run(mcp("plain", "dies"));
+  const testRunner = createTestRunner();
+  const hanging = testRunner.run(mcp("plain", "hangs"));
+  const dead = await testRunner.run(mcp("plain", "dies"));
   expect(dead).toMatchObject({
     status: "failed",
     error: { code: "crashed", message: expect.stringContaining("out of luck") },
   });
   expect(await hanging).toMatchObject({ error: { code: "crashed" } });
-  expect(await rig.run(mcp("plain", "echo", { input: { text: "again" } }))).toMatchObject({
+  expect(await testRunner.run(mcp("plain", "echo", { input: { text: "again" } }))).toMatchObject({
     status: "succeeded",
   });
 });
@@ -184,10 +184,10 @@ test("counts and skips lines that are not messages", async () => {
 });
 
 test("stops a server that floods or never ends a line", async () => {
-  const rig = createTestRunner();
-  const calls = Promise.all([rig.run(mcp("plain", "hangs")), rig.run(mcp("plain", "flood"))]);
+  const testRunner = createTestRunner();
+  const calls = Promise.all([testRunner.run(mcp("plain", "hangs")), testRunner.run(mcp("plain", "flood"))]);
   for (const outcome of await calls) expect(outcome.error).toMatchObject({ code: "crashed" });
-  const long = await rig.run(mcp("plain", "long-line"));
+  const long = await testRunner.run(mcp("plain", "long-line"));
   expect(long.error).toMatchObject({ code: "frame_too_large" });
 });
 
@@ -196,30 +196,30 @@ test.each([
   ["prints-only", "crashed", "Usage: give me a folder"],
   ["refuses", "handshake_failed", "not today"],
   ["old-revision", "protocol_version_mismatch", "1999-01-01"],
-])("%s at start: %s", async (behaviour, code, words) => {
-  const rig = createTestRunner({ timeouts: { initialize_ms: 400 } });
-  const outcome = await rig.run(mcp(behaviour, "echo"));
+])("%s at start: %s", async (behaviour, code, expectedText) => {
+  const testRunner = createTestRunner({ timeouts: { initialize_ms: 400 } });
+  const outcome = await testRunner.run(mcp(behaviour, "echo"));
   expect(outcome).toMatchObject({ status: "failed", dispatched: false });
-  expect(outcome.error?.message).toContain(words);
+  expect(outcome.error?.message).toContain(expectedText);
   expect(outcome.error?.code).toBe(code);
 });
 
 test("starts a server that exited on server/discover without it the next time", async () => {
-  const rig = createTestRunner();
-  expect(await rig.run(mcp("dies-at-discover", "echo"))).toMatchObject({
+  const testRunner = createTestRunner();
+  expect(await testRunner.run(mcp("dies-at-discover", "echo"))).toMatchObject({
     status: "failed",
     dispatched: false,
   });
-  expect(await rig.run(mcp("dies-at-discover", "echo"))).toMatchObject({ status: "succeeded" });
+  expect(await testRunner.run(mcp("dies-at-discover", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
 test("falls back to initialize if server/discover is not answered", async () => {
-  const rig = createTestRunner({ timeouts: { discover_ms: 300 } });
-  expect(await rig.run(mcp("deaf-to-discover", "echo"))).toMatchObject({ status: "succeeded" });
+  const testRunner = createTestRunner({ timeouts: { discover_ms: 300 } });
+  expect(await testRunner.run(mcp("deaf-to-discover", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
 test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviour) => {
-  const rig = createTestRunner();
+  const testRunner = createTestRunner();
   const asked: string[] = [];
   const ask = async (method: string): Promise<Json> => {
     asked.push(method);
@@ -228,8 +228,8 @@ test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviou
       : { action: "accept", content: { name: "Ann" } };
   };
   const run = async (tool: string) => {
-    const request = requestOf({ ...mcp(behaviour, tool), env: { MARK: rig.mark } });
-    return text((await rig.runner.run(request, { event: () => {}, ask })).result);
+    const request = requestOf({ ...mcp(behaviour, tool), env: { MARK: testRunner.mark } });
+    return text((await testRunner.runner.run(request, { event: () => {}, ask })).result);
   };
   expect(await run("samples")).toContain('"42"');
   // The default of a missing field is filled in.
@@ -238,23 +238,23 @@ test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviou
 });
 
 test("declines server requests as the protocol specifies if no caller can answer", async () => {
-  const rig = createTestRunner();
-  expect(text((await rig.run(mcp("plain", "samples"))).result)).toContain('"code":-1');
-  expect(text((await rig.run(mcp("plain", "elicits"))).result)).toBe('{"action":"cancel"}');
-  expect(await rig.run(mcp("modern", "samples"))).toMatchObject({
+  const testRunner = createTestRunner();
+  expect(text((await testRunner.run(mcp("plain", "samples"))).result)).toContain('"code":-1');
+  expect(text((await testRunner.run(mcp("plain", "elicits"))).result)).toBe('{"action":"cancel"}');
+  expect(await testRunner.run(mcp("modern", "samples"))).toMatchObject({
     status: "failed",
     error: { code: "plugin_failed", details: { plugin_code: "-1" } },
   });
 });
 
 test("asks no caller if calls of two sessions are in flight", async () => {
-  const rig = createTestRunner();
+  const testRunner = createTestRunner();
   const asked: string[] = [];
   const run = (tool: string, session_id: string) =>
-    rig.runner.run(
+    testRunner.runner.run(
       requestOf({
         ...mcp("plain", tool, { timeout_ms: 1_000 }),
-        env: { MARK: rig.mark },
+        env: { MARK: testRunner.mark },
         context: { session_id },
       }),
       {
@@ -274,37 +274,37 @@ test("asks no caller if calls of two sessions are in flight", async () => {
 });
 
 test("reports the mounted folders as roots", async () => {
-  const rig = createTestRunner();
+  const testRunner = createTestRunner();
   const mounts = [{ source: "/srv/docs", target: "/data/docs", writable: false }];
-  const { result } = await rig.run(mcp("plain", "roots", { grant: { mounts } }));
+  const { result } = await testRunner.run(mcp("plain", "roots", { grant: { mounts } }));
   expect(JSON.parse(text(result))).toEqual({ roots: [{ uri: "file:///data/docs", name: "/data/docs" }] });
 });
 
 test.each(REVISIONS)("%s: supports other requests and notifications", async (behaviour) => {
-  const rig = createTestRunner();
+  const testRunner = createTestRunner();
   const notices: RunnerNotice[] = [];
-  rig.runner.onNotice!((notice) => notices.push(notice));
-  const request = { ...question(rig, behaviour), method: "resources/read", params: { uri: "a://x" } };
-  expect(await rig.runner.request!(request, NOBODY)).toMatchObject({
+  testRunner.runner.onNotice!((notice) => notices.push(notice));
+  const request = { ...question(testRunner, behaviour), method: "resources/read", params: { uri: "a://x" } };
+  expect(await testRunner.runner.request!(request, NOBODY)).toMatchObject({
     contents: [{ uri: "a://x", text: "content" }],
   });
-  const unknown = rig.runner.request!({ ...request, method: "prompts/get" }, NOBODY);
+  const unknown = testRunner.runner.request!({ ...request, method: "prompts/get" }, NOBODY);
   await expect(unknown).rejects.toMatchObject({ code: "plugin_failed", details: { rpc_code: -32601 } });
-  await rig.run(mcp(behaviour, "changes"));
+  await testRunner.run(mcp(behaviour, "changes"));
   const whose = { binding_id: "bind_1", project_id: null };
   expect(notices).toEqual([{ ...whose, method: "notifications/tools/list_changed", params: {} }]);
 });
 
 test("redacts a secret from descriptions and errors", async () => {
-  const rig = createTestRunner({ timeouts: { initialize_ms: 400 } });
+  const testRunner = createTestRunner({ timeouts: { initialize_ms: 400 } });
   const secrets = { token: "hunter2-hunter2" };
   const env = { DESCRIBES: `my token is ${secrets.token}` };
   const context = { config: {}, secrets };
-  const found = await rig.runner.describe!(question(rig, "plain", { env, context }));
+  const found = await testRunner.runner.describe!(question(testRunner, "plain", { env, context }));
   expect(found.exports[0]!.description).toContain("my token is");
   expect(JSON.stringify(found)).not.toContain(secrets.token);
-  const request = question(rig, "tells", { context });
-  const failed = rig.runner.describe!({
+  const request = question(testRunner, "tells", { context });
+  const failed = testRunner.runner.describe!({
     ...request,
     package: {
       ...request.package,

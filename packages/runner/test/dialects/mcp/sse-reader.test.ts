@@ -2,34 +2,34 @@ import { expect, test } from "vitest";
 import { SseReader } from "../../../src/dialects/mcp/sse-reader.ts";
 
 function reader(limit = 16 * 1024 * 1024) {
-  const heard: string[] = [];
+  const received: string[] = [];
   const events = {
-    data: (text: string) => void heard.push(text),
-    id: (value: string) => void heard.push(`id ${value}`),
-    retry: (ms: number) => void heard.push(`retry ${ms}`),
+    data: (text: string) => void received.push(text),
+    id: (value: string) => void received.push(`id ${value}`),
+    retry: (ms: number) => void received.push(`retry ${ms}`),
   };
-  return { heard, sse: new SseReader(limit, events) };
+  return { received, sse: new SseReader(limit, events) };
 }
 
 test("reads the same events however the stream is split", () => {
   const stream = "\ufeffid: 7\r\ndata: one\rdata: two\n\nretry: 50\r\n\r\n: a remark\ndata: three\n\n";
   for (const cut of [1, 2, 3, 5, 1_000]) {
-    const { heard, sse } = reader();
+    const { received, sse } = reader();
     const bytes = Buffer.from(stream);
     for (let at = 0; at < bytes.length; at += cut) sse.push(bytes.subarray(at, at + cut));
-    expect(heard).toEqual(["id 7", "one\ntwo", "retry 50", "three"]);
+    expect(received).toEqual(["id 7", "one\ntwo", "retry 50", "three"]);
   }
 });
 
 test("reads a long line in small pieces in linear time, up to a limit", () => {
-  const { heard, sse } = reader();
+  const { received, sse } = reader();
   const piece = Buffer.from("x".repeat(16));
   const began = performance.now();
   sse.push(Buffer.from("data: "));
   for (let n = 0; n < 60_000; n++) sse.push(piece);
   sse.push(Buffer.from("\n\n"));
   expect(performance.now() - began).toBeLessThan(2_000);
-  expect(heard[0]).toHaveLength(960_000);
+  expect(received[0]).toHaveLength(960_000);
   const small = reader(1_000).sse;
   expect(() => {
     for (let n = 0; n < 100; n++) small.push(piece);

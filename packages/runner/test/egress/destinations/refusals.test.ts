@@ -5,28 +5,30 @@ import { listen } from "../../support/loopback.ts";
 import { httpServer, through } from "../../support/web-server.ts";
 
 test("tells the client the reason and records the host without control characters", async () => {
-  const told: object[] = [];
-  const rig = await openTestEgress({ domains: ["a.test"], refused: (refusal) => told.push(refusal) });
-  const refused = await through(rig.proxy, "http://Evil.test/");
+  const reported: object[] = [];
+  const egress = await openTestEgress({ domains: ["a.test"], refused: (refusal) => reported.push(refusal) });
+  const refused = await through(egress.proxy, "http://Evil.test/");
   expect(refused).toMatchObject({ status: 403, headers: { "backplane-egress": "refused" } });
   expect(refused.body).toContain("allowed_domains");
-  const client = new TestClient(rig.proxy).send(socksConnect("a.test\0\n.evil.test", 443));
+  const client = new TestClient(egress.proxy).send(socksConnect("a.test\0\n.evil.test", 443));
   await client.readToEnd();
-  expect(rig.session.refusals()).toEqual([
+  expect(egress.session.refusals()).toEqual([
     { host: "evil.test", port: 80, reason: "domain.not_allowed", at: expect.any(Number) },
     { host: "a.test\\u0000\\u000a.evil.test", port: 443, reason: "name.invalid", at: expect.any(Number) },
   ]);
-  expect(told).toEqual(rig.session.refusals());
+  expect(reported).toEqual(egress.session.refusals());
 });
 
 test("records the host of each refused request on one connection", async () => {
   const { port } = await httpServer();
-  const rig = await openTestEgress({ domains: ["a.test"] });
+  const egress = await openTestEgress({ domains: ["a.test"] });
   const get = (host: string) => `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
-  const client = new TestClient(rig.proxy).send(get("evil.test") + get("worse.test") + get(`a.test:${port}`));
+  const client = new TestClient(egress.proxy).send(
+    get("evil.test") + get("worse.test") + get(`a.test:${port}`),
+  );
   await client.waitFor(/403/);
   expect(client.text).toContain("evil.test");
-  expect(rig.session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([
+  expect(egress.session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([
     "evil.test domain.not_allowed",
     "worse.test domain.not_allowed",
   ]);
@@ -36,30 +38,30 @@ test.each(["http", "connect", "socks"])(
   "%s: records a refusal after the client has disconnected",
   async (way) => {
     const { promise: looked, resolve: look } = Promise.withResolvers<string[]>();
-    const rig = await openTestEgress({ domains: ["a.test"], resolve: () => looked });
-    const client = new TestClient(rig.proxy);
+    const egress = await openTestEgress({ domains: ["a.test"], resolve: () => looked });
+    const client = new TestClient(egress.proxy);
     if (way === "socks") client.send(socksConnect("a.test", 443));
     else if (way === "connect") client.send(connectLine("a.test:443"));
     else client.send("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n");
-    while (rig.resolved.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    while (egress.resolved.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
     client.socket.resetAndDestroy();
-    while (rig.session.counts().sockets > 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    while (egress.session.counts().sockets > 0) await new Promise((resolve) => setTimeout(resolve, 2));
     look(["169.254.169.254"]);
     await new Promise(setImmediate);
-    expect(rig.session.refusals()).toMatchObject([{ host: "a.test", reason: "address.forbidden" }]);
+    expect(egress.session.refusals()).toMatchObject([{ host: "a.test", reason: "address.forbidden" }]);
   },
 );
 
 test("reports an unreachable host and an unknown name without recording a refusal", async () => {
   const { server, port } = await listen(() => {}, PUBLIC);
   await new Promise((resolve) => server.close(resolve));
-  const rig = await openTestEgress({
+  const egress = await openTestEgress({
     domains: ["*"],
     resolve: async (name) => (name === "none.test" ? [] : [PUBLIC]),
   });
-  expect((await through(rig.proxy, `http://a.test:${port}/`)).status).toBe(502);
-  expect((await through(rig.proxy, "http://none.test/")).status).toBe(502);
-  const client = new TestClient(rig.proxy).send(connectLine(`a.test:${port}`));
+  expect((await through(egress.proxy, `http://a.test:${port}/`)).status).toBe(502);
+  expect((await through(egress.proxy, "http://none.test/")).status).toBe(502);
+  const client = new TestClient(egress.proxy).send(connectLine(`a.test:${port}`));
   expect(await client.readToEnd()).toContain("502");
-  expect(rig.session.counts()).toMatchObject({ refused: 0 });
+  expect(egress.session.counts()).toMatchObject({ refused: 0 });
 });

@@ -11,9 +11,9 @@ import { emptyFolder } from "../../support/sandbox.ts";
 function selfSigned() {
   const folder = emptyFolder();
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
-  const words =
+  const request =
     "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=gw.acme.test";
-  execFileSync("openssl", [...words.split(" "), "-keyout", key, "-out", cert], { stdio: "ignore" });
+  execFileSync("openssl", [...request.split(" "), "-keyout", key, "-out", cert], { stdio: "ignore" });
   return { key: readFileSync(key, "utf8"), cert: readFileSync(cert, "utf8") };
 }
 
@@ -30,9 +30,9 @@ async function secureGateway(pair: { key: string; cert: string }) {
 
 async function ask(base_url: string, certificate?: string): Promise<string> {
   const gateway = { base_url, ...(certificate === undefined ? {} : { certificate }) };
-  const rig = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway });
-  expect(rig.session.gateway_url).toBe("http://127.0.0.1:7420");
-  const client = new TestClient(await rig.behind("gateway"));
+  const egress = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway });
+  expect(egress.session.gateway_url).toBe("http://127.0.0.1:7420");
+  const client = new TestClient(await egress.behind("gateway"));
   client.send(
     "GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:7420\r\nAuthorization: Bearer vai_dlg_x\r\nConnection: close\r\n\r\n",
   );

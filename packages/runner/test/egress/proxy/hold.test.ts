@@ -35,16 +35,16 @@ test("pauses a tunnel in both directions while no call is in flight, and resumes
 });
 
 test("holds back what the server sends in the meantime", async () => {
-  const world = { speak: () => {} };
+  const upstream = { send: () => {} };
   const { port } = await listen((socket) => {
-    world.speak = () => void socket.write("news");
+    upstream.send = () => void socket.write("news");
     socket.write("hello");
   }, PUBLIC);
   const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
   const client = new TestClient(proxy).send(connectLine(`a.test:${port}`));
   await client.waitFor("hello");
   session.hold(true);
-  world.speak();
+  upstream.send();
   await pause(A_WHILE);
   expect(client.text).not.toContain("news");
   session.hold(false);
@@ -53,25 +53,25 @@ test("holds back what the server sends in the meantime", async () => {
 
 test("decides a request made in the meantime when the next call starts", async () => {
   const { port, received } = await echo();
-  const rig = await openTestEgress({ domains: [`a.test:${port}`] });
-  rig.session.hold(true);
+  const egress = await openTestEgress({ domains: [`a.test:${port}`] });
+  egress.session.hold(true);
   const asks = [
-    new TestClient(rig.proxy).send(connectLine(`a.test:${port}`)),
-    new TestClient(rig.proxy).send(socksConnect("a.test", port)),
-    new TestClient(rig.proxy).send(`GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n`),
-    new TestClient(await rig.behind("named", port)).send("\0"),
+    new TestClient(egress.proxy).send(connectLine(`a.test:${port}`)),
+    new TestClient(egress.proxy).send(socksConnect("a.test", port)),
+    new TestClient(egress.proxy).send(`GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n`),
+    new TestClient(await egress.behind("named", port)).send("\0"),
   ];
   await pause(A_WHILE);
-  expect({ received, resolved: rig.resolved, refusals: rig.session.refusals() }).toEqual({
+  expect({ received, resolved: egress.resolved, refusals: egress.session.refusals() }).toEqual({
     received: [],
     resolved: [],
     refusals: [],
   });
-  rig.session.hold(false);
+  egress.session.hold(false);
   await asks[0]!.waitFor("200 Connection established");
   await asks[1]!.waitFor("\u0005\u0000\u0005\u0000");
   await asks[2]!.waitFor("403 Forbidden");
-  expect(rig.resolved).toContain("a.test");
+  expect(egress.resolved).toContain("a.test");
 });
 
 test("ends held connections on close", async () => {

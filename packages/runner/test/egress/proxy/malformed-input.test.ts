@@ -25,10 +25,10 @@ test("closes a connection with random bytes instead of a request or inside of on
   await fc.assert(
     fc.asyncProperty(noisy, async ([bytes, place, noise, whole]) => {
       const at = place % bytes.length;
-      const said = whole
+      const input = whole
         ? Buffer.from(noise)
         : Buffer.concat([bytes.subarray(0, at), noise, bytes.subarray(at + (noise.length >> 1))]);
-      const client = new TestClient(proxy).send(said);
+      const client = new TestClient(proxy).send(input);
       client.socket.end();
       await client.readToEnd();
     }),

@@ -15,10 +15,10 @@ const TOKEN = "Bearer vai_dlg_abc";
 test("reaches delegated routes with a scope and the token, also without a network, and nothing else", async () => {
   const web = await httpServer("127.0.0.1");
   const base_url = `http://127.0.0.1:${web.port}`;
-  const rig = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
-  expect(rig.session.gateway_url).toBe(base_url);
-  expect(rig.session.listeners).toEqual([{ role: "gateway", address: "127.0.0.1", port: web.port }]);
-  const route = await rig.behind("gateway");
+  const egress = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
+  expect(egress.session.gateway_url).toBe(base_url);
+  expect(egress.session.listeners).toEqual([{ role: "gateway", address: "127.0.0.1", port: web.port }]);
+  const route = await egress.behind("gateway");
   const get = (path: string, headers: object = {}) =>
     through(route, base_url, { headers: { authorization: TOKEN, ...headers } }).then(() =>
       ask1(path, headers),
@@ -47,7 +47,7 @@ test("reaches delegated routes with a scope and the token, also without a networ
   expect(await ask1("/v1/sessions", { authorization: "" })).toBe(403);
   expect(await ask1("/v1/sessions", { host: "evil.test" })).toBe(403);
   expect((await get("/v1/sessions")) === 200 && web.seen.length).toBe(2);
-  const reasons = rig.session.refusals().map(({ reason }) => reason);
+  const reasons = egress.session.refusals().map(({ reason }) => reason);
   expect(reasons.filter((reason) => reason === "gateway.route")).toHaveLength(9);
   expect(reasons.filter((reason) => reason === "gateway.no_token")).toHaveLength(2);
   expect(reasons.filter((reason) => reason === "host.mismatch")).toHaveLength(1);
@@ -62,8 +62,8 @@ test("forwards the token and the length even if Connection lists them", async ()
     });
   });
   const base_url = `http://127.0.0.1:${port}`;
-  const rig = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
-  const route = await rig.behind("gateway");
+  const egress = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
+  const route = await egress.behind("gateway");
   const smuggled = `GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`;
   const client = new TestClient(route).send(
     `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
@@ -88,14 +88,14 @@ test("adds the proof of its own listeners to requests, whatever the plugin sends
   for (let n = 0; n < 2; n++)
     rigs.push(await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway }));
   expect(rigs[0]!.session.proof).not.toBe(rigs[1]!.session.proof);
-  for (const rig of rigs) {
-    const client = new TestClient(await rig.behind("gateway")).send(
+  for (const egress of rigs) {
+    const client = new TestClient(await egress.behind("gateway")).send(
       `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
       `backplane-listener: ${rigs[0]!.session.proof}\r\nConnection: close\r\n\r\n`,
     );
-    expect(await client.readToEnd()).not.toContain(rig.session.proof);
+    expect(await client.readToEnd()).not.toContain(egress.session.proof);
     const fields = received.pop()!.match(/^backplane-listener: .*$/gim);
-    expect(fields).toEqual([`Backplane-Listener: ${rig.session.proof}`]);
+    expect(fields).toEqual([`Backplane-Listener: ${egress.session.proof}`]);
   }
 });
 
@@ -106,15 +106,15 @@ test("reaches the gateway through the proxy only with a scope, in all three ways
   const without = await openTestEgress({ domains: ["*"], gateway });
   expect((await through(without.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(403);
   expect(without.session.refusals()).toMatchObject([{ host: "127.0.0.1", reason: "gateway.no_scope" }]);
-  const rig = await openTestEgress({ domains: [], gateway, scopes: ["sessions:read"] });
-  expect((await through(rig.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(200);
+  const egress = await openTestEgress({ domains: [], gateway, scopes: ["sessions:read"] });
+  expect((await through(egress.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(200);
   const inner = `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${web.port}\r\nAuthorization: ${TOKEN}\r\nConnection: close\r\n\r\n`;
-  const tunnel = new TestClient(rig.proxy).send(connectLine(`127.0.0.1:${web.port}`));
+  const tunnel = new TestClient(egress.proxy).send(connectLine(`127.0.0.1:${web.port}`));
   await tunnel.waitFor(/established\r\n\r\n/);
   expect(await tunnel.send(inner).readToEnd()).toContain("200 OK");
-  const socks = new TestClient(rig.proxy).send(socksConnect("127.0.0.1", web.port));
+  const socks = new TestClient(egress.proxy).send(socksConnect("127.0.0.1", web.port));
   await socks.waitFor(SOCKS_GRANTED);
   expect(await socks.send(inner).readToEnd()).toContain("200 OK");
-  expect((await through(rig.proxy, `${gateway.base_url}/metrics`)).status).toBe(403);
-  expect((await through(rig.proxy, `${gateway.base_url}/mcp/x`)).status).toBe(403);
+  expect((await through(egress.proxy, `${gateway.base_url}/metrics`)).status).toBe(403);
+  expect((await through(egress.proxy, `${gateway.base_url}/mcp/x`)).status).toBe(403);
 });

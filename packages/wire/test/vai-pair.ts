@@ -22,7 +22,7 @@ export const BODY = { export_id: "jira_search", context: { invocation_id: "inv_1
 
 export const nothing = () => undefined;
 
-interface Scene {
+interface Pair {
   host: VaiHost;
   plugin: Transport;
   received: JsonObject[];
@@ -31,7 +31,7 @@ interface Scene {
   say: (...frames: object[]) => Promise<void>;
 }
 
-export function scene(options: Partial<VaiHostOptions> = {}): Scene {
+export function openPair(options: Partial<VaiHostOptions> = {}): Pair {
   const [ours, plugin] = memoryTransportPair();
   const received: JsonObject[] = [];
   const violations: VaiViolation[] = [];
@@ -57,8 +57,8 @@ export async function turns(): Promise<void> {
   for (let i = 0; i < 3; i++) await new Promise(setImmediate);
 }
 
-export async function ready(options: Partial<VaiHostOptions> = {}): Promise<Scene> {
-  const started = scene(options);
+export async function ready(options: Partial<VaiHostOptions> = {}): Promise<Pair> {
+  const started = openPair(options);
   const hello = started.host.hello();
   await started.say(HELLO);
   await hello;

@@ -2,7 +2,7 @@
 const PATIENCE_MS = 25_000;
 
 /** Resolves when the text has come to match, with the first group or the match. */
-export async function said(read: () => string, pattern: RegExp): Promise<string> {
+export async function waitForOutput(read: () => string, pattern: RegExp): Promise<string> {
   const end = performance.now() + PATIENCE_MS;
   for (;;) {
     const match = pattern.exec(read());
