@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 
 const LAUNCHER = fileURLToPath(new URL("../bin/backplane.cjs", import.meta.url));
 
-/** A copy of the launcher with a main.js of the test's own, so that no build is needed. */
+/** A copy of the launcher with a main.js that the test provides, so that no build is needed. */
 let root: string;
 let launcher: string;
 beforeEach(() => {

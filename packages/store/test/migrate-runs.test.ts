@@ -14,10 +14,10 @@ const row = sampleInvocation({ session_id: "s" });
 const ROOT = newChain().id;
 const CHILD = newChain().id;
 const child = { ...key, session_id: "child" };
-const ENTRIES: EntryRow[] = [start, message("a"), message("b"), damagedRow()].map(encodeEntry);
+const ENTRIES: EntryRow[] = [start, message("a"), message("b"), unusualText()].map(encodeEntry);
 
 /** Characters that the JSON functions of a database might escape differently. */
-function damagedRow() {
+function unusualText() {
   return {
     ...message("b"),
     kind: "event" as const,
@@ -78,7 +78,7 @@ async function check(store: Store) {
     "d",
     "e",
   ]);
-  expect((await store.sessions.entries(LOCAL, ROOT, 3, 1))[0]!.payload).toEqual(damagedRow().payload);
+  expect((await store.sessions.entries(LOCAL, ROOT, 3, 1))[0]!.payload).toEqual(unusualText().payload);
   expect((await store.sessions.sinceAnchor(LOCAL, CHILD)).map(({ id }) => id)).toEqual([1, 2, 3, 4, 5, 6]);
   for (const id of [ROOT, CHILD]) expect(await store.sessions.verify(LOCAL, id)).toBeNull();
   expect(await store.audit.verify()).toBeNull();

@@ -95,7 +95,7 @@ verifies(
     });
     const archives = [
       zipOf(files),
-      // As the jar tool of the JDK writes it.
+      // Written like the jar tool of the JDK.
       zip([
         { name: "META-INF/", method: 0 },
         ...Object.entries(files).map(([name, body]) => ({ name, body, descriptor: true })),
@@ -112,7 +112,7 @@ verifies(
   },
 );
 
-/** As the format's own guide prints it: a JVM class that wants to run inside the host. */
+/** The example of the format's own guide: a JVM class that runs inside the host. */
 const PUBLISHED = {
   id: "hello-world",
   name: "Hello World Plugin",

@@ -9,7 +9,7 @@ export interface Decoded {
 const CODECS = { "content-length": ContentLengthDecoder, ndjson: NdjsonDecoder } as const;
 export type Codec = keyof typeof CODECS;
 
-/** Feeds the chunks and waits until everything was handed out, however many turns that takes. */
+/** Feeds the chunks and waits until all frames were delivered, over any number of ticks. */
 export function decodeAll(
   codec: Codec,
   chunks: Iterable<Uint8Array>,
@@ -34,7 +34,7 @@ export function frameOf(body: string | Uint8Array, header = "Content-Length"): B
   return Buffer.concat([Buffer.from(`${header}: ${bytes.length}\r\n\r\n`), bytes]);
 }
 
-/** Cuts at the given places, in any order. */
+/** Splits at the given positions, in any order. */
 export function splitAt(bytes: Buffer, places: number[]): Buffer[] {
   const cuts = [0, ...places.map((place) => place % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
   return cuts.slice(1).map((cut, index) => bytes.subarray(cuts[index], cut));

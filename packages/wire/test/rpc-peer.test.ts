@@ -7,7 +7,7 @@ interface Pair {
   peer: RpcPeer;
   other: Transport;
   failures: string[];
-  /** Writes lines and gives what came back, parsed. */
+  /** Writes lines and returns the parsed responses. */
   ask: (...lines: unknown[]) => Promise<Json[]>;
 }
 

@@ -32,8 +32,8 @@ const OPEN = new Set([
   "GET /static/explorer/{file}",
   "GET /static/overview.js",
   "GET /static/backplane.css",
-  // A link for one browser; what comes back from an authorization server proves itself by its state and that browser's
-  // cookie; the other holds nothing secret.
+  // The first is a link for one browser. The redirect of an authorization server is authenticated by its state and that
+  // browser's cookie. The last contains nothing secret.
   "GET /oauth/start",
   "GET /oauth/callback",
   "GET /client-metadata.json",

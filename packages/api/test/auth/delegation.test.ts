@@ -1,4 +1,4 @@
-/** What a plugin's token opens, over the whole table of routes, and that it closes when its call ends. */
+/** The routes that a plugin's token may use, over the whole route table, until its call ends. */
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { bundled } from "../support/bundled.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-/** Written down, not read from the table: a new route for tokens is a decision that shows here. */
+/** Listed here and not read from the route table, so that a new route for tokens is visible in the diff. */
 const OPENS: Record<DelegationScope, string[]> = {
   "sessions:read": [
     "GET /v1/sessions",
@@ -43,7 +43,7 @@ const OPENS: Record<DelegationScope, string[]> = {
   ],
   "llm:invoke": [],
 };
-/** The record of a call that the token started itself, and its files; no other exists for it. */
+/** The record and files of a call that the token itself started; it sees no others. */
 const ALWAYS = ["GET /v1/invocations/{id}", "GET /v1/invocations/{id}/artifacts/{sha256}"];
 
 let t: TestApi;
@@ -60,7 +60,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-/** A running call with just these scopes, and its token. */
+/** Starts a call with only these scopes and returns its token. */
 async function call(...scopes: DelegationScope[]): Promise<{ id: string; token: string }> {
   const before = t.runner.requests.length;
   const narrow = { gateway_api_scopes: scopes };
@@ -134,7 +134,7 @@ verifies(
     expect((await t.call("GET", "/v1/sessions/shown", { token })).status).toBe(200);
     const wrong = await t.call("GET", "/v1/chains?session_id=shown", { token });
     expect([wrong.status, wrong.json.error.code]).toEqual([403, "auth.scope"]);
-    // It acts in the org and project of its call and cannot say otherwise.
+    // It acts in the org and project of its call and cannot choose others.
     const elsewhere = await t.call("GET", "/v1/sessions", {
       token,
       headers: { "backplane-project": "proj_b" },
@@ -150,7 +150,7 @@ verifies(
     expect(response.status).toBe(200);
     const ended = response.text().then(() => performance.now());
 
-    // It goes on as long as its call does.
+    // It stays open as long as its call runs.
     await new Promise((resolve) => setTimeout(resolve, 1_200));
     expect(ws.readyState).toBe(WebSocket.OPEN);
     const since = performance.now();

@@ -10,14 +10,14 @@ const session = (path: (id: string) => string, body: unknown = {}): Pick<Case, "
   also: [409, 422],
 });
 
-/** A session is found by its name in one project, which the whole org is not. */
+/** A session is found by its name in a project; a credential of the whole org has no project. */
 const SESSION = {
   object: "session",
   scope: "sessions:write",
   reach: "project",
   except: { org: [404] },
 } as const;
-/** A session that is named begins where it is not there yet, in the caller's own scope. */
+/** Naming a session that does not exist creates it in the caller's own scope. */
 const NAMED_SESSION = { object: "session by name", scope: "sessions:write", reach: "own" } as const;
 const PLUGIN = { object: "kernel plugin", scope: "plugins:write", reach: "default" } as const;
 const CONFIG = { scope: "config:write", reach: "named" } as const;
@@ -36,7 +36,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     config("the address of a provider", "providers.llm-echo.base_url", "https://a.example"),
     config("the switch of a plugin", "plugin.spare.enabled", true, { except: { foreignOrg: [200] } }),
     config("the rights of a plugin", "plugin.spare.services", [], {
-      // Read in the default org alone; elsewhere it is refused, so that nobody relies on it. An org's key needs admin.
+      // The key is read only in the default org and refused in others, where it would have no effect. An org's key needs admin.
       except: { foreignOrg: [403], org: [403] },
     }),
     config("a private place", "providers.llm-echo.allow_private", "localhost:1", { reach: "host" }),
@@ -74,7 +74,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
         await fixture.admin("PATCH", "/api/config/plugin.spare.enabled", { value: true });
         return { path: "/api/config/plugin.*" };
       },
-      // Rights of plugins are below it too, and take an admin.
+      // The prefix also contains rights of plugins, which need an admin.
       except: { foreignOrg: [403], org: [403] },
     },
   ],
@@ -128,7 +128,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
       also: [409],
     },
   ],
-  // Asks a question with the org's provider, as any turn of a session does; it changes nothing.
+  // Sends a question to the org's provider, as any turn does; it changes nothing.
   "POST /api/llm-providers/{id}/test": [
     {
       ...CONFIG,
@@ -143,7 +143,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
   "PATCH /v1/plugins/{name}": [
     { ...PLUGIN, request: () => ({ path: "/v1/plugins/spare", body: { enabled: true } }) },
   ],
-  // The loader of this test installs nothing, and says so to those who may.
+  // The loader of this test installs nothing and reports that to authorized callers.
   "POST /api/plugins/inspect": [
     { ...PLUGIN, request: () => ({ path: "/api/plugins/inspect", body: { source: "acme" } }), also: [502] },
   ],

@@ -1,6 +1,6 @@
 /**
- * Who may change what reaches whom: every operation that changes something, by the object that it changes. The test reads
- * the operations from the served OpenAPI document and fails for one that is not here.
+ * Every operation that changes something, by the object that it changes and whom the change affects. The test reads the
+ * operations from the served OpenAPI document and fails for one that is missing here.
  */
 import type { KeyScope } from "@backplane/contract";
 import { AGENT_CASES } from "./scope-cases-agent.ts";
@@ -41,7 +41,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   "DELETE /v1/plugin-bindings/{id}": bindings("bindings:write", (id) => ({
     path: `/v1/plugin-bindings/${id}`,
   })),
-  // No binding here has moved before, which is said to those who may.
+  // No binding has moved before, which authorized callers are told.
   "POST /v1/plugin-bindings/{id}:rollback": bindings("bindings:write", (id) => ({
     path: `/v1/plugin-bindings/${id}:rollback`,
   })).map((one) => ({ ...one, also: [400] })),
@@ -63,7 +63,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       }),
     },
   ],
-  // It changes nothing, so whoever sees the binding may.
+  // It changes nothing, so every caller who sees the binding may use it.
   "POST /v1/plugin-bindings/{id}:validate": [
     {
       object: "binding of a project",
@@ -72,7 +72,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       request: async (fixture) => ({ path: `/v1/plugin-bindings/${await fixture.binding(false)}:validate` }),
     },
   ],
-  // That the tools of an org's binding are the org's to accept is shown in the kernel's tests: no server runs here.
+  // The registry's tests show who may accept tools of an org's binding, because no server runs here.
   "POST /v1/plugin-bindings/{id}:describe": [
     {
       object: "tools of a binding",
@@ -187,7 +187,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
         });
         return { path: `/v1/secrets/${name}`, body: { value: "of somebody" } };
       },
-      // The name is taken in the org, and free in another.
+      // The name is in use in this org and free in another.
       except: { otherProject: [403], foreignOrg: [200] },
     },
     {
@@ -278,7 +278,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
         const { key } = await fixture.admin("POST", "/v1/keys", body);
         return { path: `/v1/keys/${(key as { id: string }).id}?project=*` };
       },
-      // To a project's credential it does not exist.
+      // A project's credential does not see it.
       except: { project: [404], otherProject: [404], projectAdmin: [404] },
     },
   ],
@@ -363,7 +363,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   "DELETE /mcp/servers/{server}": [mcp("/mcp/servers/none")],
 };
 
-/** What a client does there is calls, which are decided one by one; only the session of the protocol is its own. */
+/** The operations of a client are calls, which are checked one by one; only the protocol session belongs to the client. */
 function mcp(path: string): Case {
   return {
     object: "session of an MCP client",
@@ -392,7 +392,7 @@ function policies(request: (level: string) => Request): Case[] {
       scope: "policy:write",
       reach: "own",
       request: () => request("project"),
-      // Whoever has no project has to name one.
+      // A caller without a project has to name one.
       except: { org: [400], foreignOrg: [400] },
     },
   ];

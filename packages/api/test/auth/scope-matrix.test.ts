@@ -38,7 +38,7 @@ const SCOPES_OF: Record<Exclude<Who, "nobody" | "host">, { org_id: string; proje
   foreignOrg: { org_id: "org_other", project_id: null },
 };
 
-/** Undefined: the host's admin. */
+/** Undefined for the host's admin. */
 async function tokenOf(who: Who, scope: Case["scope"]): Promise<string | null | undefined> {
   if (who === "nobody") return null;
   if (who === "host") return undefined;
@@ -90,7 +90,7 @@ const fixture: ScopeFixture = {
   },
 };
 
-/** What a credential is answered, by whom the change reaches. `ok` is 2xx, or what the case says of a success. */
+/** The expected answer per credential, by whom the change affects. `ok` is 2xx, or a status that the case allows. */
 const EXPECTED: Record<Reach, Record<Who, "ok" | number>> = {
   own: of(["ok", "ok", "ok", "ok", "ok"]),
   project: of([404, "ok", "ok", 404, "ok"]),
@@ -114,7 +114,7 @@ function of(answers: ["ok" | number, "ok" | number, "ok" | number, "ok" | number
   } as const;
 }
 
-/** Everything that says who may do what, of every org. */
+/** All stored data about rights, of every org. */
 const TABLES = [
   "config",
   "secrets",
@@ -168,7 +168,7 @@ async function check(method: string, operation: string, one: Case, who: Who): Pr
   const before = { all: stored(), own: stored("org_local"), plugins: await pluginStates() };
   const answer = await t.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
   const summary = `${operation} (${one.object}) by ${who}: ${answer.status} ${answer.text.slice(0, 300)}`;
-  // Where any credential will do, there is none that lacks the scope.
+  // If any credential is accepted, no credential lacks the scope.
   const normal = who === "unscoped" && one.scope === "any" ? "ok" : EXPECTED[one.reach][who];
   const expected = one.except?.[who] ?? normal;
   if (expected === "ok") {
@@ -176,7 +176,7 @@ async function check(method: string, operation: string, one: Case, who: Who): Pr
     expect(accepted, summary).toBe(true);
   } else if (typeof expected === "number") expect(answer.status, summary).toBe(expected);
   else expect(expected, summary).toContain(answer.status);
-  // A refusal has changed nothing, and another org's credential nothing of this one's.
+  // A refusal changes nothing, and another org's credential changes nothing of this org.
   if (expected !== "ok" && answer.status >= 400) expect(stored(), summary).toBe(before.all);
   if (who === "foreignOrg") expect(stored("org_local"), summary).toBe(before.own);
   if (answer.status >= 400) expect(await pluginStates(), summary).toEqual(before.plugins);

@@ -1,10 +1,10 @@
-/** The words of the matrix: who asks, and whom a change reaches. */
+/** The types of the matrix: the credentials, and whom a change affects. */
 import type { KeyScope } from "@backplane/contract";
 
-/** Credentials, from none to the host's own. Keys are an owner's and hold the scope of the case. */
+/** Credentials, from none to the host's own. Keys have the role owner and the scope of the case. */
 export const WHO = [
   "nobody",
-  /** Of the project, with every scope but the one that is needed. */
+  /** A key of the project with every scope except the required one. */
   "unscoped",
   "otherProject",
   "project",
@@ -16,10 +16,10 @@ export const WHO = [
 export type Who = (typeof WHO)[number];
 
 /**
- * - own: creates in the caller's own scope, so whoever holds the scope may.
- * - project: an object of one project. org: it serves every project. named: as org, found by its name inside an org, so that
- *   another org's credential names an object of its own.
- * - default: serves every org; the default org as a whole decides. host: beyond any org.
+ * - own: creates in the caller's own scope, so every caller with the scope may use it.
+ * - project: an object of one project. org: an object that serves every project. named: like org, but found by its name
+ *   inside an org, so another org's credential names its own object.
+ * - default: serves every org and is changed by a credential of the default org. host: belongs to no org.
  */
 export type Reach = "own" | "project" | "org" | "named" | "default" | "host";
 
@@ -31,20 +31,20 @@ export interface Request {
 
 export interface Case {
   object: string;
-  /** `any`: every credential will do. */
+  /** `any` accepts every credential. */
   scope: KeyScope | "any" | "host";
   reach: Reach;
-  /** Makes the object anew. */
+  /** Creates a new object and returns the request that changes it. */
   request(fixture: ScopeFixture): Promise<Request> | Request;
-  /** Answers to those who may, besides 2xx: nothing was prepared that could succeed. */
+  /** Statuses besides 2xx for authorized callers, where the test prepared nothing that could succeed. */
   also?: readonly number[];
-  /** Where a credential is answered otherwise than `reach` says, with the reason beside it. */
+  /** Credentials whose answer differs from that of `reach`, with the reason beside it. */
   except?: Partial<Record<Who, readonly number[]>>;
 }
 
-/** What the cases make their objects with. */
+/** Creates the objects of the cases. */
 export interface ScopeFixture {
-  /** Unlike every other. */
+  /** A unique name. */
   next(stem: string): string;
   admin(method: string, path: string, body?: unknown): Promise<{ [field: string]: unknown }>;
   as(
@@ -55,16 +55,16 @@ export interface ScopeFixture {
     body?: unknown,
   ): Promise<{ [field: string]: unknown }>;
   binding(org_wide: boolean): Promise<string>;
-  /** Installs a version of its own; answers its id. */
+  /** Installs a new version and returns its id. */
   package(): Promise<string>;
-  /** The same, and answers the version. */
+  /** Installs a new version and returns the version. */
   version(): Promise<string>;
   archive(): Promise<Buffer>;
   folder(): string;
   provider(): Promise<string>;
 }
 
-/** What is answered to those who may, when there is nothing to change. */
+/** The statuses for authorized callers when there is nothing to change. */
 export const NONE = [400, 404, 409, 422];
 export const missing = (path: string, body: unknown = {}) => ({
   request: () => ({ path, body }),

@@ -61,7 +61,7 @@ verifies(
       expect({ ...there.headers, date: 0 }).toEqual({ ...nowhere.headers, date: 0 });
     }
 
-    // A condition tells no more than the id does.
+    // A conditional request reveals no more than the id does.
     for (const method of ["PATCH", "DELETE"]) {
       for (const tag of ['"1"', '"99"', '"1", "2"', "*"]) {
         const ask = (id: string) =>
@@ -74,14 +74,14 @@ verifies(
       }
     }
 
-    // No list, no count and no refusal names what belongs to the other project.
+    // No list, count or refusal names an object of the other project.
     const theirs = [...Object.values(bound), asked.json.id, asked.json.approval_id, key.json.key.id];
     const mine = await t.call("POST", "/v1/keys", {
       body: { name: "mine", scopes: ["packages:read", "packages:write", "secrets:read"] },
     });
     const token = mine.json.token as string;
     const installed = (await t.call("GET", "/v1/plugin-packages", { token })).json.items[0];
-    // The org's package is not one project's to remove; its own it may, unless others use it.
+    // A project may not remove the org's package, and may remove its own unless others use it.
     const archive = await packed(writeSamplePackage(t.home, "2.0.0"));
     const own = await t.call("POST", "/v1/plugin-packages", {
       body: archive,
@@ -109,7 +109,7 @@ verifies(
     const blank = (text: string) => text.replace(/req_\w+/, "").replaceAll(/echo|nope/g, "EXPORT");
     expect(blank(unbound.text)).toBe(blank(unknown.text));
 
-    // All of it is still there for its owner.
+    // Everything still exists for its owner.
     expect((await t.call("GET", `/v1/plugin-bindings/${bound.echo}`, { headers: other })).json.status).toBe(
       "active",
     );

@@ -11,7 +11,7 @@ import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts
 let t: TestApi;
 let next: unknown;
 beforeAll(async () => {
-  // A kernel whose audit throws what a test wants to see thrown.
+  // A kernel whose audit log throws the error of the test.
   const wrap = (kernel: Kernel): Kernel => ({
     ...kernel,
     audit: { ...kernel.audit, list: () => Promise.reject(next) },
@@ -41,7 +41,7 @@ verifies(
       [await t.call("GET", "/v1/plugin-packages/%ff"), 400, "request.invalid"],
       [await t.call("GET", `/v1/plugin-packages/${"x".repeat(600)}`), 400, "request.invalid"],
       [await t.call("GET", "/v1/plugin-packages?limit=many"), 400, "request.invalid"],
-      // Names that no store could hold are refused before one is asked.
+      // Names that no store can contain are refused before the store is queried.
       [await t.call("GET", "/v1/invocations/a%00b"), 400, "request.invalid"],
       [await t.call("GET", "/v1/invocations?session_id=%00"), 400, "request.invalid"],
       [await t.call("GET", "/v1/plugin-bindings?after=%07"), 400, "request.invalid"],

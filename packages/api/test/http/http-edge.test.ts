@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-/** Sends bytes as they are and reads until the header block of the final response is complete. */
+/** Sends raw bytes and reads until the header block of the final response is complete. */
 async function exchange(head: readonly string[], body = ""): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => undefined);
@@ -43,7 +43,7 @@ async function answered(socket: NodeJS.ReadableStream, enough: (got: string) => 
   return text;
 }
 
-/** The status and, where the body is our envelope and came along, its code. */
+/** The status and, if the body is our error envelope, its code. */
 async function verdict(...head: string[]): Promise<string> {
   const text = await exchangeWhole([...head, "Connection: close"]);
   const status = /^HTTP\/1\.1 (\d+)/.exec(text)?.[1];
@@ -92,7 +92,7 @@ verifies("sec.http-edge", "checks the authority of an absolute-form target like 
     `http://user@127.0.0.1:${port}/v1/status`,
     `http://evil.example?http://127.0.0.1:${port}/v1/status`,
     "ftp://evil.example/v1/status",
-    // Both names are ours, but a request has one name.
+    // Both names are ours, but a request may have only one Host header.
     `http://localhost:${port}/v1/status`,
     "http://gateway.example/nowhere",
   ])

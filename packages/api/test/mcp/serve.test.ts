@@ -1,4 +1,4 @@
-/** `/mcp` in both revisions: the same tools, the same door, each dressed as its revision wants it. */
+/** `/mcp` in both revisions: the same tools and the same door, in the format of each revision. */
 import type { JsonObject, KernelPlugin } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bindSample, startBoundApi } from "../support/bound-api.ts";
@@ -102,7 +102,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     const wrong = await client.ask("tools/call", call("echo", { text: 7 }));
     expect(wrong.last.result).toMatchObject({
       isError: true,
-      // Once: the model pays for each word.
+      // The text appears once, because the model pays for each word.
       content: [{ type: "text", text: expect.stringMatching(/^\/text: [^\n]+$/) }],
       _meta: { "backplane/error": { code: "input.invalid" } },
     });
@@ -135,7 +135,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     await t.call("POST", `/v1/approvals/${approval}:answer`, { body: { response: "approve" } });
     expect((await running).last.result).toMatchObject({ isError: false, content: [{ text: "done" }] });
 
-    // Without a stream the client only waits; a no is told to the model.
+    // Without a stream the client only waits; the model receives a rejection.
     const quiet = client.ask("tools/call", call("ask"), { headers: { accept: "application/json" } });
     const pending = async (): Promise<string> => {
       const { json } = await t.call("GET", "/v1/approvals?status=pending");

@@ -1,4 +1,4 @@
-/** What `/mcp` refuses: bodies that are no JSON-RPC, headers that disagree, sessions and tools that are another's. */
+/** Requests that `/mcp` refuses: invalid JSON-RPC, contradictory headers, sessions and tools of other callers. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startBoundApi } from "../support/bound-api.ts";
 import { call, connect, META, request, send } from "../support/mcp-client.ts";
@@ -41,7 +41,7 @@ test("responds 400 with a JSON-RPC error to an invalid message", async () => {
   expect([typed.status, typed.last.jsonrpc]).toEqual([415, "2.0"]);
   const neither = await send(base, plain, { headers: { accept: "text/html" } });
   expect(neither.status).toBe(406);
-  // The id is echoed where there is one.
+  // The id is echoed if there is one.
   expect((await send(base, { jsonrpc: "2.0", id: "x", method: 7 })).last.id).toBe("x");
 });
 

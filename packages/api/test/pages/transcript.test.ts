@@ -22,7 +22,7 @@ interface Transcript {
 const path = new URL("../../static/chat/transcript.js", import.meta.url).href;
 const { Transcript } = (await import(path)) as { Transcript: new (view: object) => Transcript };
 
-/** A transcript and a page that only keeps the order in which it was told to show things. */
+/** A transcript, and a page that only records the order of its updates. */
 function open() {
   const page: Item[] = [];
   const transcript = new Transcript({
@@ -70,7 +70,7 @@ test("shows the same turn live and replayed in the same way", () => {
 
   const replayed = open();
   replayed.replay(1, "message", { role: "user", content: "go" });
-  // Written best effort, so it may stand behind the call that it asked for.
+  // The entry is best effort, so it may follow the call that it requested.
   replayed.replay(2, "tool_call", call);
   replayed.replay(3, "event", { name: "llm.call.response", data: { text: "Looking.", tool_calls: [call] } });
   replayed.replay(4, "tool_result", {
@@ -101,7 +101,7 @@ test("replaces streamed text on catch-up and removes it when the answer ended me
   delta("half an ans");
   transcript.reattached();
   delta("half an answ", { catch_up: true });
-  // The server may catch a client up that it never lost, as after a compaction.
+  // The server may also send a catch-up to a connected client, for example after a compaction.
   delta("half an answer", { catch_up: true });
   delta(", whole");
   expect(texts()).toEqual(["user: go", "assistant: half an answer, whole"]);

@@ -63,7 +63,7 @@ verifies("api.bindings", "honours If-Match for writes and If-None-Match for read
 verifies("api.bindings", "loses no update of 100 concurrent writes", async () => {
   const created = await bind("echo", { config: {} });
   const url = `/v1/plugin-bindings/${created.json.binding_id}`;
-  // Each racer adds its own name to what it has read, and starts over when it was overtaken.
+  // Each writer adds its own name to the value that it has read, and retries after a conflict.
   const race = async (racer: number) => {
     for (;;) {
       const read = await t.call("GET", url);
@@ -81,7 +81,7 @@ verifies("api.bindings", "loses no update of 100 concurrent writes", async () =>
   expect(final.config.racers.toSorted((a: number, b: number) => a - b)).toEqual([...Array(100).keys()]);
   expect(final.generation).toBe(101);
 
-  // Without a condition each of them is applied on top of the others.
+  // Without If-Match every patch is applied to the current state.
   const all = await Promise.all(
     Array.from({ length: 100 }, () => t.call("PATCH", url, { body: { status: "active" } })),
   );

@@ -25,7 +25,7 @@ verifies(
     const patch = (key: string, body: unknown) => t.call("PATCH", `/api/config/${key}`, { body });
     expect(shown(await patch("provider", { value: "prod" }))).toEqual([200, { key: "provider", ok: true }]);
     for (const [key, any] of Object.entries({
-      // First: a later change of the address would take the secrets away.
+      // The address is set first, because a later change of it would remove the secrets.
       "plugin.x.base_url": null,
       "plugin.x.api_key": value,
       "plugin.x.retry_token": 12_345_678,

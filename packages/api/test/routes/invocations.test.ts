@@ -66,7 +66,7 @@ verifies(
 test("responds 202 with the current record when wait runs out", async () => {
   const held = invoke("?wait=20", { export_id: "echo", input: { do: "wait" } });
   await t.runner.started(t.runner.requests.length + 1);
-  // The line is held by a timer that is armed once the row is on disk.
+  // The timer of `wait` starts once the row is on disk.
   const request = t.runner.requests.at(-1)!;
   await t.kernel.invocations.get({ ...ADMIN }, request.invocation_id);
   t.clock.advance(20_000);

@@ -30,7 +30,7 @@ const upload = (body: Buffer) =>
 
 const treeOf = (digest: string) => join(t.home, "blobs", "sha256", digest.slice("sha256:".length), "tree");
 
-/** What happened, without the 500 that a caller could do nothing about. */
+/** Counts the answers by status; a 500 is never allowed, because a caller cannot handle it. */
 function count(answers: readonly TestAnswer[]): Record<number, number> {
   const counts: Record<number, number> = {};
   for (const { status, json } of answers) {
@@ -63,7 +63,7 @@ test.each([20, 100])(
     expect(count(answers)).toEqual({ 201: 1, 200: racers / 2 - 1, 409: racers / 2 });
     const created = answers.find(({ status }) => status === 201)!.json;
     expect(existsSync(treeOf(created.digest))).toBe(true);
-    // The losers' bytes belong to no package and are gone.
+    // The bytes of the refused installs belong to no package and were removed.
     expect(readdirSync(join(t.home, "blobs", "sha256"))).toHaveLength(before + 1);
     for (const { status, json } of answers)
       if (status === 409) expect(json.error.code).toBe("package.conflict");

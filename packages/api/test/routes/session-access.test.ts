@@ -45,7 +45,7 @@ verifies(
       ];
       for (const answer of await Promise.all(asked))
         expect(shown(answer), id).toEqual([400, "request.invalid"]);
-      // There is nothing to look at either.
+      // No such session exists either.
       const missing = [
         t.call("GET", `/v1/sessions/${part}/events`),
         t.call("POST", "/v1/chains", { body: { session_id: id } }),
@@ -109,7 +109,7 @@ verifies(
     }
     for (const list of ["sessions", "chains?session_id=ids-1"])
       expect((await t.call("GET", `/v1/${list}`)).text).not.toMatch(/theirs|secret words/);
-    // The same name here is another session.
+    // The same name in this project is another session.
     expect((await t.call("POST", "/v1/sessions", { body: { session_id: "theirs" } })).status).toBe(201);
     expect((await t.call("GET", `/v1/runs/${id}`, { headers: there })).json.status).toBe("completed");
   },
@@ -165,7 +165,7 @@ test("limits a delegated token to its scopes, one for each noun", async () => {
       if (needs === scope) expect(status, `${scope}: ${method} ${path}`).toBeLessThan(300);
       else expect(status, `${scope}: ${method} ${path}`).toBe(403);
     }
-    // Otherwise the next version moves this binding, and is granted no scope that this one does not ask for.
+    // Removed, because otherwise the next version would move this binding and would not get new scopes.
     expect((await t.call("DELETE", `/v1/plugin-bindings/${binding_id}`)).status).toBe(204);
   }
 });

@@ -32,7 +32,7 @@ afterAll(() => t.close());
 const shown = ({ status, json }: TestAnswer) => [status, json?.error?.code];
 const run = (session_id: string, text: string, query = "?wait=true") =>
   t.call("POST", `/v1/runs${query}`, { body: { session_id, input: { text } } });
-/** Enough to be worth a summary, in a window that is small enough to ask for one. */
+/** Enough messages for a compaction in a small context window. */
 const talkLong = async (session_id: string) => {
   await t.kernel.config.set(ADMIN, { "providers.llm-echo.context_window": 10_000 });
   for (const n of [1, 2, 3]) await run(session_id, `${"many words ".repeat(400)}${n}`);
@@ -175,7 +175,7 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
   expect(whole).toBe("one two three");
   expect(items.at(-2)).toMatchObject({ event: "assistant.message.done", id: String(ended.output.entry_id) });
 
-  // The same from the tape: what has an id, with the same ids, and nothing of the runs before.
+  // The replay from the tape has the same entries with the same ids, and none of earlier runs.
   const expected = items.filter(({ id }) => id !== null).map(({ id, event }) => [id, event]);
   const later = await stream(`/v1/runs/${ended.id}/events`);
   expect(later.filter(({ id }) => id !== null).map(({ id, event }) => [id, event])).toEqual(expected);
@@ -304,7 +304,7 @@ verifies("api.sessions", "honours Idempotency-Key on every create", async () => 
       409,
       "idempotency.conflict",
     ]);
-    // Let a message's turn end, so that the next create meets no running one.
+    // Waits for the turn of a message, so that the next create finds none running.
     if (first.json.run_id !== undefined) await stream(`/v1/runs/${first.json.run_id}/events`);
   }
   const { json: runs } = await t.call("GET", `/v1/chains/${chain}/runs`);

@@ -1,4 +1,4 @@
-/** The routes of a sign-in: who may use them, and what a browser that comes back with nothing good is shown. */
+/** The routes of a sign-in: who may use them, and the page for a browser with an invalid state. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startApi, type TestApi } from "../support/start-api.ts";
 

@@ -19,7 +19,7 @@ beforeEach(async () => {
 });
 afterEach(() => t.close());
 
-/** The kernel, with its open watchers counted. */
+/** The kernel with a counter of open watchers. */
 function counting(kernel: Kernel): Kernel {
   return {
     ...kernel,
@@ -146,7 +146,7 @@ test("responds 413 to an upload over the limit while the client is still sending
     `POST /v1/plugin-packages HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
       "Content-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
   );
-  // A plain tar: one file of 300 kB, of which the end never comes.
+  // An uncompressed tar with one file of 300 kB whose end is never sent.
   const header = tarHeader("noise.bin", 300_000);
   for (const part of [header, ...Array<Buffer>(3).fill(Buffer.alloc(50_000, 7))])
     socket.write(Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from("\r\n")]));
@@ -182,14 +182,14 @@ test("rejects an upload before the rest of it was sent", async () => {
 
 test("rejects streams over the limit with 429 until one is closed", async () => {
   const stops = Array.from({ length: 12 }).map(() => new AbortController());
-  // Kept, because a response that nobody holds is closed by the garbage collector.
+  // Kept in a list, because the garbage collector closes unreferenced responses.
   const held: Response[] = [];
   for (const stop of stops) held.push(await open("/v1/events", {}, stop.signal));
   expect(held.map((response) => response.status)).toEqual(stops.map(() => 200));
   const more = await open("/v1/events");
   expect([more.status, more.headers.get("retry-after")]).toEqual([429, "5"]);
   expect(await more.json()).toMatchObject({ error: { code: "request.overloaded", retryable: true } });
-  // Everything else is served as ever.
+  // Other requests are still served.
   expect((await t.call("GET", "/v1/status")).status).toBe(200);
   stops[0]!.abort();
   await vi.waitFor(async () => {

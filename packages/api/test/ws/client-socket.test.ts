@@ -66,7 +66,7 @@ verifies("ws.schema", "supports every operation and resumes after a lost connect
     ref: "p1",
   });
 
-  // The line breaks; the client comes back with what it has.
+  // The connection breaks; the client reconnects with its last entry.
   first.ws.terminate();
   await t.agent.write("user.message.received", { text: "meanwhile" }, "s");
   const second = await attached({ since_entry: 2, connection_id: first.connection_id });

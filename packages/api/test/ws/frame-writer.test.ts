@@ -70,7 +70,7 @@ test("disconnects a client that does not read, without affecting the others", as
   slow.ws.resume();
   expect((await slow.closed).code).toBe(1006);
   expect(t.agent.fanout.stats().connections).toBe(1);
-  // Buffers of the operating system come on top of the limit.
+  // Buffers of the operating system are added to the limit.
   expect(sent * content.length).toBeLessThan(40 * 1024 * 1024);
 }, 20_000);
 

@@ -12,7 +12,7 @@ test("delivers every entry once and in order across repeated disconnects", async
   const clients = Array.from({ length: CLIENTS }, async (_, n) => {
     const ids: number[] = [];
     for (let visit = 1; ids.at(-1) !== EVENTS + 1; visit++) {
-      // Never the same for two clients, and the same in every run.
+      // Different for each client, and the same in every run.
       const patience = ids.length + 1 + ((n * 37 + visit * 53) % 90);
       const dones = await follow(t.url, ids, (seen) => seen >= patience || ids.at(-1) === EVENTS + 1);
       if (dones > 1) throw new Error("one attach was told twice that its replay is done");
@@ -30,7 +30,7 @@ test("delivers every entry once and in order across repeated disconnects", async
   await t.close();
 }, 60_000);
 
-/** One connection, from the last entry that the client has until it has had enough; answers how often replay was done. */
+/** Connects after the client's last entry until it has enough; returns how often the replay was completed. */
 function follow(url: string, ids: number[], enough: (seen: number) => boolean): Promise<number> {
   const ws = new WebSocket(`${url}/ws`, { headers: { authorization: `Bearer ${ADMIN_TOKEN}` } });
   let dones = 0;

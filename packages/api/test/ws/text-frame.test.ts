@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import * as ws from "ws";
 import { textFrame } from "../../src/ws/text-frame.ts";
 
-/** What reads frames in `ws`; its types leave it out. */
+/** The frame reader of `ws`, which its types do not export. */
 const { Receiver } = ws as unknown as { Receiver: new () => Writable };
 
 test("encodes text frames of every length", async () => {

@@ -13,7 +13,7 @@ beforeEach(async () => {
 });
 afterEach(() => t.close());
 
-/** Two delegated tokens, one of which opens sessions. */
+/** Two delegated tokens, one of them with a scope for sessions. */
 function delegating(kernel: Kernel): Kernel {
   return {
     ...kernel,

@@ -1,4 +1,4 @@
-/** The live configuration through the command, against a real gateway. */
+/** `config` commands against a real gateway. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";

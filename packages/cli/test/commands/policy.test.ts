@@ -1,4 +1,4 @@
-/** The policy and the catalog through the command, against a real gateway. */
+/** `policy` and `tool` commands against a real gateway. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EXIT } from "../../src/index.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -40,10 +40,10 @@ test("sets single fields, resets them with null, replaces the whole policy, and 
   expect([torn.exit, torn.err]).toEqual([EXIT.usage, expect.stringContaining("roles.guest is not JSON")]);
   const empty = await gateway.backplane(["policy", "set", "tolerance.conversation"], { stdin: "" });
   expect([empty.exit, empty.err]).toEqual([EXIT.usage, expect.stringContaining("The value of tolerance")]);
-  // A judgement may come before its tool; a misspelt one should not pass for it.
+  // A risk may be set before its tool exists, so a misspelt name is reported.
   expect((await set("risks.agnet", "low")).err).toContain("No tool is named agnet yet;");
   expect((await set("risks.ag*t", "low")).err).toBe("");
-  // Several at once: each is in it afterwards.
+  // After several concurrent changes the policy contains all of them.
   const names = ["a", "b", "c", "d"];
   const raced = await Promise.all(names.map((name) => set(`risks.at_once_${name}`, "low")));
   expect(raced.map(({ exit }) => exit)).toEqual(names.map(() => EXIT.ok));

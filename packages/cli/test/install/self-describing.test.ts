@@ -73,7 +73,7 @@ test("reports at once when a changed binding no longer starts, and lists the too
     `The binding mounts "${root}/nowhere": the folder does not exist on the gateway's machine.`,
   );
   expect(away.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
-  // The record keeps the way out, too.
+  // The record contains the remedy, too.
   const called = await gateway.backplane(["invoke", "looks"]);
   expect(called.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
   const invocation = /inv_[0-9a-z]+/.exec(called.err)![0];
@@ -261,7 +261,7 @@ test("doctor reports instrument health and bindings with problems", async () => 
   expect(out).toMatch(/binding local\/files +degraded +failed to load: torn\n/);
   expect(out).toMatch(/binding hefty\/inside +degraded +plugin\.untrusted/);
 
-  // Once it is gone it is not started to be looked at; --probe does that.
+  // Once it has stopped, doctor does not start it; --probe does.
   expect((await gateway.backplane(["invoke", "quits"])).err).toContain("error[crashed]");
   const asleep = (await gateway.backplane(["doctor"])).out;
   for (const name of ["well", "dead", "stuck"])

@@ -12,7 +12,7 @@ export interface CapturedIo extends Io {
   out: () => string;
   err: () => string;
   signal(name: Signal): void;
-  /** An error that nobody caught. */
+  /** Raises an uncaught error. */
   crash(error: unknown): void;
   exits: number[];
   stdin: Terminal;
@@ -23,7 +23,7 @@ export interface CapturedIo extends Io {
 export interface CaptureOptions {
   env?: Record<string, string>;
   cwd?: string;
-  /** What arrives on stdin, which then ends; undefined: an empty stdin; null: open and silent. */
+  /** The content of stdin, which then ends; undefined for an empty stdin, null for one that stays open. */
   stdin?: string | null;
   tty?: boolean;
 }

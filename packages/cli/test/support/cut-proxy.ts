@@ -1,10 +1,10 @@
-/** A wire to the gateway that can be cut: every connection through it ends at once, in the middle of whatever it carries. */
+/** A proxy to the gateway that can drop all its connections immediately, in the middle of any transfer. */
 import { connect, createServer, type Socket } from "node:net";
 
 export interface CutProxy {
   url: string;
   cut(): void;
-  /** Connections that were cut so far. */
+  /** The number of dropped connections. */
   cuts(): number;
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** A real gateway in this process, on a home of its own, and the command run against it. */
+/** A real gateway in this process on its own home, and CLI commands against it. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -19,11 +19,11 @@ interface Ran {
 export interface TestGateway {
   home: string;
   url: string;
-  /** Runs to its end. */
+  /** Runs a command to its end. */
   backplane(argv: string[], options?: CaptureOptions): Promise<Ran>;
-  /** Runs on while the test acts on its streams and signals. */
+  /** Starts a command whose streams and signals the test controls. */
   begin(argv: string[], options?: CaptureOptions): { io: CapturedIo; ended: Promise<Ran> };
-  /** The one JSON document of a command that succeeded. */
+  /** Returns the JSON document of a successful command. */
   json<T>(argv: string[], options?: CaptureOptions): Promise<T>;
   close(): Promise<void>;
 }
@@ -53,7 +53,7 @@ export async function startTestGateway(): Promise<TestGateway> {
   };
 }
 
-/** The plugin of this folder with all its exports bound, by export; `secretive` still lacks its secret. */
+/** Installs the plugin of this folder and binds all its exports; `secretive` has no secret yet. */
 export async function installKit(gateway: TestGateway): Promise<Record<string, Binding>> {
   const { bindings } = await gateway.json<{ bindings: Binding[] }>([
     "plugin",

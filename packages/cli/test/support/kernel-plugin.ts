@@ -1,4 +1,4 @@
-/** Kernel plugins written out for a test: a folder with a package.json and one module of plain JavaScript. */
+/** Writes kernel plugins: a folder with a package.json and one JavaScript module. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ export interface KernelPluginFolder {
   remove(): void;
 }
 
-/** `body` is the inside of the plugin object, besides its name, version and category. */
+/** `body` contains the members of the plugin object except name, version and category. */
 export function kernelPluginFolder(name: string, body: string, category = "tool"): KernelPluginFolder {
   const root = mkdtempSync(join(tmpdir(), "backplane-plugin-"));
   const dir = join(root, name);

@@ -1,4 +1,4 @@
-/** What a process prints, as it prints it, and its exit code. */
+/** The output of a process while it runs, and its exit code. */
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 

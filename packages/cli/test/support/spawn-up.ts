@@ -1,4 +1,4 @@
-/** `up` as a process of its own, on a home of its own, and the command run against it. */
+/** `up` in its own process and home, and CLI commands against it. */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -34,7 +34,7 @@ export async function spawnUp(...flags: string[]) {
     err,
     closed,
     begin,
-    /** The one JSON document of a command, with its exit code. */
+    /** The JSON document of a command and its exit code. */
     async json<T>(...args: string[]): Promise<T & { exit: number }> {
       const { exit, out: document } = await begin(...args, "--json").ended;
       return { exit, ...(JSON.parse(document) as T) };

@@ -1,7 +1,7 @@
-/** Longer than anything takes that a test waits for, and shorter than a test may take. */
+/** Longer than any expected wait, and shorter than the timeout of a test. */
 const PATIENCE_MS = 25_000;
 
-/** Resolves when the text has come to match, with the first group or the match. */
+/** Waits until the output matches; resolves with the first group, or else the match. */
 export async function waitForOutput(read: () => string, pattern: RegExp): Promise<string> {
   const end = performance.now() + PATIENCE_MS;
   for (;;) {

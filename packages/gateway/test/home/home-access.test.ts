@@ -148,7 +148,7 @@ verifies("sec.home-modes", "refuses a home that every user can replace", async (
   });
   expect(readdirSync(home)).toEqual([]);
   expect(await homeCheck()).toMatchObject({ status: "failed", fix: `chmod o-w ${base}` });
-  // As in /tmp: only the owner renames what is in there.
+  // As in /tmp, only the owner may rename entries.
   chmodSync(base, 0o1777);
   expect(openHome(home).problems).toEqual([]);
 });
@@ -169,7 +169,7 @@ test("ignores symbolic links in the home and their targets", () => {
   expect((statSync(file).mode & 0o777).toString(8)).toBe("666");
 });
 
-/** Only root can give a file to somebody else. */
+/** Only root can change the owner of a file. */
 test.runIf(root)("refuses a home that belongs to another user", async () => {
   mkdirSync(home, { mode: 0o700 });
   chownSync(home, SOMEBODY, SOMEBODY);

@@ -29,7 +29,7 @@ test("reloads every file of a plugin once and none of its dependencies", async (
     return { says: async () => (await plugin.healthCheck!({} as never)).summary };
   };
   const first = await load();
-  // Both files that count have the same counter.
+  // Both files that count share one counter.
   expect(await first.says()).toBe("first 2 1");
   writeIn(folder, "src/word.js", `export const word = "second";`);
   const second = await load();

@@ -14,7 +14,7 @@ import { systemClock } from "../../src/host/clock.ts";
 import { installNetworkGuard } from "../../src/plugins/network-guard.ts";
 import { createPluginLoader, type PluginLoaderOptions } from "../../src/plugins/plugin-loader.ts";
 
-/** Each way to the network that code in Node has, asked for by its name. */
+/** Every network API of Node, selected by its name. */
 const PLUGIN = (name: string, category: string, vendor: string) => `
 import dgram from "node:dgram";
 import http from "node:http";
@@ -53,7 +53,7 @@ export const plugin = {
   }) }),
 };`;
 
-/** As the operator opens places of this machine in backplane.toml. */
+/** The private destinations that the operator allows in backplane.toml. */
 const OPENED = { operator_allows: ["127.0.0.1:*", "127.0.0.3:*"] };
 const WAYS = ["fetch", "http", "net", "ports", "socket", "tls", "later"];
 let server: Server;
@@ -97,7 +97,7 @@ async function load(
   const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), bundled_roots: [], egress });
   const entry = { name, version: "1.0.0", category, origin: "local" as const, source: dir, dir };
   const { plugin } = await loader.load({ ...entry, module: join(dir, "plugin.mjs") }, "inline", reach);
-  /** The plugin as it serves one org. */
+  /** The plugin in the context of one org. */
   const serve = async (org: KernelTestOptions) => {
     const run = await testKernelPlugin(plugin, { state_dir: home, ...org });
     const go = async (way: string, target: object = at): Promise<unknown> => {
@@ -115,7 +115,7 @@ test("refuses connections to hosts that the operator has not named, with every A
     expect([way, await go(way)]).toEqual([way, "policy.denied"]);
   }
   expect(await run.tool("dial", at)).toMatchObject({ brief: "policy.denied" });
-  // The gateway's own code goes on, also while the plugin's waits.
+  // The gateway's own code is not guarded, also while the plugin's code waits.
   expect(await (await fetch(`http://127.0.0.1:${at.port}`)).text()).toBe("from outside");
 });
 
@@ -144,7 +144,7 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
   expect(await go("net", elsewhere)).toBe("policy.denied");
   await go("instances");
   expect(await go("fetch", elsewhere)).toBe("from elsewhere");
-  // Only a provider's configuration says where to go.
+  // Only the configuration of a provider names allowed hosts.
   const tool = await load(
     "tool",
     { allowed_domains: [] },
@@ -166,7 +166,7 @@ test("does not share kept-alive connections with plugins that may not use them",
 test("does not affect concurrent requests of others to the same host when it refuses one", async () => {
   const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: OPENED });
   const denied = await load("tool", { allowed_domains: [] });
-  // A place of its own, so that no connection to it is open yet.
+  // A separate server, to which no connection is open yet.
   const target = { host: "127.0.0.3", port: at.port };
   const far = await new Promise<Server>((done) => {
     const made = createServer((_request, response) => response.end("from afar"));
@@ -197,7 +197,7 @@ test("does not guard gateway code called by a plugin, and installs one guard per
     refuseLiteral: () => null,
     refused: () => {},
   };
-  // No fetch: its connection might be one that is open already.
+  // Without fetch, which might reuse an open connection.
   const inside = guard.enter(nobody, () => guard.leave(() => connect(elsewhere.port, elsewhere.host)));
   await once(inside, "connect");
   inside.destroy();
@@ -208,7 +208,7 @@ test("does not guard gateway code called by a plugin, and installs one guard per
 });
 
 verifies("sec.provider-egress", "resolves a name once and connects to the checked address", async () => {
-  // The same port on two addresses: one that counts as public here, and one that does not.
+  // The same port on two addresses, only one of which counts as public here.
   const inside: string[] = [];
   const hidden = createServer((_request, response) => response.end("from inside"));
   hidden.on("connection", (socket) => inside.push(socket.localAddress ?? ""));
@@ -228,7 +228,7 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
   );
   try {
     for (const way of ["net", "ports", "socket", "later", "http", "tls"]) {
-      // Asked again at any time, the name leads inside.
+      // Every later lookup of the name returns a private address.
       answers = [["127.0.0.1"]];
       requested.length = 0;
       const got = await go(way, target);
@@ -236,16 +236,16 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
       expect(requested).toEqual(["rebind.test"]);
       answers = [];
       expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
-      // One address of several is enough to refuse them all.
+      // One forbidden address is enough to refuse the name.
       answers = [["127.0.0.1", "127.0.0.66"]];
       expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
     }
-    // Checked for the request, and again for the connection that it opens.
+    // Checked for the request and again for its connection.
     answers = [["127.0.0.1"]];
     expect(await go("fetch", target)).toBe("policy.denied");
     answers = [["127.0.0.1"], ["127.0.0.1"]];
     expect(await go("fetch", target)).toBe("from outside");
-    // The connection is still open; the name leads inside now, and the request is refused.
+    // The connection is still open, but the name now resolves to a private address, so the request is refused.
     expect(await go("fetch", target)).toBe("policy.denied");
     expect(inside).toEqual([]);
   } finally {

@@ -1,4 +1,4 @@
-/** One suite for kernel plugins, run inline, hosted in the sandbox and hosted without: whoever holds a loaded plugin cannot tell which it is. */
+/** The behaviour of kernel plugins, which is the same inline, hosted in the sandbox and hosted without it. */
 import { join } from "node:path";
 import {
   type AdapterAnswer,
@@ -36,7 +36,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       expect(PLUGIN_METHODS.filter((method) => method in plugin)).toEqual(["onLoad", "healthCheck"]);
       const run = await loadInto(plugin, { config: { open: true } });
       expect([...run.tools.keys()]).toEqual(["upper", "wait", "broken", "buy"]);
-      // It tried to register one twice; the refusal reached it with its code.
+      // It registered one tool twice and received the error with its code.
       expect(run.logs).toMatchObject([
         { level: "warn", fields: { code: "plugin.invalid" }, message: "There is a tool upper already." },
       ]);
@@ -74,7 +74,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       const stop = new AbortController();
       const answer = run.tool("wait", {}, { signal: stop.signal });
       await expect.poll(() => run.progress.length).toBe(1);
-      // Another call on the same plugin is not touched by it.
+      // Another call on the same plugin is not affected.
       const other = run.tool("wait", {}, { signal: new AbortController().signal });
       stop.abort();
       expect(await answer).toMatchObject({ ok: false, kind: "timeout", brief: "stopped" });
@@ -178,7 +178,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
   test("reports an error of an event handler to the kernel with its code", () =>
     using("teller", async ({ plugin }) => {
       const run = await loadInto(plugin);
-      // `crashed` is also what the end of a process is called; here it is only a word.
+      // `crashed` is also the code for the end of a process; here it is only a text.
       for (const code of ["E_MUTE", "crashed", "policy.denied"]) {
         const error = await rejection(run.event("llm.call.request", { fail: code }));
         expect(error).toMatchObject({ name: "Error", message: "no words", code });

@@ -96,7 +96,7 @@ verifies(
       "installed door 2.0.0",
       "local shop 2.0.0",
     ]);
-    // The same path for all: each loads, in either mode, from its entry alone.
+    // Every plugin loads in either mode from its entry alone.
     for (const entry of entries) {
       for (const mode of ["inline", "hosted"] as const) {
         const loaded = await loader.load(entry, mode, NO_REACH);
@@ -127,7 +127,7 @@ verifies("approval.digest", "changes the digest when files change under the same
   expect(await digestOf("shop", "inline")).toBe(first);
   writeFileSync(join(folder, "more.js"), "export {};\n");
   expect(await digestOf("shop", "inline")).not.toBe(first);
-  // The gateway's own change with the gateway.
+  // Bundled plugins change with the version of the gateway.
   expect(await digestOf("door", "inline")).toBeUndefined();
 });
 
@@ -169,7 +169,7 @@ test("executes nothing when it discovers or inspects plugins", async () => {
   expect((await loader.discover()).entries).toMatchObject([{ name: "trap", category: "skill" }]);
   expect(await loader.inspect(trap)).toMatchObject([{ name: "trap", category: "skill", version: "1.0.0" }]);
   expect(existsSync(mark)).toBe(false);
-  // The trap works: loading it is what executes it.
+  // Control: loading the plugin does execute it.
   expect(
     codeOf(
       await loader.load((await loader.discover()).entries[0]!, "hosted", NO_REACH).catch((e: unknown) => e),

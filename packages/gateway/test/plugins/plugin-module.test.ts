@@ -1,4 +1,4 @@
-/** Modules that are no plugin, and modules that change: the same words, however they are run. */
+/** Modules that are not a plugin, and modules that change: the same errors inline and hosted. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";

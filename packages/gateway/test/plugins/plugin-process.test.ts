@@ -1,11 +1,11 @@
-/** Plugins that hang, spin, crash or leave. */
+/** Plugins that hang, spin, crash or exit. */
 import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { confined, entryOf, loadInto, NO_REACH, plain, rejection } from "./plugin-loaders.ts";
 
-/** Only a process can be ended: inline, a hang is for ever, which is why it takes the operator's trust. */
+/** Only a process can be killed. An inline plugin that hangs cannot be stopped, which is why inline requires trust. */
 describe.each([
   ["in the sandbox", confined],
   ["as a plain process", plain],
@@ -40,13 +40,13 @@ describe.each([
     expect(failure.message).toMatch(message);
     expect(failure.stack).toContain(trace);
     expect(codeOf(failure)).toBe("crashed");
-    // Nothing is left to unload.
+    // There is nothing to unload.
     await loaded.plugin.onUnload?.(run.ctx);
   });
 
   test("kills a plugin that spins", async () => {
     const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
-    // The folder that the kernel names is the one that the process writes to, whatever it is called in there.
+    // The process writes to the folder that the kernel names, although its path inside differs.
     const state_dir = loader.stateDir("sleeper");
     rmSync(join(state_dir, "spins"), { force: true });
     const run = await loadInto(loaded.plugin, { state_dir });

@@ -1,6 +1,6 @@
 /**
  * One plugin per misbehaviour: the exact error code, exactly one outcome, a responsive event loop (< 50 ms),
- * bounded memory, and (checked by the rig) nothing left behind.
+ * bounded memory, and (checked by the test runner) nothing left behind.
  */
 import type { RunOutcome } from "@backplane/ports";
 import { describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-/** The runner's test rig with the sandbox enabled, for the same fixture programs. */
+/** The test runner with the sandbox enabled, for the same fixture programs. */
 
 import type { RunnerOptions } from "../../src/index.ts";
 import { createTestRunner, type TestRunner } from "./runner.ts";

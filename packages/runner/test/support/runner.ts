@@ -19,7 +19,7 @@ export interface TestRunner {
   runner: Runner;
   scratch_root: string;
   logs: string[];
-  /** In the environment of every process of this rig. */
+  /** In the environment of every process of this test runner. */
   mark: string;
   /** Events of the last `run`. */
   events: (JsonObject & { type: string })[];

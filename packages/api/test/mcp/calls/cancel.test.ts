@@ -1,4 +1,4 @@
-/** Ending calls from the client's side, and many sessions at once. */
+/** Cancellation of calls by the client, and many concurrent sessions. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startBoundApi } from "../../support/bound-api.ts";
 import { ADMIN } from "../../support/callers.ts";

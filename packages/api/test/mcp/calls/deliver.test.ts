@@ -1,4 +1,4 @@
-/** Long waits, by a clock that the test moves: headers are sent, a waiting client is told again, lists are looked at again. */
+/** Long waits with a manual clock: headers are sent, a waiting client is notified again, lists are polled again. */
 import type { JsonObject } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createListWatch } from "../../../src/mcp/notifications/list-watch.ts";
@@ -42,7 +42,7 @@ test("repeats the approval notification with increasing progress", async () => {
     },
   });
   await approvalNotices[0]!.promise;
-  // The reminder is armed once the stream reads on.
+  // The timer of the reminder starts once the stream is read further.
   for (let told_again = false; !told_again; ) {
     t.clock.advance(16_000);
     told_again = await Promise.race([

@@ -38,6 +38,6 @@ test("caches the names of a server for each catalog", async () => {
   const names = createToolNames({ list: async () => all } as unknown as Catalog);
   const own = server("first/files", "b1");
   const first = await names.list({} as never, { server: own });
-  // The kernel makes such a view for each request.
+  // The kernel creates such a view for each request.
   expect(await names.list({} as never, { server: { ...own, capabilities: {} } })).toBe(first);
 });

@@ -14,7 +14,7 @@ const caller = (project_id: string | null): Caller => ({
   admin: false,
 });
 
-/** What the watch needs of a kernel with one server, which says what a test says. */
+/** The parts of a kernel that the watch needs, with one server whose notifications the test sends. */
 function kernelWith(server: () => typeof SHARED): { kernel: Kernel; say: (notice: ServerNotice) => void } {
   let received = (_notice: ServerNotice): void => undefined;
   const kernel = {
@@ -45,7 +45,7 @@ test("does not forward notices of one project's process to another project", asy
   say({ ...message, project_id: null, params: { data: "of the org" } });
   await new Promise(setImmediate);
   expect(received.splice(0)).toEqual(["proj_a of a", "null of the org"]);
-  // That a list has changed says nothing of anybody, and every process serves the same package.
+  // A list change reveals nothing about other callers, and every process serves the same package.
   say({ ...message, method: "notifications/prompts/list_changed", project_id: "proj_a", params: {} });
   await new Promise(setImmediate);
   expect(received).toEqual(["proj_a prompts", "proj_b prompts", "null prompts"]);

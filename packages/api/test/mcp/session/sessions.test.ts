@@ -36,7 +36,7 @@ test("evicts abandoned sessions of delegated tokens first", () => {
   });
   for (let times = 0; times < 100; times++) sessions.open(plugin("inv_1"), OPENED);
   expect(sessions.size).toBe(SESSION_LIMITS.per_invocation);
-  // Its invocation has ended; the next one does the same.
+  // The invocation of the token has ended; the next one behaves in the same way.
   for (const id of ["inv_2", "inv_3"])
     for (let times = 0; times < SESSION_LIMITS.per_invocation && sessions.size < 40; times++)
       sessions.open(plugin(id), OPENED);

@@ -150,7 +150,7 @@ describe("bindings and packages", () => {
 
   test("set does not overwrite a concurrent change", async () => {
     const id = bindings.slow!.binding_id;
-    // Stands between the command and the gateway, and lets another change slip in right before the PATCH.
+    // A proxy between the command and the gateway that makes another change right before the PATCH.
     const between = createServer((request, response) => {
       void (async () => {
         if (request.method === "PATCH") await gateway.json(["binding", "set", id, "--timeout", "7000"]);
@@ -242,7 +242,7 @@ describe("bindings and packages", () => {
       const other = ["--org", "org_other", "--project", "proj_other"];
       const ran = await gateway.backplane(["plugin", "install", "kit.tgz", ...other], { cwd });
       expect(ran.out).toContain(packed.digest);
-      // The printed command is the one that works.
+      // The printed command works.
       const fourth = ["--org", "org_fourth"];
       const hint = await gateway.backplane(["plugin", "install", "kit.tgz", ...fourth], { cwd });
       const next = /^Next: backplane (.+)$/m.exec(hint.err)?.[1] ?? "";
@@ -250,7 +250,7 @@ describe("bindings and packages", () => {
       await gateway.json([...next.split(" "), ...fourth]);
       const call = ["invoke", "echo", "--input", '{"text":"x"}', ...fourth];
       expect((await gateway.backplane(call)).exit).toBe(EXIT.ok);
-      // Of another version it is to move what is bound, not to bind it twice.
+      // Binding another version moves the existing binding instead of creating a second one.
       cpSync(PLUGIN, join(cwd, "next"), { recursive: true });
       const file = join(cwd, "next/vai-plugin.toml");
       writeFileSync(file, readFileSync(file, "utf8").replace(/^version = .*$/m, 'version = "0.2.0"'));

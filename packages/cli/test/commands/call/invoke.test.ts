@@ -1,4 +1,4 @@
-/** Calls against a real gateway and a real plugin: what is printed, and which exit code it means. */
+/** Calls against a real gateway and a real plugin: output and exit codes. */
 import type { Approval, Invocation } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";

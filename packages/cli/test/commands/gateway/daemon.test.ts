@@ -1,4 +1,4 @@
-/** `up` and `down` as real processes: readiness, signals, the background. */
+/** `up` and `down` as real processes: readiness, signals, background mode. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -124,7 +124,7 @@ describe("up --detach, down", () => {
       try {
         process.kill(ready.pid, "SIGKILL");
       } catch {
-        // Gone, as it should be.
+        // The process has ended, as expected.
       }
     }
   });

@@ -113,7 +113,7 @@ verifies(
     );
     expect(found[0]!.fix).toMatch(/^backplane plugin install SOURCE --no-bind/);
 
-    // By what it says itself.
+    // The plugin's own health report.
     await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
     expect((await rows()).found).toMatchObject([{ status: "ok" }]);
 

@@ -22,7 +22,7 @@ verifies(
     try {
       await gateway.json("plugin", "install", folder.dir, "--yes");
       await gateway.json("plugin", "trust", "bomb", "--yes");
-      // Begun by a run that no plugin hears of, since it is disabled.
+      // The plugin is disabled while the first run creates the session.
       await gateway.json("plugin", "disable", "bomb");
       await gateway.json("run", "start", "--session", "s1", "--input", "hi", "--wait");
       await gateway.json("plugin", "enable", "bomb");

@@ -25,7 +25,7 @@ type Message = any;
 
 interface Conversation {
   send(message: JsonObject | string): void;
-  /** The first message, of those that came or will, for which this holds. */
+  /** The first past or future message that matches. */
   find(matches: (message: Message) => boolean): Promise<Message>;
   answer(id: number | string): Promise<Message>;
   /** Closes stdin and waits for the exit code. */
@@ -97,7 +97,7 @@ test("serves a session: handshake, list, call, list change, close", async () => 
   expect((await client.answer(3)).error.code).toBe(-32601);
 
   const changed = client.find((message) => message.method === "notifications/tools/list_changed");
-  // The stream is opened beside the conversation: change until it is heard.
+  // The stream is opened concurrently, so the change is repeated until a notification arrives.
   let notified = false;
   void changed.then(() => {
     notified = true;

@@ -52,7 +52,7 @@ verifies(
     expect(moved.generation).toBe(before.generation + 1);
     expect(moved.policy).toEqual({ approval: "always", timeout_ms: 4_000 });
 
-    // A change of version with another flag does not bring the dropped class along either.
+    // A change of version together with another flag does not restore the dropped class either.
     await gateway.json(["binding", "set", binding_id, "--class", "worker"]);
     await gateway.json(["plugin", "install", nextVersion("0.3.0")]);
     const set = await gateway.json<Binding>([

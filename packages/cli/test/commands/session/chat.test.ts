@@ -139,7 +139,7 @@ describe("at a terminal", () => {
       io,
       ended,
       type: (text: string) => void io.stdin.write(text),
-      /** Waits for what comes after all that was waited for. */
+      /** Waits for output after the position of the last match. */
       until: async (pattern: RegExp) => {
         await waitForOutput(() => io.err().slice(seen), pattern);
         seen = io.err().length;
@@ -165,7 +165,7 @@ describe("at a terminal", () => {
     type(CTRL_D);
     expect((await ended).exit).toBe(EXIT.ok);
     expect(io.out()).toBe("echo: hello\nall done\n");
-    // The line editor has put the terminal back as it was.
+    // The line editor has restored the terminal.
     expect(io.raw.at(-1)).toBe(false);
   });
 

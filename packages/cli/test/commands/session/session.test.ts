@@ -1,4 +1,4 @@
-/** Conversations through the command, against a real gateway with the offline model. */
+/** `session` commands against a real gateway with the offline model. */
 import type { Chain, Entry, Run, Session } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
@@ -44,7 +44,7 @@ describe("show", () => {
     expect(session.id).toBe("talk");
     const messages = entries.filter(({ kind }) => kind === "message").map(({ payload }) => payload.role);
     expect(messages).toEqual(["user", "assistant", "user", "assistant"]);
-    // Entries that nobody waits for may still follow the answer.
+    // Best-effort entries may still follow the answer.
     const late = await gateway.json<Shown>(["session", "show", "talk", "--since", String(entries[2]!.id)]);
     expect(late.entries.slice(0, entries.length - 3)).toEqual(entries.slice(3));
     const raw = await gateway.backplane(["session", "show", "talk", "--entries"]);
@@ -112,7 +112,7 @@ describe("replay", () => {
       .out()
       .trimEnd()
       .split("\n")
-      // The last line says how it ended.
+      // The last line reports the end.
       .slice(0, -1)
       .map((line) => (JSON.parse(line) as { entry_id: number | null }).entry_id)
       .filter((id) => id !== null);
@@ -146,7 +146,7 @@ test("compact leaves a marker, undo reverts it, reset asks for confirmation", as
   const made = await gateway.json<{ chain: Chain }>(["session", "compact", "long"]);
   const { out } = await gateway.backplane(["session", "show", "long"]);
   expect(out).toMatch(/── compacted \(\d+ → \d+ tokens\) ──/);
-  // What the compaction carried over is not told twice.
+  // Entries that the compaction carried over are not printed twice.
   expect(out.match(/you: the last/g)).toHaveLength(1);
   await gateway.json(["provider", "set", "llm-echo", "context_window="]);
   const back = await gateway.json<Chain>(["session", "undo", "long"]);

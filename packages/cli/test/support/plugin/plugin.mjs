@@ -1,4 +1,4 @@
-// A plugin with no SDK: vai.rpc.v1 over stdio, Content-Length framing.
+// A plugin without an SDK: vai.rpc.v1 over stdio with Content-Length framing.
 const protocol = "vai.rpc.v1";
 let buffer = Buffer.alloc(0);
 
