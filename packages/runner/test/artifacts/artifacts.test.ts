@@ -153,7 +153,7 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
     "inv.artifacts",
     "passes a compactor's projection as projection.json and a harness's trigger as trigger.json",
     async () => {
-      const { rig, class: isolation } = start();
+      const { testRunner, class: isolation } = start();
       const long = "é".repeat(300_000);
       const projection = { transport: "inline", blocks: [{ kind: "input", content: long }] };
       const trigger = { type: "message", text: long };
@@ -162,7 +162,7 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
         ["harness.run", "trigger.json", trigger, { mode: "start", trigger }],
       ] as const;
       for (const [op, path, value, body] of cases) {
-        const outcome = await rig.run(
+        const outcome = await testRunner.run(
           vai("large-input", { class: isolation, grant, op, body: body as unknown as JsonObject }),
         );
         const json = JSON.stringify(value);

@@ -7,7 +7,7 @@ import { afterEach, expect, vi } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { EXIT, run } from "../../../src/index.ts";
 import { captureIo } from "../../support/capture-io.ts";
-import { said } from "../../support/said.ts";
+import { waitForOutput } from "../../support/wait-for-output.ts";
 
 const fixture = vi.hoisted(() => ({ steps: [] as string[] }));
 
@@ -40,7 +40,7 @@ verifies(
     try {
       const io = captureIo({ env: { BACKPLANE_HOME: home } });
       void run(["up", "--json", "--port", "0"], io);
-      await said(io.out, /\n/);
+      await waitForOutput(io.out, /\n/);
       vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
       io.crash(new Error("out of nowhere"));
       await vi.advanceTimersByTimeAsync(4_999);
