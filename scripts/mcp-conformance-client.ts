@@ -94,7 +94,7 @@ for (const [index, { id, tool }] of exports.entries()) {
         gateway: { base_url: "http://127.0.0.1:1", scopes: [] },
       },
     },
-    { event: quiet, ask: async () => ({ action: "accept", content: {} }) },
+    { event: quiet, answerRequest: async () => ({ action: "accept", content: {} }) },
   );
   console.log(native_name, outcome.status, JSON.stringify(outcome.error ?? outcome.result));
 }

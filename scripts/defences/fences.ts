@@ -101,7 +101,7 @@ export const FENCE_DEFENCES: Mutant[] = [
   {
     defence: "lease: the local clock ends it first",
     file: "packages/door/src/node/node-lease.ts",
-    from: "asked + this.#ttl * (1 - MARGIN)",
+    from: "requested_at + this.#ttl * (1 - MARGIN)",
     to: "this.#now() + this.#ttl * (1 - MARGIN)",
     tests: LEASE,
   },

@@ -62,7 +62,7 @@ interface Tried {
 
 let gateway: TestGateway;
 let server: Server;
-let place: string;
+let address: string;
 const folders: string[] = [];
 
 function pluginFolder(name: string, module: string): string {
@@ -110,9 +110,9 @@ const hostProcesses = (at: TestGateway) =>
 beforeAll(async () => {
   server = createServer((_request, response) => response.end("from outside"));
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  place = `localhost:${(server.address() as AddressInfo).port}`;
+  address = `localhost:${(server.address() as AddressInfo).port}`;
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${place}"]\n`);
+  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${address}"]\n`);
   gateway = await startTestGateway({ home, env: { ACME_TOKEN: "of the gateway" } });
   const installed = await gateway.cli("plugin", "install", pluginFolder("prober", PROBER), "--yes");
   expect(installed.code, installed.stderr).toBe(0);
@@ -190,7 +190,7 @@ test("has no network by default, and reaches only the admin's allowed_domains un
     expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ENETUNREACH" });
     expect(await probe("datagram", { host: "1.1.1.1", port: 53 })).toEqual({ refused: "ENETUNREACH" });
     expect((await probe("resolve", { name: "example.com" })).refused).toMatch(/^E/);
-    expect((await probe("page", { url: `http://${place}/` })).refused).toMatch(/ECONNREFUSED/);
+    expect((await probe("page", { url: `http://${address}/` })).refused).toMatch(/ECONNREFUSED/);
     expect((await probe("dial", { path: join(gateway.home, "x.sock") })).refused).toBe("ENOENT");
   };
   await nothing();
@@ -199,13 +199,13 @@ test("has no network by default, and reaches only the admin's allowed_domains un
     const { code, stderr } = await gateway.cli("config", "set", key, JSON.stringify(names));
     expect(code, stderr).toBe(0);
   };
-  await allow([place]);
-  await expect.poll(() => probe("page", { url: `http://${place}/` })).toEqual({ got: "from outside" });
+  await allow([address]);
+  await expect.poll(() => probe("page", { url: `http://${address}/` })).toEqual({ got: "from outside" });
   expect((await probe("page", { url: "http://evil.test/" })).got).not.toBe("from outside");
   expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ENETUNREACH" });
   expect(gateway.log()).toMatch(/"host":"evil.test".*connection of a plugin refused/);
   await allow([]);
-  await expect.poll(async () => (await probe("page", { url: `http://${place}/` })).refused).toBeDefined();
+  await expect.poll(async () => (await probe("page", { url: `http://${address}/` })).refused).toBeDefined();
   await nothing();
 });
 

@@ -10,7 +10,7 @@ import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;
 let server: Server;
-let place: string;
+let address: string;
 let folder: string;
 const reached: string[] = [];
 
@@ -35,9 +35,9 @@ beforeAll(async () => {
     response.end("from outside");
   });
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  place = `localhost:${(server.address() as AddressInfo).port}`;
+  address = `localhost:${(server.address() as AddressInfo).port}`;
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${place}"]\n`);
+  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${address}"]\n`);
   gateway = await startTestGateway({ home });
   folder = mkdtempSync(join(tmpdir(), "backplane-kernel-plugin-"));
   mkdirSync(folder, { recursive: true });
@@ -72,13 +72,13 @@ async function look(urls: string[]): Promise<{ pid: number; answers: string[]; r
 }
 
 test("reaches only hosts that an admin named, in its own process and inline", async () => {
-  const here = `http://${place}/x`;
+  const here = `http://${address}/x`;
   expect((await look([here])).answers).toEqual(["policy.denied"]);
   const allowed = await gateway.cli(
     "config",
     "set",
     "plugin.looker.allowed_domains",
-    JSON.stringify([place]),
+    JSON.stringify([address]),
   );
   expect(allowed.code, allowed.stderr).toBe(0);
   for (const mode of ["hosted", "inline"]) {

@@ -33,7 +33,7 @@ beforeAll(async () => {
   mkdirSync(home);
   writeFileSync(
     join(home, "backplane.toml"),
-    `[egress]\nallow_private = ["${as.place}", "${server.place}"]\n`,
+    `[egress]\nallow_private = ["${as.address}", "${server.address}"]\n`,
   );
   gateway = await startTestGateway({ home });
 });

@@ -15,7 +15,7 @@ let gateway: TestGateway;
 let jira: Server;
 /** A stand-in for the npm registry, with the published packages. */
 let registry: Registry;
-let place: string;
+let address: string;
 const signedIn: (string | undefined)[] = [];
 beforeAll(async () => {
   jira = createServer((request, response) => {
@@ -24,9 +24,9 @@ beforeAll(async () => {
     response.end(JSON.stringify({ issues: [{ key: "ENG-123", fields: { summary: "billing outage" } }] }));
   });
   await new Promise<void>((done) => jira.listen(0, "127.0.0.1", done));
-  place = `localhost:${(jira.address() as AddressInfo).port}`;
+  address = `localhost:${(jira.address() as AddressInfo).port}`;
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${place}"]\n`);
+  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${address}"]\n`);
   registry = await startInstalledRegistry(["@modelcontextprotocol/server-everything"]);
   const env = { NPM_CONFIG_REGISTRY: registry.url, NPM_CONFIG_CACHE: join(home, "npm-cache") };
   gateway = await startTestGateway({ home, env });
@@ -166,9 +166,9 @@ test("a Python tool sends its secret to its server, and the secret is in no reco
   const binding = list.body.items.find((item) => item.export_id === "jira_search")!;
   for (const name of ["isolated", "worker"]) {
     const patched = await gateway.http("PATCH", `/v1/plugin-bindings/${binding.binding_id}`, {
-      config: { base_url: `http://${place}`, max_results: 5 },
+      config: { base_url: `http://${address}`, max_results: 5 },
       secrets: { jira_token: "secret://org_local/jira" },
-      policy: { class: name, allowed_domains: [place] },
+      policy: { class: name, allowed_domains: [address] },
     });
     expect(patched.body).toMatchObject({ status: "active" });
     const call = await gateway.http<{ status: string; id: string }>("POST", "/v1/invocations?wait=true", {

@@ -17,7 +17,7 @@ interface Token {
 
 export interface AuthorizationServer {
   issuer: string;
-  place: string;
+  address: string;
   /** The bodies of requests to the token endpoint. */
   token_requests: Form[];
   registrations: Record<string, unknown>[];
@@ -51,8 +51,8 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   const refresh = new Map<string, Token>();
   const secrets = new Map<string, string>([["machine", "machine-secret-0123456789"]]);
   const server = createServer((request, response) => void handle(request, response));
-  const place = await listen(server);
-  const issuer = `http://${place}`;
+  const address = await listen(server);
+  const issuer = `http://${address}`;
   const mint = (kind: string) => {
     const token = `${kind}-${randomBytes(24).toString("base64url")}`;
     as.given_out.push(token);
@@ -60,7 +60,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   };
   const as: AuthorizationServer = {
     issuer,
-    place,
+    address,
     token_requests: [],
     registrations: [],
     revoked: [],
@@ -196,7 +196,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
 
 export interface ProtectedServer {
   url: string;
-  place: string;
+  address: string;
   /** The scopes that a call needs; everything else needs `notes`. */
   call_scope: string;
   /** Method and Authorization header of each request. */
@@ -209,12 +209,12 @@ export interface ProtectedServer {
 /** A server of revision 2026-07-28 with the tool `whoami`, which returns the client of the token. */
 export async function startProtectedServer(as: AuthorizationServer): Promise<ProtectedServer> {
   const server = createServer((request, response) => void handle(request, response));
-  const place = await listen(server);
-  const url = `http://${place}/mcp`;
-  const metadata = `http://${place}/.well-known/oauth-protected-resource/mcp`;
+  const address = await listen(server);
+  const url = `http://${address}/mcp`;
+  const metadata = `http://${address}/.well-known/oauth-protected-resource/mcp`;
   const self: ProtectedServer = {
     url,
-    place,
+    address,
     call_scope: "notes",
     seen: [],
     resource: url,

@@ -35,7 +35,7 @@ export async function readArtifact(scratch_dir: string | undefined, reference: A
 }
 
 /** The parts of a body, by name, whose value the gateway may have replaced with a file. */
-const PLACES = [["input"], ["source", "projection"], ["trigger"]] as const;
+const LARGE_PARTS = [["input"], ["source", "projection"], ["trigger"]] as const;
 
 /**
  * Returns the body with its large part read back, or null if no part was moved to a file, which is the usual
@@ -45,8 +45,8 @@ export function withLargeInput<Body extends object>(
   body: Body,
   scratch_dir: string | undefined,
 ): Promise<Body> | null {
-  for (const place of PLACES) {
-    const [outer, inner] = place;
+  for (const path of LARGE_PARTS) {
+    const [outer, inner] = path;
     const value = (body as unknown as JsonObject)[outer];
     const part = inner === undefined ? value : (value as JsonObject | undefined)?.[inner];
     const file = `${inner ?? outer}.json`;

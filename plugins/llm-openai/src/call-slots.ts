@@ -22,7 +22,7 @@ interface Slot {
 export class CallSlots {
   readonly #slots: Slot[] = [];
 
-  place(fragment: CallFragment): Extract<LlmPart, { type: "tool_call" }> {
+  add(fragment: CallFragment): Extract<LlmPart, { type: "tool_call" }> {
     const id = fragment.id || null;
     const name = fragment.function?.name || null;
     const args = argumentText(fragment.function?.arguments);

@@ -90,7 +90,7 @@ async function* partsOf(stream: AsyncIterable<Chunk>): AsyncGenerator<LlmPart, v
     if (thinking) yield { type: "thinking", text: thinking };
     const text = delta.content || delta.refusal;
     if (text) yield { type: "content", text };
-    for (const fragment of delta.tool_calls ?? []) yield slots.place(fragment);
+    for (const fragment of delta.tool_calls ?? []) yield slots.add(fragment);
     if (choice.finish_reason) {
       ended = true;
       yield { type: "stop", reason: choice.finish_reason, model: chunk.model };

@@ -40,10 +40,10 @@ async function open(policy: BindingPolicy) {
 function asking(talk: TestSession) {
   const answers: Json[] = [];
   let question: JsonObject = QUESTION("hi there");
-  talk.runner.script = async ({ ask }) => {
-    const answer = await (ask?.("sampling/createMessage", question) ?? Promise.resolve("nobody")).catch(
-      (error: BackplaneError) => `${error.code}: ${error.message}`,
-    );
+  talk.runner.script = async ({ answerRequest }) => {
+    const answer = await (
+      answerRequest?.("sampling/createMessage", question) ?? Promise.resolve("nobody")
+    ).catch((error: BackplaneError) => `${error.code}: ${error.message}`);
     answers.push(answer as Json);
     return ok();
   };
@@ -60,7 +60,7 @@ function asking(talk: TestSession) {
     answers,
     call,
     recorded,
-    ask: (given: JsonObject) => {
+    answerRequest: (given: JsonObject) => {
       question = given;
     },
   };
@@ -102,11 +102,14 @@ verifies(
     expect(asked?.payload).toMatchObject({ params: { max_tokens: 100 }, tools: [] });
 
     // Only text without tools is accepted. An invalid request does not count against the quota.
-    fixture.ask(QUESTION("x", { tools: [] }));
+    fixture.answerRequest(QUESTION("x", { tools: [] }));
     await (await fixture.call()).settled;
-    fixture.ask({ messages: [{ role: "user", content: { type: "image", data: "" } }], maxTokens: 1 });
+    fixture.answerRequest({
+      messages: [{ role: "user", content: { type: "image", data: "" } }],
+      maxTokens: 1,
+    });
     await (await fixture.call()).settled;
-    fixture.ask(QUESTION("again"));
+    fixture.answerRequest(QUESTION("again"));
     for (let n = 0; n < 2; n++) await (await fixture.call()).settled;
     expect(fixture.answers.slice(1)).toEqual([
       expect.stringContaining("request.invalid: sampling: tools are not supported"),

@@ -7,13 +7,17 @@ import { keysText, questionText, readAnswer } from "./approval-prompt.ts";
 
 export class ApprovalQueue {
   readonly #context: Context;
-  readonly #editor: Pick<LineEditor, "ask" | "cancelQuestion">;
+  readonly #editor: Pick<LineEditor, "askQuestion" | "cancelQuestion">;
   readonly #before: () => void;
   #waiting: { approval: Approval; session_id: string }[] = [];
   #open: Approval | null = null;
 
   /** `before` ends the line that is being written. */
-  constructor(context: Context, editor: Pick<LineEditor, "ask" | "cancelQuestion">, before: () => void) {
+  constructor(
+    context: Context,
+    editor: Pick<LineEditor, "askQuestion" | "cancelQuestion">,
+    before: () => void,
+  ) {
     this.#context = context;
     this.#editor = editor;
     this.#before = before;
@@ -48,19 +52,19 @@ export class ApprovalQueue {
     if (next === undefined) return;
     this.#before();
     this.#say(questionText(this.#context.out, next.approval, next.session_id));
-    this.#ask(next.approval);
+    this.#askApproval(next.approval);
   }
 
-  #ask(approval: Approval): void {
-    this.#editor.ask(keysText(approval), (line) => {
+  #askApproval(approval: Approval): void {
+    this.#editor.askQuestion(keysText(approval), (line) => {
       const answer = readAnswer(approval, line);
       if (answer === null) {
         this.#say("  Answer y, s or n.");
-        return this.#ask(approval);
+        return this.#askApproval(approval);
       }
       if (answer.response !== "reject" || answer.feedback !== undefined)
         return void this.#send(approval, answer);
-      this.#editor.ask("  Reason? (Enter: none) ", (why) => {
+      this.#editor.askQuestion("  Reason? (Enter: none) ", (why) => {
         const feedback = why.trim().slice(0, 2_000);
         void this.#send(approval, feedback === "" ? answer : { ...answer, feedback });
       });

@@ -58,7 +58,7 @@ export class LineEditor {
   }
 
   /** The next line is the answer; text that was typed before is discarded. */
-  ask(question: string, answer: (line: string) => void): void {
+  askQuestion(question: string, answer: (line: string) => void): void {
     this.#answer = answer;
     this.#clear();
     this.#show(question);

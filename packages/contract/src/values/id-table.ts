@@ -4,45 +4,45 @@
  * next full collection. Here the Map holds only array positions, and a position is cleared when its entry is deleted.
  */
 export class IdTable<T extends object, Id extends string | number = string> {
-  readonly #places = new Map<Id, number>();
+  readonly #slots = new Map<Id, number>();
   readonly #values: (T | undefined)[] = [];
   readonly #free: number[] = [];
 
   get size(): number {
-    return this.#places.size;
+    return this.#slots.size;
   }
 
   get(id: Id): T | undefined {
-    if (this.#places.size === 0) return undefined;
-    const place = this.#places.get(id);
-    return place === undefined ? undefined : this.#values[place];
+    if (this.#slots.size === 0) return undefined;
+    const slot = this.#slots.get(id);
+    return slot === undefined ? undefined : this.#values[slot];
   }
 
   has(id: Id): boolean {
     // Hashing a freshly parsed string is expensive; a peer that answers synchronously has nothing in flight.
-    return this.#places.size > 0 && this.#places.has(id);
+    return this.#slots.size > 0 && this.#slots.has(id);
   }
 
   /** Replaces an existing value of this id. */
   add(id: Id, value: T): void {
-    const place = this.#places.get(id) ?? this.#newPlace(id);
-    this.#values[place] = value;
+    const slot = this.#slots.get(id) ?? this.#newSlot(id);
+    this.#values[slot] = value;
   }
 
   /** Returns the deleted value. */
   delete(id: Id): T | undefined {
-    const place = this.#places.get(id);
-    if (place === undefined) return undefined;
-    this.#places.delete(id);
-    const value = this.#values[place];
-    this.#values[place] = undefined;
-    this.#free.push(place);
+    const slot = this.#slots.get(id);
+    if (slot === undefined) return undefined;
+    this.#slots.delete(id);
+    const value = this.#values[slot];
+    this.#values[slot] = undefined;
+    this.#free.push(slot);
     return value;
   }
 
   /** A snapshot of the current content. */
   ids(): Id[] {
-    return [...this.#places.keys()];
+    return [...this.#slots.keys()];
   }
 
   /** A snapshot of the current content. */
@@ -51,14 +51,14 @@ export class IdTable<T extends object, Id extends string | number = string> {
   }
 
   clear(): void {
-    this.#places.clear();
+    this.#slots.clear();
     this.#values.length = 0;
     this.#free.length = 0;
   }
 
-  #newPlace(id: Id): number {
-    const place = this.#free.pop() ?? this.#values.length;
-    this.#places.set(id, place);
-    return place;
+  #newSlot(id: Id): number {
+    const slot = this.#free.pop() ?? this.#values.length;
+    this.#slots.set(id, slot);
+    return slot;
   }
 }

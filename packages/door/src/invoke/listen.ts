@@ -21,11 +21,11 @@ export function listen(
     if (live.stage !== "settling") getTape(deps, live).write(event);
   };
   // Left out if nobody can answer: the plugin then learns this before it makes a request.
-  const ask: RunListener["ask"] =
+  const answerRequest: RunListener["answerRequest"] =
     live.answerRequest === null && live.sample === null
       ? undefined
       : (method, params, key) => answerPluginRequest(live, write, redactor, method, params, key);
-  const requests = ask === undefined ? undefined : { ask };
+  const requests = answerRequest === undefined ? undefined : { answerRequest };
   if (redactor === null) return { event: write, ...requests };
   const stream = redactEvents(redactor, write);
   return { event: (event) => stream.take(event), flush: () => stream.flush(), ...requests };

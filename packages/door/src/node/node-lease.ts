@@ -87,15 +87,15 @@ export class NodeLease {
 
   async renew(): Promise<void> {
     const { store, node_id, clock } = this.#deps;
-    const asked = this.#now();
+    const requested_at = this.#now();
     try {
       await this.#withTimeout(store.leases.acquire(this.#name, node_id, clock.now(), this.#ttl));
     } catch (error) {
       this.#contact = null;
       throw error;
     }
-    const late = asked >= this.#until;
-    this.#until = asked + this.#ttl * (1 - MARGIN);
+    const late = requested_at >= this.#until;
+    this.#until = requested_at + this.#ttl * (1 - MARGIN);
     if (late || this.#contact === null) this.#contact = this.#now();
     if (!late) return;
     this.#lapses++;

@@ -58,7 +58,7 @@ export interface RunListener {
    * Answers the plugin's requests during the call (MCP sampling, elicitation, roots); `key` is the plugin's id of the
    * question, if any. Absent if the caller cannot be asked.
    */
-  ask?: (method: string, params: JsonObject, key?: string) => Promise<Json>;
+  answerRequest?: (method: string, params: JsonObject, key?: string) => Promise<Json>;
 }
 
 /** A request to a binding's process outside any call. */
@@ -87,7 +87,7 @@ export interface McpRequest extends DescribeRequest {
 
 export interface RequestListener {
   notify(method: string, params: JsonObject): void;
-  ask(method: string, params: JsonObject, key?: string): Promise<Json>;
+  answerRequest(method: string, params: JsonObject, key?: string): Promise<Json>;
 }
 
 /**

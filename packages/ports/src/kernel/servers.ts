@@ -18,7 +18,7 @@ export interface ServerInfo {
 /** Receives the server's notifications and questions until the request is answered. */
 export interface ServerLine {
   notify(method: string, params: JsonObject): void;
-  ask: AnswerPluginRequest;
+  answerRequest: AnswerPluginRequest;
   /** Called when the request awaits approval. */
   waiting?(call: { id: string; approval_id: string }): void;
   /** Cancels the request. */

@@ -148,13 +148,14 @@ export class Call implements Exchange {
     }
   }
 
-  get can_ask(): boolean {
-    return this.#listener.ask !== undefined;
+  get can_answer_requests(): boolean {
+    return this.#listener.answerRequest !== undefined;
   }
 
-  ask(method: string, params: JsonObject, key?: string): Promise<Json> {
+  answerRequest(method: string, params: JsonObject, key?: string): Promise<Json> {
     const listener = this.#listener;
-    if (listener.ask !== undefined && this.#state === "sent") return listener.ask(method, params, key);
+    if (listener.answerRequest !== undefined && this.#state === "sent")
+      return listener.answerRequest(method, params, key);
     return Promise.reject(
       new BackplaneError("request.invalid", `No caller is available to answer ${method}.`),
     );

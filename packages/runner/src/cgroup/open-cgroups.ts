@@ -40,8 +40,8 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
       const mount = mounts.find(
         ({ version, controllers }) => version === 1 && controllers.includes(controller),
       );
-      const place = mount === undefined ? null : cgroupFolder(mount, own.get(controller) ?? "/");
-      if (place !== null) parents[controller] = place;
+      const folder = mount === undefined ? null : cgroupFolder(mount, own.get(controller) ?? "/");
+      if (folder !== null) parents[controller] = folder;
     }
     if (parents.memory === undefined || parents.pids === undefined) {
       return { cgroups: null, reason: "this machine delegates no memory and pids controller" };

@@ -39,14 +39,14 @@ export const toolModule: Dialect = {
       });
     }
     const tool_files = programs.privateCopy?.(programs.tool_files) ?? programs.tool_files;
-    const [program, place] = confined ? [HOST_INSIDE, INSIDE.plugin] : [tool_files, folder];
+    const [program, source] = confined ? [HOST_INSIDE, INSIDE.plugin] : [tool_files, folder];
     return {
       // A tool on the host runs in the gateway's working directory, any other in its sandbox.
       entrypoint: [
         "node",
         program,
         "serve",
-        place,
+        source,
         package_id,
         version,
         ...(grant.host === true ? [process.cwd()] : []),

@@ -72,7 +72,9 @@ export function createEgress(options: EgressOptions): Egress {
   const limits = { ...DEFAULT_EGRESS_LIMITS, ...options.limits };
   const forbidden = options.forbidden ?? publicExceptOwn();
   const resolve = options.resolve ?? systemResolver(limits.connect_ms);
-  const operator_allows = new Set((options.operator_allows ?? []).map((place) => place.toLowerCase()));
+  const operator_allows = new Set(
+    (options.operator_allows ?? []).map((destination) => destination.toLowerCase()),
+  );
   return {
     fetch: (request) => {
       const gateway = options.gateway?.() ?? null;

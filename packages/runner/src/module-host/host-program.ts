@@ -46,10 +46,10 @@ function collect(folder: string, found: Map<string, string>): void {
   if (known === folder) return;
   if (known !== undefined) throw broken(`${name} exists twice, at ${known} and ${folder}`);
   found.set(name, folder);
-  const places = createRequire(join(folder, "package.json"));
+  const resolver = createRequire(join(folder, "package.json"));
   for (const dependency of Object.keys(dependencies)) {
-    const dir = (places.resolve.paths(dependency) ?? [])
-      .map((place) => join(place, dependency))
+    const dir = (resolver.resolve.paths(dependency) ?? [])
+      .map((dir) => join(dir, dependency))
       .find((one) => existsSync(join(one, "package.json")));
     if (dir === undefined) throw broken(`${name} needs ${dependency}, which is not installed`);
     collect(realpathSync(dir), found);

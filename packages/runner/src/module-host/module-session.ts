@@ -77,7 +77,7 @@ export class ModuleSession implements Session {
     }
   }
 
-  async ask<M extends keyof ModuleHostMethods>(
+  async callHost<M extends keyof ModuleHostMethods>(
     method: M,
     params: ModuleHostMethods[M][0],
   ): Promise<ModuleHostMethods[M][1]> {

@@ -38,27 +38,27 @@ export function proxyPlugin(parts: ProxyContext, description: PluginDescription)
     ...(has.has("onLoad") && {
       // This context is kept forever: the plugin uses it for everything that it does outside of events.
       onLoad: (ctx: PluginContext) => {
-        const loading = session().ask("onLoad", { ctx: parts.contexts.hold(ctx) });
+        const loading = session().callHost("onLoad", { ctx: parts.contexts.hold(ctx) });
         return within(timeouts.on_load_ms, "onLoad", explainFailure(loading)).then(nothing);
       },
     }),
     ...(has.has("onEvent") && {
       onEvent: (event, ctx) =>
-        withContext(parts, ctx, (ref) => session().ask("event", { event, ctx: ref })).then(nothing),
+        withContext(parts, ctx, (ref) => session().callHost("event", { event, ctx: ref })).then(nothing),
     }),
     ...(has.has("onUnload") && {
       async onUnload(ctx: PluginContext) {
         if (!parts.alive()) return;
-        const unloading = withContext(parts, ctx, (ref) => session().ask("unload", { ctx: ref }));
+        const unloading = withContext(parts, ctx, (ref) => session().callHost("unload", { ctx: ref }));
         await within(timeouts.unload_ms, "onUnload", unloading);
       },
     }),
     ...(has.has("healthCheck") && {
-      healthCheck: (ctx) => withContext(parts, ctx, (ref) => session().ask("health", { ctx: ref })),
+      healthCheck: (ctx) => withContext(parts, ctx, (ref) => session().callHost("health", { ctx: ref })),
     }),
     ...(has.has("onRequest") && {
       onRequest: (request, ctx) =>
-        withContext(parts, ctx, (ref) => session().ask("request", { request, ctx: ref })),
+        withContext(parts, ctx, (ref) => session().callHost("request", { request, ctx: ref })),
     }),
   } satisfies KernelPlugin;
   assertMatchesEntry(parts.entry, plugin);
@@ -82,7 +82,7 @@ export function proxyTool(
       signal.addEventListener("abort", cancel, { once: true });
       try {
         const served = { call_id, as, deadline_at, id, invocation_id, session_id };
-        const answer = explainFailure(session().ask("tool", { tool, args, call: served }));
+        const answer = explainFailure(session().callHost("tool", { tool, args, call: served }));
         if (signal.aborted) cancel();
         return await answer;
       } finally {
@@ -90,7 +90,7 @@ export function proxyTool(
         calls.delete(call_id);
       }
     },
-    ...(brief && { approvalBrief: (args) => explainFailure(session().ask("brief", { tool, args })) }),
+    ...(brief && { approvalBrief: (args) => explainFailure(session().callHost("brief", { tool, args })) }),
   };
 }
 
@@ -108,11 +108,11 @@ function assertMatchesEntry(entry: PluginEntry, plugin: KernelPlugin): void {
 async function withContext<T>(
   { contexts, explainFailure }: ProxyContext,
   ctx: PluginContext,
-  ask: (ref: ReturnType<LiveContexts["hold"]>) => Promise<T>,
+  callHost: (ref: ReturnType<LiveContexts["hold"]>) => Promise<T>,
 ): Promise<T> {
   const ref = contexts.hold(ctx);
   try {
-    return await explainFailure(ask(ref));
+    return await explainFailure(callHost(ref));
   } finally {
     contexts.release(ref.id);
   }

@@ -70,9 +70,9 @@ function standalone(folder: string): Found {
 
 /** A link in node_modules that was created by hand counts as a linked plugin. */
 async function installed({ origin, source }: PluginEntry, folder: string): Promise<Found | null> {
-  const place = join(sep, MODULES, source);
-  if (origin !== "installed" || !folder.endsWith(place)) return null;
-  const root = folder.slice(0, -place.length);
+  const suffix = join(sep, MODULES, source);
+  if (origin !== "installed" || !folder.endsWith(suffix)) return null;
+  const root = folder.slice(0, -suffix.length);
   return { root, siblings: [join(root, MODULES)] };
 }
 

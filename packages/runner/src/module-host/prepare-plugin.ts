@@ -129,12 +129,12 @@ async function placeConfined(
 }
 
 async function copyOf(scratch: ScratchFolders, tree: PluginTree): Promise<string> {
-  const place = await scratch.make(`proc_plugin_${randomUUID()}`);
+  const folder = await scratch.make(`proc_plugin_${randomUUID()}`);
   try {
-    await copyReadable(tree.folder, join(place, COPY), tree.own);
-    return place;
+    await copyReadable(tree.folder, join(folder, COPY), tree.own);
+    return folder;
   } catch (error) {
-    await scratch.remove(place);
+    await scratch.remove(folder);
     throw error;
   }
 }

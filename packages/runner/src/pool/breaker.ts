@@ -1,5 +1,5 @@
 /**
- * Circuit breaker for plugins that fail before their handshake. Per pool key and package digest it admits at most
+ * Circuit breaker for plugins that fail before their handshake. Per pool key and package digest it allows at most
  * three launches without a success in five minutes, including pending ones. A new binding generation or package
  * digest is a new key, and a success clears the failures, so a fixed plugin recovers without a restart.
  */
@@ -17,7 +17,7 @@ export interface LaunchSubject {
   digest: string;
 }
 
-export type Admission =
+export type LaunchDecision =
   | { kind: "launch" }
   /** Other launches are pending; ask again when one of them has settled. */
   | { kind: "wait"; settled: Promise<void> }
@@ -42,7 +42,7 @@ export class Breaker {
   }
 
   /** After `launch`, exactly one of succeeded, failed and abandoned must follow. */
-  admit(subject: LaunchSubject): Admission {
+  checkLaunch(subject: LaunchSubject): LaunchDecision {
     const key = keyOf(subject);
     let record = this.#records.get(key);
     if (record === undefined) {
@@ -61,17 +61,17 @@ export class Breaker {
     return { kind: "launch" };
   }
 
-  /** Waits until a launch is admitted. Throws crash_loop. */
-  async waitForAdmission(subject: LaunchSubject): Promise<void> {
+  /** Waits until a launch is allowed. Throws crash_loop. */
+  async waitUntilAllowed(subject: LaunchSubject): Promise<void> {
     for (;;) {
-      const admission = this.admit(subject);
-      if (admission.kind === "launch") return;
-      if (admission.kind === "wait") {
-        await admission.settled;
+      const decision = this.checkLaunch(subject);
+      if (decision.kind === "launch") return;
+      if (decision.kind === "wait") {
+        await decision.settled;
         continue;
       }
-      const retry_at = new Date(admission.retry_at).toISOString();
-      const { failures, last_error } = admission;
+      const retry_at = new Date(decision.retry_at).toISOString();
+      const { failures, last_error } = decision;
       throw new BackplaneError(
         "crash_loop",
         `The plugin failed at launch ${failures} times in five minutes and is held back until ${retry_at}. Last: ${last_error}`,
@@ -133,7 +133,7 @@ export class Breaker {
     while (record.failures.length > 0 && record.failures[0]!.at <= oldest) record.failures.shift();
   }
 
-  /** The history of a healthy key is only kept to admit many concurrent launches, so it can be dropped. */
+  /** The history of a healthy key is only kept to allow many concurrent launches, so it can be dropped. */
   #prune(): void {
     for (const [key, record] of this.#records) {
       this.#expire(record);

@@ -1,5 +1,5 @@
 /**
- * The steps before a process may start, in this order: admission by the circuit breaker, exclusive use of the data
+ * The steps before a process may start, in this order: permission of the circuit breaker, exclusive use of the data
  * folder, a slot, verified package files, a launch plan. Acquired resources are released once, when the process has
  * exited.
  */
@@ -41,7 +41,7 @@ export interface ProcessStart {
 /** Steps that the pool performs. */
 export interface PreparationSteps {
   /** Throws crash_loop. */
-  admit(): Promise<void>;
+  waitUntilAllowed(): Promise<void>;
   /** Resolves when no other process uses its data folder. */
   waitForFolder(): Promise<void>;
   /** False when no call waits for this process any more. */
@@ -58,7 +58,7 @@ export class LaunchPreparation {
   readonly #dialect: Dialect;
   readonly #start: ProcessStart;
   readonly #steps: PreparationSteps;
-  #admitted = false;
+  #allowed = false;
   #slot = false;
   #home: string | null = null;
   #image: PackageImage | null = null;
@@ -77,16 +77,16 @@ export class LaunchPreparation {
     this.#steps = steps;
   }
 
-  /** True once the launch was admitted; its outcome must be reported then. */
-  get admitted(): boolean {
-    return this.#admitted;
+  /** True once the launch was allowed; its outcome must be reported then. */
+  get allowed(): boolean {
+    return this.#allowed;
   }
 
   async prepare(): Promise<LaunchPlan> {
     // Lets the constructor of the process and the worker finish first.
     await Promise.resolve();
-    await this.#steps.admit();
-    this.#admitted = true;
+    await this.#steps.waitUntilAllowed();
+    this.#allowed = true;
     await this.#steps.waitForFolder();
     this.#slot = await this.#steps.takeSlot();
     if (!this.#slot) throw new BackplaneError("crashed", "No call waits for this process any more.");

@@ -185,7 +185,7 @@ export class Pool {
     const folder = dialect.keeps_data === true ? dataKey(request) : null;
     const before = folder === null ? undefined : this.#workers.folderOwner(folder);
     const preparation = new LaunchPreparation(this.#deps, request, dialect, start, {
-      admit: () => this.#breaker.waitForAdmission(subject),
+      waitUntilAllowed: () => this.#breaker.waitUntilAllowed(subject),
       waitForFolder: async () => {
         if (before !== undefined) await this.#waitForExit(before);
       },
@@ -226,7 +226,7 @@ export class Pool {
         else this.#watchIdle(worker);
       },
       (error: BackplaneError) => {
-        if (preparation.admitted) this.#recordFailedLaunch(worker, error);
+        if (preparation.allowed) this.#recordFailedLaunch(worker, error);
         this.#workers.withdraw(worker);
       },
     );

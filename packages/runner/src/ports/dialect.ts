@@ -121,9 +121,9 @@ export interface Exchange {
   sent(): void;
   event(event: JsonObject & { type: string }): void;
   /** Whether the caller can answer requests of the plugin. */
-  readonly can_ask: boolean;
+  readonly can_answer_requests: boolean;
   /** Passes a request of the plugin to the caller. Rejects if there is none. */
-  ask(method: string, params: JsonObject, key?: string): Promise<Json>;
+  answerRequest(method: string, params: JsonObject, key?: string): Promise<Json>;
   /** Exactly one of `answered` and `failed` is called, once. */
   answered(answer: Answer): void;
   failed(error: BackplaneError): void;

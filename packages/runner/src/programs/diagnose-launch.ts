@@ -184,17 +184,17 @@ async function findElsewhere(
   documented: readonly string[],
   around: HostPaths,
 ): Promise<string | null> {
-  const places = new Set(around.path.split(":").filter((environment) => environment.startsWith("/")));
+  const folders = new Set(around.path.split(":").filter((folder) => folder.startsWith("/")));
   const { home } = around;
   for (const shims of [".pyenv/shims", ".asdf/shims", ".local/bin", ".cargo/bin", ".bun/bin", ".deno/bin"]) {
-    places.add(join(home, shims));
+    folders.add(join(home, shims));
   }
   const nvm = join(home, ".nvm/versions/node");
-  for (const version of await readdir(nvm).catch(() => [])) places.add(join(nvm, version, "bin"));
-  for (const environment of ["/opt/homebrew/bin", "/usr/local/sbin", "/snap/bin"]) places.add(environment);
-  for (const environment of places) {
-    if (documented.includes(environment)) continue;
-    const file = join(environment, name);
+  for (const version of await readdir(nvm).catch(() => [])) folders.add(join(nvm, version, "bin"));
+  for (const folder of ["/opt/homebrew/bin", "/usr/local/sbin", "/snap/bin"]) folders.add(folder);
+  for (const folder of folders) {
+    if (documented.includes(folder)) continue;
+    const file = join(folder, name);
     if (!(await isExecutableFile(file))) continue;
     return home !== "/" && file.startsWith(`${home}/`) ? `~${file.slice(home.length)}` : file;
   }

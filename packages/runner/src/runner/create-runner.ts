@@ -112,9 +112,9 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   const early = new EarlyCalls<RunOutcome>(clock);
   let closing: Promise<void> | null = null;
 
-  async function ask<T>(
+  async function withSession<T>(
     request: DescribeRequest,
-    question: (session: Session, signal: AbortSignal) => Promise<T>,
+    work: (session: Session, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     await confinement.opening;
     if (closing !== null) throw new BackplaneError("gateway_stopping");
@@ -122,7 +122,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     const dialect = dialectFor(protocol);
     const refusal = refuseRequest(request, null, dialect, confinement);
     if (refusal !== null || dialect === null) throw refusal!;
-    return await queryProcess({ pool, deadlines }, dialect, request, question);
+    return await queryProcess({ pool, deadlines }, dialect, request, work);
   }
 
   const runner: ProcessRunner = {
@@ -178,7 +178,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 
     async describe(request) {
       if (isInline(request)) return await inline.describe(request);
-      return await ask(request, (session) => {
+      return await withSession(request, (session) => {
         if (session.describe === undefined) throw unsupportedRequest(request, "describe itself");
         return session.describe();
       });
@@ -186,7 +186,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 
     async request(request, listener) {
       if (isInline(request)) return await inline.healthCheck(request, request.params);
-      return await ask(request, (session, signal) => {
+      return await withSession(request, (session, signal) => {
         if (session.request === undefined) throw unsupportedRequest(request, `answer ${request.method}`);
         return session.request(request.method, request.params, listener, signal);
       });

@@ -76,14 +76,14 @@ export class ControlChannel {
   }
 
   /** Creates or removes a folder in scratch. Returns 0 or the errno. */
-  ask(what: "make" | "remove", name: string): Promise<number> {
-    return this.#ask(`${what} ${folderName(name)}\n`);
+  sendLine(what: "make" | "remove", name: string): Promise<number> {
+    return this.#send(`${what} ${folderName(name)}\n`);
   }
 
   /** The contents of a file in a scratch folder, or the errno. */
   async get(name: string, path: string, max_bytes: number): Promise<Buffer | number> {
     const chunks: Buffer[] = [];
-    const errno = await this.#ask(
+    const errno = await this.#send(
       `get ${folderName(name)}/${path} ${max_bytes}\n`,
       NO_BYTES,
       chunks,
@@ -94,7 +94,7 @@ export class ControlChannel {
 
   /** Creates a file in a scratch folder. Returns 0 or the errno. */
   put(name: string, file: string, bytes: Uint8Array): Promise<number> {
-    return this.#ask(`put ${folderName(name)}/${file} ${bytes.length}\n`, bytes);
+    return this.#send(`put ${folderName(name)}/${file} ${bytes.length}\n`, bytes);
   }
 
   /** Called when the plugin's process has exited; PID 1 may wait for last requests. */
@@ -125,7 +125,7 @@ export class ControlChannel {
     this.#socket.write(Buffer.concat([length, body]));
   }
 
-  #ask(line: string, bytes: Uint8Array = NO_BYTES, chunks: Buffer[] = [], limit = 0): Promise<number> {
+  #send(line: string, bytes: Uint8Array = NO_BYTES, chunks: Buffer[] = [], limit = 0): Promise<number> {
     return new Promise((resolve) => {
       if (this.#socket.destroyed) return resolve(EPIPE);
       this.#waiting.push({ answer: resolve, chunks, limit });

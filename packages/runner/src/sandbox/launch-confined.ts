@@ -123,8 +123,8 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     child,
     pid: spawned.pid,
     egress,
-    makeScratch: async (name) => (await control.ask("make", name)) === 0,
-    removeScratch: async (name) => (await control.ask("remove", name)) === 0,
+    makeScratch: async (name) => (await control.sendLine("make", name)) === 0,
+    removeScratch: async (name) => (await control.sendLine("remove", name)) === 0,
     readArtifact: async (name, path, max_bytes) => {
       const read = await control.get(name, path, max_bytes);
       return typeof read === "number" ? faultOf(getSystemErrorName(-read)) : read;

@@ -76,10 +76,10 @@ export function openTrackingCgroups(name: string): TrackingCgroups | null {
   try {
     const own = ownCgroups(readFileSync("/proc/self/cgroup", "utf8"));
     for (const mount of usable(cgroupMounts(readFileSync("/proc/self/mountinfo", "utf8")))) {
-      const place = cgroupFolder(mount, own.get(mount.version === 2 ? "" : "pids") ?? "/");
-      if (place === null) continue;
+      const parent = cgroupFolder(mount, own.get(mount.version === 2 ? "" : "pids") ?? "/");
+      if (parent === null) continue;
       try {
-        const folder = join(place, name);
+        const folder = join(parent, name);
         mkdirSync(folder, { mode: 0o755 });
         return new TrackingCgroups(folder);
       } catch {

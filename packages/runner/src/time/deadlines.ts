@@ -103,9 +103,9 @@ export class Deadlines {
   }
 
   #swap(upper: Deadline, lower: Deadline): void {
-    const place = upper.index;
+    const index = upper.index;
     upper.index = lower.index;
-    lower.index = place;
+    lower.index = index;
     this.#heap[upper.index] = upper;
     this.#heap[lower.index] = lower;
   }

@@ -112,7 +112,11 @@ function pidOf(outcome: RunOutcome): number {
 }
 
 /** The call ends as malformed, and the process keeps serving the same pool key. */
-async function endsOneCall(testRunner: TestRunner, request: RequestChange, message: JsonObject): Promise<void> {
+async function endsOneCall(
+  testRunner: TestRunner,
+  request: RequestChange,
+  message: JsonObject,
+): Promise<void> {
   const before = pidOf(await testRunner.run({ ...request, input: { pid: true } }));
   const outcome = await testRunner.run({ ...request, input: { messages: [message] } });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
@@ -120,7 +124,11 @@ async function endsOneCall(testRunner: TestRunner, request: RequestChange, messa
 }
 
 /** The reply matches no request: all calls in flight end as malformed, and a new process takes the next call. */
-async function endsTheProcess(testRunner: TestRunner, request: RequestChange, message: JsonObject): Promise<void> {
+async function endsTheProcess(
+  testRunner: TestRunner,
+  request: RequestChange,
+  message: JsonObject,
+): Promise<void> {
   const before = pidOf(await testRunner.run({ ...request, input: { pid: true } }));
   const other = testRunner.run({ ...request, input: { messages: [] } });
   const outcome = testRunner.run({ ...request, input: { messages: [message] } });
@@ -269,14 +277,14 @@ describe("hefty.jsonrpc", () => {
         env: {},
         instrument: { plugin_id: "own", author: "us", isolation: "InProcess" as const, dependencies: [] },
       };
-      for (const place of ["worker", "inline"] as const) {
+      for (const execution_class of ["worker", "inline"] as const) {
         const outcome = await testRunner.run({
-          class: place,
-          pool_key: `sha/bind_1@1/-/${place}`,
+          class: execution_class,
+          pool_key: `sha/bind_1@1/-/${execution_class}`,
           timeout_ms: TEN_MINUTES,
           package: { package_id: "hefty/own", runtime },
         });
-        expect(outcome, place).toMatchObject({
+        expect(outcome, execution_class).toMatchObject({
           status: "failed",
           error: { code: "malformed_response", message: expect.stringContaining("Success and an error") },
         });
@@ -370,9 +378,11 @@ describe("mcp.stdio", () => {
         { ...RPC, result: CONTENT },
         { ...RPC, result: {}, error: RPC_ERROR },
       ];
-      expect(await testRunner.run({ ...request, class: "worker", input: { messages: twice } })).toMatchObject({
-        status: "succeeded",
-      });
+      expect(await testRunner.run({ ...request, class: "worker", input: { messages: twice } })).toMatchObject(
+        {
+          status: "succeeded",
+        },
+      );
       await until(() => testRunner.logs.some((line) => line.includes("violates its protocol")));
     },
   );

@@ -68,7 +68,10 @@ test("converts output of every shape to a tool result", async () => {
     is_error: false,
     metadata: { took: 3 },
   });
-  expect((await testRunner.run(side("nothing"))).result).toMatchObject({ content: [], structured_output: null });
+  expect((await testRunner.run(side("nothing"))).result).toMatchObject({
+    content: [],
+    structured_output: null,
+  });
 });
 
 test("reports an error with a message as the plugin's own failure", async () => {
@@ -85,7 +88,10 @@ verifies(
   "counts and kills a process that does not exit cleanly after its answer, and keeps the result",
   async () => {
     const testRunner = createTestRunner({ timeouts: { teardown_ms: 100 } });
-    expect(await testRunner.run(side("exits-one-after"))).toMatchObject({ status: "succeeded", violations: 1 });
+    expect(await testRunner.run(side("exits-one-after"))).toMatchObject({
+      status: "succeeded",
+      violations: 1,
+    });
     const started = performance.now();
     expect(await testRunner.run(side("stays-after"))).toMatchObject({ status: "succeeded", violations: 1 });
     // It would stay for a minute.

@@ -189,7 +189,9 @@ describe("instr.context", () => {
         const { testRunner } = setUp();
         const think = { export_id: "think", input: { text: "x" } };
         expect(await testRunner.run(plugin(isolation, think))).toMatchObject({ status: "succeeded" });
-        const external = await testRunner.run(plugin(isolation, { ...think, class: "worker", pool_key: "w" }));
+        const external = await testRunner.run(
+          plugin(isolation, { ...think, class: "worker", pool_key: "w" }),
+        );
         expect(external.error).toMatchObject({
           message: expect.stringContaining("requestCognition is not available in External mode"),
           details: { plugin_code: "UnsupportedOperation" },
@@ -242,13 +244,17 @@ describe("the lifecycle", () => {
   });
   test("does not block callers of a provider that hangs", async () => {
     const hang = { context: { config: { hang: "yes" } }, timeout_ms: 200 };
-    expect(await setUp().testRunner.run(plugin("InProcess", hang))).toMatchObject({ error: { code: "timeout" } });
+    expect(await setUp().testRunner.run(plugin("InProcess", hang))).toMatchObject({
+      error: { code: "timeout" },
+    });
   });
   test("shuts down and restarts the provider of a changed binding", async () => {
     const { log, testRunner } = setUp();
     await testRunner.run(plugin("InProcess"));
     testRunner.runner.retire("bind_1");
-    expect(structured(await testRunner.run(plugin("InProcess", { pool_key: "sha/bind_1@2/-/g" }))).count).toBe(1);
+    expect(
+      structured(await testRunner.run(plugin("InProcess", { pool_key: "sha/bind_1@2/-/g" }))).count,
+    ).toBe(1);
     await testRunner.runner.close(1_000);
     const line = "initialize inline-demo true";
     expect(log()).toEqual([line, "shutdown", line, "shutdown"]);
@@ -256,14 +262,18 @@ describe("the lifecycle", () => {
   test("answers health checks", async () => {
     const { testRunner } = setUp();
     const request = { ...requestOf(plugin("InProcess")), method: "healthCheck", timeout_ms: 5_000 };
-    const listener = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
-    const ask = (instrument: string) => testRunner.runner.request!({ ...request, params: { instrument } }, listener);
-    expect(await ask("sick")).toEqual({ status: "Degraded", message: "slow" });
-    expect(await ask("count")).toEqual({ status: "Healthy" });
+    const listener = { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) };
+    const checkHealth = (instrument: string) =>
+      testRunner.runner.request!({ ...request, params: { instrument } }, listener);
+    expect(await checkHealth("sick")).toEqual({ status: "Degraded", message: "slow" });
+    expect(await checkHealth("count")).toEqual({ status: "Healthy" });
   });
   test("describes its instruments", async () => {
     const { testRunner } = setUp();
-    const described = await testRunner.runner.describe!({ ...requestOf(plugin("InProcess")), timeout_ms: 5_000 });
+    const described = await testRunner.runner.describe!({
+      ...requestOf(plugin("InProcess")),
+      timeout_ms: 5_000,
+    });
     expect(described.exports.map(({ id }) => id)).toEqual([
       "count",
       "think",

@@ -8,7 +8,7 @@ function failing(times: number) {
   const clock = new ManualClock();
   const breaker = new Breaker(clock);
   for (let i = 0; i < times; i++) {
-    expect(breaker.admit(subject).kind).toBe("launch");
+    expect(breaker.checkLaunch(subject).kind).toBe("launch");
     breaker.failed(subject, `death ${i + 1}`);
     clock.advance(1_000);
   }
@@ -17,7 +17,7 @@ function failing(times: number) {
 
 test("holds a plugin back after three failures until the first is five minutes old", () => {
   const { clock, breaker } = failing(3);
-  const held = breaker.admit(subject);
+  const held = breaker.checkLaunch(subject);
   expect(held).toEqual({
     kind: "held_back",
     failures: 3,
@@ -26,36 +26,36 @@ test("holds a plugin back after three failures until the first is five minutes o
   });
   expect(breaker.heldBack()).toMatchObject([{ binding_id: "bind_1", package_id: "acme/a", failures: 3 }]);
   clock.advance(300_000 - 3_001);
-  expect(breaker.admit(subject).kind).toBe("held_back");
+  expect(breaker.checkLaunch(subject).kind).toBe("held_back");
   clock.advance(1);
   expect(breaker.heldBack()).toEqual([]);
-  expect(breaker.admit(subject).kind).toBe("launch");
+  expect(breaker.checkLaunch(subject).kind).toBe("launch");
 });
 
 test("starts fresh with another generation, another digest or after a success", () => {
   const { breaker } = failing(3);
-  expect(breaker.admit({ ...subject, pool_key: "k2" }).kind).toBe("launch");
-  expect(breaker.admit({ ...subject, digest: "sha256:2" }).kind).toBe("launch");
+  expect(breaker.checkLaunch({ ...subject, pool_key: "k2" }).kind).toBe("launch");
+  expect(breaker.checkLaunch({ ...subject, digest: "sha256:2" }).kind).toBe("launch");
   const second = failing(2).breaker;
-  second.admit(subject);
+  second.checkLaunch(subject);
   second.succeeded(subject);
   for (let i = 0; i < 3; i++) {
-    expect(second.admit(subject).kind).toBe("launch");
+    expect(second.checkLaunch(subject).kind).toBe("launch");
     second.failed(subject, "again");
   }
-  expect(second.admit(subject).kind).toBe("held_back");
+  expect(second.checkLaunch(subject).kind).toBe("held_back");
 });
 
 test("counts pending launches, so that at most three run at once", async () => {
   const breaker = new Breaker(new ManualClock());
-  for (let i = 0; i < 3; i++) expect(breaker.admit(subject).kind).toBe("launch");
-  const fourth = breaker.admit(subject);
+  for (let i = 0; i < 3; i++) expect(breaker.checkLaunch(subject).kind).toBe("launch");
+  const fourth = breaker.checkLaunch(subject);
   expect(fourth.kind).toBe("wait");
   breaker.abandoned(subject);
   if (fourth.kind === "wait") await fourth.settled;
-  expect(breaker.admit(subject).kind).toBe("launch");
+  expect(breaker.checkLaunch(subject).kind).toBe("launch");
   breaker.succeeded(subject);
-  for (let i = 0; i < 50; i++) expect(breaker.admit(subject).kind).toBe("launch");
+  for (let i = 0; i < 50; i++) expect(breaker.checkLaunch(subject).kind).toBe("launch");
 });
 
 test("drops the history of old generations of a binding", () => {

@@ -34,7 +34,10 @@ verifies("integrity.exec", "gives no call to a process whose files changed durin
   state.intact = false;
   const testRunner = createTestRunner({ files });
   for (const request of [vai("echo"), side("echo")]) {
-    expect(await testRunner.run(request)).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
+    expect(await testRunner.run(request)).toMatchObject({
+      error: { code: "package.corrupt" },
+      dispatched: false,
+    });
     await until(() => processesWith(testRunner.mark).length === 0);
   }
   await until(() => state.released === state.opened);

@@ -29,7 +29,7 @@ function prepare(change: RequestChange, over: Partial<PreparationSteps & PlanDep
       return value;
     };
   const steps: PreparationSteps = {
-    admit: note("pass", undefined),
+    waitUntilAllowed: note("pass", undefined),
     waitForFolder: note("folder", undefined),
     takeSlot: note("slot", true),
     releaseSlot: () => void done.push("released"),
@@ -63,7 +63,7 @@ test("performs the steps in order and releases what was acquired", async () => {
   const plan = await preparation.prepare();
   expect(done).toEqual(["pass", "folder", "slot", "image"]);
   expect(plan).toMatchObject({ folder: FIXTURES, home: expect.stringMatching(/proc_1$/) });
-  expect([preparation.admitted, folders()]).toEqual([true, ["proc_1"]]);
+  expect([preparation.allowed, folders()]).toEqual([true, ["proc_1"]]);
   await preparation.check();
   await preparation.release();
   expect(done.slice(4)).toEqual(["checked", "released", "image released"]);
@@ -72,17 +72,17 @@ test("performs the steps in order and releases what was acquired", async () => {
 
 test("acquires nothing for a plugin that is held back", async () => {
   const held = new BackplaneError("crash_loop");
-  const { preparation, done } = prepare(vai("echo"), { admit: () => Promise.reject(held) });
+  const { preparation, done } = prepare(vai("echo"), { waitUntilAllowed: () => Promise.reject(held) });
   await expect(preparation.prepare()).rejects.toBe(held);
   await preparation.release();
-  expect([preparation.admitted, done]).toEqual([false, []]);
+  expect([preparation.allowed, done]).toEqual([false, []]);
 });
 
 test("reads nothing and releases nothing without a slot", async () => {
   const { preparation, done } = prepare(vai("echo"), { takeSlot: async () => false });
   await expect(preparation.prepare()).rejects.toMatchObject({ code: "crashed" });
   await preparation.release();
-  expect([preparation.admitted, done]).toEqual([true, ["pass", "folder"]]);
+  expect([preparation.allowed, done]).toEqual([true, ["pass", "folder"]]);
 });
 
 test("releases the slot if the package files are not the installed ones", async () => {

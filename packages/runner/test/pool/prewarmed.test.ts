@@ -19,7 +19,9 @@ async function served(testRunner: TestRunner, change: RequestChange = {}): Promi
 }
 
 const ready = (testRunner: TestRunner, count: number) =>
-  until(() => testRunner.runner.health().prewarmed === count && testRunner.runner.health().processes === count);
+  until(
+    () => testRunner.runner.health().prewarmed === count && testRunner.runner.health().processes === count,
+  );
 
 test("serves a call with a ready process, uses it once and replaces it", async () => {
   const testRunner = prewarming();
@@ -84,7 +86,7 @@ test("limits the memory over all keys", async () => {
   await until(() => testRunner.runner.health().processes === 0);
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(testRunner.runner.health()).toMatchObject({ prewarmed: 0, processes: 0 });
-  // The first estimate admits one; its measured memory stops it.
+  // The first estimate allows one; its measured memory stops it.
   const guessed = prewarming({ prewarmed_bytes: 49 * 1024 * 1024, prewarmed_per_key: 4 });
   await Promise.all([served(guessed), served(guessed), served(guessed)]);
   await until(() => guessed.runner.health().prewarmed > 0);
@@ -95,7 +97,9 @@ test("limits the memory over all keys", async () => {
 });
 
 test("stops a prewarmed process when a call needs its slot", async () => {
-  const testRunner = createConfinedTestRunner({ limits: { prewarmed: 4, prewarmed_per_key: 1, processes: 1 } });
+  const testRunner = createConfinedTestRunner({
+    limits: { prewarmed: 4, prewarmed_per_key: 1, processes: 1 },
+  });
   for (const pool_key of ["a", "b", "a"]) {
     expect(await testRunner.run(vai("echo", { class: "isolated", pool_key }))).toMatchObject({
       status: "succeeded",

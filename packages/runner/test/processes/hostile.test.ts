@@ -94,7 +94,9 @@ verifies(
     const before = process.memoryUsage().arrayBuffers;
     const first = testRunner.run(vai("never-reads", { input: { text: "warm" } }));
     await new Promise((resolve) => setTimeout(resolve, 300));
-    const rest = Array.from({ length: 40 }, () => testRunner.run(vai("never-reads", { input, timeout_ms: 700 })));
+    const rest = Array.from({ length: 40 }, () =>
+      testRunner.run(vai("never-reads", { input, timeout_ms: 700 })),
+    );
     const outcomes = await Promise.all(rest);
     // The process that ignored their cancels was killed, and with it the call with the long deadline.
     expect((await first).error?.code).toBe("crashed");

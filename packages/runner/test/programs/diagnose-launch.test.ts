@@ -17,7 +17,7 @@ import { formatOf } from "../../src/programs/executable-format.ts";
 import { ProcessTrees } from "../../src/supervision/process-trees.ts";
 import { Watchdog } from "../../src/supervision/watchdog.ts";
 
-const place: LaunchEnvironment = {
+const environment: LaunchEnvironment = {
   interpreters: { path: PLUGIN_PATH, node: process.execPath },
   host_paths: { home: "/nonexistent", path: "" },
   machine: { os: process.platform, arch: process.arch },
@@ -35,7 +35,7 @@ function folderWith(files: Record<string, string | Uint8Array>, mode = 0o755): s
 }
 
 /** The explanation of a start that must fail. */
-async function sentence(folder: string, entrypoint: string[], where = place): Promise<string> {
+async function sentence(folder: string, entrypoint: string[], where = environment): Promise<string> {
   const watchdog = new Watchdog(logTo());
   const runtime = {
     protocol: "vai.rpc.v1",
@@ -94,7 +94,7 @@ test("names a program that only a user's version manager has", async () => {
     ".nvm/versions/node/v99.0.0/bin/node99": "#!/bin/sh\n",
     "own/bin/tool99": "#!/bin/sh\n",
   });
-  const where = { ...place, host_paths: { home, path: `/usr/bin:${home}/own/bin` } };
+  const where = { ...environment, host_paths: { home, path: `/usr/bin:${home}/own/bin` } };
   expect(await sentence(folderWith({}), ["python3.99"], where)).toContain("~/.pyenv/shims/python3.99");
   expect(await sentence(folderWith({}), ["node99"], where)).toContain(
     "~/.nvm/versions/node/v99.0.0/bin/node99",
@@ -165,7 +165,7 @@ test("names all architectures of a universal binary", () => {
 
 test("explains system errors", async () => {
   const entry = { found: true, file: "/bin/sh", args: [], label: "./plugin", in_package: true } as const;
-  const say = (code: string) => explainSpawn({ ...entry, args: [] }, code, place);
+  const say = (code: string) => explainSpawn({ ...entry, args: [] }, code, environment);
   expect(await say("ETXTBSY")).toMatch(/still open for writing/);
   expect(await say("EMFILE")).toMatch(/no room for another process/);
   expect(await say("E2BIG")).toMatch(/too long/);
@@ -181,7 +181,11 @@ test("explains an early exit by code, signal, stray output, stderr and common ca
     in_package: false,
   } as const;
   const say = (code: number | null, signal: string | null, stderr: string, stray_output?: string) =>
-    explainEarlyExit({ ...entry, args: ["./x.py"] }, { exit: { code, signal }, stderr, stray_output }, place);
+    explainEarlyExit(
+      { ...entry, args: ["./x.py"] },
+      { exit: { code, signal }, stderr, stray_output },
+      environment,
+    );
   expect(await say(3, null, "")).toBe(
     '"python3 ./x.py" exited with code 3 before it answered. It wrote nothing to stderr; start it manually to see why.',
   );
@@ -208,7 +212,7 @@ test("explains a program that env cannot find", async () => {
     label: "./plugin",
     in_package: true,
   } as const;
-  const where = { ...place, interpreters: { path: ["/nonexistent"], node: process.execPath } };
+  const where = { ...environment, interpreters: { path: ["/nonexistent"], node: process.execPath } };
   const how = { exit: { code: 127, signal: null }, stderr: "env: 'node': No such file or directory\n" };
   expect(await explainEarlyExit({ ...entry, args: [] }, how, where)).toMatch(
     /asks env for "node", which is not on \/nonexistent.*entrypoint = \["node", FILE\]/,

@@ -106,7 +106,8 @@ test("counts egress limits per call and not per process", async () => {
   const testRunner = createConfinedTestRunner({ egress: { ...OUT, limits: { total_connections: 2 } } });
   const { port } = await httpServer();
   const url = `http://a.test:${port}/`;
-  const call = () => testRunner.run(vai("looks-out", { grant: egress("a.test"), input: { fetch: [url, url] } }));
+  const call = () =>
+    testRunner.run(vai("looks-out", { grant: egress("a.test"), input: { fetch: [url, url] } }));
   for (let i = 0; i < 3; i++) {
     const outcome = await call();
     expect((outcome.result as { answers: number[] }).answers).toEqual([200, 200]);
@@ -161,7 +162,10 @@ async function visitors() {
 const aWhile = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 test("holds the egress of a prewarmed process until its call", async () => {
-  const testRunner = createConfinedTestRunner({ egress: OUT, limits: { prewarmed: 1, prewarmed_per_key: 1 } });
+  const testRunner = createConfinedTestRunner({
+    egress: OUT,
+    limits: { prewarmed: 1, prewarmed_per_key: 1 },
+  });
   const { seen, grant } = await visitors();
   const request = () => vai("calls-home", { ...isolated, pool_key: "a", grant });
   const first = await testRunner.run(request());

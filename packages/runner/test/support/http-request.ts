@@ -4,11 +4,14 @@ import type { McpHttpServer, Reply, Seen } from "./mcp-http-server.ts";
 import type { RequestChange } from "./request.ts";
 import { createTestRunner, type TestRunner } from "./runner.ts";
 
-export function testRunnerFor(server: Pick<McpHttpServer, "place">, allowed = true): TestRunner {
-  return createTestRunner(allowed ? { egress: { operator_allows: [server.place] } } : {});
+export function testRunnerFor(server: Pick<McpHttpServer, "address">, allowed = true): TestRunner {
+  return createTestRunner(allowed ? { egress: { operator_allows: [server.address] } } : {});
 }
 
-export function mcp(server: Pick<McpHttpServer, "url" | "place">, change: RequestChange = {}): RequestChange {
+export function mcp(
+  server: Pick<McpHttpServer, "url" | "address">,
+  change: RequestChange = {},
+): RequestChange {
   return {
     protocol: "mcp.http",
     entrypoint: [server.url],

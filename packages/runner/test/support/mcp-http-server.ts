@@ -12,7 +12,7 @@ export interface Seen {
 
 export interface McpHttpServer {
   url: string;
-  place: string;
+  address: string;
   seen: Seen[];
   calls(): Seen[];
 }
@@ -54,7 +54,7 @@ export async function mcpHttpServer(answer: (seen: Seen, reply: Reply) => boolea
   const { port } = server.address() as AddressInfo;
   return {
     url: `http://127.0.0.1:${port}/mcp`,
-    place: `127.0.0.1:${port}`,
+    address: `127.0.0.1:${port}`,
     seen,
     calls: () => seen.filter(({ message }) => message.method === "tools/call"),
   };

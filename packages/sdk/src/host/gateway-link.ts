@@ -12,14 +12,14 @@ import type { RpcPeer } from "@backplane/wire";
 type Methods = ModuleContextMethods;
 
 export interface GatewayLink {
-  ask<M extends keyof Methods>(method: M, params: Methods[M][0]): Promise<Methods[M][1]>;
+  request<M extends keyof Methods>(method: M, params: Methods[M][0]): Promise<Methods[M][1]>;
   /** The message is lost when the gateway does not read, so only notifications without a reply use this. */
   tell<M extends "log" | "progress">(method: M, params: Methods[M][0]): void;
 }
 
 export function gatewayLink(peer: () => RpcPeer): GatewayLink {
   return {
-    async ask(method, params) {
+    async request(method, params) {
       try {
         return (await peer().call(method, params as unknown as JsonObject)) as Json as never;
       } catch (error) {

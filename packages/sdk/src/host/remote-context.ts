@@ -26,30 +26,30 @@ export function remoteContext(ref: ContextRef, link: GatewayLink, tools: ToolTab
     stateDir: ref.state_dir,
     log: { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") },
     providers: {
-      listInstances: () => link.ask("providers.list", { ctx }),
-      instancesForPlugin: (plugin) => link.ask("providers.for_plugin", { ctx, plugin }),
-      getInstance: (id) => link.ask("providers.get", { ctx, id }),
-      activeId: () => link.ask("providers.active", { ctx }),
+      listInstances: () => link.request("providers.list", { ctx }),
+      instancesForPlugin: (plugin) => link.request("providers.for_plugin", { ctx, plugin }),
+      getInstance: (id) => link.request("providers.get", { ctx, id }),
+      activeId: () => link.request("providers.active", { ctx }),
     },
     emit: (kind, payload, { session_id, as }) =>
-      link.ask("emit", {
+      link.request("emit", {
         ctx,
         kind,
         payload: payload as unknown as JsonObject,
         session_id,
         ...(as === undefined ? {} : { as }),
       }),
-    config: () => link.ask("config", { ctx }),
+    config: () => link.request("config", { ctx }),
     async registerTool(tool) {
       const id = tools.size + 1;
       // The tool is stored before it is announced, because the gateway may call it before it confirms the
       // registration.
       tools.set(id, tool);
       const brief = typeof tool.approvalBrief === "function";
-      await link.ask("registerTool", { ctx, tool: id, spec: specOf(tool), brief });
+      await link.request("registerTool", { ctx, tool: id, spec: specOf(tool), brief });
     },
     service: (name, args, as) =>
-      link.ask("service", as === undefined ? { ctx, name, args } : { ctx, name, args, as }),
+      link.request("service", as === undefined ? { ctx, name, args } : { ctx, name, args, as }),
   };
 }
 

@@ -72,7 +72,7 @@ async function checkInstrument(
     const context = { ...request.context, secrets };
     const answer = await deps.runner.request!(
       { ...request, context, method: "healthCheck", params: { instrument }, timeout_ms },
-      { notify: () => undefined, ask: async () => null },
+      { notify: () => undefined, answerRequest: async () => null },
     );
     const redactor = createRedactor(Object.values(secrets));
     return healthOf(redactor === null ? answer : redactor.json(answer));

@@ -144,7 +144,7 @@ export function createServers(
   }
 
   /** Returns the server if the caller may send it this request. `why` is set when an approval is needed first. */
-  async function admit(wanted: ServerRequest): Promise<{ bound: BoundPackage; why: string | null }> {
+  async function checkAccess(wanted: ServerRequest): Promise<{ bound: BoundPackage; why: string | null }> {
     const { caller, binding_id, method, params } = wanted;
     const visible = (await listCached(caller)).some((one) => one.binding_id === binding_id);
     const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
@@ -179,7 +179,7 @@ export function createServers(
         line,
         async () => {
           approved = true;
-          const now = await admit(wanted);
+          const now = await checkAccess(wanted);
           const changed = changedParts(parts, (await coverRequest(wanted, now.bound)).parts);
           if (changed.length > 0) throw changedMeanwhile(changed);
           return await send(wanted, now.bound, line);
@@ -202,8 +202,8 @@ export function createServers(
 
   async function send(wanted: ServerRequest, bound: BoundPackage, line: ServerLine): Promise<Json> {
     const { caller, method, params } = wanted;
-    const { request: askServer } = runner;
-    if (askServer === undefined)
+    const { request: sendToServer } = runner;
+    if (sendToServer === undefined)
       throw new BackplaneError("package.invalid", "this gateway cannot run MCP servers");
     await audit(wanted);
     const request = await createProcessRequest(deps, policies, bound, caller.scope);
@@ -211,11 +211,12 @@ export function createServers(
       const redactor = createRedactor(Object.values(given.context.secrets));
       const clean = <T extends Json>(value: T): T =>
         redactor === null ? value : (redactor.json(value) as T);
-      const answer = await askServer(
+      const answer = await sendToServer(
         { ...given, method, params, timeout_ms: REQUEST_MS },
         {
           notify: (about, told) => line.notify(about, clean(told)),
-          ask: (about, asked, key) => line.ask(about, clean(asked), key) ?? rejectUnanswered(about),
+          answerRequest: (about, asked, key) =>
+            line.answerRequest(about, clean(asked), key) ?? rejectUnanswered(about),
         },
       );
       return clean(answer);
@@ -244,12 +245,12 @@ export function createServers(
       list,
       async check(caller, binding_id, method, params) {
         const wanted = { caller, binding_id, method, params };
-        await admit(wanted);
+        await checkAccess(wanted);
         await audit(wanted);
       },
       async request(caller, binding_id, method, params, line) {
         const wanted = { caller, binding_id, method, params };
-        const { bound, why } = await admit(wanted);
+        const { bound, why } = await checkAccess(wanted);
         return why === null
           ? await send(wanted, bound, line)
           : await sendAfterApproval(wanted, bound, why, line);

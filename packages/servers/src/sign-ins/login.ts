@@ -48,14 +48,14 @@ export async function prepareLogin(
   challenge: ServerChallenge | null,
   before: SignInSession | null,
   given: SignInBegin,
-  place: GatewayUrls,
+  urls: GatewayUrls,
 ): Promise<PreparedLogin> {
   const { grant = "authorization_code" } = given;
   checkOptions(given);
   if (given.private_key !== undefined) parsePrivateKey(given.private_key);
   const found = await discover(fetch, server, challenge);
   const same = before?.issuer === found.server.issuer ? before : null;
-  const client = await chooseClient(fetch, found.server, given, place, same);
+  const client = await chooseClient(fetch, found.server, given, urls, same);
   const scope = chooseScope(given.scope, challenge, found, same?.scope ?? null);
   const source: TokenSource = {
     issuer: found.server.issuer,

@@ -145,11 +145,11 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
       return found === undefined ? secrets : { ...secrets, [AUTHORIZATION_SLOT]: found };
     },
     handleChallenge: challenged,
-    async sendWithSecrets(bound, grant, ask) {
+    async sendWithSecrets(bound, grant, answerRequest) {
       for (let round = 0; ; round++) {
         const secrets = await tokens.readSecrets(bound, grant);
         try {
-          return await ask(secrets);
+          return await answerRequest(secrets);
         } catch (error) {
           if ((error as BackplaneError).code !== "sign_in.needed") throw error;
           const failure = await challenged(bound, error as BackplaneError);

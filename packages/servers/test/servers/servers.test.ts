@@ -33,7 +33,7 @@ function line() {
   const asked: JsonObject[] = [];
   const own: ServerLine = {
     notify: (method, params) => void events.push({ method, params }),
-    ask: (method, params, key) => {
+    answerRequest: (method, params, key) => {
       asked.push({ method, params, key: key ?? null });
       return method === "roots/list" ? Promise.resolve({ roots: [] }) : null;
     },
@@ -75,8 +75,8 @@ test("sends a request to the process of the server's tools and redacts secrets i
   const fixture = await open(async (request, listener) => {
     requests.push(request);
     listener.notify("notifications/message", { data: "key hunter2-hunter2" });
-    const roots = await listener.ask("roots/list", { why: "hunter2-hunter2" }, "mine");
-    const form = await listener.ask("elicitation/create", {});
+    const roots = await listener.answerRequest("roots/list", { why: "hunter2-hunter2" }, "mine");
+    const form = await listener.answerRequest("elicitation/create", {});
     return { contents: [{ text: "it is hunter2-hunter2" }], roots, form };
   });
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
@@ -112,11 +112,13 @@ test("forwards questions of a plugin during a call only to the caller", async ()
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const body = { binding_id, export_id: "mcp_weather_today", input: {} };
   const seen: unknown[] = [];
-  fixture.runner.script = async ({ ask }) => {
-    if (ask === undefined) seen.push("nobody");
+  fixture.runner.script = async ({ answerRequest }) => {
+    if (answerRequest === undefined) seen.push("nobody");
     else {
-      seen.push(await ask("elicitation/create", { message: "Who? hunter2-hunter2" }));
-      seen.push(await ask("sampling/createMessage", {}).catch((error: BackplaneError) => error.code));
+      seen.push(await answerRequest("elicitation/create", { message: "Who? hunter2-hunter2" }));
+      seen.push(
+        await answerRequest("sampling/createMessage", {}).catch((error: BackplaneError) => error.code),
+      );
     }
     return ok();
   };

@@ -100,12 +100,12 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
   let polling: NodeJS.Timeout | null = null;
   let last_seen = -1;
 
-  const ask = async (on: pg.Pool | pg.PoolClient, { text, values }: Statement): Promise<Row[]> =>
+  const query = async (on: pg.Pool | pg.PoolClient, { text, values }: Statement): Promise<Row[]> =>
     (await on.query<Row>({ name: names(text), text, values: values as unknown[] })).rows;
 
   const drive = async <T>(on: pg.Pool | pg.PoolClient, op: Op<T>): Promise<T> => {
     let step = op.next();
-    while (!step.done) step = op.next(await ask(on, step.value));
+    while (!step.done) step = op.next(await query(on, step.value));
     return step.value;
   };
 
@@ -175,7 +175,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
     },
     notifyAppended: () => listeners.notify(),
     async ping() {
-      await ask(pool, sql("select version from schema_version limit 1")).catch((error) =>
+      await query(pool, sql("select version from schema_version limit 1")).catch((error) =>
         Promise.reject(toPostgresError(error)),
       );
     },

@@ -59,11 +59,11 @@ async function wasCommitted(pool: pg.Pool, xid: string, why: unknown): Promise<b
 }
 
 /** Retries until the database answers. Throws `why` when it does not within STATUS_MS. */
-async function untilAnswered<T>(ask: () => Promise<T>, why: unknown): Promise<T> {
+async function untilAnswered<T>(query: () => Promise<T>, why: unknown): Promise<T> {
   const end = performance.now() + STATUS_MS;
   for (;;) {
     try {
-      return await ask();
+      return await query();
     } catch {
       if (performance.now() > end) throw why;
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));

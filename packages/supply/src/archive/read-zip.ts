@@ -61,9 +61,10 @@ async function placeEntries(entries: readonly ZipEntry[], table: number, readAt:
   );
   const first = entries[order[0] as number] as ZipEntry;
   if (first.offset !== 0) throw unsafe("ambiguous", "there is data before its first entry", first.name);
-  for (const [place, index] of order.entries()) {
+  for (const [position, index] of order.entries()) {
     const entry = entries[index] as ZipEntry;
-    const next = place + 1 < order.length ? (entries[order[place + 1] as number] as ZipEntry).offset : table;
+    const next =
+      position + 1 < order.length ? (entries[order[position + 1] as number] as ZipEntry).offset : table;
     const start = await checkLocal(entry, next, readAt);
     data[index] = start;
     const left = next - (start + entry.packed);

@@ -96,8 +96,8 @@ function pathsOf(packages: Record<string, LockEntry>): Map<string, string[]> {
 
 function locate(packages: Record<string, LockEntry>, from: string, name: string): string | null {
   for (let at = from; ; ) {
-    const place = at === "" ? `node_modules/${name}` : `${at}/node_modules/${name}`;
-    if (packages[place] !== undefined) return place;
+    const path = at === "" ? `node_modules/${name}` : `${at}/node_modules/${name}`;
+    if (packages[path] !== undefined) return path;
     if (at === "") return null;
     const up = at.lastIndexOf("node_modules/");
     at = up <= 0 ? "" : at.slice(0, up - 1);

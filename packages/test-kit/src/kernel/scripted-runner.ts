@@ -16,7 +16,7 @@ interface Running {
   cancelled: Promise<"user" | "shutdown">;
   event: (event: JsonObject & { type: string }) => void;
   /** Absent if there is no caller to ask. */
-  ask?: RunListener["ask"];
+  answerRequest?: RunListener["answerRequest"];
 }
 
 export type Script = (running: Running) => RunOutcome | Promise<RunOutcome>;
@@ -77,7 +77,7 @@ export class ScriptedRunner implements Runner {
         request,
         cancelled,
         event: (event) => listener.event(event),
-        ...(listener.ask === undefined ? {} : { ask: listener.ask }),
+        ...(listener.answerRequest === undefined ? {} : { answerRequest: listener.answerRequest }),
       });
       const outcome = this.obeys ? await Promise.race([work, stopped]) : await work;
       return this.#halted ? await new Promise<never>(() => {}) : outcome;

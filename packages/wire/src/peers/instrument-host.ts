@@ -43,7 +43,7 @@ export class InstrumentHost {
 
   async initialize(params: InstrumentMethods["initialize"][0], timeout_ms: number): Promise<void> {
     const asked = params as unknown as JsonObject;
-    const answer = await this.#ask("initialize", asked, "handshake_failed", timeout_ms);
+    const answer = await this.#request("initialize", asked, "handshake_failed", timeout_ms);
     if (isObject(answer) && answer.success === true) {
       if (answer.error === undefined || answer.error === null) return;
       throw malformed("The answer to initialize has success true and an error.");
@@ -56,7 +56,7 @@ export class InstrumentHost {
   }
 
   async listInstruments(timeout_ms: number): Promise<CheckedInstruments> {
-    const answer = await this.#ask("listInstruments", {}, "plugin_protocol_error", timeout_ms);
+    const answer = await this.#request("listInstruments", {}, "plugin_protocol_error", timeout_ms);
     try {
       return checkInstruments(isObject(answer) ? answer.instruments : undefined);
     } catch (error) {
@@ -65,14 +65,14 @@ export class InstrumentHost {
   }
 
   async invoke(call: InstrumentInvocation): Promise<InstrumentResult> {
-    const answer = await this.#ask("invoke", call as unknown as JsonObject, "plugin_protocol_error");
+    const answer = await this.#request("invoke", call as unknown as JsonObject, "plugin_protocol_error");
     const problem = resultProblem(answer);
     if (problem !== null) throw malformed(`The answer to invoke is not a valid result: ${problem}.`);
     return answer as unknown as InstrumentResult;
   }
 
   async healthCheck(instrument: string, timeout_ms: number): Promise<InstrumentHealth> {
-    const answer = await this.#ask("healthCheck", { instrument }, "plugin_protocol_error", timeout_ms);
+    const answer = await this.#request("healthCheck", { instrument }, "plugin_protocol_error", timeout_ms);
     if (isHealth(answer)) return answer;
     throw malformed(`The answer to healthCheck has no status of ${INSTRUMENT_HEALTHS.join(", ")}.`);
   }
@@ -91,7 +91,7 @@ export class InstrumentHost {
     await this.#peer.call("shutdown", {}).catch(() => {});
   }
 
-  async #ask(
+  async #request(
     method: string,
     params: JsonObject,
     otherwise: "handshake_failed" | "plugin_protocol_error",

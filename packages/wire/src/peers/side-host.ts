@@ -57,7 +57,7 @@ export class SideHost {
   }
 
   async handshake(): Promise<SideManifest> {
-    const line = await this.#ask(
+    const line = await this.#request(
       { type: "handshake", protocol_version: SIDE_PROTOCOL },
       "handshake_failed",
       handshakeError,
@@ -74,7 +74,7 @@ export class SideHost {
         new BackplaneError("handshake_failed", "No request is sent before a valid handshake.")
       );
     }
-    const line = await this.#ask(request, "malformed_response", (answer) =>
+    const line = await this.#request(request, "malformed_response", (answer) =>
       responseError(answer, request.request_id),
     );
     this.#answered = "request";
@@ -82,7 +82,7 @@ export class SideHost {
     return line as unknown as SideResponse;
   }
 
-  #ask(
+  #request(
     message: object,
     code: Question["code"],
     accept: (line: JsonObject) => BackplaneError | undefined,

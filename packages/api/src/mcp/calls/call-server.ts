@@ -127,7 +127,7 @@ class ServerCall implements UpstreamCall {
     this.questions = new Questions(capabilities, responses);
     const line: ServerLine = {
       notify: (name, about) => this.#notifications.put({ method: name, params: about }),
-      ask: this.questions.ask,
+      answerRequest: this.questions.answerRequest,
       waiting: ({ id, approval_id }) => {
         const message = awaitingApproval(method, approval_id);
         const data = { message, invocation_id: id, approval_id };

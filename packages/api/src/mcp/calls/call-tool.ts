@@ -60,7 +60,7 @@ export async function callTool(
     ticket = await deps.kernel.invocations.invoke(
       caller,
       invokeBodyOf(tool, input, session),
-      questions.possible ? { context: "conversation", answerRequest: questions.ask } : CONVERSATION,
+      questions.possible ? { context: "conversation", answerRequest: questions.answerRequest } : CONVERSATION,
     );
   } catch (error) {
     session?.calls.delete(request.id);

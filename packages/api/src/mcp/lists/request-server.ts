@@ -11,6 +11,6 @@ export function requestServer(
 ): Promise<Json> {
   return kernel.servers.request(caller, binding_id, method, params, {
     notify: () => undefined,
-    ask: () => null,
+    answerRequest: () => null,
   });
 }

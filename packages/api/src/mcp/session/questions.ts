@@ -33,7 +33,7 @@ export class Questions {
     this.#given = given === undefined ? null : new Map(Object.entries(given) as [string, JsonObject][]);
   }
 
-  readonly ask: AnswerPluginRequest = (method, params, key) => {
+  readonly answerRequest: AnswerPluginRequest = (method, params, key) => {
     if (this.#closed || !supports(this.#capabilities, method, params)) return null;
     const name = this.#uniqueKey(key);
     const given = this.#given?.get(name);

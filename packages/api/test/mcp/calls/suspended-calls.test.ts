@@ -48,7 +48,7 @@ test("accepts a requestState once, only for its caller and its request", () => {
 test("declines pending questions when the client does not return in time", async () => {
   const suspended = new SuspendedCalls(clock);
   const own = upstreamCall();
-  const asked = own.questions.ask("elicitation/create", {});
+  const asked = own.questions.answerRequest("elicitation/create", {});
   suspended.suspend(caller("a"), request(ASKED), own);
   timers.at(-1)!();
   expect(await asked).toEqual({ action: "decline" });

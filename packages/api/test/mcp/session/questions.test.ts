@@ -5,7 +5,7 @@ const FORM = { message: "Who?", requestedSchema: { type: "object" } };
 
 test("asks only what the client has declared as a capability", () => {
   const isAsked = (capabilities: object, method: string, params: object = {}) =>
-    new Questions(capabilities as never).ask(method, params as never) !== null;
+    new Questions(capabilities as never).answerRequest(method, params as never) !== null;
   expect(isAsked({}, "elicitation/create", FORM)).toBe(false);
   expect(isAsked({ elicitation: {} }, "elicitation/create", FORM)).toBe(true);
   expect(isAsked({ elicitation: {} }, "elicitation/create", { mode: "url", url: "https://x" })).toBe(false);
@@ -20,8 +20,8 @@ test("asks only what the client has declared as a capability", () => {
 
 test("keeps the key of the plugin and uses an answer sent in advance once", async () => {
   const questions = new Questions({ elicitation: {} }, { who: { action: "accept" } });
-  expect(await questions.ask("elicitation/create", FORM, "who")).toEqual({ action: "accept" });
-  const second = questions.ask("elicitation/create", FORM, "who");
+  expect(await questions.answerRequest("elicitation/create", FORM, "who")).toEqual({ action: "accept" });
+  const second = questions.answerRequest("elicitation/create", FORM, "who");
   expect(questions.pending.map(({ key }) => key)).toEqual(["who"]);
   expect(questions.answer("other", {})).toBe(false);
   expect(questions.answer("who", { action: "decline" })).toBe(true);
@@ -30,12 +30,12 @@ test("keeps the key of the plugin and uses an answer sent in advance once", asyn
 
 test("declines pending questions when the client disconnects", async () => {
   const questions = new Questions({ elicitation: {}, sampling: {} });
-  const form = questions.ask("elicitation/create", FORM);
-  const sample = questions.ask("sampling/createMessage", {});
+  const form = questions.answerRequest("elicitation/create", FORM);
+  const sample = questions.answerRequest("sampling/createMessage", {});
   questions.close();
   expect(await form).toEqual({ action: "decline" });
   await expect(sample).rejects.toMatchObject({ code: "policy.denied" });
-  expect(questions.ask("elicitation/create", FORM)).toBe(null);
+  expect(questions.answerRequest("elicitation/create", FORM)).toBe(null);
 });
 
 test("rejects inputResponses that are not objects by key", () => {

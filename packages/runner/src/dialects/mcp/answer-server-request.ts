@@ -8,19 +8,19 @@ import { RPC } from "./revisions.ts";
 import { type PendingRequest, RpcRejection } from "./rpc-channel.ts";
 
 /** Passes a request to the caller, under the server's own key if it gave one. */
-export type AskCaller = (method: string, params: JsonObject, key?: string) => Promise<Json>;
+export type AnswerRequest = (method: string, params: JsonObject, key?: string) => Promise<Json>;
 
 /** A request in flight that may have a caller to ask. */
-export interface AskableRequest extends PendingRequest {
-  readonly askCaller: AskCaller | null;
+export interface AnsweringRequest extends PendingRequest {
+  readonly answerRequest: AnswerRequest | null;
   readonly session_id: string | null;
 }
 
-/** `askCaller` is null when no caller can answer. `folders` are the mounts of the binding as the server sees them. */
+/** `answerRequest` is null when no caller can answer. `folders` are the mounts of the binding as the server sees them. */
 export async function answerServerRequest(
   method: string,
   params: JsonObject,
-  askCaller: AskCaller | null,
+  answerRequest: AnswerRequest | null,
   folders: readonly string[],
   key?: string,
 ): Promise<Json> {
@@ -30,15 +30,15 @@ export async function answerServerRequest(
     case "roots/list": {
       const given = { roots: folders.map((path) => ({ uri: pathToFileURL(path).href, name: path })) };
       // A client with its own roots is asked. For all others the roots are the folders mounted for the server.
-      return askCaller === null ? given : await askCaller(method, params, key).catch(() => given);
+      return answerRequest === null ? given : await answerRequest(method, params, key).catch(() => given);
     }
     case "sampling/createMessage":
-      if (askCaller === null)
+      if (answerRequest === null)
         throw new RpcRejection(RPC.rejected, "No caller can answer a sampling request for this call");
-      return await askCaller(method, params, key);
+      return await answerRequest(method, params, key);
     case "elicitation/create":
-      if (askCaller === null) return { action: "cancel" };
-      return withDefaults(await askCaller(method, params, key), params.requestedSchema);
+      if (answerRequest === null) return { action: "cancel" };
+      return withDefaults(await answerRequest(method, params, key), params.requestedSchema);
     default:
       throw new RpcRejection(RPC.method_not_found, `Method not found: ${method.slice(0, 100)}`);
   }
@@ -50,7 +50,7 @@ const MAX_INPUT_REQUESTS = 100;
 /** Answers the input requests of a call in the stateless revision, under the server's own keys. */
 export async function answerInputRequests(
   requests: JsonObject,
-  askCaller: AskCaller | null,
+  answerRequest: AnswerRequest | null,
   folders: readonly string[],
 ): Promise<JsonObject> {
   const answers: JsonObject = {};
@@ -69,7 +69,7 @@ export async function answerInputRequests(
         );
       }
       const params = isObject(request.params) ? request.params : {};
-      answers[key] = await answerServerRequest(request.method, params, askCaller, folders, key);
+      answers[key] = await answerServerRequest(request.method, params, answerRequest, folders, key);
     }),
   );
   return answers;
@@ -80,21 +80,21 @@ export async function answerInputRequests(
  * only certain with one call, or calls of one session, in flight; another person's client is never asked on a
  * guess.
  */
-export function askCallerAmong(method: string, inFlight: Iterable<PendingRequest>): AskCaller | null {
-  const askers = [...inFlight].filter(isAskable);
-  const last = askers.at(-1);
+export function answererAmong(method: string, inFlight: Iterable<PendingRequest>): AnswerRequest | null {
+  const answering = [...inFlight].filter(answersRequests);
+  const last = answering.at(-1);
   if (last === undefined) return null;
   if (
-    askers.length > 1 &&
-    askers.some(({ session_id }) => session_id === null || session_id !== last.session_id)
+    answering.length > 1 &&
+    answering.some(({ session_id }) => session_id === null || session_id !== last.session_id)
   ) {
     throw new RpcRejection(RPC.internal, `${method}: calls of several sessions are in flight; retry later`);
   }
-  return last.askCaller;
+  return last.answerRequest;
 }
 
-export function isAskable(pending: PendingRequest): pending is AskableRequest {
-  return "askCaller" in pending && pending.askCaller !== null;
+export function answersRequests(pending: PendingRequest): pending is AnsweringRequest {
+  return "answerRequest" in pending && pending.answerRequest !== null;
 }
 
 /** Fills fields that an accepted form leaves out with the defaults of the schema. */

@@ -26,7 +26,7 @@ const NAME_CHARS = 256;
 const TOOL_ID_CHARS = 64;
 const DIGEST_CHARS = 8;
 
-export type Ask = (method: string, params: JsonObject) => Promise<Json>;
+export type SendRequest = (method: string, params: JsonObject) => Promise<Json>;
 
 export async function describeTools(
   package_id: string,
@@ -34,10 +34,10 @@ export async function describeTools(
   permissions: ToolExport["permissions"],
   /** Whether arguments can also be sent as headers. */
   with_headers: boolean,
-  ask: Ask,
+  sendRequest: SendRequest,
 ): Promise<Description> {
   const warnings: string[] = [];
-  const listed = "tools" in agreement.capabilities ? await allTools(ask, warnings) : [];
+  const listed = "tools" in agreement.capabilities ? await allTools(sendRequest, warnings) : [];
   const headers = new Map<Tool, ParamHeaders>();
   const tools = listed.filter((tool) => {
     const read = with_headers ? readParamHeaders(tool.inputSchema) : [];
@@ -68,13 +68,13 @@ interface Tool extends JsonObject {
   inputSchema: JsonObject;
 }
 
-async function allTools(ask: Ask, warnings: string[]): Promise<Tool[]> {
+async function allTools(sendRequest: SendRequest, warnings: string[]): Promise<Tool[]> {
   const tools: Tool[] = [];
   const names = new Set<string>();
   let size = 0;
   let cursor: Json | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
-    const result = await ask("tools/list", cursor === undefined ? {} : { cursor });
+    const result = await sendRequest("tools/list", cursor === undefined ? {} : { cursor });
     if (!isObject(result) || !Array.isArray(result.tools)) {
       throw new BackplaneError(
         "malformed_response",

@@ -1,7 +1,7 @@
 /** A request that is not a tool call: resources, prompts, completion, the list of tools. */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import type { RequestListener } from "@backplane/ports";
-import type { AskableRequest, AskCaller } from "./answer-server-request.ts";
+import type { AnsweringRequest, AnswerRequest } from "./answer-server-request.ts";
 import type { RpcFailure } from "./rpc-channel.ts";
 import { MAX_ROUNDS, needsInput, retryParams, tooManyRounds } from "./tool-call.ts";
 
@@ -9,9 +9,9 @@ import { MAX_ROUNDS, needsInput, retryParams, tooManyRounds } from "./tool-call.
 export interface Requester {
   readonly stateless: boolean;
   /** Returns the id of the request, or 0 if it could not be sent and `lost` was called. */
-  send(pending: AskableRequest, params: JsonObject): number;
+  send(pending: AnsweringRequest, params: JsonObject): number;
   withdraw(id: number, reason: string): void;
-  answers(requests: Json | undefined, askCaller: AskCaller | null): Promise<JsonObject | null>;
+  answers(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
   after(ms: number, run: () => void): () => void;
 }
 
@@ -31,9 +31,9 @@ export async function makeRequest(
   for (let round = 0; round <= MAX_ROUNDS; round++) {
     const result = await once(session, method, params, listener, signal);
     if (!needsInput(session.stateless, result)) return result;
-    const askCaller: AskCaller | null =
-      listener === null ? null : (what, about, key) => listener.ask(what, about, key);
-    params = retryParams(given, result, await session.answers(result.inputRequests, askCaller));
+    const answerRequest: AnswerRequest | null =
+      listener === null ? null : (what, about, key) => listener.answerRequest(what, about, key);
+    params = retryParams(given, result, await session.answers(result.inputRequests, answerRequest));
   }
   throw tooManyRounds(method);
 }
@@ -62,9 +62,9 @@ function once(
   });
 }
 
-export class OtherRequest implements AskableRequest {
+export class OtherRequest implements AnsweringRequest {
   readonly method: string;
-  readonly askCaller: AskCaller | null;
+  readonly answerRequest: AnswerRequest | null;
   readonly session_id = null;
   /** Clears its deadline. */
   stop: () => void = () => {};
@@ -80,7 +80,8 @@ export class OtherRequest implements AskableRequest {
   ) {
     this.method = method;
     this.#listener = listener;
-    this.askCaller = listener === null ? null : (what, about, key) => listener.ask(what, about, key);
+    this.answerRequest =
+      listener === null ? null : (what, about, key) => listener.answerRequest(what, about, key);
     this.#resolve = resolve;
     this.#reject = reject;
   }

@@ -17,16 +17,16 @@ const MAX = 64;
 export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   const found: ParamHeaders = [];
   let marks = 0;
-  const count = (value: Json, isPlace: boolean): void => {
+  const count = (value: Json, isSchema: boolean): void => {
     if (Array.isArray(value)) for (const one of value) count(one, true);
     else if (isObject(value)) {
-      if (isPlace && MARK in value) marks++;
-      for (const [key, one] of Object.entries(value)) count(one, key !== "properties" || !isPlace);
+      if (isSchema && MARK in value) marks++;
+      for (const [key, one] of Object.entries(value)) count(one, key !== "properties" || !isSchema);
     }
   };
-  const walk = (place: JsonObject, path: string[]): string | null => {
-    if (!isObject(place.properties)) return null;
-    for (const [key, value] of Object.entries(place.properties)) {
+  const walk = (schema: JsonObject, path: string[]): string | null => {
+    if (!isObject(schema.properties)) return null;
+    for (const [key, value] of Object.entries(schema.properties)) {
       if (!isObject(value)) continue;
       const at = [...path, key];
       if (MARK in value) {

@@ -8,12 +8,12 @@ import { BackplaneError, IdTable, isObject, type Json, type JsonObject } from "@
 import type { Description, ProcessRequest, RequestListener } from "@backplane/ports";
 import { type Exchange, NO_PERMISSIONS, type ProcessLink, type Session } from "../../ports/dialect.ts";
 import {
-  type AskableRequest,
-  type AskCaller,
+  type AnsweringRequest,
+  type AnswerRequest,
   answerInputRequests,
   answerServerRequest,
-  askCallerAmong,
-  isAskable,
+  answererAmong,
+  answersRequests,
 } from "./answer-server-request.ts";
 import { describeTools } from "./describe-tools.ts";
 import { negotiate } from "./negotiate.ts";
@@ -160,8 +160,8 @@ export class McpSession implements Session, Caller, Requester {
     return call.rpc_id !== 0;
   }
 
-  send(pending: AskableRequest, params: JsonObject): number {
-    const capabilities = pending.askCaller === null ? {} : CLIENT_CAPABILITIES;
+  send(pending: AnsweringRequest, params: JsonObject): number {
+    const capabilities = pending.answerRequest === null ? {} : CLIENT_CAPABILITIES;
     return this.#channel.send(pending, (id) => this.#params(params, capabilities, id));
   }
 
@@ -176,9 +176,9 @@ export class McpSession implements Session, Caller, Requester {
     return this.#link.after(ms, run);
   }
 
-  async answers(requests: Json | undefined, askCaller: AskCaller | null): Promise<JsonObject | null> {
+  async answers(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null> {
     if (isObject(requests) && Object.keys(requests).length > 0) {
-      return await answerInputRequests(requests, askCaller, this.#options.folders);
+      return await answerInputRequests(requests, answerRequest, this.#options.folders);
     }
     await new Promise<void>((resolve) => this.#link.after(PAUSE_MS, resolve));
     return null;
@@ -261,9 +261,9 @@ export class McpSession implements Session, Caller, Requester {
   async #onRequest(method: string, params: JsonObject, origin: PendingRequest | null): Promise<Json> {
     const { folders } = this.#options;
     if (method === "ping") return await answerServerRequest(method, params, null, folders);
-    const mine = origin !== null && isAskable(origin) ? origin.askCaller : null;
-    const askCaller = origin === null ? askCallerAmong(method, this.#channel.inFlight()) : mine;
-    return await answerServerRequest(method, params, askCaller, folders);
+    const mine = origin !== null && answersRequests(origin) ? origin.answerRequest : null;
+    const answerRequest = origin === null ? answererAmong(method, this.#channel.inFlight()) : mine;
+    return await answerServerRequest(method, params, answerRequest, folders);
   }
 
   #onNotification(method: string, params: JsonObject, origin: PendingRequest | null): void {

@@ -5,7 +5,7 @@
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { Exchange } from "../../ports/dialect.ts";
 import { acceptCall, acceptError } from "./accept-tool-result.ts";
-import type { AskableRequest, AskCaller } from "./answer-server-request.ts";
+import type { AnsweringRequest, AnswerRequest } from "./answer-server-request.ts";
 import { type RpcFailure, rpcFailureOf } from "./rpc-channel.ts";
 
 /** Rounds of input requests per request. */
@@ -18,15 +18,15 @@ export interface Caller {
   /** False if it could not be sent and `lost` was called. */
   dispatch(call: ToolCall): boolean;
   /** Null when the server asked for no input and only wants the call repeated. */
-  answers(requests: Json | undefined, askCaller: AskCaller | null): Promise<JsonObject | null>;
+  answers(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
   over(call: ToolCall): void;
 }
 
-export class ToolCall implements AskableRequest {
+export class ToolCall implements AnsweringRequest {
   readonly method = "tools/call";
   readonly exchange: Exchange;
   readonly headers: Record<string, string>;
-  readonly askCaller: AskCaller | null;
+  readonly answerRequest: AnswerRequest | null;
   readonly session_id: string | null;
   readonly #caller: Caller;
   readonly #given: JsonObject;
@@ -41,7 +41,9 @@ export class ToolCall implements AskableRequest {
     this.exchange = exchange;
     this.#given = params;
     this.params = params;
-    this.askCaller = exchange.can_ask ? (method, about, key) => exchange.ask(method, about, key) : null;
+    this.answerRequest = exchange.can_answer_requests
+      ? (method, about, key) => exchange.answerRequest(method, about, key)
+      : null;
     this.session_id = exchange.context.session_id ?? null;
   }
 
@@ -83,7 +85,7 @@ export class ToolCall implements AskableRequest {
   async #answerFirst(result: JsonObject): Promise<void> {
     try {
       if (++this.#rounds > MAX_ROUNDS) throw tooManyRounds(this.method);
-      const answers = await this.#caller.answers(result.inputRequests, this.askCaller);
+      const answers = await this.#caller.answers(result.inputRequests, this.answerRequest);
       if (this.withdrawn) return;
       this.params = retryParams(this.#given, result, answers);
       this.#caller.dispatch(this);

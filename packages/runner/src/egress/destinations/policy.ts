@@ -33,12 +33,12 @@ export interface Policy {
 
 export async function decide(policy: Policy, destination: Destination): Promise<Verdict> {
   const kind = hostKind(destination.host);
-  const place = formatDestination(destination);
+  const name = formatDestination(destination);
   if (kind === "invalid") return { kind: "refused", reason: "name.invalid" };
-  if (policy.gateway.names.has(place)) {
+  if (policy.gateway.names.has(name)) {
     return policy.gateway.reachable ? { kind: "gateway" } : { kind: "refused", reason: "gateway.no_scope" };
   }
-  const trusted = isOpened(policy.operator_allows, place);
+  const trusted = isOpened(policy.operator_allows, name);
   if (kind === "address" && !trusted) return { kind: "refused", reason: "address.literal" };
   if (!policy.allowed.allows(destination)) return { kind: "refused", reason: "domain.not_allowed" };
   // These names mean this machine by definition (RFC 6761), so they are not resolved.
@@ -58,6 +58,6 @@ export async function decide(policy: Policy, destination: Destination): Promise<
 }
 
 /** Whether the operator allowed this destination or every port of its host. */
-export function isOpened(opened: ReadonlySet<string>, place: string): boolean {
-  return opened.has(place) || opened.has(`${place.slice(0, place.lastIndexOf(":"))}:*`);
+export function isOpened(opened: ReadonlySet<string>, name: string): boolean {
+  return opened.has(name) || opened.has(`${name.slice(0, name.lastIndexOf(":"))}:*`);
 }

@@ -63,6 +63,6 @@ function refusal(destination: Destination, reason: RefusalReason, detail?: strin
   return new BackplaneError(
     "policy.denied",
     `The gateway does not connect to ${name}. ${REFUSAL_REASONS[reason]}${more} ${fix}`,
-    { fix, details: { reason, place: name } },
+    { fix, details: { reason, destination: name } },
   );
 }

@@ -82,7 +82,7 @@ async function addressesOf(policy: Policy, destination: Destination): Promise<re
     "launch_failed",
     `The gateway does not connect to ${name}: ${REFUSAL_REASONS[verdict.reason]}${detail}`,
     {
-      details: { reason: verdict.reason, place: name },
+      details: { reason: verdict.reason, destination: name },
       fix:
         verdict.reason === "domain.not_allowed"
           ? `Grant it: backplane binding set ID --domains ${name}`

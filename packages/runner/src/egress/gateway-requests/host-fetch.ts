@@ -3,7 +3,7 @@
  * applies the same policy and address check as the egress of a sandbox. One request, no redirects, a bounded
  * answer.
  */
-import { request as ask, type IncomingMessage } from "node:http";
+import { request as sendHttpRequest, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { BackplaneError } from "@backplane/contract";
@@ -84,7 +84,7 @@ function exchange(
   const headers = Object.entries(request.headers).filter(([name]) => !OURS.has(name.toLowerCase()));
   const body = request.body === null ? null : Buffer.from(request.body, request.encoding);
   return new Promise((resolve, reject) => {
-    const sent = ask({
+    const sent = sendHttpRequest({
       createConnection: () => socket,
       method: request.method,
       path: `${url.pathname}${url.search}`,

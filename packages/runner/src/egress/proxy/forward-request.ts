@@ -1,5 +1,5 @@
 /** Forwards a checked HTTP request to a socket that was dialled for it, and the response back. */
-import { request as ask, type IncomingMessage, ServerResponse } from "node:http";
+import { request as sendHttpRequest, type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { endToEndFields, headBytes, headerPairs } from "./http-head.ts";
 import type { ProxyConnection } from "./proxy-connection.ts";
@@ -46,7 +46,7 @@ export async function forward(
   ];
   if (request.headers["transfer-encoding"] !== undefined) fields.push(["Transfer-Encoding", "chunked"]);
   if (!connection.countOut(headBytes(`${request.method} ${path}`, fields))) return;
-  const sent = ask({
+  const sent = sendHttpRequest({
     createConnection: () => upstream,
     method: request.method!,
     path,

@@ -20,15 +20,15 @@ const INSTRUCTION_BYTES = 8;
 const MAX_JUMP = 255;
 
 export function assemble(program: readonly Instruction[]): Buffer {
-  const places = new Map<string, number>();
+  const labels = new Map<string, number>();
   program.forEach(({ label }, at) => {
-    if (label !== undefined) places.set(label, at);
+    if (label !== undefined) labels.set(label, at);
   });
   const bytes = Buffer.alloc(program.length * INSTRUCTION_BYTES);
   program.forEach((instruction, at) => {
     const jump = (target: string | undefined) => {
       if (target === undefined) return 0;
-      const distance = (places.get(target) ?? -1) - at - 1;
+      const distance = (labels.get(target) ?? -1) - at - 1;
       if (distance < 0 || distance > MAX_JUMP)
         throw new Error(`a filter cannot jump from ${at} to ${target}`);
       return distance;

@@ -143,7 +143,7 @@ verifies(
     const ask = (name: string) =>
       testRunner.runner.request!(
         { ...request, method: "healthCheck", params: { instrument: name } },
-        { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) },
+        { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) },
       );
     expect(await ask("echo")).toEqual({ status: "Healthy", message: "echo" });
     expect(await ask("fail")).toEqual({ status: "Unhealthy", message: "fail" });
@@ -244,7 +244,9 @@ describe("the data folder", () => {
   test("is separate for each project", async () => {
     const { data, testRunner } = setUp();
     const call = (project_id: string) =>
-      testRunner.run(instrument("good", { export_id: "count", pool_key: project_id, context: { project_id } }));
+      testRunner.run(
+        instrument("good", { export_id: "count", pool_key: project_id, context: { project_id } }),
+      );
     await Promise.all([call("proj_a"), call("proj_b")]);
     const counts = ["proj_a", "proj_b"].map((name) => readFileSync(join(data, "..", name, "count"), "utf8"));
     expect(counts).toEqual(["1", "1"]);
@@ -258,7 +260,9 @@ describe("in the sandbox", () => {
     const { data, testRunner } = setUp(createConfinedTestRunner);
     const count = instrument("good", { ...isolated, export_id: "count" });
     expect(await testRunner.run(count)).toMatchObject({ status: "succeeded" });
-    expect(await testRunner.run(count)).toMatchObject({ result: { structured_output: { stdout: "counted 2" } } });
+    expect(await testRunner.run(count)).toMatchObject({
+      result: { structured_output: { stdout: "counted 2" } },
+    });
     expect(testRunner.runner.health().processes).toBe(1);
     const outcome = await testRunner.run(instrument("good", isolated));
     expect((outcome.result as { structured_output: unknown }).structured_output).toMatchObject({

@@ -9,7 +9,7 @@ const permissions = {
   gateway_api_scopes: [],
   secret_slots: [],
 } as const;
-const ask = (page: (n: number) => JsonObject) => {
+const answerRequest = (page: (n: number) => JsonObject) => {
   let n = 0;
   return {
     pages: () => n,
@@ -19,13 +19,13 @@ const ask = (page: (n: number) => JsonObject) => {
 
 test("stops reading tool descriptions at a size limit", async () => {
   const inputSchema = { type: "object", description: "x".repeat(1_000_000) };
-  const endless = ask((n) => ({ tools: [{ name: `t${n}`, inputSchema }], nextCursor: `${n}` }));
+  const endless = answerRequest((n) => ({ tools: [{ name: `t${n}`, inputSchema }], nextCursor: `${n}` }));
   await expect(endless.found()).rejects.toMatchObject({ code: "frame_too_large" });
   expect(endless.pages()).toBeLessThan(20);
 });
 
 test("limits the number of warnings", async () => {
-  const nameless = ask(() => ({ tools: Array.from({ length: 5_000 }, () => ({})) }));
+  const nameless = answerRequest(() => ({ tools: Array.from({ length: 5_000 }, () => ({})) }));
   const { exports, warnings } = await nameless.found();
   expect(exports).toEqual([]);
   expect(warnings).toHaveLength(100);
@@ -38,7 +38,7 @@ test("leaves out only the tool whose arguments cannot be sent as headers", async
     { name: "bad", inputSchema: bad },
     { name: "good", inputSchema: good },
   ];
-  const described = await ask(() => ({ tools })).found();
+  const described = await answerRequest(() => ({ tools })).found();
   expect(described.exports.map(({ tool }) => [tool.native_name, tool.param_headers])).toEqual([
     ["good", [{ header: "A", path: ["a"] }]],
   ]);

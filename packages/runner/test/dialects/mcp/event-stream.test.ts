@@ -33,7 +33,7 @@ test("accepts an answer as a stream, with progress and server requests of the sa
   const events: JsonObject[] = [];
   const outcome = await testRunner.runner.run(requestOf(mcp(server)), {
     event: (event) => events.push(event),
-    ask: async () => ({ action: "decline" }),
+    answerRequest: async () => ({ action: "decline" }),
   });
   expect(outcome).toMatchObject({ status: "succeeded", result: { content: [] } });
   expect(events).toEqual([{ type: "progress", data: { progress: 1 } }]);
@@ -159,7 +159,7 @@ test("renews subscriptions when the server lost its session, also without a requ
   });
   const testRunner = testRunnerFor(server);
   const request = { ...requestOf(mcp(server)), timeout_ms: 5_000 };
-  const listener = { notify: () => undefined, ask: async () => null };
+  const listener = { notify: () => undefined, answerRequest: async () => null };
   await testRunner.runner.request!(
     { ...request, method: "resources/subscribe", params: { uri: "x://one" } },
     listener,

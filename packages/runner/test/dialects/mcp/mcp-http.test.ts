@@ -68,7 +68,9 @@ test("takes the credential from a secret slot and uses a rotated one for the nex
   const config = { headers: { "X-Team": "blue", "X-Key": `k-$${"{"}api_key}` } };
   const secrets = { authorization: "token-1", api_key: "abc" };
   await testRunner.run(mcp(server, { context: { config, secrets } }));
-  await testRunner.run(mcp(server, { context: { config, secrets: { ...secrets, authorization: "Basic eA==" } } }));
+  await testRunner.run(
+    mcp(server, { context: { config, secrets: { ...secrets, authorization: "Basic eA==" } } }),
+  );
   const [first, second] = server.calls().map(({ headers }) => headers);
   expect(first).toMatchObject({ authorization: "Bearer token-1", "x-team": "blue", "x-key": "k-abc" });
   expect(second).toMatchObject({ authorization: "Basic eA==" });
@@ -137,7 +139,9 @@ test("closes the request of a cancelled call, and ends an unanswered call at its
   testRunner.runner.cancel("inv_c", "user");
   expect(await started).toMatchObject({ status: "cancelled" });
   await until(() => server.seen.some(({ message }) => message.method === "notifications/cancelled"));
-  expect(await testRunner.run(mcp(server, { timeout_ms: 200 }))).toMatchObject({ error: { code: "timeout" } });
+  expect(await testRunner.run(mcp(server, { timeout_ms: 200 }))).toMatchObject({
+    error: { code: "timeout" },
+  });
 });
 
 test("fails the call, not the server, after a response over the limit or without JSON", async () => {
@@ -149,7 +153,7 @@ test("fails the call, not the server, after a response over the limit or without
     }),
   );
   const testRunner = createTestRunner({
-    egress: { operator_allows: [server.place] },
+    egress: { operator_allows: [server.address] },
     limits: { message_bytes: 10_000 },
   });
   expect((await testRunner.run(mcp(server))).error?.code).toBe("frame_too_large");
@@ -172,16 +176,19 @@ test("uses a rotated secret for the next request that is not a call", async () =
   const change = (authorization: string) => mcp(server, { context: { secrets: { authorization } } });
   await testRunner.run(change("first-token"));
   const request = requestOf(change("second-token"));
-  const nobody = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
-  await testRunner.runner.request!({ ...request, method: "resources/read", params: { uri: "a://x" } }, nobody);
+  const nobody = { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) };
+  await testRunner.runner.request!(
+    { ...request, method: "resources/read", params: { uri: "a://x" } },
+    nobody,
+  );
   const read = server.seen.find(({ message }) => message.method === "resources/read");
   expect(read?.headers.authorization).toBe("Bearer second-token");
 });
 
 test("fails immediately without a server and does not hold later calls back", async () => {
-  const place = "127.0.0.1:9";
-  const testRunner = testRunnerFor({ place });
-  const server = { url: `http://${place}/mcp`, place };
+  const address = "127.0.0.1:9";
+  const testRunner = testRunnerFor({ address });
+  const server = { url: `http://${address}/mcp`, address };
   for (let tries = 0; tries < 5; tries++) {
     const outcome = await testRunner.run(mcp(server));
     expect(outcome).toMatchObject({ dispatched: false, error: { code: "crashed" } });

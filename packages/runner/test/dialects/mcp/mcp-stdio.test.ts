@@ -5,7 +5,10 @@ import { expect, test } from "vitest";
 import { type RequestChange, requestOf } from "../../support/request.ts";
 import { createTestRunner, isAlive, type TestRunner, until } from "../../support/runner.ts";
 
-const NOBODY: RequestListener = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
+const NOBODY: RequestListener = {
+  notify: () => {},
+  answerRequest: () => Promise.reject(new Error("nobody")),
+};
 
 function mcp(behaviour: string, tool: string, change: RequestChange = {}): RequestChange {
   return {
@@ -84,7 +87,9 @@ test("keeps images, audio and resources unchanged, and returns isError as a resu
       { type: "resource_link", uri: "a://2", name: "two" },
     ],
   });
-  expect(await testRunner.run(mcp("plain", "typed"))).toMatchObject({ result: { structured_output: { n: 1 } } });
+  expect(await testRunner.run(mcp("plain", "typed"))).toMatchObject({
+    result: { structured_output: { n: 1 } },
+  });
   expect(await testRunner.run(mcp("plain", "fails"))).toMatchObject({
     status: "succeeded",
     result: { is_error: true, content: [{ text: "no such file" }] },
@@ -132,7 +137,9 @@ test("passes the binding's arguments and variables", async () => {
     "PATH",
     "TMPDIR",
   ]);
-  const bad = await testRunner.run(mcp("plain", "args", { pool_key: "bad", context: { config: { args: "x" } } }));
+  const bad = await testRunner.run(
+    mcp("plain", "args", { pool_key: "bad", context: { config: { args: "x" } } }),
+  );
   expect(bad.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("config.args") });
 });
 
@@ -142,7 +149,9 @@ test("ends a cancelled call immediately, tells the server and keeps it", async (
   const pid = text((await testRunner.run(mcp("plain", "pid"))).result);
   expect(testRunner.runner.cancel("inv_hang", "user")).toBe(true);
   expect(await started).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
-  const notifications = JSON.parse(text((await testRunner.run(mcp("plain", "cancelled"))).result)) as JsonObject[];
+  const notifications = JSON.parse(
+    text((await testRunner.run(mcp("plain", "cancelled"))).result),
+  ) as JsonObject[];
   expect(notifications).toEqual([{ requestId: expect.any(Number), reason: "cancelled_by_user" }]);
   expect(text((await testRunner.run(mcp("plain", "pid"))).result)).toBe(pid);
 });
@@ -221,7 +230,7 @@ test("falls back to initialize if server/discover is not answered", async () => 
 test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviour) => {
   const testRunner = createTestRunner();
   const asked: string[] = [];
-  const ask = async (method: string): Promise<Json> => {
+  const answerRequest = async (method: string): Promise<Json> => {
     asked.push(method);
     return method.startsWith("sampling")
       ? { role: "assistant", content: { type: "text", text: "42" }, model: "m" }
@@ -229,7 +238,7 @@ test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviou
   };
   const run = async (tool: string) => {
     const request = requestOf({ ...mcp(behaviour, tool), env: { MARK: testRunner.mark } });
-    return text((await testRunner.runner.run(request, { event: () => {}, ask })).result);
+    return text((await testRunner.runner.run(request, { event: () => {}, answerRequest })).result);
   };
   expect(await run("samples")).toContain('"42"');
   // The default of a missing field is filled in.
@@ -259,7 +268,7 @@ test("asks no caller if calls of two sessions are in flight", async () => {
       }),
       {
         event: () => {},
-        ask: async (method) => {
+        answerRequest: async (method) => {
           asked.push(`${session_id} ${method}`);
           return { action: "decline" };
         },

@@ -23,8 +23,8 @@ test("closes a connection with random bytes instead of a request or inside of on
   ];
   const noisy = fc.tuple(fc.constantFrom(...valid), fc.nat(), fc.uint8Array({ maxLength: 12 }), fc.boolean());
   await fc.assert(
-    fc.asyncProperty(noisy, async ([bytes, place, noise, whole]) => {
-      const at = place % bytes.length;
+    fc.asyncProperty(noisy, async ([bytes, position, noise, whole]) => {
+      const at = position % bytes.length;
       const input = whole
         ? Buffer.from(noise)
         : Buffer.concat([bytes.subarray(0, at), noise, bytes.subarray(at + (noise.length >> 1))]);
