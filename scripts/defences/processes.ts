@@ -143,7 +143,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [OWN_TIME],
   },
   {
-    defence: "own time: a slow start is no crash",
+    defence: "own time: a slow start does not count as a crash",
     file: `${RUNNER}/pool/pool.ts`,
     from: " || isSlowStart(error)",
     to: "",

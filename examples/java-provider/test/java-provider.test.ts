@@ -79,7 +79,7 @@ withJdk("the host speaks for it: list, invoke at once, cancel, health, errors, s
   expect(instruments[0]!.securityRules).toEqual([
     {
       effect: "deny",
-      reason: "notes are no place for passwords",
+      reason: "passwords must not be stored in notes",
       match: { pointer: "/text", pattern: "(?i)password" },
     },
   ]);
@@ -115,7 +115,7 @@ withJdk("the host speaks for it: list, invoke at once, cancel, health, errors, s
 });
 
 withJdk(
-  "a class that is no provider is told by name, and batches are answered as JSON-RPC says",
+  "names a class that is not a provider, and answers batches according to JSON-RPC",
   async () => {
     const { host, child } = start("java.lang.Object");
     await expect(host.initialize(about(base), 60_000)).rejects.toMatchObject({
@@ -143,7 +143,7 @@ withJdk(
 );
 
 withJdk(
-  "an answer that cannot be written, and a failure without words, are errors and not silence",
+  "returns an error for a result that cannot be serialised and for an exception without a message",
   async () => {
     const { host, exited } = start("odd.OddProvider", buildOddClasses(base));
     await host.initialize(about(base), 60_000);

@@ -54,7 +54,7 @@ LAST_WORDS_SECONDS = 1.0
 
 
 class Cancelled(Exception):
-    """The call was cancelled or its deadline has passed. Let it through: it is the right answer."""
+    """The call was cancelled or its deadline has passed. Do not catch it: the SDK turns it into the right answer."""
 
 
 class Failure(Exception):
@@ -66,21 +66,21 @@ class Failure(Exception):
 
 
 class ProtocolError(Exception):
-    """The host sent something that is no frame. Nothing can be trusted after it."""
+    """The host sent an invalid frame. Nothing after it can be trusted."""
 
 
 def fail(message: str) -> NoReturn:
-    """Ends the call: it failed, and trying again would not help."""
+    """Ends the call as failed; a retry would not help."""
     raise Failure(message, "failed")
 
 
 def retry_later(message: str) -> NoReturn:
-    """Ends the call: it failed for now, and the gateway may try again."""
+    """Ends the call as a retryable failure; the gateway may try again."""
     raise Failure(message, "retryable_failure")
 
 
 class CancelEvent(threading.Event):
-    """Set by the host's cancel, and by itself once the deadline has passed."""
+    """Set by a cancel of the host, and when the deadline has passed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class CancelEvent(threading.Event):
 
 
 class Call:
-    """What a handler knows about the call that it serves."""
+    """The call that a handler serves."""
 
     def __init__(self, serving: "_Serving", request_id: str, op: str, body: Dict[str, Json]) -> None:
         self._serving = serving
@@ -144,11 +144,11 @@ class Call:
         self.attempt: int = body.get("attempt", 1)
 
     def time_left(self) -> float:
-        """Seconds until the deadline, never below 0: good as a `timeout=`."""
+        """Seconds until the deadline, never below 0; suitable as a `timeout=`."""
         return self.cancelled.time_left()
 
     def check(self) -> None:
-        """Raises Cancelled when the call should stop. For loops."""
+        """Raises Cancelled when the call should stop. Use it in loops."""
         if self.cancelled.is_set():
             raise Cancelled(f"The call was cancelled: {self.cancel_reason}")
 
@@ -180,14 +180,14 @@ class Call:
         return value
 
     def secret(self, slot: str) -> str:
-        """The value of a slot; ends the call with a clear failure when it is not bound."""
+        """Returns the value of a slot; fails the call if the slot is not bound."""
         value = self.secrets.get(slot)
         if value is None:
             fail(f"The secret slot {slot} is not bound. Map it in the binding's secrets.")
         return value
 
     def progress(self, message: str, data: Json = None) -> None:
-        """Tells watchers how far the call is."""
+        """Reports the progress of the call to watchers."""
         event: Dict[str, Json] = {"type": "progress", "message": message}
         if data is not None:
             event["data"] = data
@@ -198,11 +198,11 @@ class Call:
         self._serving.send_for(self, _encode(frame), last=False)
 
     def checkpoint(self, data: Json, kind: str = "checkpoint") -> None:
-        """Harnesses: stored before any later event; a resumed run gets the last one."""
+        """For harnesses: stored before any later event; a resumed run receives the last checkpoint."""
         self.emit({"type": "checkpoint", "checkpoint": {"kind": kind, "data": data}})
 
     def write_artifact(self, path: str, data: Any) -> Dict[str, Json]:
-        """Writes str or bytes into scratch; return the reference in the answer and the gateway takes the file over."""
+        """Writes str or bytes to scratch. Return the reference in the result, and the gateway stores the file."""
         data = data.encode("utf-8") if isinstance(data, str) else bytes(data)
         file = self._scratch_file(path)
         os.makedirs(os.path.dirname(file), exist_ok=True)
@@ -222,11 +222,11 @@ class Call:
         if not folder:
             fail("This export has no scratch folder. Ask for filesystem = scratch in the manifest.")
         if any(part in ("", ".", "..") for part in path.split("/")):
-            fail(f"{path!r} is no path inside the scratch folder.")
+            fail(f"{path!r} is not a path inside the scratch folder.")
         return os.path.join(folder, path)
 
     def _with_large_input(self) -> Dict[str, Json]:
-        """The body; a part that was too large for a frame is read from the file that the gateway put there."""
+        """Returns the body. A part that was too large for a frame is read from its file in scratch."""
         body = self._body
         for outer, inner in (("input", None), ("source", "projection"), ("trigger", None)):
             value = body.get(outer)
@@ -238,13 +238,13 @@ class Call:
         return body
 
     def log(self, *words: object) -> None:
-        """One line on stderr, which the gateway keeps with the invocation."""
+        """Writes one line to stderr, which the gateway stores with the invocation."""
         line = " ".join(str(word) for word in words)
         sys.stderr.write(f"[{self.context.get('invocation_id', '?')}] {line}\n")
         sys.stderr.flush()
 
     def gateway(self, path: str, body: Json = None, method: Optional[str] = None) -> Json:
-        """JSON to and from the gateway's own API with the call's delegated token."""
+        """Sends JSON to the gateway's own API with the call's delegated token, and returns the JSON response."""
         import urllib.error
         import urllib.request
 
@@ -253,7 +253,7 @@ class Call:
         if not token:
             fail("This call has no gateway token. Ask for gateway_api_scopes in vai-plugin.toml.")
         if not path.startswith("/") or path.startswith("//"):
-            fail(f"{path} is no path of the gateway; give one such as /v1/sessions.")
+            fail(f"{path} is not a path of the gateway. Use one such as /v1/sessions.")
         request = urllib.request.Request(
             access["base_url"].rstrip("/") + path,
             data=None if body is None else json.dumps(body).encode("utf-8"),
@@ -298,7 +298,7 @@ class Plugin:
         return self._register("harness.run", export_id)
 
     def serve(self) -> None:
-        """Serves until the host says `shutdown` or goes away."""
+        """Serves until the host sends `shutdown` or exits."""
         _Serving(self).run()
 
     def _register(self, op: str, export_id: str, on: Optional[frozenset] = None) -> Callable:
@@ -339,8 +339,8 @@ class Plugin:
 
 
 class _Serving:
-    """One run of a plugin: the main thread reads frames, workers answer them. The pipe has its
-    own lock, so that a slow host never keeps us from reading its cancel."""
+    """One run of a plugin: the main thread reads frames, worker threads answer them. The pipe has its
+    own lock, so that a host that reads slowly does not delay reading its cancel."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin
@@ -390,7 +390,7 @@ class _Serving:
         elif frame["type"] == "cancel":
             self._cancel(frame)
         else:
-            raise ProtocolError(f"A host does not send {frame['type']!r} here.")
+            raise ProtocolError(f"The host must not send {frame['type']!r} here.")
 
     def _open(self, frame: Dict[str, Json]) -> None:
         request_id, op, body = frame.get("id"), frame.get("op"), frame.get("body")
@@ -403,7 +403,7 @@ class _Serving:
         try:
             call = Call(self, request_id, op, body)
         except (OverflowError, TypeError, ValueError):
-            self._refuse(request_id, "The deadline of the request is no time.")
+            self._refuse(request_id, "The deadline of the request is not a valid time.")
             return
         with self._lock:
             if request_id in self._calls:
@@ -449,7 +449,7 @@ class _Serving:
             reply = self._plugin._answer(call)
         except Failure as error:
             reply = _failure(error.status, _words_of(error))
-        except BaseException as error:  # noqa: BLE001 - a thread has nobody else to tell
+        except BaseException as error:  # noqa: BLE001 - there is no caller to raise it in
             words = _words_of(error)
             if call.cancelled.is_set():
                 reply = _failure("cancelled", words)
@@ -487,7 +487,7 @@ class _Serving:
             while view:
                 view = view[os.write(self._output, view) :]
         except OSError:
-            os._exit(0)  # the host is gone, and with it whoever would read this
+            os._exit(0)  # the host has exited, so nobody reads the output
 
     def _stop(self) -> None:
         with self._lock:
@@ -499,7 +499,7 @@ class _Serving:
             idle = self._lock.wait_for(lambda: not self._calls, LAST_WORDS_SECONDS)
         sys.stderr.flush()
         if not idle:
-            os._exit(0)  # a thread that still prints could break the interpreter in its own end
+            os._exit(0)  # a thread that still prints could crash the interpreter during its shutdown
 
 
 def _read_frames(descriptor: int) -> Iterator[Dict[str, Json]]:
@@ -514,7 +514,7 @@ def _read_frames(descriptor: int) -> Iterator[Dict[str, Json]]:
     while True:
         while (end := buffer.find(b"\r\n\r\n", 0, HEADER_BYTES)) < 0:
             if len(buffer) >= HEADER_BYTES:
-                raise ProtocolError(f"A frame's header is longer than {HEADER_BYTES} bytes.")
+                raise ProtocolError(f"The header of a frame is longer than {HEADER_BYTES} bytes.")
             if not fill():
                 if buffer:
                     raise ProtocolError("The stream ended inside a frame.")
@@ -534,7 +534,7 @@ def _content_length(header: bytes) -> int:
     for line in header.decode("latin-1").split("\r\n"):
         match = re.fullmatch(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*", line)
         if match is None:
-            raise ProtocolError("This is no Content-Length header.")
+            raise ProtocolError("This is not a Content-Length header.")
         if match[1].lower() == "content-length":
             found.append(match[2])
     if len(found) != 1 or not re.fullmatch("[0-9]{1,15}", found[0]):
@@ -562,7 +562,7 @@ def _encode(frame: Dict[str, Json]) -> bytes:
     # Half of a surrogate pair is not valid Unicode; the host would refuse the frame.
     body = text.encode("utf-8", "replace")
     if len(body) > FRAME_BYTES:
-        raise ValueError(f"it takes {len(body)} bytes and a frame holds {FRAME_BYTES}; send less, or a file.")
+        raise ValueError(f"it takes {len(body)} bytes, but a frame holds {FRAME_BYTES}; send less, or a file.")
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
@@ -601,7 +601,7 @@ def _failure(status: str, message: str) -> Dict[str, Json]:
 
 
 def _parse_time(text: Optional[str]) -> datetime:
-    """RFC 3339; before Python 3.11 fromisoformat knows neither `Z` nor every length of fraction."""
+    """Parses RFC 3339; before Python 3.11 fromisoformat accepts neither `Z` nor every length of fraction."""
     match = re.fullmatch(r"(.{19})(?:\.(\d+))?(Z|z|[+-]\d\d:\d\d)", text or "")
     if match is None:
         return datetime.now(timezone.utc) + timedelta(days=1)
@@ -618,4 +618,4 @@ def _deeper_than(value: Json, levels: int) -> bool:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

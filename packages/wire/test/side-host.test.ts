@@ -108,9 +108,9 @@ describe("invalid handshakes", () => {
     ["a list", "[]\n", "handshake_failed"],
     ["another type", { type: "response", manifest: MANIFEST }, "handshake_failed"],
     ["no plugin_id", { manifest: { ...MANIFEST, plugin_id: "" } }, "handshake_failed"],
-    ["tools that are no list", { manifest: { ...MANIFEST, exposed_tools: "list" } }, "handshake_failed"],
+    ["tools that are not a list", { manifest: { ...MANIFEST, exposed_tools: "list" } }, "handshake_failed"],
     [
-      "capabilities that are no strings",
+      "capabilities that are not strings",
       { manifest: { ...MANIFEST, capabilities: [1] } },
       "handshake_failed",
     ],

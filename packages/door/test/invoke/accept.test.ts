@@ -81,7 +81,7 @@ test.each<[string, Json | null]>([
   ["nothing", null],
   ["a string", "done"],
   ["a list", []],
-  ["content that is no list", { content: "text" }],
+  ["content that is not a list", { content: "text" }],
   ["a block without a type", { content: [{ text: "x" }] }],
   ["a block that is a string", { content: ["x"] }],
   ["is_error as a word", { content: [], is_error: "no" }],

@@ -16,8 +16,8 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
- * The ready host for Java: `java -cp instrument-host.jar:. backplane.instruments.InstrumentHost com.example.MyProvider`
- * speaks the External protocol (JSON-RPC 2.0, one message a line) for a class that implements InstrumentProvider. Each
+ * The bundled host for Java: `java -cp instrument-host.jar:. backplane.instruments.InstrumentHost com.example.MyProvider`
+ * implements the External protocol (JSON-RPC 2.0, one message per line) for a class that implements InstrumentProvider. Each
  * request runs on its own thread, so a slow call does not delay others. Output that the plugin prints goes to stderr.
  */
 public final class InstrumentHost {

@@ -22,7 +22,7 @@ public final class NotesProvider implements InstrumentProvider {
   public void initialize(PluginContext given) {
     context = given;
     context.logger().info("notes are in " + context.dataDir());
-    System.out.println("what a plugin prints is no part of the protocol");
+    System.out.println("output of a plugin is not part of the protocol");
   }
 
   @Override
@@ -58,7 +58,7 @@ public final class NotesProvider implements InstrumentProvider {
 
     @Override
     public List<SecurityRule> securityRules() {
-      return List.of(SecurityRule.deny("notes are no place for passwords").where("/text", "(?i)password"));
+      return List.of(SecurityRule.deny("passwords must not be stored in notes").where("/text", "(?i)password"));
     }
 
     @Override

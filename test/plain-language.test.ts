@@ -1,0 +1,110 @@
+/**
+ * Words that readers of this project had to translate must not come back: retired names, planning words for modules,
+ * "is no X" for "is not an X", and test titles that start with a relative clause (CONTRIBUTING.md).
+ */
+import { globSync, readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+
+interface Rule {
+  name: string;
+  pattern: RegExp;
+  /** The rule applies only to these files. */
+  only?: RegExp;
+  /** Files or folders whose matches are accepted, each with a reason. */
+  allowed?: readonly string[];
+}
+
+const TITLE = String.raw`\b(?:test|it|describe|verifies)(?:\.\w+)*(?:\([^()\n]*\))?\(\s*(?:\[[^\]]*\],\s*|"[\w.-]+",\s*)?["\x60]`;
+
+const RULES: readonly Rule[] = [
+  {
+    name: "a retired name",
+    pattern:
+      /\b(?:letGo|goOn|takeUp|leadOut|wayOut|way_out|startLeash|chairOf|openHouse|openTalk|furnish|whenThere)\b/,
+  },
+  {
+    name: "a planning word; say module or folder",
+    pattern:
+      /\b(?:this|that|each|every|another|other|wire|runner|kernel) rooms?\b|'s room\b|\bhouse rules?\b/i,
+    // A comment of the secret spellings, in a module that is being reworked.
+    allowed: ["packages/contract/src/values/secret-spellings.ts"],
+  },
+  {
+    name: '"is no X"; say "is not an X"',
+    pattern: /(?<!\b(?:there|must|may) )\b(?:is|are|was|were) no (?!longer\b|more\b|such\b)[a-z]/i,
+    allowed: [
+      // Messages that tests of several modules quote.
+      "packages/contract/src/plugins/",
+      "packages/contract/test/plugins/",
+      "packages/gateway/test/plugins/plugin-module.test.ts",
+      "packages/sdk/src/",
+      "packages/sdk/test/",
+      "packages/wire/src/codecs/content-length.ts",
+      "plugins/",
+      // Titles and texts that are data of a test.
+      "packages/agent/test/loop/compactor-answers.test.ts",
+      "packages/door/test/calls/redact.test.ts",
+      "packages/servers/test/sign-ins/token-request.test.ts",
+    ],
+  },
+  {
+    name: "a title that starts with a relative clause; name the subject or start with a verb",
+    only: /\/test\//,
+    pattern: new RegExp(`${TITLE}(?:what|who|whom|whose|whoever|whatever)\\b`, "i"),
+  },
+];
+
+/** Generated files repeat their sources, and requirements keep the wording of their source documents. */
+const EXCLUDED = [
+  "**/node_modules/**",
+  "**/dist/**",
+  "docs/api.md",
+  "examples/*/{bin/*.mjs,lib/**}",
+  "spec/requirements.md",
+  "test/plain-language.test.ts",
+];
+
+const FILES = globSync(
+  [
+    "*.md",
+    "docs/**/*.md",
+    "spec/*.md",
+    "{packages,plugins,examples,bench,scripts,test}/**/*.{ts,mjs,js,py,java,c,sh,md}",
+  ],
+  { exclude: EXCLUDED },
+).toSorted();
+
+/** Every match as `file:line: rule: text`. */
+function problems(file: string, text: string): string[] {
+  const found: string[] = [];
+  for (const { name, pattern, only, allowed = [] } of RULES) {
+    if (only?.test(`/${file}`) === false || allowed.some((path) => file.startsWith(path))) continue;
+    for (const match of text.matchAll(new RegExp(pattern, `${pattern.flags}g`))) {
+      const line = text.slice(0, match.index).split("\n").length;
+      found.push(`${file}:${line}: ${name}: ${match[0].replaceAll(/\s+/g, " ")}`);
+    }
+  }
+  return found;
+}
+
+test("tracked text contains none of the retired words and patterns", () => {
+  expect(FILES.length).toBeGreaterThan(1_000);
+  expect(FILES.flatMap((file) => problems(file, readFileSync(file, "utf8")))).toEqual([]);
+});
+
+test("every rule finds its pattern and accepts the plain form", () => {
+  const bad = [
+    "await runner.letGo(id);",
+    "// Nothing is imported from another room.",
+    "acme/hello is no package",
+    'verifies(\n  "inv.record",\n  "what was recorded stays",',
+    'test("who may not enter is answered with 403", async () => {});',
+  ];
+  expect(bad.map((text) => problems("packages/door/test/x.ts", text).length)).toEqual([1, 1, 1, 1, 1]);
+  const good = [
+    "await runner.releaseToOtherNode(id);",
+    "This machine has no room for another process. There is no fallback, and it is no longer offered.",
+    'test("rejects an upgrade request without credentials", () => {});',
+  ];
+  expect(good.flatMap((text) => problems("packages/door/test/x.ts", text))).toEqual([]);
+});
