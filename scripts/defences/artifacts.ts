@@ -1,4 +1,4 @@
-/** What a call hands over as a file is a file of its own scratch folder, with nothing in it that it was given in secret. */
+/** An artifact is a regular file of the call's own scratch folder and contains no secret of the call. */
 import { INIT, type Mutant, RUNNER } from "./mutant.ts";
 
 const ARTIFACTS = ["packages/runner/test/artifacts/artifacts.test.ts"];
@@ -19,7 +19,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     tests: ARTIFACTS,
   },
   {
-    defence: "sandbox: artifact has one name",
+    defence: "sandbox: artifact has one hard link",
     file: `${INIT}/artifact.c`,
     from: "info.st_nlink != 1",
     to: "info.st_nlink < 1",
@@ -40,7 +40,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     tests: ARTIFACTS,
   },
   {
-    defence: "plain: artifact has one name",
+    defence: "plain: artifact has one hard link",
     file: `${RUNNER}/artifacts/read-beneath.ts`,
     from: "nlink !== 1",
     to: "nlink < 1",
@@ -54,7 +54,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     tests: ARTIFACTS,
   },
   {
-    defence: "artifact holds no secret",
+    defence: "artifact contains no secret",
     file: `${RUNNER}/artifacts/collect-artifacts.ts`,
     from: "if (how.redactor.active) {",
     to: "if (how.redactor.active && false) {",

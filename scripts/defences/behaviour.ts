@@ -1,4 +1,4 @@
-/** Promises about behaviour rather than defence: which rule applies, in which order, to whom. */
+/** Guarantees of behaviour rather than defences: which rule applies, in which order, to whom. */
 import type { Mutant } from "./mutant.ts";
 
 export const BEHAVIOUR: Mutant[] = [

@@ -1,9 +1,9 @@
-/** What one call has is not left to the next: its way out, its secrets, its process. */
+/** A call does not leave its egress, its secrets or its process to the next call. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 export const CALL_DEFENCES: Mutant[] = [
   {
-    defence: "no way out without a call",
+    defence: "no egress without a call",
     file: `${RUNNER}/pool/worker.ts`,
     from: "return !this.resident && this.unused;",
     to: "return false;",
@@ -24,21 +24,21 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {
-    defence: "a rotated secret has a process of its own",
+    defence: "a rotated secret gets a new process",
     file: `${RUNNER}/secrets/secret-environment.ts`,
     from: "if (known === null) return pool_key;",
     to: "if (known !== undefined) return pool_key;",
     tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {
-    defence: "bytes compared when a spare is handed out",
+    defence: "bytes compared when a prewarmed process gets a call",
     file: `${RUNNER}/pool/pool.ts`,
     from: "if (worker.verified !== null) await worker.verified;",
     to: "",
     tests: ["packages/runner/test/pool/prewarmed.test.ts"],
   },
   {
-    defence: "spares go with their binding",
+    defence: "prewarmed processes end with their binding",
     file: `${RUNNER}/pool/pool.ts`,
     from: "this.#prewarmed.retire(binding_id, keep_pool_key);",
     to: "",

@@ -1,4 +1,4 @@
-/** A compaction replaces what a conversation knows: nothing malformed may do that. */
+/** A compaction replaces the context of a conversation, so a malformed answer must not be applied. */
 import type { Mutant } from "./mutant.ts";
 
 const ANSWERS = ["packages/agent/test/loop/compactor-answers.test.ts"];

@@ -1,4 +1,4 @@
-/** What was stored is what is read: rows, files, commits and the audit log. */
+/** Damage of rows, files, commits and the audit log is detected. */
 import type { Mutant } from "./mutant.ts";
 
 const SQLITE = "packages/store/src/sqlite";
@@ -64,7 +64,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: DAMAGE,
   },
   {
-    defence: "numbering that went back is found",
+    defence: "numbering that went back is detected",
     file: `${SQLITE}/damage/check-file.ts`,
     from: "return unknown || outbox < (cursor.seq ?? 0) ?",
     to: "return unknown ?",
@@ -78,7 +78,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: DAMAGE,
   },
   {
-    defence: "lost commits are missed",
+    defence: "lost commits are reported",
     file: `${SQLITE}/damage/check-at-open.ts`,
     from: "if (counted.count <= state.count) return;",
     to: "if (counted.count >= 0) return;",
@@ -134,7 +134,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: TAMPERING,
   },
   {
-    defence: "a damaged anchor is not believed",
+    defence: "a damaged anchor is not trusted",
     file: "packages/gateway/src/home/audit-files.ts",
     from: 'return sum === sumOf(mark) ? mark : "damaged";',
     to: "return sum === 0 ? mark : mark;",

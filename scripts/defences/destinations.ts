@@ -1,4 +1,4 @@
-/** What serves an org is the org's to change, a credential stays with its destination, and model calls stay outside. */
+/** Only the org changes what serves it, a credential stays with its destination, and model calls reach no private address. */
 import type { Mutant } from "./mutant.ts";
 
 const SCOPE = ["packages/registry/test/config/scope-of-change.test.ts"];
@@ -43,7 +43,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     tests: ["packages/registry/test/definitions/definitions.test.ts"],
   },
   {
-    defence: "org: packages that somebody else installed",
+    defence: "org: packages that another project installed",
     file: "packages/registry/src/packages/packages.ts",
     from: "if (row.installed_by !== caller.actor)",
     to: "if (row.installed_by === caller.actor)",
@@ -78,28 +78,28 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     tests: DESTINATION,
   },
   {
-    defence: "credential: dropped when its destination goes",
+    defence: "credential: dropped when its destination is removed",
     file: CONFIG_OP,
     from: "const changed = removed.filter(isDestination).map(({ key }) => key as string);",
     to: "const changed: string[] = [];",
     tests: DESTINATION,
   },
   {
-    defence: "credential: not taken along to another server",
+    defence: "credential: not sent to another server",
     file: "packages/registry/src/bindings/move-binding.ts",
     from: "return old.url !== next.url;",
     to: "return false;",
     tests: ["packages/registry/test/bindings/move-server.test.ts"],
   },
   {
-    defence: "provider: a private place is the host admin's to open",
+    defence: "provider: only the host's admin allows a private address",
     file: AUTHORITY,
     from: "if (isAllowPrivateKey(key)) requireAllowPrivate(caller, key);",
     to: "",
     tests: DESTINATION,
   },
   {
-    defence: "provider: a private place is opened for one address",
+    defence: "provider: a permission covers one private address",
     file: "packages/agent/src/providers/private-address.ts",
     from: "return kept === undefined || kept === address ? fields",
     to: "return kept === undefined || kept !== null ? fields",
@@ -141,14 +141,14 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     tests: GUARD,
   },
   {
-    defence: "egress: one org's private place",
+    defence: "egress: a private address of one org only",
     file: INLINE,
     from: "      const as = who.scoped();\n",
     to: "      const as = ((who as { one?: ReturnType<typeof who.scoped> }).one ??= who.scoped());\n",
     tests: GUARD,
   },
   {
-    defence: "egress: private places are those that were opened",
+    defence: "egress: only allowed private addresses",
     file: INLINE,
     from: "opened: config.allow_private === address",
     to: "opened: true",
@@ -162,14 +162,14 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     tests: FAILURE,
   },
   {
-    defence: "egress: bodies of errors are bounded",
+    defence: "egress: error bodies are bounded",
     file: VENDOR,
     from: "const ERROR_BYTES = 64 * 1024;",
     to: "const ERROR_BYTES = 640 * 1024;",
     tests: FAILURE,
   },
   {
-    defence: "egress: words of the other side",
+    defence: "egress: error texts of the other side are not echoed",
     file: "packages/sdk/src/kernel/llm-failure.ts",
     from: 'typeof word === "string" && VENDOR_CODES.has(word)',
     to: 'typeof word === "string"',
@@ -183,7 +183,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     tests: DESTINATION,
   },
   {
-    defence: "credential: not copied into an instance that is elsewhere",
+    defence: "credential: not copied into an instance with another destination",
     file: "packages/agent/src/providers/bootstrap.ts",
     from: "!(elsewhere && isSecretConfigKey(key))",
     to: 'key !== ""',

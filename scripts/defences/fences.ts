@@ -1,4 +1,4 @@
-/** A turn belongs to one gateway, a session has one turn, and an outage of the store costs neither. */
+/** A turn belongs to one gateway, a session has one running turn, and an outage of the store changes neither. */
 import type { Mutant } from "./mutant.ts";
 
 const STORE = "packages/store/src";
@@ -22,7 +22,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: CONTRACT,
   },
   {
-    defence: "fence: a takeover takes the open calls along",
+    defence: "fence: a takeover includes the open calls",
     file: `${STORE}/ops/runs.ts`,
     from: "update invocations set node_id = '', fence = fence + 1",
     to: "update invocations set node_id = node_id",
@@ -92,7 +92,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: CONTRACT,
   },
   {
-    defence: "turn-once: only who began a turn joins it from elsewhere",
+    defence: "turn-once: only the caller who started a turn joins it from another gateway",
     file: "packages/agent/src/loop/loop.ts",
     from: "run.requested_by !== caller.actor",
     to: "run.requested_by === ''",
@@ -120,21 +120,21 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: FENCED,
   },
   {
-    defence: "outage: a lease passes before others' work is taken",
+    defence: "outage: a lease passes before the work of others is taken over",
     file: "packages/door/src/node/node-lease.ts",
     from: "this.#now() - this.#contact >= this.#ttl",
     to: "this.#now() - this.#contact >= 0",
     tests: LEASE,
   },
   {
-    defence: "outage: calls of the living are left alone",
+    defence: "outage: calls of living gateways are not taken over",
     file: "packages/kernel/src/lifecycle.ts",
     from: "!recovered || !lease.mayTakeOver()",
     to: "!recovered",
     tests: FENCED,
   },
   {
-    defence: "outage: deliveries of the living are left alone",
+    defence: "outage: deliveries of living gateways are not taken over",
     file: "packages/door/src/outbox/deliver.ts",
     from: "const ready_only = !this.#lease.mayTakeOver();",
     to: "const ready_only = false;",
@@ -148,7 +148,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: ["packages/session/test/sessions/persister.test.ts"],
   },
   {
-    defence: "outage: what a lost turn still says is dropped",
+    defence: "outage: further output of a lost turn is discarded",
     file: "packages/session/src/sessions/persister.ts",
     from: "held?.lost === true ? taken.filter",
     to: "held === null ? taken.filter",
@@ -162,14 +162,14 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: ["packages/agent/test/loop/store-away.test.ts"],
   },
   {
-    defence: "outage: a lost answer to a commit is asked for",
+    defence: "outage: the result of a lost commit is looked up",
     file: `${STORE}/postgres/transactions.ts`,
     from: "if (await wasCommitted(pool, xid, error)) return value!;",
     to: "",
     tests: ["packages/store/test/lost-commit.test.ts"],
   },
   {
-    defence: "outage: a lost answer to an insert is asked for",
+    defence: "outage: the result of a lost insert is looked up",
     file: `${STORE}/postgres/transactions.ts`,
     from: "if (!mayHaveCommitted(error)) throw error;",
     to: "throw error;",

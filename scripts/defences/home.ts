@@ -1,4 +1,4 @@
-/** The home belongs to the gateway's user alone, and only what a sandbox shows is open further down. */
+/** Only the gateway's user can access the home, except for files that a sandbox mounts. */
 import { INIT, type Mutant, RUNNER } from "./mutant.ts";
 
 const ACCESS = "packages/gateway/src/home/home-access.ts";
@@ -35,42 +35,42 @@ export const HOME_DEFENCES: Mutant[] = [
     tests: ACCESS_TESTS,
   },
   {
-    defence: "home: of our own user",
+    defence: "home: belongs to our own user",
     file: ACCESS,
     from: "if (info.uid !== process.geteuid!()) {",
     to: "if (false) {",
     tests: ACCESS_TESTS,
   },
   {
-    defence: "home: nothing of another user in it",
+    defence: "home: contains no file of another user",
     file: ACCESS,
     from: "return uid !== 0 && uid !== process.geteuid!();",
     to: "return uid < 0;",
     tests: ACCESS_TESTS,
   },
   {
-    defence: "home: no program of another user in it",
+    defence: "home: contains no program of another user",
     file: ACCESS,
     from: 'const PROGRAM_FOLDERS = ["images", "programs", "sandbox"];',
     to: "const PROGRAM_FOLDERS: string[] = [];",
     tests: ACCESS_TESTS,
   },
   {
-    defence: "home: not replaceable by everybody",
+    defence: "home: cannot be replaced by every user",
     file: ACCESS,
     from: "if (!sticky && (mode & 0o002) !== 0) {",
     to: "if (false) {",
     tests: ACCESS_TESTS,
   },
   {
-    defence: "home: a parent that a group can write is told",
+    defence: "home: a group-writable parent is reported",
     file: ACCESS,
     from: "} else if (!sticky && (mode & 0o020) !== 0) {",
     to: "} else if (false) {",
     tests: ACCESS_TESTS,
   },
   {
-    defence: "home: doctor looks at it",
+    defence: "home: doctor checks it",
     file: "packages/gateway/src/doctor/check-system.ts",
     from: "...findHomeProblems(config.home), ",
     to: "",
@@ -105,14 +105,14 @@ export const HOME_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],
   },
   {
-    defence: "home: files of the sandbox are shown whatever the umask",
+    defence: "home: files of the sandbox are readable with any umask",
     file: `${RUNNER}/programs/private-copies.ts`,
     from: "  chmodSync(draft, mode);\n",
     to: "",
     tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],
   },
   {
-    defence: "home: folders of a package image are shown whatever the umask",
+    defence: "home: folders of a package image are readable with any umask",
     file: `${SUPPLY}/images/copy-tree.ts`,
     from: "    await chmod(join(to, folder), 0o755);\n",
     to: "",
@@ -126,14 +126,14 @@ export const HOME_DEFENCES: Mutant[] = [
     tests: ["packages/supply/test/content-store.test.ts"],
   },
   {
-    defence: "home: installed plugins are shown whatever the umask",
+    defence: "home: installed plugins are readable with any umask",
     file: `${SUPPLY}/kernel-plugins/npm-tree.ts`,
     from: '      await makeReadable(join(staging, "node_modules"));\n',
     to: "",
     tests: ["packages/supply/test/create-plugin-sources.test.ts"],
   },
   {
-    defence: "home: copied plugins are written by nobody else",
+    defence: "home: copied plugins are not writable by others",
     file: `${SUPPLY}/kernel-plugins/copy-folder.ts`,
     from: "        await chmod(join(into, inner), (info.mode & 0o111) === 0 ? 0o644 : 0o755);\n",
     to: "",

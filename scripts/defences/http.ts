@@ -1,4 +1,4 @@
-/** The edge of HTTP: a request has one host name that is ours, and no response is guessed to be another type. */
+/** The HTTP edge: a request names exactly one host, which is ours, and no response type is sniffed. */
 import type { Mutant } from "./mutant.ts";
 
 const API = "packages/api/src";
@@ -34,14 +34,14 @@ export const HTTP_DEFENCES: Mutant[] = [
     tests: EDGE,
   },
   {
-    defence: "http: nosniff on what Node writes",
+    defence: "http: nosniff on responses that Node writes",
     file: `${API}/http/nosniff-response.ts`,
     from: '    this.setHeader("x-content-type-options", "nosniff");\n',
     to: "",
     tests: EDGE,
   },
   {
-    defence: "http: nosniff on what is written to a socket",
+    defence: "http: nosniff on responses written to a socket",
     file: `${API}/http/socket-response.ts`,
     from: "    NOSNIFF_LINE,\n",
     to: "",
@@ -55,7 +55,7 @@ export const HTTP_DEFENCES: Mutant[] = [
     tests: EDGE,
   },
   {
-    defence: "http: an adapter cannot take nosniff away",
+    defence: "http: an adapter cannot remove nosniff",
     file: `${API}/server/adapter-routes.ts`,
     from: '.header("x-content-type-options", "nosniff")',
     to: "",

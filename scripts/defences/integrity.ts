@@ -1,4 +1,4 @@
-/** What runs is what was verified: packages from images, the gateway's own programs from private copies. */
+/** Only verified bytes run: packages from images, the gateway's own programs from private copies. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const SUPPLY = "packages/supply/src";
@@ -50,21 +50,21 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
     tests: IMAGES,
   },
   {
-    defence: "integrity: fingerprints hold the time of the last inode change",
+    defence: "integrity: fingerprints include the ctime",
     file: `${SUPPLY}/images/fingerprint.ts`,
     from: "into[at + 5] = ctimeNs;",
     to: "into[at + 5] = ctimeNs && 0n;",
     tests: IMAGES,
   },
   {
-    defence: "integrity: fingerprints hold folders",
+    defence: "integrity: fingerprints include folders",
     file: `${SUPPLY}/images/fingerprint.ts`,
     from: "return [...files.map(({ path }) => path), ...folders];",
     to: "return folders.size > 0 ? files.map(({ path }) => path) : [];",
     tests: IMAGES,
   },
   {
-    defence: "integrity: one user reaches images by their path",
+    defence: "integrity: only the gateway's user reaches images by their path",
     file: `${SUPPLY}/images/package-images.ts`,
     from: "mkdirSync(this.#run, { mode: 0o700 });",
     to: "mkdirSync(this.#run, { mode: 0o755 });",
@@ -85,14 +85,14 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
     tests: IMAGES,
   },
   {
-    defence: "integrity: files are looked at before a call is sent",
+    defence: "integrity: files are checked before a call is sent",
     file: `${RUNNER}/calls/call.ts`,
     from: "await pool.check(worker);",
     to: "",
     tests: POOL,
   },
   {
-    defence: "integrity: a process that serves on is looked at again",
+    defence: "integrity: a process that serves many calls is checked again",
     file: `${RUNNER}/pool/pool.ts`,
     from: "checked_at !== null && this.#deps.clock.monotonic() - checked_at < FRESH_MS",
     to: "checked_at !== null && FRESH_MS > 0",
@@ -106,21 +106,21 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
     tests: POOL,
   },
   {
-    defence: "integrity: an image is given back",
+    defence: "integrity: an image is released",
     file: `${RUNNER}/pool/launch-preparation.ts`,
     from: "this.#image?.release();",
     to: "",
     tests: POOL,
   },
   {
-    defence: "integrity: our own files are looked at by their times",
+    defence: "integrity: our own files are checked by their times",
     file: `${RUNNER}/programs/private-copies.ts`,
     from: "if (fingerprintOf(path) !== file.seen) return false;",
     to: "",
     tests: OWN,
   },
   {
-    defence: "integrity: our own files are looked at by their bytes while times say nothing",
+    defence: "integrity: our own files are checked by their bytes while times cannot be trusted",
     file: `${RUNNER}/programs/private-copies.ts`,
     from: "if (!readFileSync(path).equals(file.bytes)) return false;",
     to: "",

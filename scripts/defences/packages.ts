@@ -1,4 +1,4 @@
-/** Installing packages: files stay as long as somebody counts on them, and come from the registry alone. */
+/** Installing packages: files in use are kept, and npm fetches only from the registries. */
 import type { Mutant } from "./mutant.ts";
 
 const CONTENT = "packages/supply/src/content/content-store.ts";
@@ -59,7 +59,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     tests: NPM_SOURCES,
   },
   {
-    defence: "npm: the lock is vetted",
+    defence: "npm: the lock is checked",
     file: `${NPM}/npm-install.ts`,
     from: "  vetLock(",
     to: "  if (origins.size > 99) vetLock(",

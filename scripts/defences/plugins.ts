@@ -1,4 +1,4 @@
-/** Kernel plugins: those hosted in a sandbox, and those inline with a guard around what they connect to. */
+/** Kernel plugins: hosted in a sandbox, or inline with a guard on their connections. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const PLUGIN_TREE = ["packages/runner/test/module-host/plugin-tree.test.ts"];
@@ -28,7 +28,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: PLUGIN_TREE,
   },
   {
-    defence: "hosted: no network but the operator's names",
+    defence: "hosted: no network except the operator's names",
     file: `${RUNNER}/module-host/prepare-plugin.ts`,
     from: "const grant = grantOf(reach);",
     to: 'const grant = grantOf({ ...reach, allowed_domains: ["*", "localhost"] });',
@@ -42,14 +42,14 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: LOADER,
   },
   {
-    defence: "hosted: a user for each state folder",
+    defence: "hosted: one user per state folder",
     file: `${RUNNER}/sandbox/state-user.ts`,
     from: "if (others.has(uid)) continue;",
     to: "",
     tests: ["packages/runner/test/sandbox/state-user.test.ts"],
   },
   {
-    defence: "inline: connections are looked at",
+    defence: "inline: connections are checked",
     file: "packages/gateway/src/plugins/network-guard.ts",
     from: "if (refusal === null) return connect.apply(this, pinned(args, plugin, target!));",
     to: "return connect.apply(this, args);",

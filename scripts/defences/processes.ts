@@ -1,4 +1,4 @@
-/** What a plugin process may say, and how long it and its children may live. */
+/** Which replies of a plugin process are valid, and how long it and its descendants may live. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const PEERS = "packages/wire/src/peers";
@@ -87,14 +87,14 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [TREE],
   },
   {
-    defence: "process tree: who cleared its environment is found by its cgroup",
+    defence: "process tree: a process that cleared its environment is found by its cgroup",
     file: `${RUNNER}/supervision/process-trees.ts`,
     from: "this.#cgroups?.members(this.mark) ?? []",
     to: "[]",
     tests: [TREE],
   },
   {
-    defence: "process tree: who got the number of an ended process is not in its cgroup",
+    defence: "process tree: a process with a reused pid is not in its cgroup",
     file: `${RUNNER}/supervision/tracking-cgroup.ts`,
     from: "moved !== null && moved.started !== started",
     to: "moved === null",
@@ -108,7 +108,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [TREE],
   },
   {
-    defence: "process tree: swept when its first process ends",
+    defence: "process tree: killed when its first process ends",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: "const treeEnded = launched.tree?.end() ?? Promise.resolve();",
     to: "const treeEnded = Promise.resolve();",
@@ -122,21 +122,21 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/supervision/watchdog.test.ts"],
   },
   {
-    defence: "own time: a process that is not let to run is charged its processor time",
+    defence: "own time: a process that is not scheduled is charged its CPU time",
     file: `${RUNNER}/time/time-budget.ts`,
     from: "cpu_ms !== null && (sample.held_up || used > passed * ACTIVE_SHARE)",
     to: "cpu_ms !== null && used > passed * ACTIVE_SHARE",
     tests: [OWN_TIME],
   },
   {
-    defence: "own time: a late look charges no more than one in time",
+    defence: "own time: a late sample charges no more than a timely one",
     file: `${RUNNER}/time/time-budget.ts`,
     from: "Math.min(passed, this.#interval) / scale",
     to: "passed / scale",
     tests: [OWN_TIME],
   },
   {
-    defence: "own time: nobody starts for ever",
+    defence: "own time: a start has an upper bound",
     file: `${RUNNER}/time/time-budget.ts`,
     from: 'this.#cap(load) ? "starved" : null',
     to: "this.#cap(load) ? null : null",
@@ -150,14 +150,14 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [OWN_TIME],
   },
   {
-    defence: "own time: the limit of side processes is theirs",
+    defence: "own time: the limit of side processes applies to them only",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: 'timeouts[this.#spec.dialect.launch_limit ?? "start_ms"]',
     to: "timeouts.launch_ms",
     tests: [OWN_TIME],
   },
   {
-    defence: "own time: a start counts in it",
+    defence: "own time: a start is measured in own time",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: 'if (this.state === "launching") return this.after(ms, run);',
     to: "",
@@ -171,14 +171,14 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/dialects/side-process.test.ts"],
   },
   {
-    defence: "side names: a named plugin must call itself that",
+    defence: "side names: a plugin must use its declared name",
     file: `${RUNNER}/dialects/side-process.ts`,
     from: "own === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== own",
     to: "own === undefined && !isNameOf(plugin_id, package_id)",
     tests: ["packages/runner/test/dialects/side-process.test.ts"],
   },
   {
-    defence: "side names: in no other dialect",
+    defence: "side names: only in this dialect",
     file: "packages/supply/src/manifest/manifest-rules.ts",
     from: "  sideProcessNames,\n",
     to: "",

@@ -1,4 +1,4 @@
-/** What keeps a plugin in its sandbox: its start, its files, its processes, and what is left of it. */
+/** The defences of the sandbox: start, files, processes and cleanup. */
 import { INIT, type Mutant, RUNNER } from "./mutant.ts";
 
 const PROCESSES = ["test/hostile/processes.test.ts"];
@@ -64,14 +64,14 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: FILES,
   },
   {
-    defence: "what is shown is read-only",
+    defence: "mounted files are read-only",
     file: `${INIT}/root.c`,
     from: "(how & BIND_WRITABLE ? 0 : READ_ONLY)",
     to: "0",
     tests: FILES,
   },
   {
-    defence: "no devices but those of /dev",
+    defence: "no devices except those of /dev",
     file: `${INIT}/root.c`,
     from: " | (how & BIND_DEVICE ? 0 : NO_DEVICES)",
     to: "",
@@ -85,21 +85,21 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: FILES,
   },
   {
-    defence: "the stage walks through no link",
+    defence: "the stage follows no link",
     file: `${INIT}/root.c`,
     from: "  int next = openat(folder, part, O_PATH | O_NOFOLLOW | O_CLOEXEC);",
     to: "  int next = openat(folder, part, O_PATH | O_CLOEXEC);",
     tests: STAGE,
   },
   {
-    defence: "the stage makes nothing in the host's folders",
+    defence: "the stage creates nothing in the host's folders",
     file: `${INIT}/root.c`,
     from: "  if (info.st_dev != own_device) refuse(path, EROFS);",
     to: "",
     tests: STAGE,
   },
   {
-    defence: "the stage leaves the host's files behind",
+    defence: "the stage detaches the host's files",
     file: `${INIT}/root.c`,
     from: '  if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) fail("the host\'s folders");',
     to: '  if (chdir("/") < 0) fail("/");',
@@ -120,7 +120,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],
   },
   {
-    defence: "what a plugin keeps is bounded",
+    defence: "the storage of a plugin is bounded",
     file: `${INIT}/init.c`,
     from: "(full = kept_is_full(&wait)) != 0",
     to: "(full = 0) != 0",
@@ -141,7 +141,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: KEPT,
   },
   {
-    defence: "whoever is left in our cgroups is ended",
+    defence: "processes left in our cgroups are killed",
     file: `${RUNNER}/cgroup/janitor.ts`,
     from: 'kill -s KILL "$pid"',
     to: 'true "$pid"',

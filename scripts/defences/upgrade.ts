@@ -1,4 +1,4 @@
-/** A binding that moves to another version keeps its rules and loses trust in other bytes. */
+/** A binding that moves to another version keeps its settings and loses trust in other bytes. */
 import type { Mutant } from "./mutant.ts";
 
 const BINDINGS = "packages/registry/src/bindings/bindings.ts";
@@ -14,7 +14,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: UPGRADE,
   },
   {
-    defence: "upgrade: a share keeps the rules",
+    defence: "upgrade: a rollout share keeps the settings",
     file: BINDINGS,
     from: "policy: { ...kept?.policy, ...policy },",
     to: "policy: { ...policy },",
@@ -35,7 +35,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: UPGRADE,
   },
   {
-    defence: "upgrade: new permissions are held",
+    defence: "upgrade: new permissions are withheld",
     file: BINDINGS,
     from: "draft.policy = held.policy;",
     to: "",
@@ -63,21 +63,21 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: ["packages/store/test/contract-sqlite.test.ts"],
   },
   {
-    defence: "upgrade: a rollback to other bytes is a move like any other",
+    defence: "upgrade: a rollback to other bytes gives no trust",
     file: BINDINGS,
     from: "const same = to.package.digest === digest;",
     to: 'const same = digest !== "";',
     tests: UPGRADE,
   },
   {
-    defence: "upgrade: a share gets no more permissions than the rest",
+    defence: "upgrade: a rollout share gets no more permissions than the rest",
     file: BINDINGS,
     from: "return { policy: held.policy, secrets };",
     to: "return { policy: held.held.length > 0 ? policy : held.policy, secrets };",
     tests: UPGRADE,
   },
   {
-    defence: "upgrade: an instrument in another class keeps its rules",
+    defence: "upgrade: an instrument in another class keeps its settings",
     file: "packages/servers/src/instruments/instruments.ts",
     from: "const rules = { ...moved.policy, ...policy };",
     to: "const rules = policy;",
