@@ -77,6 +77,7 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
     ids,
     log,
     default_scope: PLUGIN_SETTINGS_SCOPE,
+    failures: deps.host.plugin_failures,
     services: () => services,
     schemas: deps.schemas,
     probe: createProbe(models, active_models, ids, clock),

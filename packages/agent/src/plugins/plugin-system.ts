@@ -1,6 +1,6 @@
 /** Builds the plugin system on a bus: registry, subscriptions, tools, adapters, services and providers. */
 
-import { pluginNamespace } from "@backplane/contract";
+import { PLUGIN_FAILURES, pluginNamespace } from "@backplane/contract";
 import { parsePluginSettingKey } from "@backplane/registry";
 import { bootstrapProviders } from "../providers/bootstrap.ts";
 import { InstanceOwners } from "../providers/owners.ts";
@@ -18,8 +18,6 @@ import { createServiceAccess, MintedCallers } from "./services.ts";
 import { Subscriptions } from "./subscriptions.ts";
 import { PluginTools } from "./tool-table.ts";
 import { describeThrown, within } from "./within.ts";
-
-const FAILURES = 3;
 
 const TIMEOUTS: PluginTimeouts = {
   load_ms: 30_000,
@@ -64,7 +62,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   const registry = new PluginRegistry({
     deps,
     timeouts,
-    threshold: deps.failures ?? FAILURES,
+    threshold: deps.failures ?? PLUGIN_FAILURES,
     subscriptions,
     lifecycle,
     announcer,

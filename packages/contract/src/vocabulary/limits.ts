@@ -16,6 +16,9 @@ export const SIDE_TIMEOUTS = { launch_ms: 2_000, handshake_ms: 2_000, teardown_m
 /** Timeout of a call to a side process whose manifest, binding and caller set none. */
 export const SIDE_INVOKE_MS = 5_000;
 
+/** Consecutive failures after which a kernel plugin is unloaded. */
+export const PLUGIN_FAILURES = 3;
+
 /** A server may need long for its first answer, because it often starts a whole runtime. */
 export const MCP_TIMEOUTS = {
   /** For `server/discover`, which older servers may not answer at all. */

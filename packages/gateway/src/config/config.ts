@@ -10,6 +10,7 @@ import {
   BackplaneError,
   INVOCATION_LIMITS,
   LAUNCH_TIMEOUTS,
+  PLUGIN_FAILURES,
   SIDE_TIMEOUTS,
   VAI_TIMEOUTS,
   WIRE_LIMITS,
@@ -134,6 +135,8 @@ const ConfigSchema = z.strictObject({
       strategy: z.string().min(1).max(64).optional(),
       /** false: a turn interrupted by a crash fails instead of being resumed at the next start. */
       resume_turns: z.boolean().default(true),
+      /** Consecutive failures after which a kernel plugin is unloaded. */
+      plugin_failures: z.int().min(1).max(1_000).default(PLUGIN_FAILURES),
     })
     .prefault({}),
   log: z

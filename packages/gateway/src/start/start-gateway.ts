@@ -3,11 +3,12 @@
  * order: home and lock, store, importer, runner, kernel with recovery, and last the API. Stopping is the reverse, and every
  * part is closed even when another one fails.
  */
-import { createKernel } from "@backplane/kernel";
-import { hostPolicy, type Logger } from "@backplane/ports";
+
 import { randomFillSync } from "node:crypto";
 import { join } from "node:path";
 import { createIdSource } from "@backplane/contract";
+import { createKernel } from "@backplane/kernel";
+import { hostPolicy, type Logger } from "@backplane/ports";
 import { createRunner } from "@backplane/runner";
 import { createSecretVault, lockHome } from "@backplane/store";
 import {
@@ -178,6 +179,7 @@ async function compose(
       recovery: { interval_ms: config.node.lease_ms / 2, node_ttl_ms: config.node.lease_ms },
       store_wait_ms: config.node.store_wait_ms,
       resume_turns: config.agent.resume_turns,
+      plugin_failures: config.agent.plugin_failures,
     }),
     gateway: {
       base_url: () => address.url,

@@ -1,12 +1,14 @@
 /** A gateway in this process, on a home of its own; its modules are the sources. */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { type Gateway, loadConfig, startGateway } from "../../src/index.ts";
 
-export async function startTestGateway(bundled_roots: readonly string[]): Promise<Gateway> {
+/** `toml` is the gateway's configuration file. */
+export async function startTestGateway(bundled_roots: readonly string[], toml = ""): Promise<Gateway> {
   const home = mkdtempSync(join(tmpdir(), "backplane-gateway-"));
+  writeFileSync(join(home, "backplane.toml"), toml);
   const config = loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } });
   const gateway = await startGateway({ ...config, plugins: { bundled_roots } });
   onTestFinished(async () => {

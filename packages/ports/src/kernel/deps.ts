@@ -53,6 +53,8 @@ export interface HostPolicy {
   store_wait_ms: number;
   /** Whether turns of a crashed gateway are resumed; otherwise they end as failed. */
   resume_turns: boolean;
+  /** Consecutive failures after which a kernel plugin is unloaded. */
+  plugin_failures: number;
   deliveries: {
     concurrency: number;
     /** Concurrent deliveries per hook binding, so that a hanging hook does not delay others. */

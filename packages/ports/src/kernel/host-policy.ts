@@ -1,5 +1,11 @@
 /** The default policy of a host. */
-import { APPROVAL_TIMEOUT_MS, ARTIFACT_LIMITS, INVOCATION_LIMITS, WIRE_LIMITS } from "@backplane/contract";
+import {
+  APPROVAL_TIMEOUT_MS,
+  ARTIFACT_LIMITS,
+  INVOCATION_LIMITS,
+  PLUGIN_FAILURES,
+  WIRE_LIMITS,
+} from "@backplane/contract";
 import type { HostPolicy } from "./deps.ts";
 
 const DAY_MS = 86_400_000;
@@ -17,6 +23,7 @@ export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
     recovery: { interval_ms: 15_000, node_ttl_ms: 30_000 },
     store_wait_ms: 600_000,
     resume_turns: true,
+    plugin_failures: PLUGIN_FAILURES,
     deliveries: { concurrency: 64, per_binding: 4, max_attempts: 10, base_ms: 1_000, max_ms: 3_600_000 },
     max_depth: 8,
     retention: {
