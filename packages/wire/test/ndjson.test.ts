@@ -28,6 +28,8 @@ verifies("wire.frame.ndjson", "rejects half an object, two objects or a list on 
 
 verifies("wire.frame.ndjson", "accepts a last line without a newline only if it is complete", async () => {
   expect((await decode('{"a":1}\n{"b":2}')).frames).toEqual([{ a: 1 }, { b: 2 }]);
+  // A blank last line is ignored like any other.
+  expect(await decode('{"a":1}\n \t\r')).toEqual({ frames: [{ a: 1 }], error: undefined });
   expect(await decode('{"a":1}\n{"b":')).toMatchObject({
     frames: [{ a: 1 }],
     error: { code: "frame_invalid" },

@@ -2,33 +2,43 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { caller, createTestFanout, keyOf, scope, until, upTo } from "./test-fanout.ts";
 
-test("sends the entries after the cursor, one replay.done, then live entries with their ids", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
-  for (const text of ["one", "two", "three"]) await rig.say(text);
-  const late = await rig.watch({ since: 2 });
-  const whole = await rig.watch({ since: 0 });
-  const cold = await rig.watch();
-  await until(() => [late, whole, cold].every((watcher) => watcher.replays().length === 1));
-  await rig.say("four");
-  await rig.idle();
-  expect([late.ids(), whole.ids(), cold.ids()]).toEqual([[3, 4, 5], upTo(5), [5]]);
-  expect([late, whole, cold].map((watcher) => watcher.replays())).toEqual([[2], [4], [0]]);
-  expect(whole.ops[0]).toMatchObject({
-    op: "event",
-    session_id: "s",
-    entry_id: 1,
-    event: {
-      kind: "session.replay.entry",
-      session_id: "kernel",
-      source: "kernel-session-context",
-      payload: { session_id: "s", entry_id: 1, kind: "anchor" },
-    },
-  });
-  const live = whole.ops.find(({ entry_id }) => entry_id === 5)!.event;
-  expect(live).toMatchObject({ kind: "user.message.received", session_id: "s", payload: { text: "four" } });
-  expect(Object.keys(live).sort()).toEqual(["id", "kind", "payload", "session_id", "source", "ts"]);
-});
+verifies(
+  "fanout.attach",
+  "sends the entries after the cursor, one replay.done, then live entries with their ids",
+  async () => {
+    const rig = await createTestFanout();
+    await rig.sessions.create(keyOf());
+    for (const text of ["one", "two", "three"]) await rig.say(text);
+    const late = await rig.watch({ since: 2 });
+    const whole = await rig.watch({ since: 0 });
+    const cold = await rig.watch();
+    await until(() => [late, whole, cold].every((watcher) => watcher.replays().length === 1));
+    await rig.say("four");
+    await rig.idle();
+    expect([late.ids(), whole.ids(), cold.ids()]).toEqual([[3, 4, 5], upTo(5), [5]]);
+    expect([late, whole, cold].map((watcher) => watcher.replays())).toEqual([[2], [4], [0]]);
+    expect(whole.ops[0]).toMatchObject({
+      op: "event",
+      session_id: "s",
+      entry_id: 1,
+      event: {
+        kind: "session.replay.entry",
+        session_id: "kernel",
+        source: "kernel-session-context",
+        payload: { session_id: "s", entry_id: 1, kind: "anchor" },
+      },
+    });
+    const live = whole.ops.find(({ entry_id }) => entry_id === 5)!.event;
+    expect(live).toMatchObject({ kind: "user.message.received", session_id: "s", payload: { text: "four" } });
+    expect(Object.keys(live).sort()).toEqual(["id", "kind", "payload", "session_id", "source", "ts"]);
+    const kinds = whole.ops.map(({ event }) => event.kind);
+    expect(kinds.filter((kind) => kind !== "session.context.attached")).toEqual([
+      ...upTo(4).map(() => "session.replay.entry"),
+      "session.replay.done",
+      "user.message.received",
+    ]);
+  },
+);
 
 test("serializes an event once for all connections", async () => {
   const rig = await createTestFanout();

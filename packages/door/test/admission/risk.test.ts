@@ -81,6 +81,22 @@ verifies(
   },
 );
 
+verifies("tools.risk-floor", "applies a changed policy or grant to the next call of the same tool", () => {
+  const item = manifest([tool("t", {}, { effect_class: "unknown", risk: "low", category: "notes" })])
+    .exports[0]!;
+  const plan = { export: item, effect_class: "unknown" as const };
+  const [bare, egress] = [noGrant(), noGrant({ network: "egress" })];
+  const open = compilePolicy({ floor: { egress: "medium" } }, {});
+  const strict = compilePolicy({ floor: { categories: { notes: "critical" } } }, {});
+  const risks = [open, strict, open].map((policy) => riskOf(plan, bare, policy, []).risk);
+  expect(risks).toEqual(["low", "critical", "low"]);
+  expect([bare, egress, bare].map((grant) => riskOf(plan, grant, open, []).risk)).toEqual([
+    "low",
+    "medium",
+    "low",
+  ]);
+});
+
 test("replaces the author's risk by the operator's and lets a project only raise it", () => {
   expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low" } })).toBe("low");
   expect(band({ effect_class: "unknown", risk: "high" }, {}, { risks: { t: "low" } })).toBe("low");
