@@ -39,17 +39,17 @@ export { spendJson } from "./values/json-budget.ts";
 export { type MaybePromise, mapMaybe } from "./values/maybe-promise.ts";
 export {
   HIDDEN_MARK,
-  type HiddenWords,
-  hiddenIn,
-  hiddenText,
-  plainJson,
-  plainWords,
-} from "./values/plain-words.ts";
+  type HiddenCharacters,
+  findHiddenCharacters,
+  describeHiddenCharacters,
+  sanitizeJson,
+  sanitizeText,
+} from "./values/sanitize-text.ts";
 export { createRedactor, REDACTED, type Redactor, type TextRange } from "./values/redact.ts";
 export { plainName, serverName } from "./values/server-name.ts";
 export type * from "./views/catalog.ts";
 export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
-export { isPartFault, leftOut } from "./views/left-out.ts";
+export { isPartFault, leftOut } from "./views/unusable-parts.ts";
 export {
   AGENT_SEPARATOR,
   BRIDGE_PREFIX,

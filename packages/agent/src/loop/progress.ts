@@ -11,7 +11,7 @@ import {
   type JsonObject,
   type TokenUsage,
 } from "@backplane/contract";
-import { answerOf, type ModelAnswer } from "../models/call-model.ts";
+import { modelAnswerOf, type ModelAnswer } from "../models/call-model.ts";
 
 type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
   /** The tool returned control to the user. */
@@ -63,7 +63,7 @@ export function progressOf(entries: readonly Entry[], first_entry_id: number): P
       else if (name === "llm.call.request") steered = false;
       if (name !== "llm.call.response" || Number(meta.copy_of ?? id) < first_entry_id) continue;
       const response = data as unknown as BusPayload<"llm.call.response">;
-      answer = answerOf(textOf(data.request_id), { payload: response });
+      answer = modelAnswerOf(textOf(data.request_id), { payload: response });
       usage.push(answer.usage);
       for (const call of answer.tool_calls) {
         calls.delete(call.id);

@@ -14,7 +14,7 @@ import {
   LLM_LIMITS,
   type LlmErrorKind,
   type LlmTool,
-  plainWords,
+  sanitizeText,
   type TokenUsage,
   type ToolCallRequest,
   tokenUsage,
@@ -153,7 +153,8 @@ export class ModelCalls {
           },
         },
       );
-      if (reply.kind === "llm.call.response") return answerOf(step, reply as BusEvent<"llm.call.response">);
+      if (reply.kind === "llm.call.response")
+        return modelAnswerOf(step, reply as BusEvent<"llm.call.response">);
       return failureOf(reply as BusEvent<"llm.call.error">, started);
     } catch (error) {
       if (why !== "" && !signal.aborted) return { message: why, retryable: !started, retry_after_ms: 0 };
@@ -194,7 +195,7 @@ function failureOf({ payload }: BusEvent<"llm.call.error">, started: boolean): F
   };
   const retryable = typeof payload.retryable === "boolean" ? payload.retryable : isRetryableFailure(failure);
   // The message comes from a plugin and is shown in records and answers, so it is sanitized.
-  const message = plainWords(error.slice(0, MESSAGE_LENGTH));
+  const message = sanitizeText(error.slice(0, MESSAGE_LENGTH));
   return { message, retryable: retryable && !started, retry_after_ms: retryMs(retry_after_s) };
 }
 
@@ -203,7 +204,7 @@ function retryMs(seconds: number | undefined): number {
   return Math.min((seconds ?? 0) * 1_000, LLM_LIMITS.max_backoff_ms);
 }
 
-export function answerOf(
+export function modelAnswerOf(
   step: string,
   { payload }: Pick<BusEvent<"llm.call.response">, "payload">,
 ): ModelAnswer {

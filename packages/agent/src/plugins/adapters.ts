@@ -16,7 +16,7 @@ import type { Instance } from "./instance.ts";
 import { findMount, type Mounted, mountRoute } from "./mounts.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { MintedCallers } from "./services.ts";
-import { describeThrown, within } from "./within.ts";
+import { describeThrown, withTimeout } from "./with-timeout.ts";
 
 interface AdapterParts {
   deps: Pick<PluginSystemDeps, "clock" | "log" | "schemas">;
@@ -88,7 +88,9 @@ export class MountedAdapters implements Adapters {
       instance.plugin.onRequest!({ ...request, route, as: minted.as }, instance.context(caller.scope));
     try {
       const what = `${mount.plugin}'s answer to ${route}`;
-      const answer = await instance.track(() => within(deps.clock, timeouts.request_ms, what, answerRequest));
+      const answer = await instance.track(() =>
+        withTimeout(deps.clock, timeouts.request_ms, what, answerRequest),
+      );
       return checkAnswer(mount.plugin, answer);
     } catch (error) {
       // An error of a kernel service that the adapter did not catch is returned to the client unchanged.

@@ -6,16 +6,16 @@
 import { type BusPayload, KERNEL_SESSION } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 import type { Bus, BusPort, KernelPublishOptions } from "@backplane/session";
-import type { Subscriptions } from "./subscriptions.ts";
+import type { PluginSubscriptions } from "./subscriptions.ts";
 
 type Announced = "plugin.loaded" | "plugin.reloaded" | "plugin.removed" | "plugin.error" | "kernel.shutdown";
 
 export class Announcer {
   readonly #kernel: BusPort<KernelPublishOptions>;
-  readonly #subscriptions: Subscriptions;
+  readonly #subscriptions: PluginSubscriptions;
   readonly #log: Logger;
 
-  constructor(bus: Bus, subscriptions: Subscriptions, log: Logger) {
+  constructor(bus: Bus, subscriptions: PluginSubscriptions, log: Logger) {
     this.#kernel = bus.kernel();
     this.#subscriptions = subscriptions;
     this.#log = log;

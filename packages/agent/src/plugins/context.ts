@@ -20,11 +20,11 @@ import type { Instance } from "./instance.ts";
 import type { LegacyResult } from "./legacy-calls.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
 import type { ServiceAccess } from "./services.ts";
-import type { Subscriptions } from "./subscriptions.ts";
+import type { PluginSubscriptions } from "./subscriptions.ts";
 
 export interface ContextParts {
   deps: Pick<PluginSystemDeps, "config" | "ids" | "loader" | "log">;
-  subscriptions: Subscriptions;
+  subscriptions: PluginSubscriptions;
   service: ServiceAccess;
   /** Returns the scope of the call or request behind `as`, or null when `as` is not tied to one. */
   scopeOf(plugin: string, as: string): Scope | null;
@@ -32,7 +32,7 @@ export interface ContextParts {
   register(instance: Instance, tool: KernelTool): void;
 }
 
-export function createContext(parts: ContextParts, instance: Instance, scope: Scope): PluginContext {
+export function createPluginContext(parts: ContextParts, instance: Instance, scope: Scope): PluginContext {
   const { deps, subscriptions, service } = parts;
   const { name, category } = instance.entry;
   const { org_id } = scope;

@@ -15,15 +15,15 @@ import type { MountedAdapters } from "./adapters.ts";
 import { Instance, type InstanceHooks, type Mode } from "./instance.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import { strategyIdOf } from "./routing.ts";
-import type { Subscriber, Subscriptions } from "./subscriptions.ts";
+import type { PluginSubscriber, PluginSubscriptions } from "./subscriptions.ts";
 import type { PluginTools } from "./tool-table.ts";
 import { legacyTool, type ToolDeps, typedTool } from "./tools.ts";
-import { within } from "./within.ts";
+import { withTimeout } from "./with-timeout.ts";
 
 export interface LifecycleParts {
   deps: Pick<PluginSystemDeps, "clock" | "default_scope" | "ids" | "loader" | "log">;
   timeouts: PluginTimeouts;
-  subscriptions: Subscriptions;
+  subscriptions: PluginSubscriptions;
   tools: PluginTools;
   adapters: MountedAdapters;
   hooks: InstanceHooks;
@@ -50,13 +50,16 @@ export class PluginLifecycle {
   async startInstance(entry: PluginEntry, mode: Mode, reach: PluginReach): Promise<Instance> {
     const { deps, timeouts, hooks } = this.#parts;
     const loading = deps.loader.load(entry, mode, reach);
-    const loaded = await within(deps.clock, timeouts.load_ms, `loading ${entry.name}`, () => loading).catch(
-      (error: unknown) => {
-        // A plugin that is ready after the timeout is closed, because nothing else would close it.
-        loading.then((late) => late.close()).catch(() => {});
-        throw error;
-      },
-    );
+    const loaded = await withTimeout(
+      deps.clock,
+      timeouts.load_ms,
+      `loading ${entry.name}`,
+      () => loading,
+    ).catch((error: unknown) => {
+      // A plugin that is ready after the timeout is closed, because nothing else would close it.
+      loading.then((late) => late.close()).catch(() => {});
+      throw error;
+    });
     try {
       checkPlugin(entry, loaded.plugin);
       const instance = new Instance(entry, mode, loaded, ++this.#generation, hooks);
@@ -92,7 +95,7 @@ export class PluginLifecycle {
       }
       subscriptions.add(subscriberFor(instance));
       const onLoad = async () => await plugin.onLoad?.(instance.context(deps.default_scope));
-      await within(deps.clock, timeouts.load_ms, `onLoad of ${name}`, () =>
+      await withTimeout(deps.clock, timeouts.load_ms, `onLoad of ${name}`, () =>
         Promise.race([onLoad(), instance.died]),
       );
       if (!options.stillWanted())
@@ -146,16 +149,18 @@ export class PluginLifecycle {
     const { deps, timeouts } = this.#parts;
     const { name, plugin } = instance;
     if (drain_ms > 0 && !instance.dead) {
-      await within(deps.clock, drain_ms, `the running calls of ${name}`, () => instance.idle()).catch(() => {
-        deps.log.warn(
-          { plugin: name, running: instance.running },
-          "a plugin is unloaded with calls still running",
-        );
-      });
+      await withTimeout(deps.clock, drain_ms, `the running calls of ${name}`, () => instance.idle()).catch(
+        () => {
+          deps.log.warn(
+            { plugin: name, running: instance.running },
+            "a plugin is unloaded with calls still running",
+          );
+        },
+      );
     }
     if (plugin.onUnload !== undefined && !instance.dead) {
       const onUnload = () => plugin.onUnload!(instance.context(deps.default_scope));
-      await within(deps.clock, timeouts.unload_ms, `onUnload of ${name}`, onUnload).catch(
+      await withTimeout(deps.clock, timeouts.unload_ms, `onUnload of ${name}`, onUnload).catch(
         (error: unknown) => {
           deps.log.warn({ err: error, plugin: name }, "onUnload failed");
         },
@@ -168,7 +173,7 @@ export class PluginLifecycle {
   async discard(instance: Instance): Promise<void> {
     const { deps, timeouts } = this.#parts;
     const close = () => instance.close();
-    await within(deps.clock, timeouts.unload_ms, `closing ${instance.name}`, close).catch(
+    await withTimeout(deps.clock, timeouts.unload_ms, `closing ${instance.name}`, close).catch(
       (error: unknown) => {
         deps.log.warn({ err: error, plugin: instance.name }, "a plugin could not be closed");
       },
@@ -176,7 +181,7 @@ export class PluginLifecycle {
   }
 }
 
-export function subscriberFor({ entry, plugin }: Instance): Subscriber {
+export function subscriberFor({ entry, plugin }: Instance): PluginSubscriber {
   const { name, category, origin } = entry;
   return { name, category, bundled: origin === "bundled", prefixes: plugin.prefixes ?? [] };
 }

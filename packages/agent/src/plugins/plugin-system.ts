@@ -7,7 +7,7 @@ import { InstanceOwners } from "../providers/owners.ts";
 import { createProviders } from "../providers/providers.ts";
 import { MountedAdapters } from "./adapters.ts";
 import { Announcer } from "./announcer.ts";
-import { createContext } from "./context.ts";
+import { createPluginContext } from "./context.ts";
 import type { InstanceHooks } from "./instance.ts";
 import { PluginLifecycle } from "./lifecycle.ts";
 import { createPlugins } from "./plugins.ts";
@@ -15,9 +15,9 @@ import type { PluginSystem, PluginSystemDeps, PluginTimeouts } from "./plugins-p
 import { PluginRegistry } from "./registry.ts";
 import { isMeantFor, strategyIdOf } from "./routing.ts";
 import { createServiceAccess, MintedCallers } from "./services.ts";
-import { Subscriptions } from "./subscriptions.ts";
+import { PluginSubscriptions } from "./subscriptions.ts";
 import { PluginTools } from "./tool-table.ts";
-import { describeThrown, within } from "./within.ts";
+import { describeThrown, withTimeout } from "./with-timeout.ts";
 
 const TIMEOUTS: PluginTimeouts = {
   load_ms: 30_000,
@@ -32,7 +32,7 @@ const TIMEOUTS: PluginTimeouts = {
 export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   const { bus, config, log, clock, default_scope } = deps;
   const timeouts = { ...TIMEOUTS, ...deps.timeouts };
-  const subscriptions = new Subscriptions(bus);
+  const subscriptions = new PluginSubscriptions(bus);
   const tools = new PluginTools(log, deps.changes);
   const callers = new MintedCallers();
   const owners = new InstanceOwners(config);
@@ -40,7 +40,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   const adapters = new MountedAdapters({ deps, timeouts, callers, enter });
   const hooks: InstanceHooks = {
     context: (instance, scope) =>
-      createContext(
+      createPluginContext(
         {
           deps,
           subscriptions,
@@ -122,7 +122,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     // Plugins receive kernel.shutdown before they are unsubscribed, unless the queue of the kernel's session
     // is blocked.
     const publish = () => announcer.publishAndWait("kernel.shutdown", { reason });
-    await within(clock, timeouts.drain_ms, "kernel.shutdown", publish).catch((error: unknown) =>
+    await withTimeout(clock, timeouts.drain_ms, "kernel.shutdown", publish).catch((error: unknown) =>
       log.warn({ err: error }, "some plugins did not receive kernel.shutdown"),
     );
     await registry.stop();

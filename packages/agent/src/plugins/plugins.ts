@@ -32,7 +32,7 @@ import {
 import type { PluginSystemDeps } from "./plugins-port.ts";
 import type { PluginRecord } from "./records.ts";
 import type { PluginRegistry } from "./registry.ts";
-import { describeThrown, within } from "./within.ts";
+import { describeThrown, withTimeout } from "./with-timeout.ts";
 
 export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry): AgentPlugins {
   const { config, loader, default_scope, clock } = deps;
@@ -190,7 +190,7 @@ async function checkPlugin(
   if (plugin.healthCheck === undefined) return { status: "ok", summary: "no checks registered" };
   try {
     const check = () => plugin.healthCheck!(instance.context(scope));
-    return checkReport(await within(clock, timeout_ms, "the health check", check));
+    return checkReport(await withTimeout(clock, timeout_ms, "the health check", check));
   } catch (thrown) {
     const summary = firstLine(describeThrown(thrown).message);
     return { status: codeOf(thrown) === "timeout" ? "degraded" : "failed", summary };

@@ -14,16 +14,16 @@ import { type PluginLifecycle, subscriberFor } from "./lifecycle.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { PluginRecord } from "./records.ts";
 import { PluginRecords } from "./records.ts";
-import type { Subscriptions } from "./subscriptions.ts";
+import type { PluginSubscriptions } from "./subscriptions.ts";
 import { Supervisor } from "./supervisor.ts";
-import { describeThrown } from "./within.ts";
+import { describeThrown } from "./with-timeout.ts";
 
 export interface PluginRegistryParts {
   deps: PluginSystemDeps;
   timeouts: PluginTimeouts;
   /** Consecutive failures after which a plugin is unloaded. */
   threshold: number;
-  subscriptions: Subscriptions;
+  subscriptions: PluginSubscriptions;
   lifecycle: PluginLifecycle;
   announcer: Announcer;
 }

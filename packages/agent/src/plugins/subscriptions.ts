@@ -7,14 +7,14 @@
 import { BackplaneError } from "@backplane/contract";
 import type { Bus, BusPort, PluginRegistration } from "@backplane/session";
 
-export type Subscriber = Pick<PluginRegistration, "name" | "category" | "bundled" | "prefixes">;
+export type PluginSubscriber = Pick<PluginRegistration, "name" | "category" | "bundled" | "prefixes">;
 
 interface Held {
-  subscriber: Subscriber;
+  subscriber: PluginSubscriber;
   ports: Map<string, BusPort>;
 }
 
-export class Subscriptions {
+export class PluginSubscriptions {
   readonly #bus: Bus;
   readonly #orgs = new Set<string>();
   readonly #held = new Map<string, Held>();
@@ -33,7 +33,7 @@ export class Subscriptions {
   }
 
   /** Returns whether the plugin can keep its existing subscription. */
-  fits(subscriber: Subscriber): boolean {
+  fits(subscriber: PluginSubscriber): boolean {
     const held = this.#held.get(subscriber.name);
     return held !== undefined && isSameSubscriber(held.subscriber, subscriber);
   }
@@ -42,7 +42,7 @@ export class Subscriptions {
    * Subscribes the plugin in every entered org. When the bus refuses one subscription, this throws and
    * removes the others.
    */
-  add(subscriber: Subscriber): void {
+  add(subscriber: PluginSubscriber): void {
     if (this.fits(subscriber)) return;
     this.release(subscriber.name);
     const held: Held = { subscriber, ports: new Map() };
@@ -76,8 +76,8 @@ export class Subscriptions {
   }
 }
 
-function isSameSubscriber(one: Subscriber, other: Subscriber): boolean {
-  const identityOf = ({ category, bundled, prefixes }: Subscriber) =>
+function isSameSubscriber(one: PluginSubscriber, other: PluginSubscriber): boolean {
+  const identityOf = ({ category, bundled, prefixes }: PluginSubscriber) =>
     JSON.stringify([category, bundled, prefixes]);
   return identityOf(one) === identityOf(other);
 }

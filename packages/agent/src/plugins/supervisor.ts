@@ -9,15 +9,15 @@ import type { Instance } from "./instance.ts";
 import type { PluginLifecycle } from "./lifecycle.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { PluginRecord } from "./records.ts";
-import type { Subscriptions } from "./subscriptions.ts";
-import { describeThrown } from "./within.ts";
+import type { PluginSubscriptions } from "./subscriptions.ts";
+import { describeThrown } from "./with-timeout.ts";
 
 export interface SupervisorParts {
   deps: Pick<PluginSystemDeps, "clock" | "log">;
   timeouts: PluginTimeouts;
   /** Consecutive failures after which a plugin is unloaded. */
   threshold: number;
-  subscriptions: Subscriptions;
+  subscriptions: PluginSubscriptions;
   lifecycle: PluginLifecycle;
   announcer: Announcer;
   /** Restarts a plugin whose process exited. Throws when the restart fails. */

@@ -18,7 +18,7 @@ import type { Clock, RegisteredTool, Scope } from "@backplane/ports";
 import { snapshot } from "@backplane/session";
 import type { Instance } from "./instance.ts";
 import type { LegacyResult } from "./legacy-calls.ts";
-import { within } from "./within.ts";
+import { withTimeout } from "./with-timeout.ts";
 
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
@@ -38,7 +38,9 @@ export function typedTool(deps: ToolDeps, instance: Instance, tool: KernelTool):
       if (tool.approvalBrief === undefined) return null;
       // The headline is optional, because the prompt shows the call without it.
       const getBrief = () => tool.approvalBrief!(args);
-      const brief = await within(deps.clock, deps.brief_ms, "the approval brief", getBrief).catch(() => null);
+      const brief = await withTimeout(deps.clock, deps.brief_ms, "the approval brief", getBrief).catch(
+        () => null,
+      );
       return typeof brief === "string" && brief !== "" ? cut(brief) : null;
     },
   };

@@ -2,7 +2,7 @@
  * The methods whose result the gateway returns in one response. Those that may notify or ask the client first are in
  * calls/ and notifications/.
  */
-import { type JsonObject, plainWords } from "@backplane/contract";
+import { type JsonObject, sanitizeText } from "@backplane/contract";
 import type { Prompts } from "./lists/prompts.ts";
 import type { Resources } from "./lists/resources.ts";
 import type { ToolNames } from "./lists/tool-names.ts";
@@ -38,7 +38,7 @@ const INSTRUCTIONS =
   "Tools of a Backplane gateway. Every call is recorded; some calls need the approval of a person first.";
 
 export function instructionsOf({ server }: View): string {
-  return server?.instructions == null ? INSTRUCTIONS : plainWords(server.instructions);
+  return server?.instructions == null ? INSTRUCTIONS : sanitizeText(server.instructions);
 }
 
 /** `negotiated` is for revisions up to 2025-11-25, `stateless` for later ones. */

@@ -3,7 +3,7 @@
  * operator sees. JSON output escapes them already.
  */
 import { stripVTControlCharacters } from "node:util";
-import { plainWords } from "@backplane/contract";
+import { sanitizeText } from "@backplane/contract";
 
 /** Control characters except line break and tab, and the characters that override text direction. */
 const CONTROLS = /[^\P{Cc}\n\t]|[\u202a-\u202e\u2066-\u2069]/gu;
@@ -18,7 +18,7 @@ export function plainText(text: string): string {
 
 /** Puts text on one line and marks invisible characters. */
 export function plainLine(text: string): string {
-  return plainWords(plainText(text.replace(/\s*[\r\n]+\s*/g, " · "))).trim();
+  return sanitizeText(plainText(text.replace(/\s*[\r\n]+\s*/g, " · "))).trim();
 }
 
 /** The exact value, for someone who approves it: invisible characters are written as JSON escapes. */

@@ -5,7 +5,7 @@
 
 import { type Approval, codeOf, type Grant, type MaybePromise } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
-import { type ExportPlan, mintDelegation } from "@backplane/registry";
+import type { ExportPlan } from "@backplane/registry";
 import { type Admitted, admit } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
 import { buildFollowUpApproval } from "../approval/new-approval.ts";
@@ -13,6 +13,7 @@ import { type Answer, answerOf } from "../approval/pending-approvals.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { cancelledBy, type Ending, failedWith } from "../calls/ending.ts";
 import type { Coverage, LiveCall } from "../calls/live-calls.ts";
+import { mintDelegation } from "../keys/mint-delegation.ts";
 import { reopen } from "../open/open.ts";
 import type { Door } from "./door.ts";
 import { approvalRequested, type Recorded, reserveSlot } from "./record.ts";

@@ -18,7 +18,6 @@ import type {
   NewEvent,
   OpenWith,
 } from "@backplane/ports";
-import { mintDelegation } from "@backplane/registry";
 import { turnOf } from "@backplane/session";
 import type { Admitted, Refused } from "../admission/admit.ts";
 import { readCoverage } from "../approval/coverage.ts";
@@ -27,6 +26,7 @@ import { sessionCallOf } from "../approval/session-grants.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { toolResultBlock } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
+import { mintDelegation } from "../keys/mint-delegation.ts";
 import type { Opened } from "../open/open.ts";
 import type { Door } from "./door.ts";
 

@@ -13,11 +13,11 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
-import { mintDelegation } from "@backplane/registry";
 import { admit } from "../admission/admit.ts";
 import { resolveApproval } from "../approval/pending-approvals.ts";
 import { failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
+import { mintDelegation } from "../keys/mint-delegation.ts";
 import { reopen } from "../open/open.ts";
 import type { Door } from "./door.ts";
 import { complete } from "./invoke.ts";

@@ -6,9 +6,10 @@
 import { timingSafeEqual } from "node:crypto";
 import { BackplaneError, type DelegationScope, isTerminal, type KeyScope } from "@backplane/contract";
 import type { Caller, InvocationRow, KernelDeps } from "@backplane/ports";
-import { DELEGATION_PREFIX, tokenHash } from "@backplane/registry";
+import { tokenHash } from "@backplane/registry";
 import type { Authority } from "../authority/authority.ts";
 import type { LiveCalls } from "../calls/live-calls.ts";
+import { DELEGATION_PREFIX } from "./mint-delegation.ts";
 
 export async function authenticate(
   deps: KernelDeps,

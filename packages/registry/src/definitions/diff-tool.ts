@@ -5,12 +5,12 @@
  */
 import {
   canonicalJson,
-  hiddenIn,
-  hiddenText,
+  findHiddenCharacters,
+  describeHiddenCharacters,
   isObject,
   type Json,
   type JsonObject,
-  plainJson,
+  sanitizeJson,
   type ToolChange,
   type ToolWords,
 } from "@backplane/contract";
@@ -55,10 +55,10 @@ function collectChanges(
   if (before === undefined && after === undefined) return;
   if (before !== undefined && after !== undefined && canonicalJson(before) === canonicalJson(after)) return;
   found.push({
-    path: plainJson(path),
+    path: sanitizeJson(path),
     change: before === undefined ? "added" : after === undefined ? "removed" : "changed",
-    ...(before === undefined ? {} : { before: plainJson(before) }),
-    ...(after === undefined ? {} : { after: plainJson(after) }),
-    hidden: after === undefined ? [] : hiddenIn(after).map(hiddenText),
+    ...(before === undefined ? {} : { before: sanitizeJson(before) }),
+    ...(after === undefined ? {} : { after: sanitizeJson(after) }),
+    hidden: after === undefined ? [] : findHiddenCharacters(after).map(describeHiddenCharacters),
   });
 }

@@ -4,7 +4,13 @@
  * schema, and definitions are compared in their original form.
  */
 
-import { hiddenIn, hiddenText, type Json, type PluginExport, plainJson } from "@backplane/contract";
+import {
+  findHiddenCharacters,
+  describeHiddenCharacters,
+  type Json,
+  type PluginExport,
+  sanitizeJson,
+} from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 
 export interface SanitizedExport {
@@ -23,7 +29,7 @@ export function sanitizeExport(bound: BoundPackage, item: PluginExport): Sanitiz
   const taken_out = listHiddenText(item, schemas);
   if (taken_out.length === 0) return { bound, export: item, taken_out };
   const { manifest } = bound.package;
-  const sanitized = plainJson(item as Json) as PluginExport;
+  const sanitized = sanitizeJson(item as Json) as PluginExport;
   const exports = manifest.exports.map((one) => (one.id === item.id ? sanitized : one));
   return {
     bound: {
@@ -31,7 +37,7 @@ export function sanitizeExport(bound: BoundPackage, item: PluginExport): Sanitiz
       package: {
         ...bound.package,
         manifest: { ...manifest, exports },
-        schemas: { ...bound.package.schemas, ...plainJson(schemas) },
+        schemas: { ...bound.package.schemas, ...sanitizeJson(schemas) },
       },
     },
     export: sanitized,
@@ -43,12 +49,12 @@ export function sanitizeExport(bound: BoundPackage, item: PluginExport): Sanitiz
 export function listHiddenText(item: PluginExport, schemas: Readonly<Record<string, Json>>): string[] {
   const own = ownSchemas(item, schemas);
   const found = [
-    ...hiddenIn(item as Json),
+    ...findHiddenCharacters(item as Json),
     ...Object.values(own).flatMap((schema) =>
-      hiddenIn(schema).map((one) => ({ ...one, path: `/schema${one.path}` })),
+      findHiddenCharacters(schema).map((one) => ({ ...one, path: `/schema${one.path}` })),
     ),
   ];
-  const lines = found.slice(0, MAX_LINES).map(hiddenText);
+  const lines = found.slice(0, MAX_LINES).map(describeHiddenCharacters);
   if (found.length > MAX_LINES) lines.push(`and ${found.length - MAX_LINES} more texts`);
   return lines;
 }

@@ -4,7 +4,7 @@
  * skill whose name is taken is listed under `<package>:<name>`.
  */
 
-import { BackplaneError, plainWords, type Skill } from "@backplane/contract";
+import { BackplaneError, sanitizeText, type Skill } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, Scope } from "@backplane/ports";
 import { sortProjectFirst, takesTraffic } from "../bindings/rollout.ts";
 import { bindsWholePackage } from "../exports/whole-package.ts";
@@ -51,7 +51,7 @@ export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "cloc
         if (!skills.has(name))
           skills.set(name, {
             ...skill,
-            description: plainWords(skill.description),
+            description: sanitizeText(skill.description),
             name,
             digest: pack.digest,
           });

@@ -4,7 +4,7 @@
  * server's response is not repeated (sec.provider-egress): the message is ours, with the status and a known
  * code. No message contains a secret.
  */
-import { isSecretConfigKey, type Json, type LlmFailure, plainWords } from "@backplane/contract";
+import { isSecretConfigKey, type Json, type LlmFailure, sanitizeText } from "@backplane/contract";
 
 const MESSAGE_LENGTH = 2_000;
 const LOGGED_LENGTH = 500;
@@ -126,7 +126,7 @@ export function vendorCode(words: readonly unknown[]): string {
 
 /** The server's text, only for the host's log: bounded, on one line, without invisible characters. */
 export function upstreamText(error: unknown): string {
-  return plainWords(messageOf(error).slice(0, LOGGED_LENGTH)).replaceAll(/\s+/g, " ");
+  return sanitizeText(messageOf(error).slice(0, LOGGED_LENGTH)).replaceAll(/\s+/g, " ");
 }
 
 /** Replaces every secret of the instance's configuration, and passwords inside URLs. */

@@ -9,7 +9,7 @@ import {
   isObject,
   type Json,
   type JsonObject,
-  plainWords,
+  sanitizeText,
   toBackplaneError,
 } from "@backplane/contract";
 import type { KernelDeps, Scope } from "@backplane/ports";
@@ -104,7 +104,7 @@ export function signInFailed(why: string): BackplaneError {
 export function excerpt(value: unknown, chars = 200): string {
   const text = typeof value === "string" ? value : value === undefined ? "nothing" : JSON.stringify(value);
   // The text is cut first because it may be long; a mark is never longer than the characters it replaces.
-  return plainWords(text.slice(0, chars)).replaceAll(/\s+/g, " ");
+  return sanitizeText(text.slice(0, chars)).replaceAll(/\s+/g, " ");
 }
 
 function parseObject(text: string): JsonObject | null {

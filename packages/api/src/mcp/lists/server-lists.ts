@@ -3,7 +3,13 @@
  * it has changed, or briefly when the server sends no such notifications. A server that fails is omitted from the lists of
  * the whole catalog; the endpoint of one server returns its error.
  */
-import { hiddenIn, isObject, type JsonObject, plainJson, toBackplaneError } from "@backplane/contract";
+import {
+  findHiddenCharacters,
+  isObject,
+  type JsonObject,
+  sanitizeJson,
+  toBackplaneError,
+} from "@backplane/contract";
 import type { Caller, Clock, Kernel, Logger, ServerInfo } from "@backplane/ports";
 import { requestServer } from "./request-server.ts";
 import { serversOf, type View } from "./view.ts";
@@ -64,7 +70,9 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
       const listed = answer[kind];
       for (const item of Array.isArray(listed) ? listed : []) {
         if (!isObject(item)) continue;
-        if (IDENTITY.some((key) => typeof item[key] === "string" && hiddenIn(item[key]).length > 0)) {
+        if (
+          IDENTITY.some((key) => typeof item[key] === "string" && findHiddenCharacters(item[key]).length > 0)
+        ) {
           log.warn(
             { binding_id },
             `omitted one of the ${kind} of an MCP server: its name contains hidden characters`,
@@ -76,7 +84,7 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
           log.warn({ binding_id }, `truncated the ${kind} of an MCP server: it lists too many`);
           return items;
         }
-        items.push(plainJson(item));
+        items.push(sanitizeJson(item));
       }
       if (typeof answer.nextCursor !== "string" || answer.nextCursor === cursor) return items;
       cursor = answer.nextCursor;

@@ -2,7 +2,7 @@
  * The tools of a view under the names of that view. Computed once for each catalog: the kernel returns the same array until
  * something changes.
  */
-import { hiddenIn, type MaybePromise } from "@backplane/contract";
+import { findHiddenCharacters, type MaybePromise } from "@backplane/contract";
 import type { Caller, Catalog, CatalogTool, ServerInfo } from "@backplane/ports";
 import type { View } from "./view.ts";
 
@@ -64,7 +64,9 @@ function ownTools(all: readonly CatalogTool[], { binding_id, package_id, tools }
     // When another package has the name, the tool of this server is not in the catalog.
     if (tool?.package_id !== package_id) return [];
     // A client calls the tool by its name, so invisible characters cannot be replaced in it; the export id is used instead.
-    return [{ name: hiddenIn(name).length > 0 ? export_id : name, tool: { ...tool, binding_id } }];
+    return [
+      { name: findHiddenCharacters(name).length > 0 ? export_id : name, tool: { ...tool, binding_id } },
+    ];
   });
   return own.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

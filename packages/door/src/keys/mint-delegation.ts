@@ -3,9 +3,9 @@
  * settles. A call gets one only if it was granted a scope of the gateway's API.
  */
 
-import { hash } from "node:crypto";
 import type { Grant } from "@backplane/contract";
 import type { InvocationRow, KernelDeps, NewDelegation } from "@backplane/ports";
+import { randomToken, tokenHash } from "@backplane/registry";
 
 export const DELEGATION_PREFIX = "vai_dlg_";
 /** The plugin may still be using the gateway's API when its deadline passes. */
@@ -31,14 +31,4 @@ export function mintDelegation(
       expires_at: now + left_ms + GRACE_MS,
     },
   };
-}
-
-export function randomToken(deps: Pick<KernelDeps, "random">): string {
-  const bytes = new Uint8Array(32);
-  deps.random(bytes);
-  return Buffer.from(bytes).toString("base64url");
-}
-
-export function tokenHash(token: string): string {
-  return hash("sha256", token, "hex");
 }

@@ -9,7 +9,7 @@ import type { Clock } from "@backplane/ports";
 /**
  * Throws `timeout` when `work` has not ended after `ms`. A synchronous throw of `work` becomes a rejection.
  */
-export async function within<T>(
+export async function withTimeout<T>(
   clock: Clock,
   ms: number,
   what: string,

@@ -10,7 +10,7 @@ import type { Json } from "./json.ts";
 export const HIDDEN_MARK = "\u{fffd}";
 
 /** The removed characters of one text. */
-export interface HiddenWords {
+export interface HiddenCharacters {
   /** JSON pointer to the text, or to the key itself if the text is a key. */
   path: string;
   count: number;
@@ -35,17 +35,17 @@ const NEW_LINES = /\r\n?|[\u2028\u2029]/g;
 const LISTED = 5;
 const SPELLED = 200;
 
-export function plainWords(text: string): string {
+export function sanitizeText(text: string): string {
   return ANY.test(text) ? text.replaceAll(NEW_LINES, "\n").replaceAll(RUN, HIDDEN_MARK) : text;
 }
 
 /** Sanitizes all strings and keys; returns the same value if nothing has to be removed. */
-export function plainJson<T extends Json>(value: T): T {
+export function sanitizeJson<T extends Json>(value: T): T {
   return clean(value) as T;
 }
 
 function clean(value: Json): Json {
-  if (typeof value === "string") return plainWords(value);
+  if (typeof value === "string") return sanitizeText(value);
   if (typeof value !== "object" || value === null) return value;
   let changed = false;
   if (Array.isArray(value)) {
@@ -57,7 +57,7 @@ function clean(value: Json): Json {
     return changed ? items : value;
   }
   const entries = Object.entries(value).map(([key, item]): [string, Json] => {
-    const pair: [string, Json] = [plainWords(key), clean(item)];
+    const pair: [string, Json] = [sanitizeText(key), clean(item)];
     changed ||= pair[0] !== key || pair[1] !== item;
     return pair;
   });
@@ -65,12 +65,12 @@ function clean(value: Json): Json {
 }
 
 /** Lists the characters that `plainJson` removes, for the operator. */
-export function hiddenIn(value: Json): HiddenWords[] {
-  const found: HiddenWords[] = [];
+export function findHiddenCharacters(value: Json): HiddenCharacters[] {
+  const found: HiddenCharacters[] = [];
   const look = (text: string, path: string) => {
     if (!ANY.test(text)) return;
     const runs = text.replaceAll(NEW_LINES, "\n").match(RUN) ?? [];
-    if (runs.length > 0) found.push({ path: plainWords(path), ...sum(runs.join("")) });
+    if (runs.length > 0) found.push({ path: sanitizeText(path), ...sum(runs.join("")) });
   };
   const walk = (at: Json, path: string): void => {
     if (typeof at === "string") look(at, path);
@@ -88,12 +88,12 @@ export function hiddenIn(value: Json): HiddenWords[] {
 }
 
 /** Formats a removal as one line. */
-export function hiddenText({ path, count, characters, spells }: HiddenWords): string {
+export function describeHiddenCharacters({ path, count, characters, spells }: HiddenCharacters): string {
   const what = `${count} hidden ${count === 1 ? "character" : "characters"} (${characters.join(", ")})`;
   return `${path === "" ? "" : `${path}: `}${what}${spells === null ? "" : `, which spell ${JSON.stringify(spells)}`}`;
 }
 
-function sum(hidden: string): Omit<HiddenWords, "path"> {
+function sum(hidden: string): Omit<HiddenCharacters, "path"> {
   const points = Array.from(hidden, (character) => character.codePointAt(0)!);
   const names = new Set(points.map((point) => `U+${point.toString(16).toUpperCase().padStart(4, "0")}`));
   const characters = [...names].slice(0, LISTED);
