@@ -5,6 +5,7 @@ export {
   isWholeOrg,
   requireHostAdmin,
   requireOperator,
+  requireScope,
   requireWholeOrg,
 } from "./caller/caller.ts";
 export type * from "./host/artifact-files.ts";
@@ -36,6 +37,7 @@ export type * from "./store/binding-store.ts";
 export type * from "./store/config-store.ts";
 export type * from "./store/definition-store.ts";
 export type * from "./store/facts.ts";
+export type * from "./store/installation-store.ts";
 export type * from "./store/invocation-store.ts";
 export type * from "./store/package-store.ts";
 export type * from "./store/policy-store.ts";

@@ -2,11 +2,16 @@
 
 import type { BoundPackage, Changes, Kernel, KernelDeps } from "@backplane/ports";
 import { createBindings } from "./bindings/bindings.ts";
+import { createChangeEffects } from "./bindings/change-effects.ts";
+import type { PackageFinder } from "./bindings/check-binding.ts";
+import { createCredentialMoves } from "./bindings/move-binding.ts";
+import { createBindingPlanner } from "./bindings/plan-change.ts";
 import { createCachedConfig } from "./config/cached-config.ts";
 import { createConfig } from "./config/config.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live-config.ts";
 import { createDefinitions, type DefinitionsService } from "./definitions/definitions.ts";
 import { ExportPlans } from "./exports/export-plan.ts";
+import { createInstallations } from "./installations/installations.ts";
 import { createPackageRows } from "./packages/package-rows.ts";
 import { createPackages } from "./packages/packages.ts";
 import { Policies } from "./policy/policies.ts";
@@ -32,7 +37,7 @@ export interface RegistryModule {
   plans: ExportPlans;
   definitions: DefinitionsService;
   skills: Skills;
-  facade: Pick<Kernel, "packages" | "bindings" | "workspaces" | "secrets" | "config"> & {
+  facade: Pick<Kernel, "installations" | "packages" | "bindings" | "workspaces" | "secrets" | "config"> & {
     definitions: Kernel["definitions"];
     policy: Pick<Kernel["policy"], "get" | "put" | "patch">;
   };
@@ -52,7 +57,13 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     requireReady: parts.dependencies,
   });
   const rows = createPackageRows(deps);
-  const bindings = createBindings({ deps, definitions, revocation, changes });
+  const createPlanner = (packages: PackageFinder) =>
+    createBindingPlanner(deps, createCredentialMoves(deps, revocation, packages), packages);
+  const planner = createPlanner(deps.store.packages);
+  const credentials = createCredentialMoves(deps, revocation, deps.store.packages);
+  const effects = createChangeEffects({ deps, definitions, credentials, changes });
+  const bindings = createBindings({ deps, planner, effects, revocation });
+  const installations = createInstallations({ deps, rows, createPlanner, effects });
   const workspaces = createWorkspaces({ deps, rows, definitions, bindings, folders: deps.folders });
   const skills = createSkills(deps);
   changes.on("catalog.changed", () => skills.forget());
@@ -64,7 +75,8 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     definitions,
     skills,
     facade: {
-      packages: createPackages(deps, rows),
+      installations: installations.installations,
+      packages: { ...createPackages(deps, rows), ...installations.packages },
       bindings,
       workspaces: workspaces.facade,
       definitions: definitions.facade,

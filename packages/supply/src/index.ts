@@ -7,9 +7,7 @@ export { type InspectedTree, inspectContent } from "./content/inspect-content.ts
 export { openPackageImages, type PackageImages, type PackageImagesOptions } from "./images/package-images.ts";
 export type { HostPlatform } from "./import/check-package.ts";
 export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
-export { type McpServerEntry, type McpServers, readMcpJson } from "./import/mcp/mcp-json.ts";
-export { type ServerBinding, serverBinding } from "./import/mcp/server-binding.ts";
-export { packageIdOf, type ServerDraft, serverManifest } from "./import/mcp/server-manifest.ts";
+export { type ServerDraft, serverManifest } from "./import/mcp/server-manifest.ts";
 export { codeDigest } from "./kernel-plugins/code-digest.ts";
 export {
   createPluginSources,

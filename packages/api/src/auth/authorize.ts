@@ -1,5 +1,5 @@
 import { BackplaneError } from "@backplane/contract";
-import type { Caller } from "@backplane/ports";
+import { type Caller, requireScope } from "@backplane/ports";
 import type { RouteAuth } from "../http/route.ts";
 
 /** Throws auth.scope when the caller may not use a route at all. Which rows it may see is decided by the kernel. */
@@ -16,8 +16,7 @@ export function authorize(caller: Caller, auth: Exclude<RouteAuth, "public">): v
       throw missingScope(needs ?? "a credential that is not delegated");
     return;
   }
-  if ("any" in auth || caller.admin) return;
-  if (!caller.scopes.includes(auth.scope) && !caller.scopes.includes("admin")) throw missingScope(auth.scope);
+  if (!("any" in auth)) requireScope(caller, auth.scope);
 }
 
 function missingScope(needs: string): BackplaneError {

@@ -81,6 +81,8 @@ export interface Route<
   body?: B;
   /** Media types besides JSON that this route accepts as a stream. */
   uploads?: readonly string[];
+  /** Request headers that the handler reads, by name, with their description. */
+  headers?: Readonly<Record<string, string>>;
   /** Honours Idempotency-Key. */
   idempotent?: boolean;
   /** Accepts If-Match or If-None-Match and responds with an ETag. */

@@ -23,6 +23,7 @@ const NAMED_SCHEMAS: Record<string, z.ZodType> = {
   ErrorEnvelope: contract.ErrorEnvelopeSchema,
   Export: contract.ExportSchema,
   Grant: contract.GrantSchema,
+  Installation: contract.InstallationSchema,
   Invocation: contract.InvocationSchema,
   Key: contract.KeySchema,
   KeyCreate: contract.KeyCreateSchema,
@@ -182,7 +183,7 @@ function headerParameters(route: Route): JsonSchema[] {
     description,
     schema: { type: "string" },
   });
-  const list: JsonSchema[] = [];
+  const list: JsonSchema[] = Object.entries(route.headers ?? {}).map(([name, text]) => header(name, text));
   if (route.idempotent)
     list.push(header("Idempotency-Key", "A repeat within 24 hours gets the first response."));
   if (route.etag && route.method === "GET")

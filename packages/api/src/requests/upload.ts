@@ -5,13 +5,21 @@
  */
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type JsonObject } from "@backplane/contract";
+import { TimestampSchema } from "@backplane/contract/schema";
 import type { Caller, Kernel } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
+import { z } from "zod";
 import type { Answer } from "../http/route.ts";
 import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "./idempotency.ts";
 
 export const ARCHIVE_TYPES = ["application/gzip", "application/x-tar", "application/octet-stream"];
+
+/** Properties of the packed folder that the archive does not contain. */
+export const ArchiveQuery = z.object({
+  name: z.string().min(1).max(120).optional().describe("The name of a package that has none of its own."),
+  born_at: TimestampSchema.optional().describe("When the folder was created."),
+});
 
 type Install = (bytes: AsyncIterable<Uint8Array>) => Promise<{ status: number; json: unknown }>;
 
@@ -27,11 +35,14 @@ export async function importUpload(
   payload: Readable,
   limit: number,
   install: Install,
+  /** Settings that the request carries outside its body; a repeat must have the same. */
+  settings: JsonObject = {},
 ): Promise<Answer> {
   const hash = createHash("sha256");
   const bytes = limitBytes(payload, limit, request, (chunk) => hash.update(chunk));
   try {
-    return await installOnce(kernel, caller, request, bytes, () => hash.digest("hex"), install);
+    const about = { upload: request.headers["content-type"] ?? "", ...settings };
+    return await installOnce(kernel, caller, request, about, bytes, () => hash.digest("hex"), install);
   } finally {
     // Many clients read the response only after they have sent the whole body, so the rest is discarded.
     const discard = () => void payload.resume();
@@ -43,23 +54,19 @@ async function installOnce(
   kernel: Pick<Kernel, "idempotency">,
   caller: Caller,
   request: FastifyRequest,
+  about: JsonObject,
   bytes: AsyncGenerator<Uint8Array>,
   digest: () => string,
   install: Install,
 ): Promise<Answer> {
   const key = readIdempotencyKey(request);
   if (key === null) return (await install(bytes)) as Answer;
-  const done = await kernel.idempotency.once(
-    caller,
-    key,
-    requestDigest(caller, request, { upload: request.headers["content-type"] }),
-    async () => {
-      const { status, json } = await install(bytes);
-      // The digest covers the whole upload, also what the importer did not need to read.
-      await drain(bytes);
-      return { status, body: `${digest()} ${JSON.stringify(json)}` };
-    },
-  );
+  const done = await kernel.idempotency.once(caller, key, requestDigest(caller, request, about), async () => {
+    const { status, json } = await install(bytes);
+    // The digest covers the whole upload, also what the importer did not need to read.
+    await drain(bytes);
+    return { status, body: `${digest()} ${JSON.stringify(json)}` };
+  });
   const [stored_digest, text] = [done.body.slice(0, 64), done.body.slice(65)];
   if (done.replayed) {
     await drain(bytes);

@@ -1,7 +1,7 @@
 /** Agent Plugins folders, which become several packages, from an archive or a folder of the host. */
 import { BackplaneError } from "@backplane/contract";
 import { AgentPluginInstalledSchema } from "@backplane/contract/schema";
-import type { AgentPluginSource, Caller } from "@backplane/ports";
+import type { Caller, InstallationSource } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
@@ -52,7 +52,7 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
     }),
   ];
 
-  async function install(caller: Caller, source: AgentPluginSource, strict: boolean) {
+  async function install(caller: Caller, source: InstallationSource, strict: boolean) {
     return { status: 201, json: await kernel.packages.installAgentPlugin(caller, source, { strict }) };
   }
 }

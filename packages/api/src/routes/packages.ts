@@ -1,12 +1,12 @@
 /** Packages: installed from an archive, a folder of the host or the npm registry. */
 import { BackplaneError } from "@backplane/contract";
-import { PackageSchema, SlotSchema, TimestampSchema } from "@backplane/contract/schema";
-import type { Caller, PackageSource } from "@backplane/ports";
+import { PackageSchema, SlotSchema } from "@backplane/contract/schema";
+import type { Caller, InstallationSource } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
 import { IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
-import { ARCHIVE_TYPES, importUpload, isUpload } from "../requests/upload.ts";
+import { ARCHIVE_TYPES, ArchiveQuery, importUpload, isUpload } from "../requests/upload.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const SourceBody = z.strictObject({
@@ -25,12 +25,6 @@ const SourceBody = z.strictObject({
     .describe("A folder of the host (admin token only), or an MCP server of the npm registry."),
 });
 
-/** Properties of the packed folder that the archive does not contain. */
-const SourceQuery = z.object({
-  name: z.string().min(1).max(120).optional().describe("The name of a package that has none of its own."),
-  born_at: TimestampSchema.optional().describe("When the folder was created."),
-});
-
 export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
   return [
     defineRoute({
@@ -43,7 +37,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
         "existing package; different bytes under the same version get package.conflict.",
       tag: "Packages",
       auth: { scope: "packages:write" },
-      query: SourceQuery,
+      query: ArchiveQuery,
       body: SourceBody,
       uploads: ARCHIVE_TYPES,
       idempotent: true,
@@ -61,7 +55,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
         if (typeof source !== "string" && "npm" in source) {
           const { npm: spec, secret_slots } = source;
           return createOnce(kernel, caller, request, body, () =>
-            install(caller, { kind: "npm", spec, secret_slots }),
+            install(caller, { kind: "npm", spec, args: [], secret_slots }),
           );
         }
         // The scope `admin` covers an org and not the disk of the host.
@@ -115,7 +109,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
     }),
   ];
 
-  async function install(caller: Caller, source: PackageSource) {
+  async function install(caller: Caller, source: InstallationSource) {
     const { package: installed, created } = await kernel.packages.install(caller, source);
     return { status: created ? 201 : 200, json: installed };
   }

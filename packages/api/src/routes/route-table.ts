@@ -10,6 +10,7 @@ import { consoleLoginRoutes } from "./console-login.ts";
 import { definitionRoutes } from "./definitions.ts";
 import { eventRoutes } from "./events.ts";
 import { exportRoutes } from "./exports.ts";
+import { installationRoutes } from "./installations.ts";
 import { instrumentRoutes } from "./instruments.ts";
 import { invocationRoutes } from "./invocations.ts";
 import { keyRoutes } from "./keys.ts";
@@ -28,6 +29,7 @@ import { workspaceRoutes } from "./workspaces.ts";
 /** Every route, including the one that serves the OpenAPI document made from this table. */
 export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
   const table: Route[] = [
+    ...installationRoutes(deps),
     ...packageRoutes(deps),
     ...agentPluginRoutes(deps),
     ...bindingRoutes(deps),

@@ -1,11 +1,11 @@
 /**
  * Decides what `plugin install SOURCE` installs: an Agent Plugins folder, a package (a folder with a manifest, or an
- * archive), a file of MCP servers, or a kernel plugin (a folder whose package.json declares one, or npm:NAME). Only `npm:`
+ * archive), a file of MCP servers, a folder of kernel plugins, or npm:NAME, of which the gateway says what it is. Only `npm:`
  * downloads, so a mistyped folder never installs a package of that name from the registry.
  */
 import { accessSync, constants, existsSync, readFileSync, type Stats, statSync } from "node:fs";
-import { join, resolve } from "node:path";
-import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
+import { basename, join, resolve } from "node:path";
+import { BackplaneError, isObject, type JsonObject, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 
 export type PluginSource =
   | { kind: "package"; path: string; folder: boolean }
@@ -13,8 +13,10 @@ export type PluginSource =
   | { kind: "mcp"; path: string }
   /** A folder with a plugin.json, which holds servers and skills. */
   | { kind: "agent-plugin"; path: string }
-  /** `source` is an absolute path, or an npm name with an optional version. */
-  | { kind: "kernel"; source: string; local: boolean };
+  /** A folder whose package.json declares kernel plugins. */
+  | { kind: "kernel"; source: string }
+  /** An MCP server or a kernel plugin of the npm registry, with an optional version. */
+  | { kind: "npm"; spec: string };
 
 const MANIFEST = "vai-plugin.toml";
 /** A file name with one of these extensions is treated as a path, not as an npm name. */
@@ -22,16 +24,33 @@ const FILE_NAME = /\.(tgz|tar|tar\.gz|zip|jar|json|toml|ts|js)$/;
 const NPM_NAME = /^(?:@[a-z0-9][a-z0-9._~-]*\/)?[a-z0-9][a-z0-9._~-]*(?:@[^/@\s]+)?$/;
 
 export function readPluginSource(cwd: string, text: string): PluginSource {
-  if (text.startsWith("npm:")) return { kind: "kernel", source: text.slice("npm:".length), local: false };
+  if (text.startsWith("npm:")) return { kind: "npm", spec: text.slice("npm:".length) };
   const path = resolve(cwd, text);
   if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw maybeRegistryName(text);
   const folder = statOf(path, text).isDirectory();
   if (!folder && path.endsWith(".json")) return { kind: "mcp", path };
   if (folder && !existsSync(join(path, MANIFEST)) && namesKernelPlugins(path))
-    return { kind: "kernel", source: path, local: true };
+    return { kind: "kernel", source: path };
   if (folder && !existsSync(join(path, MANIFEST)) && isAgentPlugin(path))
     return { kind: "agent-plugin", path };
   return { kind: "package", path, folder };
+}
+
+/** Only the form is checked here; the gateway reads the servers. */
+export function readMcpFile(path: string): { document: JsonObject; file: string } {
+  const file = basename(path);
+  let document: unknown;
+  try {
+    document = JSON.parse(readFileSync(path, "utf8").replace(/^\ufeff/, ""));
+  } catch (error) {
+    throw invalidFile(`${file} is not valid JSON: ${(error as Error).message.split("\n")[0]}.`);
+  }
+  if (!isObject(document)) throw invalidFile(`${file} has no "mcpServers".`);
+  return { document: document as JsonObject, file };
+}
+
+function invalidFile(message: string): BackplaneError {
+  return new BackplaneError("package.invalid", message);
 }
 
 /** Tool files and instrument plugins describe themselves and are bound when they are installed. */

@@ -8,11 +8,15 @@ import type {
   Definitions,
   DiscoveredExport,
   ExportKind,
+  Installation,
+  InstallationRequest,
+  InstallationSettings,
   InstrumentHealthReport,
   Package,
   SignIn,
   SignInBegin,
   SignInStarted,
+  SourceInspection,
   ValidationReport,
   WorkspaceFolder,
   WorkspaceReview,
@@ -39,6 +43,30 @@ export function createPluginClient(http: Http) {
   const { get, post, remove } = createRequests(http);
 
   return {
+    /** Packages of any source with their bindings, all in one transaction. */
+    installations: {
+      /** Says what the source is. Changes nothing. */
+      inspect: (source: InstallationRequest["source"], call?: CallOptions) =>
+        post<SourceInspection>("/v1/plugin-installations:inspect", { source }, call),
+      install: (request: InstallationRequest, call?: CallOptions) =>
+        post<Installation>("/v1/plugin-installations", request, call),
+      /** An archive of any format. */
+      installArchive: (
+        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
+        settings: InstallationSettings = {},
+        call: CallOptions = {},
+        /** Name and creation time of the packed folder, which the archive does not contain. */
+        from: { name?: string; born_at?: string } = {},
+      ) =>
+        http.json<Installation>({
+          method: "POST",
+          path: "/v1/plugin-installations",
+          query: from,
+          upload: bytes,
+          headers: { "installation-settings": asciiJson(settings), ...idempotencyHeader(call) },
+          signal: call.signal,
+        }),
+    },
     packages: {
       installArchive: (
         bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
@@ -149,4 +177,12 @@ export function createPluginClient(http: Http) {
       list: async (kind: ExportKind) => (await get<ListOf<DiscoveredExport>>(LISTS[kind])).items,
     },
   };
+}
+
+/** JSON for a header, which carries ASCII only. */
+function asciiJson(value: object): string {
+  return JSON.stringify(value).replace(
+    /[^\x20-\x7e]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }

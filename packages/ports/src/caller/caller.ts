@@ -1,5 +1,5 @@
 /** Authorization checks shared by all operations: roles, admin-only operations and delegated tokens. */
-import { BackplaneError, ROLES, type Role } from "@backplane/contract";
+import { BackplaneError, type KeyScope, ROLES, type Role } from "@backplane/contract";
 import type { KernelDeps } from "../kernel/deps.ts";
 import type { Caller, Scope } from "../scope/scope.ts";
 import type { NewAudit } from "../store/facts.ts";
@@ -40,6 +40,17 @@ export function requireHostAdmin(caller: Caller, what: string, fix?: string): vo
     `only the admin token may ${what}`,
     fix === undefined ? {} : { fix },
   );
+}
+
+/**
+ * For an operation that needs a second scope only in some cases. The API checks the scope of the route; delegated tokens
+ * are confined by their own scopes.
+ */
+export function requireScope(caller: Caller, scope: KeyScope): void {
+  if (caller.admin || caller.scopes.includes(scope) || caller.scopes.includes("admin")) return;
+  throw new BackplaneError("auth.scope", `The credential does not have the required scope: ${scope}.`, {
+    details: { needs: scope },
+  });
 }
 
 /** Roles are listed from the most to the least powerful. */

@@ -1,4 +1,14 @@
-import type { BindingPolicy, Json, JsonObject, LeftOut, Manifest, Package } from "@backplane/contract";
+import type {
+  BindingPolicy,
+  Installation,
+  Json,
+  JsonObject,
+  LeftOut,
+  Manifest,
+  NamedSource,
+  Package,
+  SourceInspection,
+} from "@backplane/contract";
 
 /** A package that was read from an archive or a folder, checked, and unpacked into the content store. */
 export interface ImportedPackage {
@@ -41,29 +51,31 @@ export interface WorkspaceSource {
   keep: { digest: string; files: readonly string[] } | null;
 }
 
-/** One package of an Agent Plugins folder. */
-export interface AgentPluginPart {
-  kind: LeftOut["kind"];
+/** An uploaded archive. The importer finds out what it contains. */
+export type ArchiveSource = Extract<PackageSource, { kind: "archive" }>;
+
+/** Everything that can be installed with one operation. */
+export type InstallationSource = ArchiveSource | NamedSource;
+
+/** One package of a source. */
+export interface SourcePart {
+  kind: LeftOut["kind"] | "package";
   name: string;
-  /** The part is installed from the npm registry instead of the plugin's files. */
+  /** The part is downloaded from the npm registry. */
   registry: boolean;
-  /** Settings for the part's binding. */
+  /** Settings for the part's binding, from the source. */
   binding: { config?: JsonObject; policy?: Pick<BindingPolicy, "secret_env"> };
 }
 
-/** An Agent Plugins folder that was read but not installed; `end` removes the unpacked files. */
-export interface OpenedAgentPlugin {
-  name: string;
-  version: string;
-  parts: readonly AgentPluginPart[];
+/** A source that was read but not installed; `end` removes the unpacked files. */
+export interface OpenedSource extends Pick<Installation, "kind" | "plugin"> {
+  parts: readonly SourcePart[];
   left_out: readonly LeftOut[];
   notes: readonly string[];
   /** Must not be called concurrently. Throws like `PackageImporter.import`. */
-  import(part: AgentPluginPart): Promise<ImportedPackage>;
+  import(part: SourcePart): Promise<ImportedPackage>;
   end(): Promise<void>;
 }
-
-export type AgentPluginSource = Extract<PackageSource, { kind: "archive" | "folder" }>;
 
 export interface PackageImporter {
   /**
@@ -71,8 +83,13 @@ export interface PackageImporter {
    * The bytes are held until `release`, so that a concurrent removal does not delete them.
    */
   import(source: PackageSource): Promise<ImportedPackage>;
-  /** Reads an Agent Plugins folder, which contains several packages. Throws package.* and leaves no files. */
-  openAgentPlugin(source: AgentPluginSource): Promise<OpenedAgentPlugin>;
+  /**
+   * Opens a source that may contain several packages. Throws package.* and leaves no files. With `only`, what the source
+   * contains is not detected.
+   */
+  open(source: InstallationSource, only?: "package" | "agent_plugin"): Promise<OpenedSource>;
+  /** Says what the source is and what an installation would bind. Runs no code of it and leaves no files. */
+  inspect(source: InstallationSource): Promise<SourceInspection>;
   /** Lists the files below a folder of an installed package, with paths relative to the folder. */
   files(digest: string, folder: string): Promise<string[]>;
   /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `most`. */

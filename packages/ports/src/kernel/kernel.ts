@@ -22,6 +22,8 @@ import type {
   ConfigUpdated,
   DiscoveredExport,
   ExportKind,
+  Installation,
+  InstallationSettings,
   Invocation,
   InvocationEvent,
   InvocationStatus,
@@ -39,9 +41,10 @@ import type {
   Secret,
   SecretKeyRotation,
   SemanticEvent,
+  SourceInspection,
   ValidationReport,
 } from "@backplane/contract";
-import type { AgentPluginSource, PackageSource } from "../host/package-files.ts";
+import type { InstallationSource } from "../host/package-files.ts";
 import type { RunnerHealth } from "../host/runner.ts";
 import type { Caller, Page, PageOf } from "../scope/scope.ts";
 import type { OnceKey } from "../store/access-store.ts";
@@ -79,12 +82,27 @@ export type WatchItem =
   | { settled: Invocation };
 
 export interface Kernel {
+  /** Installs packages from any source and binds them, in one transaction. */
+  installations: {
+    /** Says what the source is. Changes nothing and runs no code of the source. */
+    inspect(caller: Caller, source: InstallationSource): Promise<SourceInspection>;
+    /**
+     * All packages and bindings are stored together; after an error there is no row and there are no bytes. A part of a
+     * source with several parts that cannot be used is left out and reported, unless `strict` is set.
+     */
+    install(
+      caller: Caller,
+      source: InstallationSource,
+      settings: InstallationSettings,
+    ): Promise<Installation>;
+  };
   packages: {
-    install(caller: Caller, source: PackageSource): Promise<{ package: Package; created: boolean }>;
-    /** With `strict` nothing is installed if a part of the plugin is not supported. */
+    /** The source contains one package, which is not bound. */
+    install(caller: Caller, source: InstallationSource): Promise<{ package: Package; created: boolean }>;
+    /** With `strict` nothing is installed if a part of the plugin is not supported. Nothing is bound. */
     installAgentPlugin(
       caller: Caller,
-      source: AgentPluginSource,
+      source: InstallationSource,
       how: { strict: boolean },
     ): Promise<AgentPluginInstalled>;
     get(caller: Caller, id: string): Promise<Package>;

@@ -10,6 +10,7 @@ import type { ApprovalStore } from "./approval-store.ts";
 import type { BindingStore } from "./binding-store.ts";
 import type { ConfigStore } from "./config-store.ts";
 import type { DefinitionStore } from "./definition-store.ts";
+import type { InstallationStore } from "./installation-store.ts";
 import type { InvocationStore } from "./invocation-store.ts";
 import type { PackageStore } from "./package-store.ts";
 import type { PolicyStore } from "./policy-store.ts";
@@ -28,6 +29,7 @@ export interface Store {
   readonly shared: boolean;
   packages: PackageStore;
   bindings: BindingStore;
+  installations: InstallationStore;
   definitions: DefinitionStore;
   sign_ins: SignInStore;
   sampling: SamplingStore;

@@ -13,7 +13,7 @@ import {
   type PluginExport,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
-import type { KernelDeps, SchemaIssue } from "@backplane/ports";
+import type { KernelDeps, PackageStore, SchemaIssue } from "@backplane/ports";
 import { combineTools, toolsOf } from "../exports/whole-package.ts";
 import { parseSecretRef } from "../secrets/binding-secrets.ts";
 import { isUsableIn } from "../secrets/secrets.ts";
@@ -24,13 +24,15 @@ export interface CheckedExport {
   export: PluginExport;
 }
 
+export type PackageFinder = Pick<PackageStore, "find">;
+
 export async function findExport(
-  deps: Pick<KernelDeps, "store">,
+  packages: PackageFinder,
   org_id: string,
   wanted: Pick<Binding, "package_id" | "package_version" | "export_id">,
 ): Promise<CheckedExport> {
   const { package_id, package_version, export_id } = wanted;
-  const pack = await deps.store.packages.find(org_id, package_id, package_version);
+  const pack = await packages.find(org_id, package_id, package_version);
   if (pack === null) {
     throw invalidBinding([
       { path: "/package_version", message: `${package_id} ${package_version} is not installed` },

@@ -16,7 +16,7 @@ import { auditOf, type Caller, type KernelDeps } from "@backplane/ports";
 import { FILESYSTEM_ACCESS } from "../exports/whole-package.ts";
 import { lowersIsolation } from "../grant/execution-class.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
-import { type CheckedExport, findExport } from "./check-binding.ts";
+import { type CheckedExport, findExport, type PackageFinder } from "./check-binding.ts";
 
 export interface CarriedSettings {
   policy: BindingPolicy;
@@ -97,12 +97,13 @@ export interface CredentialMoves {
 export function createCredentialMoves(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   revocation: Pick<TokenRevocation, "readTokens" | "revoke">,
+  packages: PackageFinder,
 ): CredentialMoves {
   const { store } = deps;
 
   async function movesServer(before: Binding, to: CheckedExport): Promise<boolean> {
     if (before.package_version === to.package.version) return false;
-    const from = await findExport(deps, before.scope.org_id, before);
+    const from = await findExport(packages, before.scope.org_id, before);
     return hasOtherServer(from.package, to.package);
   }
 

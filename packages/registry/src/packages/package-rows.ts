@@ -1,13 +1,15 @@
 /** The rows of installed packages and the bytes behind them. */
 
 import { BackplaneError, type Package } from "@backplane/contract";
-import { auditOf, type Caller, type ImportedPackage, type KernelDeps } from "@backplane/ports";
+import { auditOf, type Caller, type Facts, type ImportedPackage, type KernelDeps } from "@backplane/ports";
 import { createVisibilityFilter, hideInvisibleBindings } from "../access/visible-bindings.ts";
 
 /** Also used without an API request, for folders that are watched. */
 export interface PackageRows {
   /** Returns the row that the imported bytes would have. */
   draft(caller: Caller, imported: ImportedPackage): Package;
+  /** The event and the audit entry of its installation. */
+  facts(caller: Caller, row: Package): Facts;
   /** Stores the row and ends the import. Bytes that do not become a row are removed. */
   add(caller: Caller, row: Package): Promise<{ package: Package; created: boolean }>;
   remove(caller: Caller, row: Package): Promise<void>;
@@ -33,23 +35,27 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     installed_by: caller.actor,
   });
 
-  async function add(caller: Caller, row: Package) {
+  function facts(caller: Caller, row: Package): Facts {
     const about = { package_id: row.package_id, version: row.version, digest: row.digest };
+    return {
+      events: [
+        {
+          id: deps.ids.next("event"),
+          type: "package.installed",
+          // A package belongs to the org, but the event goes to the project that installed it.
+          scope: caller.scope,
+          occurred_at: deps.clock.now(),
+          subject: { kind: "package", id: row.id },
+          summary: about,
+        },
+      ],
+      audit: auditOf(deps, caller, "package.install", row.id, { ...about, origin: row.origin }),
+    };
+  }
+
+  async function add(caller: Caller, row: Package) {
     try {
-      const inserted = await store.packages.insert(row, {
-        events: [
-          {
-            id: deps.ids.next("event"),
-            type: "package.installed",
-            // A package belongs to the org, but the event goes to the project that installed it.
-            scope: caller.scope,
-            occurred_at: deps.clock.now(),
-            subject: { kind: "package", id: row.id },
-            summary: about,
-          },
-        ],
-        audit: auditOf(deps, caller, "package.install", row.id, { ...about, origin: row.origin }),
-      });
+      const inserted = await store.packages.insert(row, facts(caller, row));
       deps.importer.release(row.digest);
       return { package: inserted.row, created: inserted.created };
     } catch (error) {
@@ -90,5 +96,5 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     }
   }
 
-  return { draft, add, remove, discard };
+  return { draft, facts, add, remove, discard };
 }

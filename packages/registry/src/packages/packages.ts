@@ -8,23 +8,16 @@ import {
   type Caller,
   type Kernel,
   type KernelDeps,
-  type PackageSource,
   requireOperator,
   requireWholeOrg,
 } from "@backplane/ports";
-import { requireRunnable, requireSourceAccess } from "./check-source.ts";
-import { installAgentPlugin } from "./install-agent-plugin.ts";
 import type { PackageRows } from "./package-rows.ts";
 
-export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["packages"] {
+export function createPackages(
+  deps: KernelDeps,
+  rows: PackageRows,
+): Pick<Kernel["packages"], "get" | "list" | "remove"> {
   const { store } = deps;
-
-  async function install(caller: Caller, source: PackageSource) {
-    requireOperator(caller, "install packages");
-    requireSourceAccess(caller, source.kind === "archive");
-    const imported = await requireRunnable(deps, rows, await deps.importer.import(source));
-    return await rows.add(caller, rows.draft(caller, imported));
-  }
 
   async function remove(caller: Caller, id: string): Promise<void> {
     requireOperator(caller, "remove packages");
@@ -41,8 +34,6 @@ export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["pac
   }
 
   return {
-    install,
-    installAgentPlugin: (caller, source, options) => installAgentPlugin(deps, rows, caller, source, options),
     get,
     list: (caller, page) => store.packages.list(caller.scope.org_id, page),
     remove,

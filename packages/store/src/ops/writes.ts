@@ -7,6 +7,7 @@ import { writeConfig } from "./config.ts";
 import { putDefinitions } from "./definitions.ts";
 import { appendEntries, appendHeld, appendOnce } from "./entries.ts";
 import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent } from "./idempotency.ts";
+import { commitInstallation } from "./installations.ts";
 import {
   appendProgress,
   askAgain,
@@ -48,6 +49,7 @@ const WRITES = {
   updateBinding,
   updateBindings,
   removeBinding,
+  commitInstallation,
   putDefinitions,
   putSignIn,
   removeSignIn,

@@ -19,6 +19,7 @@ const INVALIDATING_WRITES: ReadonlySet<WriteName> = new Set<WriteName>([
   "updateBinding",
   "updateBindings",
   "removeBinding",
+  "commitInstallation",
   "putDefinitions",
   "putSignIn",
   "removeSignIn",

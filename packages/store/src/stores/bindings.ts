@@ -95,7 +95,7 @@ export function createBindingStore(backend: Backend): BindingStore {
   };
 }
 
-function encodeBinding(row: Binding, facts: Facts): WriteBinding {
+export function encodeBinding(row: Binding, facts: Facts): WriteBinding {
   return {
     binding_id: row.binding_id,
     org_id: row.scope.org_id,

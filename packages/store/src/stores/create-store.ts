@@ -10,6 +10,7 @@ import { createConfigStore } from "./config.ts";
 import { createDefinitionStore } from "./definitions.ts";
 import { createDelegationStore } from "./delegations.ts";
 import { createIdempotencyStore } from "./idempotency.ts";
+import { createInstallationStore } from "./installations.ts";
 import { createInvocationStore } from "./invocations.ts";
 import { createJobQueue } from "./jobs.ts";
 import { createKeyStore } from "./keys.ts";
@@ -32,6 +33,7 @@ export function createStore(given: Backend): Store {
     shared: backend.dialect === "postgres",
     packages: createPackageStore(backend),
     bindings: createBindingStore(backend),
+    installations: createInstallationStore(backend),
     definitions: createDefinitionStore(backend),
     sign_ins: createSignInStore(backend),
     sampling: createSamplingStore(backend),
@@ -69,6 +71,6 @@ function notifyingAudits(backend: Backend, notify: () => void): Backend {
 }
 
 function isAudited(name: WriteName, input: unknown): boolean {
-  if (name === "appendAudit") return true;
+  if (name === "appendAudit" || name === "updateBindings" || name === "commitInstallation") return true;
   return ((input as { facts?: { audit?: unknown } } | null)?.facts?.audit ?? null) !== null;
 }

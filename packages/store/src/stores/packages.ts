@@ -1,22 +1,14 @@
 import type { Package } from "@backplane/contract";
-import type { PackageStore } from "@backplane/ports";
+import type { Facts, PackageStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { digestInUse, findPackage, listPackages, readPackage } from "../ops/packages.ts";
+import { digestInUse, findPackage, type InsertPackage, listPackages, readPackage } from "../ops/packages.ts";
 import { encodeFacts } from "./facts.ts";
 import { beforeOf, pageOf } from "./page.ts";
 
 export function createPackageStore(backend: Backend): PackageStore {
   return {
     async insert(row, facts) {
-      const existing = await backend.write("insertPackage", {
-        id: row.id,
-        org_id: row.org_id,
-        package_id: row.package_id,
-        version: row.version,
-        digest: row.digest,
-        body: JSON.stringify(row),
-        facts: encodeFacts(facts),
-      });
+      const existing = await backend.write("insertPackage", encodePackage(row, facts));
       if (existing !== null) return { row: decodePackage(existing), created: false };
       if (facts.events !== undefined) backend.notifyAppended();
       return { row, created: true };
@@ -46,6 +38,18 @@ export function createPackageStore(backend: Backend): PackageStore {
       return removed;
     },
     digestInUse: (digest) => backend.read(() => digestInUse(digest)),
+  };
+}
+
+export function encodePackage(row: Package, facts: Facts): InsertPackage {
+  return {
+    id: row.id,
+    org_id: row.org_id,
+    package_id: row.package_id,
+    version: row.version,
+    digest: row.digest,
+    body: JSON.stringify(row),
+    facts: encodeFacts(facts),
   };
 }
 

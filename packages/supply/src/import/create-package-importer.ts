@@ -3,21 +3,38 @@
  * archive, so there is one path for both. Order: unpack safely, digest, manifest, platform, schemas, entrypoint, install.
  * A failure leaves nothing behind.
  */
-import { posix } from "node:path";
-import type { ImportedPackage, PackageImporter, PackageSource, Schemas } from "@backplane/ports";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join, posix } from "node:path";
+import type {
+  ImportedPackage,
+  InstallationSource,
+  PackageImporter,
+  PackageSource,
+  Schemas,
+} from "@backplane/ports";
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
-import { type ContentStore, corrupt } from "../content/content-store.ts";
+import { type ContentStore, corrupt, type Staging } from "../content/content-store.ts";
+import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { createNpm, type Npm } from "../npm/npm-command.ts";
-import { readListed } from "../tree/read-tree.ts";
-import { openAgentPlugin } from "./agent-plugin/open-agent-plugin.ts";
+import { readListed, readTreeFile } from "../tree/read-tree.ts";
+import { listTree, type TreeListing } from "../tree/tree-listing.ts";
+import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
 import { checkEntrypoint, checkPlatform, checkSkills, type HostPlatform } from "./check-package.ts";
 import { checkSchemaFiles } from "./check-schema-files.ts";
-import type { PackageFormat } from "./formats/format.ts";
-import { formatOf } from "./formats/formats.ts";
+import type { PackageFormat, SourceHints } from "./formats/format.ts";
+import { FORMATS, formatOf } from "./formats/formats.ts";
 import { toolFiles } from "./formats/tool-files.ts";
+import {
+  foreignContent,
+  inspectNpm,
+  kernelPluginFolder,
+  openServers,
+  packageContent,
+} from "./open-content.ts";
 import { type OpenedSource, openSource } from "./open-source.ts";
+import type { PartImport, SourceContent } from "./parts/source-content.ts";
 
 /** Recognizes a folder that may be an Agent Plugin. */
 const AGENT_PLUGIN = { marker: (names: readonly string[]) => names.includes(AGENT_PLUGIN_FILE) };
@@ -30,6 +47,12 @@ export interface ImporterParts {
   limits?: UnpackLimits;
 }
 
+interface StagedPackage extends Awaited<ReturnType<PackageFormat["read"]>> {
+  staging: Staging;
+  listing: TreeListing;
+  own_entrypoint: boolean;
+}
+
 export function createPackageImporter({
   store,
   schemas,
@@ -37,31 +60,106 @@ export function createPackageImporter({
   limits = UNPACK_LIMITS,
   npm = createNpm(),
 }: ImporterParts): PackageImporter {
-  async function importTree(
+  async function inStaging<T>(work: (staging: Staging) => Promise<T>): Promise<T> {
+    const staging = await store.stage();
+    try {
+      return await work(staging);
+    } finally {
+      await staging.end();
+    }
+  }
+
+  async function readStaged(
+    staging: Staging,
+    listing: TreeListing,
+    hints: SourceHints,
+    known: PackageFormat | null,
+  ): Promise<StagedPackage> {
+    const format = known ?? formatOf(listing);
+    const read = await format.read(staging.tree, listing, hints);
+    return { ...read, staging, listing, own_entrypoint: format.own_entrypoint };
+  }
+
+  async function installStaged(
+    { staging, listing, manifest, text, installed_at, own_entrypoint }: StagedPackage,
+    origin: ImportedPackage["origin"],
+    created_at: string | null,
+  ): Promise<ImportedPackage> {
+    checkPlatform(manifest, host);
+    const parsed = await checkSchemaFiles(staging.tree, listing, manifest, schemas);
+    if (!own_entrypoint) checkEntrypoint(manifest, listing, text);
+    checkSkills(manifest, listing);
+    await staging.install(listing);
+    return {
+      digest: listing.digest,
+      size_bytes: listing.size_bytes,
+      manifest,
+      schemas: parsed,
+      origin,
+      first_installed_at: installed_at ?? created_at,
+    };
+  }
+
+  const importTree = (
     { bytes, hints, created_at }: OpenedSource,
     origin: ImportedPackage["origin"],
     known: PackageFormat | null,
-  ): Promise<ImportedPackage> {
+  ): Promise<ImportedPackage> =>
+    inStaging(async (staging) => {
+      const listing = await unpackArchive(bytes, staging.tree, limits);
+      return await installStaged(await readStaged(staging, listing, hints, known), origin, created_at);
+    });
+
+  const importManifest = (text: string): Promise<ImportedPackage> =>
+    inStaging(async (staging) => {
+      await mkdir(staging.tree);
+      await writeFile(join(staging.tree, MANIFEST_FILE), text);
+      const listing = listTree([await readTreeFile(staging.tree, MANIFEST_FILE)]);
+      return await installStaged(await readStaged(staging, listing, {}, null), "upload", null);
+    });
+
+  const partImport = (origin: ImportedPackage["origin"]): PartImport => ({
+    npm: async (spec, secret_slots) =>
+      importTree(await openSource({ kind: "npm", spec, secret_slots }, store, npm), "npm", null),
+    bytes: (bytes) => importTree({ bytes, hints: {}, created_at: null }, origin, null),
+    manifest: importManifest,
+  });
+
+  /** Unpacks a folder or an archive and finds out what it is. The caller ends the staging. */
+  async function unpackContent(
+    source: Extract<InstallationSource, { kind: "archive" | "folder" }>,
+    staging: Staging,
+    only: "package" | "agent_plugin" | undefined,
+  ): Promise<SourceContent> {
+    const origin = originOf(source);
+    if (source.kind === "folder" && only === undefined) {
+      const plugins = await kernelPluginFolder(source.path);
+      if (plugins !== null) return plugins;
+    }
+    const formats =
+      only === "package" ? FORMATS : only === "agent_plugin" ? [AGENT_PLUGIN] : [...FORMATS, AGENT_PLUGIN];
+    const { bytes, hints, created_at } = await openSource(source, store, npm, formats);
+    const listing = await unpackArchive(bytes, staging.tree, limits);
+    const into = partImport(origin);
+    if (only === "agent_plugin") return await agentPluginContent(staging.tree, into);
+    const foreign = only === undefined ? await foreignContent(staging, listing, into) : null;
+    if (foreign !== null) return foreign;
+    const staged = await readStaged(staging, listing, hints, null);
+    return packageContent(staged.manifest, () => installStaged(staged, origin, created_at));
+  }
+
+  async function openContent(
+    source: InstallationSource,
+    only?: "package" | "agent_plugin",
+  ): Promise<{ content: SourceContent; end: () => Promise<void> }> {
+    if (source.kind !== "archive" && source.kind !== "folder")
+      return { content: openServers(source, partImport("upload")), end: async () => {} };
     const staging = await store.stage();
     try {
-      const listing = await unpackArchive(bytes, staging.tree, limits);
-      const format = known ?? formatOf(listing);
-      const { manifest, text, installed_at } = await format.read(staging.tree, listing, hints);
-      checkPlatform(manifest, host);
-      const parsed = await checkSchemaFiles(staging.tree, listing, manifest, schemas);
-      if (!format.own_entrypoint) checkEntrypoint(manifest, listing, text);
-      checkSkills(manifest, listing);
-      await staging.install(listing);
-      return {
-        digest: listing.digest,
-        size_bytes: listing.size_bytes,
-        manifest,
-        schemas: parsed,
-        origin,
-        first_installed_at: installed_at ?? created_at,
-      };
-    } finally {
+      return { content: await unpackContent(source, staging, only), end: () => staging.end() };
+    } catch (error) {
       await staging.end();
+      throw error;
     }
   }
 
@@ -91,20 +189,36 @@ export function createPackageImporter({
       const opened = await openSource(source, store, npm);
       return await importTree(opened, originOf(source), source.kind === "workspace" ? toolFiles : null);
     },
-    async openAgentPlugin(source) {
-      const { bytes } = await openSource(source, store, npm, [AGENT_PLUGIN]);
-      const npmSource = (spec: string, secret_slots: readonly string[]) =>
-        ({ kind: "npm", spec, secret_slots }) as const;
-      return await openAgentPlugin(bytes, store, limits, {
-        npm: async (spec, slots) =>
-          importTree(await openSource(npmSource(spec, slots), store, npm), "npm", null),
-        bytes: (part) => importTree({ bytes: part, hints: {}, created_at: null }, originOf(source), null),
-      });
+    async open(source, only) {
+      const { content, end } = await openContent(source, only);
+      const { parts, plugins: _named, ...rest } = content;
+      return {
+        ...rest,
+        parts,
+        import: (part) => parts.find((one) => one === part)!.importPart(),
+        end,
+      };
+    },
+    async inspect(source) {
+      const { content, end } =
+        source.kind === "npm"
+          ? { content: await inspectNpm(npm, source), end: async () => {} }
+          : await openContent(source);
+      await end();
+      const { kind, plugin, parts, plugins = [], left_out, notes } = content;
+      return {
+        kind,
+        ...(plugin === undefined ? {} : { plugin }),
+        packages: parts.map(({ preview }) => preview),
+        plugins,
+        left_out: [...left_out],
+        notes: [...notes],
+      };
     },
   };
 }
 
-function originOf(source: PackageSource): ImportedPackage["origin"] {
+function originOf(source: Pick<PackageSource, "kind"> & { whole?: boolean }): ImportedPackage["origin"] {
   if (source.kind === "archive") return "upload";
   if (source.kind === "npm") return "npm";
   return source.kind === "workspace" && !source.whole ? "workspace" : "folder";

@@ -5,7 +5,7 @@ import { join, posix } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP, type PluginEntry } from "@backplane/contract";
 import { type InstallSource, isPackageName } from "../npm/install-source.ts";
 import { NPM_FLAGS, type Npm } from "../npm/npm-command.ts";
-import { readArchive } from "./read-archive.ts";
+import { type ArchiveReading, readArchive } from "./read-archive.ts";
 import { type Locate, type PackageReading, readManifest, readPackage } from "./read-package.ts";
 
 export interface Inspected {
@@ -22,20 +22,23 @@ export interface InspectParts {
 export type PathKind = "folder" | "archive";
 
 export async function inspectSource(source: InstallSource, parts: InspectParts): Promise<Inspected> {
-  if (source.kind === "npm") {
-    return await inTemporary(async (dir) => {
-      await parts.npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", source.spec], dir);
-      const [archive] = (await readdir(dir)).filter((name) => name.endsWith(".tgz"));
-      if (archive === undefined) throw failed(`npm created no archive for ${source.spec}.`);
-      return await inspectArchive(join(dir, archive), parts);
-    });
-  }
+  if (source.kind === "npm") return await inspectArchive(await readNpmPackage(parts.npm, source.spec), parts);
   if ((await pathKind(source.path)) === "archive") {
-    return await inspectArchive(source.path, parts);
+    return await inspectArchive(await readArchive(source.path), parts);
   }
   const { conditions } = parts;
   const reading = await readPackage(source.path, { origin: "local", source: source.path, conditions });
   return requirePlugins(source.path, reading);
+}
+
+/** Downloads a package of the registry and reads its package.json and file names. Nothing stays on disk. */
+export async function readNpmPackage(npm: Npm, spec: string): Promise<ArchiveReading> {
+  return await inTemporary(async (dir) => {
+    await npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", spec], dir);
+    const [archive] = (await readdir(dir)).filter((name) => name.endsWith(".tgz"));
+    if (archive === undefined) throw failed(`npm created no archive for ${spec}.`);
+    return await readArchive(join(dir, archive));
+  });
 }
 
 export async function pathKind(path: string): Promise<PathKind> {
@@ -60,11 +63,11 @@ export function requirePlugins(what: string, reading: PackageReading | null): In
   return { package_name: reading!.package_name ?? "", entries: reading!.entries };
 }
 
-async function inspectArchive(
-  archive: string,
-  { conditions, plugins_dir }: InspectParts,
+/** The plugins of a packed package. Throws `plugin.invalid` with the first reason. */
+export async function inspectArchive(
+  { files, manifest }: ArchiveReading,
+  { conditions, plugins_dir }: Pick<InspectParts, "conditions" | "plugins_dir">,
 ): Promise<Inspected> {
-  const { files, manifest } = await readArchive(archive);
   if (manifest === null) return requirePlugins("The package", null);
   const name = nameOf(manifest);
   if (name === null) throw new BackplaneError("plugin.invalid", "The package has no name.");

@@ -71,6 +71,11 @@ export async function readManifest(
   return reading;
 }
 
+/** Whether a package.json names kernel plugins. False for a text that is not JSON. */
+export function declaresPlugins(text: string): boolean {
+  return parse(text)?.[PLUGIN_ENTRY_GROUP] !== undefined;
+}
+
 async function readEntry(
   parts: ReadOptions & { dir: string; locate: Locate; manifest: PackageJson },
   name: string,

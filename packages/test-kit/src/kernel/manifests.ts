@@ -1,7 +1,19 @@
 import { createHash } from "node:crypto";
-import { BackplaneError, type Json, type Manifest, type PluginExport } from "@backplane/contract";
+import {
+  BackplaneError,
+  type Json,
+  type Manifest,
+  type PluginExport,
+  type SourceInspection,
+} from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
-import type { ImportedPackage, PackageImporter, PackageSource } from "@backplane/ports";
+import type {
+  ImportedPackage,
+  InstallationSource,
+  OpenedSource,
+  PackageImporter,
+  PackageSource,
+} from "@backplane/ports";
 
 type Draft = Record<string, unknown> & { id: string };
 
@@ -35,7 +47,7 @@ export class TestImporter implements PackageImporter {
   readonly discarded: string[] = [];
   sweep: NonNullable<PackageImporter["sweep"]> = async () => 0;
 
-  add(content: Manifest, schemas: Record<string, Json> = {}, salt = ""): PackageSource {
+  add(content: Manifest, schemas: Record<string, Json> = {}, salt = ""): { kind: "folder"; path: string } {
     const hash = createHash("sha256")
       .update(JSON.stringify([content, schemas, salt]))
       .digest("hex");
@@ -50,15 +62,30 @@ export class TestImporter implements PackageImporter {
     return { kind: "folder", path: hash };
   }
 
-  async import(source: PackageSource): Promise<ImportedPackage> {
-    const found = source.kind === "folder" ? this.#shelf.get(source.path) : undefined;
+  async import(source: Pick<PackageSource, "kind"> & { path?: string }): Promise<ImportedPackage> {
+    const found = source.kind === "folder" ? this.#shelf.get(source.path ?? "") : undefined;
     if (found === undefined) throw new Error("the test has put no such package on the shelf");
     return found;
   }
 
-  /** The supply module recognises such folders; this kit does not need to. */
-  async openAgentPlugin(): Promise<never> {
-    throw new BackplaneError("package.invalid", "there are no Agent Plugins here");
+  /** Every source is one package; other contents are detected by supply. */
+  async open(source: InstallationSource, only?: "package" | "agent_plugin"): Promise<OpenedSource> {
+    if (only === "agent_plugin")
+      throw new BackplaneError("package.invalid", "there are no Agent Plugins here");
+    const imported = await this.import(source as { kind: "folder"; path: string });
+    const name = imported.manifest.package_id;
+    return {
+      kind: "package",
+      parts: [{ kind: "package", name, registry: false, binding: {} }],
+      left_out: [],
+      notes: [],
+      import: async () => imported,
+      end: async () => {},
+    };
+  }
+
+  async inspect(): Promise<SourceInspection> {
+    throw new BackplaneError("package.invalid", "this kit does not inspect sources; the supply module does");
   }
 
   release(): void {}

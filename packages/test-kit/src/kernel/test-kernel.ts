@@ -65,6 +65,8 @@ export interface TestKernelOptions {
   runner?: ScriptedRunner;
   artifacts?: KernelDeps["artifacts"];
   plugins?: readonly KernelPlugin[];
+  /** The importer of real archives, in place of the manifests that a test gives. */
+  packages?: KernelDeps["importer"];
 }
 
 export async function createTestKernel(
@@ -90,7 +92,7 @@ export async function seedTestKernel(
   const deps: KernelDeps = {
     store,
     runner,
-    importer,
+    importer: options.packages ?? importer,
     schemas,
     vault: createSecretVault([{ id: "k1", key: new Uint8Array(32).fill(7) }]),
     clock,

@@ -1,5 +1,5 @@
 /** Kernel plugins extend the gateway itself. They run in a separate process until an admin trusts them. */
-import { BackplaneError, type PluginRow } from "@backplane/contract";
+import { BackplaneError, type PluginRow, type SourceInspection } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { Context } from "../../context/context.ts";
 import { fields } from "../../terminal/output.ts";
@@ -24,11 +24,13 @@ export async function installKernelPlugin(
   context: Context,
   source: string,
   options: { editable?: boolean },
+  /** The plugins of the source, if they are known already. */
+  known?: SourceInspection["plugins"],
 ): Promise<number> {
   const { io, flags, out } = context;
   assertConfirmable(io, flags);
   const { plugins } = context.client();
-  const entries = await plugins.inspect(source);
+  const entries = known ?? (await plugins.inspect(source));
   for (const entry of entries) {
     out.note(plainLine(`${entry.name} ${entry.version} (${entry.category}) from ${entry.source}`));
   }

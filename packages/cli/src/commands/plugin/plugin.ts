@@ -1,6 +1,5 @@
 /** `plugin`: installs and manages packages and kernel plugins. Only package ids contain a slash. */
 import { BackplaneError, codeOf, type Package, type PluginRow } from "@backplane/contract";
-import type { McpServerEntry, McpServers } from "@backplane/supply";
 import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findPackage } from "../../bindings/find-package.ts";
@@ -9,16 +8,19 @@ import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { Context } from "../../context/context.ts";
 import { type PageOptions, pageFlags, showRows } from "../../context/page.ts";
-import { installAgentPlugin } from "../../install/install-agent-plugin.ts";
 import {
-  assertNoArgs,
-  installMcpServers,
-  npmEntry,
+  assertNoBindingFlags,
+  type InstallOptions,
+  installationSettings,
+} from "../../install/binding-settings.ts";
+import {
+  bindsAutomatically,
+  type PluginSource,
   readMcpFile,
-  remoteEntry,
-} from "../../install/install-mcp.ts";
-import { assertNoBindingFlags, installPackage, type PackageOptions } from "../../install/install-package.ts";
-import { bindsAutomatically, readPluginSource } from "../../install/plugin-source.ts";
+  readPluginSource,
+} from "../../install/plugin-source.ts";
+import { reportInstallation } from "../../install/report-installation.ts";
+import { type SentSource, sendInstallation } from "../../install/send-installation.ts";
 import type { Cell } from "../../terminal/output.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 import {
@@ -109,46 +111,88 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
 
 async function install(
   context: Context,
-  options: PackageOptions & { editable?: boolean; mcp?: string; strict?: boolean },
+  options: InstallOptions & { editable?: boolean; mcp?: string },
   text: string | undefined,
   args: string[],
 ): Promise<number | undefined> {
   if (text === undefined) throw noSource(options.mcp);
   if (options.mcp !== undefined) {
-    assertServerFlags(options, text);
-    assertNoArgs(args, text);
-    return await installMcpServers(context, options, singleServer(remoteEntry(text, options.mcp)));
+    const named = { kind: "mcp_url", name: text, url: options.mcp } as const;
+    return await installServers(context, options, text, args, { named, label: text });
   }
   const found = readPluginSource(context.io.cwd, text);
+  if (found.kind === "npm") return await installNpm(context, options, text, found.spec, args);
   if (found.kind === "mcp") {
-    assertServerFlags(options, text);
-    assertNoArgs(args, text);
-    return await installMcpServers(context, options, await readMcpFile(found.path));
+    const { document, file } = readMcpFile(found.path);
+    const named = { kind: "mcp_json", document, file } as const;
+    return await installServers(context, options, text, args, { named, label: file });
   }
-  if (found.kind === "agent-plugin") {
-    assertServerFlags(options, text);
-    assertNoArgs(args, text);
-    return await installAgentPlugin(context, options, found.path);
-  }
-  if (found.kind === "kernel" && !found.local && options.editable === true) {
-    throw wrongFlag("--editable", "local folders", text);
-  }
-  if (found.kind === "kernel" && !found.local && !(await isKernelPlugin(context, found.source, args))) {
-    assertServerFlags(options, text);
-    return await installMcpServers(context, options, singleServer(npmEntry(found.source, args)));
-  }
+  if (found.kind === "agent-plugin")
+    return await installServers(context, options, text, args, { path: found.path, folder: true });
   assertNoArgs(args, text);
   if (options.bind === false || found.kind !== "package" || !bindsAutomatically(found))
     assertNoBindingFlags(options, text);
-  if (found.kind === "package") {
-    if (options.editable === true) {
-      if (!found.folder) throw wrongFlag("--editable", "local folders", text);
-      return await linkFolder(context, found.path);
-    }
-    return await installPackage(context, options, found);
-  }
+  if (found.kind === "package") return await installPackage(context, options, text, found);
   if (options.bind === true) throw wrongFlag("--bind", "packages", text);
   return await installKernelPlugin(context, found.source, options);
+}
+
+/** The package.json of an npm package says whether it is a kernel plugin; a server with arguments never is one. */
+async function installNpm(
+  context: Context,
+  options: InstallOptions & { editable?: boolean },
+  text: string,
+  spec: string,
+  args: string[],
+): Promise<number> {
+  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
+  if (args.length === 0) {
+    const { kind, plugins } = await context.client().installations.inspect({ kind: "npm", spec });
+    if (kind === "kernel_plugins") {
+      assertNoBindingFlags(options, text);
+      if (options.bind === true) throw wrongFlag("--bind", "packages", text);
+      return await installKernelPlugin(context, spec, options, plugins);
+    }
+  }
+  return await installServers(context, options, text, [], {
+    named: { kind: "npm", spec, args },
+    label: spec,
+  });
+}
+
+async function installPackage(
+  context: Context,
+  options: InstallOptions & { editable?: boolean },
+  text: string,
+  found: Extract<PluginSource, { kind: "package" }>,
+): Promise<number | undefined> {
+  if (options.editable === true) {
+    if (!found.folder) throw wrongFlag("--editable", "local folders", text);
+    return await linkFolder(context, found.path);
+  }
+  const settings = await installationSettings(context, options);
+  return await reportInstallation(context, await sendInstallation(context, found, settings));
+}
+
+/** MCP servers, and Agent Plugins with their skills. */
+async function installServers(
+  context: Context,
+  options: InstallOptions & { editable?: boolean },
+  text: string,
+  args: readonly string[],
+  source: SentSource,
+): Promise<number> {
+  assertServerFlags(options, text);
+  assertNoArgs(args, text);
+  const settings = await installationSettings(context, options);
+  const sent = withSlots(source, Object.keys(options.secret ?? {}));
+  return await reportInstallation(context, await sendInstallation(context, sent, settings));
+}
+
+/** Each secret of the flags becomes a slot of the server, also if it is not bound yet. */
+function withSlots(source: SentSource, secret_slots: string[]): SentSource {
+  if (!("named" in source) || source.named.kind === "folder") return source;
+  return { ...source, named: { ...source.named, secret_slots } };
 }
 
 async function upgrade(context: Context, options: { orgWide?: boolean }, name: string): Promise<undefined> {
@@ -175,27 +219,18 @@ function noSource(url: string | undefined): BackplaneError {
 }
 
 /** A server cannot be linked. With --no-bind, --secret is the only binding flag that has an effect: it declares slots. */
-function assertServerFlags(options: PackageOptions & { editable?: boolean }, text: string): void {
+function assertServerFlags(options: InstallOptions & { editable?: boolean }, text: string): void {
   if (options.editable === true)
     throw wrongFlag("--editable", "folders of tool files and kernel plugins", text);
   const { secret: _slots, ...rest } = options;
   if (options.bind === false) assertNoBindingFlags(rest, text);
 }
 
-function singleServer(server: McpServerEntry): McpServers {
-  return { servers: [server], left_out: [] };
-}
-
-/** An npm package is a kernel plugin if its package.json says so; otherwise it is an MCP server. */
-async function isKernelPlugin(context: Context, source: string, args: readonly string[]): Promise<boolean> {
-  if (args.length > 0) return false;
-  try {
-    await context.client().plugins.inspect(source);
-    return true;
-  } catch (error) {
-    if (codeOf(error) === "plugin.invalid") return false;
-    throw error;
-  }
+function assertNoArgs(args: readonly string[], source: string): void {
+  if (args.length === 0) return;
+  throw new BackplaneError("cli.usage", `${source} does not take arguments; only MCP servers from npm do.`, {
+    fix: `backplane plugin install ${source}`,
+  });
 }
 
 /** The folder must be on the gateway's machine; the gateway watches it. */

@@ -33,19 +33,40 @@ export interface McpServers {
 }
 
 /** Throws package.invalid when the file as a whole is invalid. */
-export function readMcpJson(text: string, file = "mcp.json"): McpServers {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw invalid(`${file} is not valid JSON: ${(error as Error).message.split("\n")[0]}`);
-  }
+export function readMcpJson(value: unknown, file: string): McpServers {
   const servers = isObject(value) ? (value.mcpServers ?? value.servers) : undefined;
   if (!isObject(servers)) throw invalid(`${file} has no "mcpServers"`);
   const entries = Object.entries(servers);
   if (entries.length === 0) throw invalid(`"mcpServers" in ${file} has no servers`);
   if (entries.length > MAX_SERVERS) throw invalid(`${file} names more than ${MAX_SERVERS} servers`);
   return readServers(servers, readMcpServer);
+}
+
+/** A remote server as `--mcp URL` names it. */
+export function remoteServer(name: string, url: string, headers: Record<string, string>): McpServerEntry {
+  return readRemote(name, url, headers);
+}
+
+/** The server of an npm package. */
+export function npmServerEntry(spec: string, args: readonly string[]): McpServerEntry {
+  return {
+    name: spec,
+    from: { kind: "npm", spec },
+    args: [...args],
+    env: {},
+    secret_env: {},
+    secret_slots: [],
+  };
+}
+
+/** Adds slots that the operator names. A server on stdio gets each in the variable of the same name, in capitals. */
+export function declareSlots(server: McpServerEntry, slots: readonly string[]): McpServerEntry {
+  const variables = Object.fromEntries(slots.map((slot) => [slot, slot.toUpperCase()]));
+  return {
+    ...server,
+    secret_env: { ...variables, ...server.secret_env },
+    secret_slots: [...new Set([...server.secret_slots, ...slots])],
+  };
 }
 
 /** Reads each server independently of the others. */

@@ -44,7 +44,7 @@ export async function* npmServer(
   }
 }
 
-interface PackageJson {
+export interface PackageJson {
   name?: unknown;
   version?: unknown;
   description?: unknown;
@@ -59,13 +59,9 @@ async function manifestOf(dir: string, name: string, secret_slots: readonly stri
   if (about[PLUGIN_ENTRY_GROUP] !== undefined) {
     throw unusable(name, "it is a kernel plugin", `backplane plugin install npm:${name} without arguments`);
   }
-  const program = await programOf(dir, home, name, about.bin);
-  const [publisher, short] = name.startsWith("@")
-    ? (name.slice(1).split("/") as [string, string])
-    : ["npm", name];
+  const program = await locateProgram(dir, home, name, about);
   return serverManifest({
-    package_id: packageIdOf(publisher, short),
-    version: text(about.version) ?? "0.0.0",
+    ...describeServer(name, about),
     name,
     ...optional("description", text(about.description)),
     ...optional("license", text(about.license)),
@@ -75,23 +71,33 @@ async function manifestOf(dir: string, name: string, secret_slots: readonly stri
   });
 }
 
+export function describeServer(name: string, about: PackageJson): { package_id: string; version: string } {
+  const [publisher, short] = name.startsWith("@")
+    ? (name.slice(1).split("/") as [string, string])
+    : ["npm", name];
+  return { package_id: packageIdOf(publisher, short), version: text(about.version) ?? "0.0.0" };
+}
+
 const USE_SERVER_PACKAGE =
   "Name the package that the instructions of the server start with npx, not a library.";
 
-/** As npx: the program that is named like the package, or the only program. */
-async function programOf(dir: string, home: string, name: string, bin: unknown): Promise<string> {
+/** As npx: the path of the program that is named like the package, or of the only program. */
+export function selectProgram(name: string, { bin }: PackageJson): string {
   const programs: [string, unknown][] =
     typeof bin === "string" ? [[name, bin]] : Object.entries((bin ?? {}) as Record<string, unknown>);
   const short = name.slice(name.lastIndexOf("/") + 1);
   const [, path] = programs.find(([each]) => each === short) ?? (programs.length === 1 ? programs[0]! : []);
-  if (typeof path !== "string") {
-    const which = programs.map(([each]) => each).join(", ");
-    throw unusable(
-      name,
-      which === "" ? "it has no program to start" : `it has several programs: ${which}`,
-      USE_SERVER_PACKAGE,
-    );
-  }
+  if (typeof path === "string") return path;
+  const which = programs.map(([each]) => each).join(", ");
+  throw unusable(
+    name,
+    which === "" ? "it has no program to start" : `it has several programs: ${which}`,
+    USE_SERVER_PACKAGE,
+  );
+}
+
+async function locateProgram(dir: string, home: string, name: string, about: PackageJson): Promise<string> {
+  const path = selectProgram(name, about);
   const file = await realpath(join(home, path)).catch(() => null);
   const root = await realpath(dir);
   if (file === null || !file.startsWith(root + sep)) throw unusable(name, `its program ${path} is not in it`);

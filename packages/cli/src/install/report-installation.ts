@@ -1,39 +1,43 @@
-/** Installs a package from a folder or an archive, binds it if asked, and suggests the next command. */
-import { createReadStream } from "node:fs";
+/** Prints what was installed and bound, what was left out, and the next command. */
 import {
-  BackplaneError,
   type Binding,
   DEFAULT_CLASS,
   EXECUTION_CLASSES,
   type ExecutionClass,
+  type Installation,
   isDescribed,
+  type LeftOut,
   type Package,
   type PluginExport,
+  WHOLE_PACKAGE,
 } from "@backplane/contract";
-import { bindExports } from "../bindings/bind-exports.ts";
-import type { BindingOptions } from "../bindings/binding-flags.ts";
+import { reportVersionChange } from "../bindings/report-changes.ts";
 import { ifAllowed, reportTools } from "../bindings/report-tools.ts";
+import { EXIT } from "../command-line/exit-codes.ts";
 import type { Context } from "../context/context.ts";
-import { uploadFolder } from "./upload-folder.ts";
+import { plainLine } from "../terminal/plain-text.ts";
 
-export interface PackageOptions extends BindingOptions {
-  bind?: boolean;
-  orgWide?: boolean;
+interface Installed {
+  package: Package;
+  bindings: Binding[];
 }
 
-export async function installPackage(
-  context: Context,
-  options: PackageOptions,
-  at: { path: string; folder: boolean },
-): Promise<undefined> {
+/** Returns the exit code: ok, or partial if a part was left out. */
+export async function reportInstallation(context: Context, done: Installation): Promise<number> {
+  for (const note of done.notes) context.out.note(plainLine(note));
+  if (done.kind === "package") await reportPackage(context, done);
+  else await reportParts(context, done);
+  return reportLeftOut(context, done.left_out);
+}
+
+async function reportPackage(context: Context, done: Installation): Promise<void> {
   const { out } = context;
-  const installed = await upload(context, at);
-  // A self-describing package lists its tools only once it is bound, so binding is the default.
-  const bind = options.bind ?? isDescribed(installed.manifest.runtime.protocol);
-  const bindings = bind ? await bindExports(context, installed, options) : [];
+  reportExisting(context, done);
+  const [one] = groupByPackage(done);
+  const { package: installed, bindings } = one!;
   out.data({ package: installed, bindings }, () =>
     [
-      `Installed ${installed.package_id}@${installed.version} (${installed.digest})`,
+      installedLine(installed),
       ...bindings.map((binding) => `Bound ${binding.export_id} as ${binding.binding_id} (${binding.status})`),
     ].join("\n"),
   );
@@ -47,33 +51,79 @@ export async function installPackage(
     if (bindings.length === 0)
       out.note(`Next: backplane binding create ${installed.package_id}@${installed.version} "*"`);
     for (const binding of bindings) await reportTools(context, binding);
-  } else if (!out.quiet) await suggestNextStep(context, installed, bind ? bindings : null);
-  return undefined;
+  } else if (!out.quiet) await suggestNextStep(context, installed, bindings.length === 0 ? null : bindings);
 }
 
-const BINDING_FLAGS = [
-  "config",
-  "secret",
-  "class",
-  "approval",
-  "timeout",
-  "domains",
-  "capabilities",
-  "percent",
-  "mount",
-  "hostTarget",
-  "sampling",
-  "orgWide",
-] as const;
+/** The servers of an mcp.json, of npm or at a URL, or the servers and skills of an Agent Plugin. */
+async function reportParts(context: Context, done: Installation): Promise<void> {
+  const { out } = context;
+  const parts = groupByPackage(done);
+  for (const { package: installed } of parts) {
+    out.note(plainLine(installedLine(installed)));
+    const skills = (installed.manifest.skills ?? []).map(({ name }) => name);
+    if (skills.length > 0) out.note(plainLine(`Skills: ${skills.join(", ")}`));
+  }
+  reportExisting(context, done);
+  for (const { package: installed, bindings } of parts) {
+    if (!isDescribed(installed.manifest.runtime.protocol)) continue;
+    for (const binding of bindings) await reportServer(context, binding);
+  }
+  const { plugin, left_out, notes } = done;
+  const single = parts.length === 1 && left_out.length === 0;
+  const servers = single ? parts[0] : { servers: parts, left_out };
+  out.data(plugin === undefined ? servers : { plugin, packages: parts, left_out, notes }, () =>
+    parts
+      .flatMap(({ bindings }) => bindings.map((one) => `Bound ${one.package_id} as ${one.binding_id}`))
+      .join("\n"),
+  );
+}
 
-/** Rejects a binding flag that would have no effect. */
-export function assertNoBindingFlags(options: PackageOptions, source: string): void {
-  const named = BINDING_FLAGS.find((flag) => options[flag] !== undefined);
-  if (options.bind === true || named === undefined) return;
-  const flag = named.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  throw new BackplaneError("cli.usage", `--${flag} applies to a binding and needs --bind.`, {
-    fix: `backplane plugin install ${source} --bind, with the same flags`,
-  });
+function groupByPackage({ packages, bindings }: Installation): Installed[] {
+  const all = bindings.map(({ binding }) => binding);
+  return packages.map(({ package: installed }) => ({
+    package: installed,
+    bindings: all.filter(({ package_id }) => package_id === installed.package_id),
+  }));
+}
+
+function installedLine({ package_id, version, digest }: Package): string {
+  return `Installed ${package_id}@${version} (${digest})`;
+}
+
+/** Bindings that existed before: they were moved to the new version, or stay as they are. */
+function reportExisting(context: Context, { bindings }: Installation): void {
+  for (const { binding, change } of bindings) {
+    if (change === "moved") reportVersionChange(context, binding);
+    if (change !== "unchanged") continue;
+    const name = binding.export_id === WHOLE_PACKAGE ? binding.package_id : binding.export_id;
+    context.out.note(
+      `${name} is already bound; its settings were not changed. To change them: backplane binding set ${binding.binding_id}`,
+    );
+  }
+}
+
+/** Lists the tools of the server, or the secrets that it still needs. */
+async function reportServer(context: Context, binding: Binding): Promise<void> {
+  const { binding_id, unbound_slots, policy } = binding;
+  for (const slot of unbound_slots) {
+    const variable = policy.secret_env?.[slot];
+    const hint =
+      variable === undefined
+        ? ""
+        : ` (becomes ${variable}; store the secret first: backplane secret set NAME)`;
+    context.out.note(
+      `Not active yet. Bind its secret: backplane binding set ${binding_id} --secret ${slot}=NAME${hint}`,
+    );
+  }
+  await reportTools(context, binding);
+}
+
+function reportLeftOut({ out }: Context, left_out: readonly LeftOut[]): number {
+  for (const { kind, name, reason, fix } of left_out) {
+    out.note(plainLine(`Skipped ${kind} ${name}: ${reason}`));
+    if (fix !== null) out.note(plainLine(`  fix: ${fix}`));
+  }
+  return left_out.length === 0 ? EXIT.ok : EXIT.partial;
 }
 
 /**
@@ -149,13 +199,4 @@ function configHint(installed: Package, path: string): string {
   if (!Array.isArray(required) || required.length === 0) return "";
   const fields = required.map((name) => `${JSON.stringify(name)}: …`).join(", ");
   return ` --config '{${fields}}'`;
-}
-
-async function upload(
-  context: Context,
-  { path, folder }: { path: string; folder: boolean },
-): Promise<Package> {
-  return folder
-    ? await uploadFolder(context, path)
-    : await context.client().packages.installArchive(createReadStream(path));
 }

@@ -1,0 +1,129 @@
+/** Installations: packages of any source, with their bindings, in one request and one transaction. */
+import { BackplaneError, type InstallationSettings } from "@backplane/contract";
+import {
+  InstallationRequestSchema,
+  InstallationSchema,
+  InstallationSettingsSchema,
+  SourceInspectionSchema,
+} from "@backplane/contract/schema";
+import type { Caller, InstallationSource } from "@backplane/ports";
+import type { FastifyRequest } from "fastify";
+import { defineRoute, type Route } from "../http/route.ts";
+import { checkRequest } from "../requests/check-request.ts";
+import { createOnce } from "../requests/idempotency.ts";
+import { parseJsonBody } from "../requests/json-body.ts";
+import { ARCHIVE_TYPES, ArchiveQuery, importUpload, isUpload } from "../requests/upload.ts";
+import type { RouteDeps } from "./route-deps.ts";
+
+/** A header and not a query parameter, because URLs are written to logs and a configuration may be confidential. */
+const SETTINGS_HEADER = "Installation-Settings";
+
+const InspectBody = InstallationRequestSchema.pick({ source: true });
+
+export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
+  return [
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugin-installations",
+      operation_id: "installPlugin",
+      summary: "Install and bind packages",
+      description:
+        "The body is JSON that names a source with the settings of its bindings, or an archive of any format. Packages, " +
+        "new bindings and bindings that move from another version are stored in one transaction; after an error nothing " +
+        "is installed. Binding needs the scope bindings:write as well. `left_out` lists the servers and skills that cannot " +
+        "be used. Responds 200 if everything was installed and bound before.",
+      tag: "Packages",
+      auth: { scope: "packages:write" },
+      query: ArchiveQuery,
+      headers: {
+        [SETTINGS_HEADER]:
+          "For an archive: the settings as JSON in ASCII, up to 8 kB, with the fields of the JSON body except source.",
+      },
+      body: InstallationRequestSchema,
+      uploads: ARCHIVE_TYPES,
+      idempotent: true,
+      responses: {
+        201: { description: "Installed, in whole or in part.", schema: InstallationSchema },
+        200: { description: "Nothing had to be changed.", schema: InstallationSchema },
+      },
+      handler({ caller, body, query, request }) {
+        const raw: unknown = body;
+        if (isUpload(raw)) {
+          const settings = readSettings(request);
+          const archive = (bytes: AsyncIterable<Uint8Array>) =>
+            install(caller, { kind: "archive", bytes, ...query }, settings);
+          return importUpload(kernel, caller, request, raw, upload_bytes, archive, { settings, ...query });
+        }
+        const { source, ...settings } = body;
+        return createOnce(kernel, caller, request, body, () => install(caller, source, settings));
+      },
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugin-installations:inspect",
+      operation_id: "inspectPlugin",
+      summary: "Say what a source is",
+      description:
+        "The body is JSON that names a source, or an archive. Nothing is installed and no code of the source runs. Kernel " +
+        "plugins are named in `plugins`; they are installed with POST /api/plugins/install.",
+      tag: "Packages",
+      auth: { scope: "packages:write" },
+      query: ArchiveQuery,
+      body: InspectBody,
+      uploads: ARCHIVE_TYPES,
+      responses: { 200: { description: "What it is.", schema: SourceInspectionSchema } },
+      handler({ caller, body, query, request }) {
+        const inspect = async (source: InstallationSource) => ({
+          status: 200,
+          json: await kernel.installations.inspect(caller, source),
+        });
+        const raw: unknown = body;
+        if (!isUpload(raw)) return inspect(body.source);
+        return importUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
+          inspect({ kind: "archive", bytes, ...query }),
+        );
+      },
+    }),
+  ];
+
+  async function install(caller: Caller, source: InstallationSource, settings: InstallationSettings) {
+    const done = await kernel.installations.install(caller, source, settings);
+    const changed =
+      done.packages.some(({ created }) => created) ||
+      done.bindings.some(({ change }) => change !== "unchanged");
+    return { status: changed ? 201 : 200, json: done };
+  }
+}
+
+const MAX_SETTINGS = 8 * 1024;
+
+function readSettings(request: FastifyRequest): InstallationSettings {
+  const text = request.headers[SETTINGS_HEADER.toLowerCase()];
+  if (text === undefined) return {};
+  if (typeof text !== "string" || text.length > MAX_SETTINGS)
+    throw new BackplaneError(
+      "request.too_large",
+      `${SETTINGS_HEADER} is larger than ${MAX_SETTINGS} bytes.`,
+      {
+        fix: "Install with bind: false, then send the configuration with POST /v1/plugin-bindings.",
+      },
+    );
+  // HTTP headers are read as Latin-1, so JSON in UTF-8 would be changed silently.
+  if (!/^[\t\x20-\x7e]*$/.test(text))
+    throw invalidSettings("must be ASCII; write other characters as \\uXXXX");
+  let value: unknown;
+  try {
+    value = parseJsonBody(Buffer.from(text));
+  } catch (cause) {
+    throw invalidSettings("is not valid JSON", cause);
+  }
+  return checkRequest(InstallationSettingsSchema, "header", value ?? {}) as InstallationSettings;
+}
+
+function invalidSettings(problem: string, cause?: unknown): BackplaneError {
+  const message = `${SETTINGS_HEADER} ${problem}.`;
+  return new BackplaneError("request.invalid", message, {
+    details: { issues: [{ path: `header.${SETTINGS_HEADER.toLowerCase()}`, message }] },
+    cause,
+  });
+}

@@ -1,0 +1,131 @@
+import { z } from "zod";
+import { PLUGIN_CATEGORIES } from "../vocabulary/bus-kinds.ts";
+import { WHOLE_PACKAGE } from "../vocabulary/vocabulary.ts";
+import { BindingPolicySchema, BindingSchema, RolloutSchema } from "./binding.ts";
+import { LeftOutSchema, PackageSchema } from "./package.ts";
+import { JsonObjectSchema, SecretRefSchema, SlotSchema } from "./scalars.ts";
+
+const SlotsSchema = z
+  .array(SlotSchema)
+  .max(64)
+  .default([])
+  .describe("Slots that the servers get besides those that their entries name.");
+
+/** The sources that a request can name. An archive is sent as the body of the request instead. */
+export const InstallationSourceSchema = z.discriminatedUnion("kind", [
+  z
+    .strictObject({
+      kind: z.literal("folder"),
+      path: z.string().regex(/^\/./, "must be an absolute path"),
+    })
+    .describe("A folder of the host; admin token only."),
+  z
+    .strictObject({
+      kind: z.literal("npm"),
+      spec: z
+        .string()
+        .regex(/^[@a-z0-9]/, "must be the name of a package, such as @scope/server@1.2.3")
+        .max(256),
+      args: z.array(z.string().max(4_096)).max(256).default([]).describe("Arguments of the server."),
+      secret_slots: SlotsSchema,
+    })
+    .describe("An MCP server of the npm registry."),
+  z
+    .strictObject({
+      kind: z.literal("mcp_url"),
+      name: z.string().min(1).max(120).describe("Its tools are named mcp_NAME_…."),
+      url: z.string().min(1).max(2_048),
+      headers: z.record(z.string().max(256), z.string().max(8_192)).default({}),
+      secret_slots: SlotsSchema,
+    })
+    .describe("A remote MCP server."),
+  z
+    .strictObject({
+      kind: z.literal("mcp_json"),
+      document: JsonObjectSchema.describe("The content of the mcp.json."),
+      file: z.string().min(1).max(255).default("mcp.json").describe("Its name, for error messages."),
+      secret_slots: SlotsSchema,
+    })
+    .describe("All servers of an mcp.json."),
+]);
+
+/** What an installation binds, and with which settings. */
+export const InstallationSettingsSchema = z.strictObject({
+  bind: z
+    .boolean()
+    .optional()
+    .describe(
+      "True binds every export. Without it only what describes itself is bound: tool files, instruments, MCP servers and Agent Plugins.",
+    ),
+  org_wide: z.boolean().optional().describe("True binds for the whole org instead of the caller's project."),
+  strict: z.boolean().optional().describe("True installs nothing if a part of the source cannot be used."),
+  config: JsonObjectSchema.optional(),
+  secrets: z.record(SlotSchema, SecretRefSchema).optional(),
+  rollout: RolloutSchema.optional(),
+  policy: BindingPolicySchema.optional(),
+});
+
+export const InstallationRequestSchema = InstallationSettingsSchema.extend({
+  source: InstallationSourceSchema,
+});
+
+const SourceKindSchema = z.enum(["package", "agent_plugin", "mcp_servers", "kernel_plugins"]);
+
+/** What one transaction has installed and bound. */
+export const InstallationSchema = z.object({
+  kind: SourceKindSchema,
+  /** The Agent Plugin that the packages come from. */
+  plugin: z.object({ name: z.string(), version: z.string() }).optional(),
+  packages: z.array(
+    z.object({
+      package: PackageSchema,
+      /** False if the same bytes were already installed. */
+      created: z.boolean(),
+    }),
+  ),
+  bindings: z.array(
+    z.object({
+      binding: BindingSchema,
+      /** `moved`: it was bound to another version. `unchanged`: it was bound to this version, and kept its settings. */
+      change: z.enum(["created", "moved", "unchanged"]),
+    }),
+  ),
+  left_out: z.array(LeftOutSchema),
+  notes: z.array(z.string()),
+});
+
+/** What a source is, before anything of it is installed. */
+export const SourceInspectionSchema = z.object({
+  kind: SourceKindSchema,
+  plugin: z.object({ name: z.string(), version: z.string() }).optional(),
+  packages: z.array(
+    z.object({
+      name: z.string(),
+      package_id: z.string(),
+      version: z.string(),
+      secret_slots: z.array(z.string()),
+      /** The exports that `bind` binds; `*` stands for all tools. */
+      exports: z.array(z.string()).describe(`\`${WHOLE_PACKAGE}\` stands for all tools of the package.`),
+      /** Whether they are bound without being asked. */
+      binds: z.boolean(),
+    }),
+  ),
+  /** Kernel plugins, which are installed with the operation for plugins. */
+  plugins: z.array(
+    z.object({
+      name: z.string(),
+      version: z.string(),
+      category: z.enum(PLUGIN_CATEGORIES),
+      source: z.string(),
+    }),
+  ),
+  left_out: z.array(LeftOutSchema),
+  notes: z.array(z.string()),
+});
+
+/** As a client writes it: fields with a default may be absent. */
+export type InstallationRequest = z.input<typeof InstallationRequestSchema>;
+export type InstallationSettings = z.infer<typeof InstallationSettingsSchema>;
+export type Installation = z.infer<typeof InstallationSchema>;
+export type NamedSource = z.infer<typeof InstallationSourceSchema>;
+export type SourceInspection = z.infer<typeof SourceInspectionSchema>;

@@ -1,0 +1,39 @@
+/** What follows when changes of bindings are stored. */
+
+import type { Binding } from "@backplane/contract";
+import type { Caller, Changes, KernelDeps } from "@backplane/ports";
+import type { DefinitionsService } from "../definitions/definitions.ts";
+import type { CredentialMoves } from "./move-binding.ts";
+import type { PlannedChange } from "./plan-change.ts";
+
+export interface ChangeEffects {
+  /** Retires the processes of the old generations, ends sign-ins at old addresses, and asks for the definitions. */
+  apply(caller: Caller, stored: readonly PlannedChange[]): Promise<void>;
+  /** Resolves after every listener, such as the dependents of a plugin, has handled the change. */
+  announce(caller: Caller, bindings: readonly Binding[]): Promise<void>;
+}
+
+interface EffectsParts {
+  deps: Pick<KernelDeps, "runner">;
+  definitions: Pick<DefinitionsService, "describe">;
+  credentials: Pick<CredentialMoves, "dropOldCredentials">;
+  changes: Pick<Changes, "emitAndWait">;
+}
+
+export function createChangeEffects({
+  deps,
+  definitions,
+  credentials,
+  changes,
+}: EffectsParts): ChangeEffects {
+  return {
+    async apply(caller, stored) {
+      for (const { before, row } of stored) if (before !== null) deps.runner.retire(row.binding_id);
+      for (const { before, row, found } of stored)
+        if (before !== null) await credentials.dropOldCredentials(caller, before, row, found);
+      for (const { row, found } of stored)
+        await definitions.describe({ binding: row, package: found.package });
+    },
+    announce: (caller, bindings) => changes.emitAndWait("bindings.changed", { caller, bindings }),
+  };
+}

@@ -1,0 +1,376 @@
+/**
+ * Plans changes of bindings: who may make them, what a binding keeps, and whether the result is valid. Nothing is stored
+ * here, so that one transaction can store several changes, also together with the packages that they need.
+ */
+
+import {
+  BackplaneError,
+  type Binding,
+  type BindingCreate,
+  type BindingPatch,
+  canonicalJson,
+  definedFields,
+  type JsonObject,
+} from "@backplane/contract";
+import {
+  auditOf,
+  type Caller,
+  type Facts,
+  HOST_ADMIN,
+  type KernelDeps,
+  requireWholeOrg,
+} from "@backplane/ports";
+import { lowersIsolation } from "../grant/execution-class.ts";
+import {
+  type CheckedExport,
+  checkBinding,
+  findExport,
+  findUnboundSlots,
+  invalidBinding,
+  type PackageFinder,
+} from "./check-binding.ts";
+import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
+
+/** A checked change that is not stored yet. */
+export interface PlannedChange {
+  /** Null for a new binding. */
+  before: Binding | null;
+  row: Binding;
+  found: CheckedExport;
+  facts: Facts;
+}
+
+export interface PlannedMove extends PlannedChange {
+  before: Binding;
+}
+
+/** Settings that a change sets, by export id. */
+type SettingsByExport = Readonly<Record<string, Pick<BindingPatch, "config" | "secrets" | "policy">>>;
+
+export interface BindingPlanner {
+  /** The scope of a new binding. Throws if the caller may not bind there. */
+  resolveScope(caller: Caller, org_wide: boolean | undefined): Binding["scope"];
+  /** Lists the bindings of exactly this scope. */
+  listInScope(scope: Binding["scope"], package_id: string): Promise<Binding[]>;
+  /** Plans a new binding, or the move of the binding that the export has in another version. */
+  create(caller: Caller, body: BindingCreate): Promise<PlannedChange>;
+  /** Plans the move of all these bindings, of at most one version each, to another version. */
+  moveAll(
+    caller: Caller,
+    older: readonly Binding[],
+    package_version: string,
+    settings: SettingsByExport,
+  ): Promise<PlannedMove[]>;
+  /** Plans a patch. With `back` the settings are those that the operator gave this very version before. */
+  patch(
+    caller: Caller,
+    before: Binding,
+    body: BindingPatch,
+    action: string,
+    back?: boolean,
+  ): Promise<PlannedMove>;
+  facts(caller: Caller, row: Binding, action: string): Facts;
+}
+
+/** `packages` also finds packages that are installed in the same transaction. */
+export function createBindingPlanner(
+  deps: KernelDeps,
+  credentials: Pick<CredentialMoves, "withoutOldCredentials">,
+  packages: PackageFinder,
+): BindingPlanner {
+  const { store } = deps;
+
+  async function create(caller: Caller, body: BindingCreate): Promise<PlannedChange> {
+    const scope = resolveScope(caller, body.org_wide);
+    const found = await findExport(packages, scope.org_id, body);
+    const others = (await listInScope(scope, body.package_id)).filter(
+      ({ export_id, package_version }) =>
+        export_id === body.export_id && package_version !== body.package_version,
+    );
+    const { config, secrets, policy, package_version } = body;
+    // A binding with less than 100 percent is part of a rollout, and so is the new one beside it.
+    const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;
+    if (body.rollout === undefined && others.length > 0 && !shared) {
+      // Moving the binding keeps its policy. A second binding would serve its calls without that policy.
+      const settings = { [body.export_id]: definedFields({ config, secrets, policy }) };
+      return (await moveAll(caller, others, package_version, settings))[0]!;
+    }
+    const now = new Date(deps.clock.now()).toISOString();
+    // A binding that takes a share of the calls starts with the policy and secrets of the other one.
+    const beside =
+      others[0] === undefined ? undefined : await credentials.withoutOldCredentials(others[0], found);
+    const kept = beside === undefined ? null : await copySettings(beside, found);
+    const draft: Binding = {
+      binding_id: deps.ids.next("binding"),
+      package_id: body.package_id,
+      package_version,
+      export_id: body.export_id,
+      kind: found.export.kind,
+      scope,
+      config: config ?? beside?.config ?? {},
+      secrets: { ...kept?.secrets, ...secrets },
+      status: body.status ?? "active",
+      unbound_slots: [],
+      rollout: body.rollout ?? { traffic_percent: 100 },
+      policy: { ...kept?.policy, ...policy },
+      class_lowered_by: null,
+      generation: 1,
+      created_at: now,
+      updated_at: now,
+    };
+    const row = await checkDraft(caller, found, draft, null);
+    return { before: null, row, found, facts: facts(caller, row, "binding.create") };
+  }
+
+  async function copySettings(
+    beside: Binding,
+    to: CheckedExport,
+  ): Promise<Pick<Binding, "policy" | "secrets">> {
+    const { policy, secrets } = carrySettings(beside, to.export);
+    const from = await findExport(packages, beside.scope.org_id, beside);
+    const held = withholdPermissions(policy, from.export.permissions, to.export.permissions);
+    return { policy: held.policy, secrets };
+  }
+
+  async function moveAll(
+    caller: Caller,
+    older: readonly Binding[],
+    package_version: string,
+    settings: SettingsByExport,
+  ): Promise<PlannedMove[]> {
+    for (const { export_id, binding_id } of older) {
+      const twin = older.find((one) => one.export_id === export_id && one.binding_id !== binding_id);
+      if (twin !== undefined) throw severalVersions(older.filter((one) => one.export_id === export_id));
+    }
+    const moves: PlannedMove[] = [];
+    for (const before of older) {
+      const { config, secrets, policy } = settings[before.export_id] ?? {};
+      const to = await findExport(packages, before.scope.org_id, { ...before, package_version });
+      const kept = carrySettings(await credentials.withoutOldCredentials(before, to), to.export);
+      const body: BindingPatch = {
+        package_version,
+        ...definedFields({ config }),
+        ...(secrets === undefined ? {} : { secrets: { ...kept.secrets, ...secrets } }),
+        ...(policy === undefined ? {} : { policy: { ...kept.policy, ...policy } }),
+      };
+      moves.push(await patch(caller, before, body, "binding.upgrade"));
+    }
+    return moves;
+  }
+
+  async function patch(
+    caller: Caller,
+    before: Binding,
+    body: BindingPatch,
+    action: string,
+    back = false,
+  ): Promise<PlannedMove> {
+    const package_version = body.package_version ?? before.package_version;
+    const moves = package_version !== before.package_version;
+    const found = await findExport(packages, before.scope.org_id, { ...before, package_version });
+    const carried = await credentials.withoutOldCredentials(before, found);
+    const kept = moves ? carrySettings(carried, found.export) : { ...before, trust_dropped: [] };
+    const draft: Binding = {
+      ...before,
+      package_version,
+      config: body.config ?? carried.config,
+      secrets: body.secrets ?? kept.secrets,
+      // Nobody sets `inactive`: it is an active binding with unbound slots.
+      status: body.status ?? (before.status === "disabled" ? "disabled" : "active"),
+      rollout: body.rollout ?? before.rollout,
+      policy: body.policy ?? kept.policy,
+      generation: before.generation + 1,
+      updated_at: new Date(deps.clock.now()).toISOString(),
+    };
+    if (found.export.kind !== before.kind) {
+      const message = `${draft.export_id} is a ${found.export.kind} in version ${package_version} and was a ${before.kind}`;
+      throw invalidBinding([{ path: "/package_version", message }]);
+    }
+    if (moves) await recordMove(before, found, draft, kept.trust_dropped, back);
+    const row = await checkDraft(caller, found, draft, before);
+    if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
+    return { before, row, found, facts: facts(caller, row, action) };
+  }
+
+  /** Withholds new permissions and stores in the draft what a rollback needs. */
+  async function recordMove(
+    before: Binding,
+    found: CheckedExport,
+    draft: Binding,
+    trust: readonly string[],
+    back: boolean,
+  ): Promise<void> {
+    const from = await findExport(packages, before.scope.org_id, before);
+    const held = back
+      ? { policy: draft.policy, held: [] }
+      : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions);
+    draft.policy = held.policy;
+    type Previous = NonNullable<Binding["previous"]>;
+    const dropped = trust.filter(
+      (name) =>
+        draft.policy[name as "host_target" | "class"] !== before.policy[name as "host_target" | "class"],
+    );
+    draft.previous = {
+      package_version: before.package_version,
+      digest: from.package.digest,
+      generation: before.generation,
+      config: before.config,
+      secrets: before.secrets,
+      policy: before.policy,
+      class_lowered_by: before.class_lowered_by,
+      trust_dropped: dropped as Previous["trust_dropped"],
+      permissions_held: held.held as Previous["permissions_held"],
+    };
+  }
+
+  function resolveScope(caller: Caller, wide: boolean | undefined): Binding["scope"] {
+    const org_wide = wide === true || caller.scope.project_id === null;
+    if (org_wide) requireWholeOrg(caller, "bind for the whole org");
+    return { org_id: caller.scope.org_id, project_id: org_wide ? null : caller.scope.project_id };
+  }
+
+  async function listInScope(scope: Binding["scope"], package_id: string): Promise<Binding[]> {
+    const found: Binding[] = [];
+    for (let after: string | undefined; ; ) {
+      const page = await store.bindings.list(
+        scope,
+        { package_id },
+        { limit: 100, ...definedFields({ after }) },
+      );
+      found.push(...page.items.filter((one) => one.scope.project_id === scope.project_id));
+      if (page.next === null) return found;
+      after = page.next;
+    }
+  }
+
+  /** Checks the draft and sets the fields that follow from it: unbound slots, status and who lowered the class. */
+  async function checkDraft(
+    caller: Caller,
+    found: CheckedExport,
+    draft: Binding,
+    before: Binding | null,
+  ): Promise<Binding> {
+    const issues = await checkBinding(deps, found, draft);
+    if (issues.length > 0) throw invalidBinding(issues);
+    requireMountAccess(caller, draft, before);
+    requireHostAccess(caller, draft, before);
+    const unbound_slots = findUnboundSlots(found.export, draft.secrets);
+    const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
+    return {
+      ...draft,
+      unbound_slots,
+      status,
+      class_lowered_by: requireClassAccess(caller, found, draft, before),
+    };
+  }
+
+  function facts(caller: Caller, row: Binding, action: string): Facts {
+    const about = {
+      package_id: row.package_id,
+      package_version: row.package_version,
+      export_id: row.export_id,
+      status: row.status,
+      generation: row.generation,
+    };
+    const lowered: JsonObject =
+      row.class_lowered_by === null || row.policy.class === undefined
+        ? {}
+        : { class: row.policy.class, class_lowered_by: row.class_lowered_by };
+    // A change of an org-wide binding is reported in the project from which it was made.
+    const scope = row.scope.project_id === null ? caller.scope : row.scope;
+    const { previous } = row;
+    // Only the change that moved the binding reports the move.
+    const moved: JsonObject =
+      previous === undefined || previous.generation !== row.generation - 1
+        ? {}
+        : {
+            from_version: previous.package_version,
+            trust_dropped: previous.trust_dropped,
+            permissions_held: previous.permissions_held,
+          };
+    return {
+      events: [
+        {
+          id: deps.ids.next("event"),
+          type: "binding.changed",
+          scope,
+          occurred_at: deps.clock.now(),
+          subject: { kind: "binding", id: row.binding_id },
+          summary: { ...about, action },
+        },
+      ],
+      audit: auditOf(deps, caller, action, row.binding_id, { ...about, ...lowered, ...moved }, scope),
+    };
+  }
+
+  return { resolveScope, listInScope, create, moveAll, patch, facts };
+}
+
+export function toUpdate({ before, row, facts }: PlannedMove): {
+  row: Binding;
+  expected: number;
+  facts: Facts;
+} {
+  return { row, expected: before.generation, facts };
+}
+
+/** A mount gives a plugin access to the host's disk, which no org owns, so only the host's admin may add one. */
+function requireMountAccess(caller: Caller, draft: Binding, before: Binding | null): void {
+  if (caller.actor === HOST_ADMIN || (draft.policy.mounts ?? []).length === 0) return;
+  const stands = before !== null && before.package_version === draft.package_version;
+  const given = new Set(stands ? before.policy.mounts?.map((mount) => canonicalJson(mount)) : []);
+  if (draft.policy.mounts?.every((mount) => given.has(canonicalJson(mount)))) return;
+  throw new BackplaneError("policy.denied", "only the admin token may mount a folder of the host", {
+    fix: "Leave policy.mounts unchanged, or ask whoever runs the gateway.",
+  });
+}
+
+/** The code of the package then runs as the gateway's own user, and a new version is new code. */
+function requireHostAccess(caller: Caller, draft: Binding, before: Binding | null): void {
+  if (caller.actor === HOST_ADMIN || draft.policy.host_target !== true) return;
+  const stands = before !== null && before.package_version === draft.package_version;
+  if (stands && before.policy.host_target === true) return;
+  throw new BackplaneError("policy.denied", "only the admin token may let tools run on the host", {
+    fix: "Leave policy.host_target out, or ask whoever runs the gateway.",
+  });
+}
+
+function requireClassAccess(
+  caller: Caller,
+  found: CheckedExport,
+  draft: Binding,
+  before: Binding | null,
+): string | null {
+  const wanted = draft.policy.class;
+  if (wanted === undefined || !lowersIsolation(wanted, found.export)) return null;
+  const stands = before !== null && before.class_lowered_by !== null && before.policy.class === wanted;
+  if (stands && before.package_version === draft.package_version) return before.class_lowered_by;
+  if (!caller.admin) throw new BackplaneError("binding.class_forbidden");
+  // Inline code can do everything that the gateway can, in every org.
+  if (wanted === "inline" && caller.actor !== HOST_ADMIN) {
+    throw new BackplaneError(
+      "binding.class_forbidden",
+      "only the admin token may run code inline, in the gateway's own process",
+      {
+        fix: "Use class worker, or ask whoever runs the gateway.",
+      },
+    );
+  }
+  return caller.actor;
+}
+
+function severalVersions(bindings: readonly Binding[]): BackplaneError {
+  const [one] = bindings;
+  const versions = bindings.map(({ package_version }) => package_version).join(", ");
+  const message = `${one!.export_id} of ${one!.package_id} is bound in several versions: ${versions}.`;
+  return new BackplaneError("binding.conflict", message, {
+    details: { bindings: bindings.map(({ binding_id }) => binding_id) },
+    fix: "Change one of them by its binding_id, or remove the others first.",
+  });
+}
+
+/** An active binding must not become inactive by a move, so the move is refused. */
+function needsSecrets(before: Binding, { package_version, unbound_slots }: Binding): BackplaneError {
+  const message = `version ${package_version} needs a secret for this slot; the binding stays on ${before.package_version}`;
+  return invalidBinding(unbound_slots.map((slot) => ({ path: `/secrets/${slot}`, message })));
+}

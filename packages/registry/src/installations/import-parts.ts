@@ -1,0 +1,125 @@
+/**
+ * Imports the parts of a source. A part that cannot be used is left out and reported, if the source has others; with
+ * `strict` it fails the installation. Imported bytes are held until they are stored or discarded.
+ */
+
+import { BackplaneError, isPartFault, type LeftOut, leftOut, type Package } from "@backplane/contract";
+import type { Caller, KernelDeps, OpenedSource, SourcePart } from "@backplane/ports";
+import type { PackageRows } from "../packages/package-rows.ts";
+
+export interface ImportedPart {
+  part: SourcePart;
+  /** The row to be stored. If the same bytes are installed, their row. */
+  row: Package;
+}
+
+export interface HeldBytes {
+  /** The bytes have a row now. */
+  release(): void;
+  /** Removes the bytes that have no row. */
+  discard(): Promise<void>;
+}
+
+export async function importParts(
+  deps: KernelDeps,
+  rows: PackageRows,
+  caller: Caller,
+  opened: OpenedSource,
+  options: { strict: boolean; requireAccess: (part: SourcePart) => void },
+): Promise<{ parts: ImportedPart[]; left_out: LeftOut[]; held: HeldBytes }> {
+  const { strict } = options;
+  const left_out = [...opened.left_out];
+  if (strict) requireComplete(left_out, opened);
+  const parts: ImportedPart[] = [];
+  const held: string[] = [];
+  const discard = async () => {
+    for (let digest = held.pop(); digest !== undefined; digest = held.pop()) await rows.discard(digest);
+  };
+  try {
+    for (const part of opened.parts) {
+      const before = held.length;
+      try {
+        options.requireAccess(part);
+        const imported = await opened.import(part);
+        held.push(imported.digest);
+        const row = await findRow(deps, rows.draft(caller, imported), part);
+        requireRunnable(deps, row);
+        requireDifferent(parts, row);
+        parts.push({ part, row });
+      } catch (error) {
+        if (held.length > before) await rows.discard(held.pop()!);
+        left_out.push(leaveOut(opened, part, error));
+      }
+    }
+    if (strict || parts.length === 0) requireComplete(left_out, opened);
+    if (parts.length === 0)
+      throw new BackplaneError("package.invalid", `${nameOf(opened)} has no server and no skill.`);
+  } catch (error) {
+    await discard();
+    throw error;
+  }
+  const release = () => {
+    for (const digest of held.splice(0)) deps.importer.release(digest);
+  };
+  return { parts, left_out, held: { release, discard } };
+}
+
+async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Promise<Package> {
+  const { org_id, package_id, version, digest } = draft;
+  const existing = await deps.store.packages.find(org_id, package_id, version);
+  if (existing === null) return draft;
+  if (existing.digest === digest) return existing;
+  const details = { package_id, version, installed: existing.digest, given: digest };
+  const message = `${package_id} ${version} is already installed with other content.`;
+  if (!part.registry) throw new BackplaneError("package.conflict", message, { details });
+  const slots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
+  const other = slots(existing) === slots(draft) ? "other dependencies" : "other secret slots";
+  throw new BackplaneError("package.conflict", `${part.name} is already installed with ${other}.`, {
+    details,
+    fix: "Remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
+  });
+}
+
+function requireRunnable({ runner }: Pick<KernelDeps, "runner">, { manifest }: Package): void {
+  const { protocol } = manifest.runtime;
+  // A package of skills contains nothing that runs.
+  if (protocol === "skills" || runner.runs?.(protocol) !== false) return;
+  throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages`, {
+    details: { protocol },
+    fix: "Use the protocol vai.rpc.v1, or a version of Backplane that runs this one.",
+  });
+}
+
+/** A package has one binding for each scope, so a second server of the same package would be lost silently. */
+function requireDifferent(parts: readonly ImportedPart[], { package_id, version }: Package): void {
+  const twin = parts.find(({ row }) => row.package_id === package_id && row.version === version);
+  if (twin === undefined) return;
+  const message = `${twin.part.name} is the same package, ${package_id} ${version}, which can be installed once.`;
+  throw new BackplaneError("package.conflict", message, {
+    details: { package_id, version },
+    fix: "Install the package once, and give its server the arguments of both.",
+  });
+}
+
+/** Rethrows errors that are not the fault of the part, such as an unavailable store, and those of a source with one part. */
+function leaveOut({ kind, parts }: OpenedSource, part: SourcePart, thrown: unknown): LeftOut {
+  const single = parts.length === 1 && kind !== "agent_plugin";
+  if (single || part.kind === "package" || !isPartFault(thrown)) throw thrown;
+  return leftOut(part.kind, part.name, thrown);
+}
+
+function requireComplete(left_out: readonly LeftOut[], opened: OpenedSource): void {
+  const [first] = left_out;
+  if (first === undefined) return;
+  const of = opened.plugin === undefined ? "" : ` of ${opened.plugin.name}`;
+  const more = left_out.length === 1 ? "" : ` (and ${left_out.length - 1} more)`;
+  const what = `The ${first.kind} ${first.name}${of} cannot be used${more}: ${first.reason}`;
+  throw new BackplaneError("package.invalid", what, {
+    details: { left_out },
+    ...(first.fix === null ? {} : { fix: first.fix }),
+  });
+}
+
+function nameOf({ plugin }: OpenedSource): string {
+  return plugin === undefined ? "The source" : `The plugin ${plugin.name}`;
+}

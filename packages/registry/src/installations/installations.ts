@@ -1,0 +1,226 @@
+/**
+ * Installs packages from any source and binds them. Everything is read, imported and checked first; then one transaction
+ * stores all packages and bindings. Whatever fails before the commit leaves no row and no bytes.
+ */
+
+import {
+  type AgentPluginInstalled,
+  BackplaneError,
+  codeOf,
+  type Installation,
+  type InstallationSettings,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import {
+  type Caller,
+  HOST_ADMIN,
+  type InstallationSource,
+  type Kernel,
+  type KernelDeps,
+  type OpenedSource,
+  requireOperator,
+  requireScope,
+} from "@backplane/ports";
+import type { ChangeEffects } from "../bindings/change-effects.ts";
+import type { PackageFinder } from "../bindings/check-binding.ts";
+import {
+  type BindingPlanner,
+  type PlannedChange,
+  type PlannedMove,
+  toUpdate,
+} from "../bindings/plan-change.ts";
+import type { PackageRows } from "../packages/package-rows.ts";
+import { type ImportedPart, importParts } from "./import-parts.ts";
+import { bindsParts, type PlannedBinding, planBindings, requireNoSettings } from "./plan-bindings.ts";
+
+/** Other requests may change the same bindings; each attempt plans with what they stored. */
+const MAX_ATTEMPTS = 20;
+
+interface InstallationsParts {
+  deps: KernelDeps;
+  rows: PackageRows;
+  createPlanner: (packages: PackageFinder) => BindingPlanner;
+  effects: ChangeEffects;
+}
+
+interface Stored {
+  packages: Installation["packages"];
+  bindings: PlannedBinding[];
+}
+
+type Facade = Pick<Kernel, "installations"> & {
+  packages: Pick<Kernel["packages"], "install" | "installAgentPlugin">;
+};
+
+export function createInstallations({ deps, rows, createPlanner, effects }: InstallationsParts): Facade {
+  const { store, importer } = deps;
+
+  async function install(
+    caller: Caller,
+    source: InstallationSource,
+    settings: InstallationSettings,
+    only?: "package" | "agent_plugin",
+  ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
+    const opened = await importer.open(withSecretSlots(source, settings), only);
+    let stored: Stored;
+    let done: Awaited<ReturnType<typeof importParts>>;
+    try {
+      requirePackages(opened);
+      done = await importParts(deps, rows, caller, opened, {
+        strict: settings.strict === true,
+        // A part that comes from a registry is not part of the upload.
+        requireAccess: (part) => requireSourceAccess(caller, part.registry ? "npm" : source.kind),
+      });
+      try {
+        stored = await storeParts(caller, opened, done.parts, settings);
+        done.held.release();
+      } finally {
+        await done.held.discard();
+      }
+    } finally {
+      await opened.end();
+    }
+    const changes = stored.bindings.flatMap(({ change }) => change ?? []);
+    await effects.apply(caller, changes);
+    if (changes.length > 0)
+      await effects.announce(
+        caller,
+        stored.bindings.map(({ result }) => result.binding),
+      );
+    const { kind, plugin, notes } = opened;
+    const installation = {
+      kind,
+      ...(plugin === undefined ? {} : { plugin }),
+      packages: stored.packages,
+      bindings: stored.bindings.map(({ result }) => result),
+      left_out: done.left_out,
+      notes: [...notes],
+    };
+    return { installation, parts: done.parts };
+  }
+
+  async function storeParts(
+    caller: Caller,
+    opened: OpenedSource,
+    parts: readonly ImportedPart[],
+    settings: InstallationSettings,
+  ): Promise<Stored> {
+    const binds = bindsParts(opened, parts, settings);
+    if (binds) requireScope(caller, "bindings:write");
+    else requireNoSettings(settings);
+    const planner = createPlanner(withDrafts(store.packages, parts));
+    const packages = parts.map(({ row }) => ({ row, facts: rows.facts(caller, row) }));
+    for (let attempt = 1; ; attempt++) {
+      const bindings = binds ? await planBindings(planner, caller, opened, parts, settings) : [];
+      const changes = bindings.flatMap(({ change }) => change ?? []);
+      try {
+        const stored = await store.installations.commit({
+          packages,
+          moved: changes.filter(isMove).map(toUpdate),
+          created: changes.filter((change) => !isMove(change)).map(({ row, facts }) => ({ row, facts })),
+        });
+        return { packages: stored.map(({ row, created }) => ({ package: row, created })), bindings };
+      } catch (error) {
+        // A binding was created or changed after it was read.
+        if (codeOf(error) !== "binding.conflict" || attempt >= MAX_ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  function requireAccess(caller: Caller, source: InstallationSource): void {
+    requireOperator(caller, "install packages");
+    // An admin of an org has no right to the disk of the host.
+    if (source.kind === "folder" && caller.actor !== HOST_ADMIN)
+      throw new BackplaneError("package.source_forbidden");
+    requireSourceAccess(caller, source.kind);
+  }
+
+  async function installUnbound(
+    caller: Caller,
+    source: InstallationSource,
+    only: "package" | "agent_plugin",
+    strict = false,
+  ) {
+    requireOperator(caller, "install packages");
+    requireSourceAccess(caller, source.kind);
+    return await install(caller, source, { bind: false, strict }, only);
+  }
+
+  return {
+    installations: {
+      async inspect(caller, source) {
+        requireAccess(caller, source);
+        return await importer.inspect(source);
+      },
+      async install(caller, source, settings) {
+        requireAccess(caller, source);
+        return (await install(caller, source, settings)).installation;
+      },
+    },
+    packages: {
+      async install(caller, source) {
+        return (await installUnbound(caller, source, "package")).installation.packages[0]!;
+      },
+      async installAgentPlugin(caller, source, { strict }) {
+        const { installation, parts } = await installUnbound(caller, source, "agent_plugin", strict);
+        return toAgentPlugin(installation, parts);
+      },
+    },
+  };
+}
+
+function isMove(change: PlannedChange): change is PlannedMove {
+  return change.before !== null;
+}
+
+/** Finds the packages that are about to be stored as well. */
+function withDrafts(packages: PackageFinder, parts: readonly ImportedPart[]): PackageFinder {
+  return {
+    find(org_id, package_id, version) {
+      const draft = parts.find(({ row }) => row.package_id === package_id && row.version === version);
+      return draft?.row ?? packages.find(org_id, package_id, version);
+    },
+  };
+}
+
+/** Each secret that a request names for a server becomes a slot of the server. */
+function withSecretSlots(
+  source: InstallationSource,
+  { secrets = {} }: InstallationSettings,
+): InstallationSource {
+  if (source.kind === "archive" || source.kind === "folder") return source;
+  return { ...source, secret_slots: [...new Set([...source.secret_slots, ...Object.keys(secrets)])] };
+}
+
+/** Folders of the host and registries are open to admins only. */
+function requireSourceAccess(caller: Caller, kind: InstallationSource["kind"]): void {
+  if ((kind === "folder" || kind === "npm") && !caller.admin)
+    throw new BackplaneError("package.source_forbidden");
+}
+
+function requirePackages({ kind }: OpenedSource): void {
+  if (kind !== "kernel_plugins") return;
+  throw new BackplaneError(
+    "package.source_invalid",
+    "It is a kernel plugin, which extends the gateway itself.",
+    {
+      fix: "Install it as one: backplane plugin install FOLDER or npm:NAME, or POST /api/plugins/install",
+    },
+  );
+}
+
+/** Each package with the body that binds it. */
+function toAgentPlugin(
+  { plugin, packages, left_out, notes }: Installation,
+  parts: readonly ImportedPart[],
+): AgentPluginInstalled {
+  const bodies = packages.map((one, index) => {
+    const { package_id, version } = one.package;
+    const { binding } = parts[index]!.part;
+    return {
+      ...one,
+      binding: { package_id, package_version: version, export_id: WHOLE_PACKAGE, ...binding },
+    };
+  });
+  return { plugin: plugin!, packages: bodies, left_out, notes };
+}

@@ -1,0 +1,173 @@
+/**
+ * Plans the bindings of an installation. An export that is bound in another version in the same scope moves to the new
+ * version and keeps its settings; one that is bound in this version stays as it is; every other export gets a new binding.
+ */
+
+import {
+  BackplaneError,
+  type Binding,
+  type BindingPolicy,
+  definedFields,
+  type Installation,
+  type InstallationSettings,
+  isDescribed,
+  type JsonObject,
+  type Package,
+  type PluginExport,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import type { Caller, OpenedSource } from "@backplane/ports";
+import type { BindingPlanner, PlannedChange } from "../bindings/plan-change.ts";
+import type { ImportedPart } from "./import-parts.ts";
+
+type Settings = Pick<InstallationSettings, "config" | "secrets" | "policy" | "rollout">;
+type Bound = Installation["bindings"][number];
+
+export interface PlannedBinding {
+  result: Bound;
+  /** Null if nothing changes. */
+  change: PlannedChange | null;
+}
+
+/** Whether the parts are bound: as asked, or by default if they describe themselves. */
+export function bindsParts(
+  { kind }: Pick<OpenedSource, "kind">,
+  parts: readonly ImportedPart[],
+  { bind }: InstallationSettings,
+): boolean {
+  if (bind !== undefined) return bind;
+  return kind !== "package" || parts.every(({ row }) => isDescribed(row.manifest.runtime.protocol));
+}
+
+/** Refuses settings that would have no effect. Secrets may name the slots of a server that is bound later. */
+export function requireNoSettings({ config, policy, rollout, org_wide }: InstallationSettings): void {
+  const given = Object.keys(definedFields({ config, policy, rollout, org_wide }))[0];
+  if (given === undefined) return;
+  const message = `${given} applies to a binding, and nothing is bound.`;
+  throw new BackplaneError("request.invalid", message, {
+    details: { issues: [{ path: `body.${given}`, message }] },
+    fix: "Send bind: true, or leave the settings of the binding out.",
+  });
+}
+
+export async function planBindings(
+  planner: BindingPlanner,
+  caller: Caller,
+  opened: Pick<OpenedSource, "kind" | "plugin">,
+  parts: readonly ImportedPart[],
+  settings: InstallationSettings,
+): Promise<PlannedBinding[]> {
+  requireSlots(opened, parts, settings);
+  const planned: PlannedBinding[] = [];
+  for (const part of parts)
+    planned.push(...(await planPackage(planner, caller, part.row, settingsOf(part, settings), settings)));
+  return planned;
+}
+
+async function planPackage(
+  planner: BindingPlanner,
+  caller: Caller,
+  { package_id, version }: Package,
+  wanted: ReadonlyMap<string, Settings>,
+  { org_wide, rollout }: InstallationSettings,
+): Promise<PlannedBinding[]> {
+  const existing = await planner.listInScope(planner.resolveScope(caller, org_wide), package_id);
+  const inThisVersion = (id: string) =>
+    existing.find((one) => one.export_id === id && one.package_version === version);
+  // With a share of the calls each export gets a new binding, since a rollout needs both versions.
+  const older =
+    rollout === undefined
+      ? existing.filter(
+          (one) => one.package_version !== version && inThisVersion(one.export_id) === undefined,
+        )
+      : [];
+  const moves = await planner.moveAll(caller, older, version, Object.fromEntries(wanted));
+  const planned: PlannedBinding[] = moves.map((change) => toPlanned(change, "moved"));
+  for (const [export_id, own] of wanted) {
+    if (moves.some(({ row }) => row.export_id === export_id)) continue;
+    const present = inThisVersion(export_id);
+    if (present === undefined) {
+      const body = {
+        package_id,
+        package_version: version,
+        export_id,
+        ...definedFields({ org_wide }),
+        ...own,
+      };
+      planned.push(toPlanned(await planner.create(caller, body), "created"));
+    } else planned.push({ result: { binding: present, change: "unchanged" }, change: null });
+  }
+  return planned;
+}
+
+function toPlanned(change: PlannedChange, how: Bound["change"]): PlannedBinding {
+  return { result: { binding: change.row as Binding, change: how }, change };
+}
+
+/** The settings of each export that is bound. The settings of the request override those of the source. */
+function settingsOf({ part, row }: ImportedPart, given: InstallationSettings): Map<string, Settings> {
+  const { runtime, exports } = row.manifest;
+  if (runtime.protocol === "skills") return new Map([[WHOLE_PACKAGE, {}]]);
+  if (isDescribed(runtime.protocol)) {
+    const own = {
+      config: merge<JsonObject>(part.binding.config, given.config),
+      policy: mergePolicies(part.binding.policy, given.policy),
+      secrets: pickSlots(given.secrets, runtime.permissions?.secret_slots ?? []),
+      rollout: given.rollout,
+    };
+    return new Map([[WHOLE_PACKAGE, definedFields(own) as Settings]]);
+  }
+  const someConfigured = exports.some((each) => each.config_schema !== undefined);
+  return new Map(exports.map((each) => [each.id, exportSettings(each, given, someConfigured)]));
+}
+
+/** Each export gets the secrets and configuration that it declares. If none declares a configuration, all get it. */
+function exportSettings(each: PluginExport, given: InstallationSettings, someConfigured: boolean): Settings {
+  const { config, secrets, policy, rollout } = given;
+  const own = {
+    config: someConfigured && each.config_schema === undefined ? undefined : config,
+    secrets: pickSlots(secrets, each.permissions.secret_slots),
+    policy,
+    rollout,
+  };
+  return definedFields(own) as Settings;
+}
+
+function merge<T extends object>(own: T | undefined, given: T | undefined): T | undefined {
+  return own === undefined ? given : { ...own, ...given };
+}
+
+function mergePolicies(own: BindingPolicy | undefined, given: BindingPolicy | undefined) {
+  const secret_env = merge(own?.secret_env, given?.secret_env);
+  return merge(merge(own, given), secret_env === undefined ? undefined : { secret_env });
+}
+
+function pickSlots(
+  secrets: Record<string, string> | undefined,
+  slots: readonly string[],
+): Record<string, string> | undefined {
+  const own = Object.entries(secrets ?? {}).filter(([slot]) => slots.includes(slot));
+  return own.length === 0 ? undefined : Object.fromEntries(own);
+}
+
+/** Refuses a secret that no part has a slot for, because it would be dropped silently. */
+function requireSlots(
+  { plugin }: Pick<OpenedSource, "plugin">,
+  parts: readonly ImportedPart[],
+  { secrets = {} }: InstallationSettings,
+): void {
+  const slots = parts.flatMap(({ row: { manifest } }) =>
+    [manifest.runtime.permissions, ...manifest.exports.map((each) => each.permissions)].flatMap(
+      (each) => each?.secret_slots ?? [],
+    ),
+  );
+  const unknown = Object.keys(secrets).find((slot) => !slots.includes(slot));
+  if (unknown === undefined) return;
+  const none =
+    plugin === undefined ? `No export of ${parts[0]!.row.package_id}` : `No server of ${plugin.name}`;
+  const message = `${none} has the secret slot ${unknown}.`;
+  throw new BackplaneError("binding.invalid", message, {
+    details: { issues: [{ path: `/secrets/${unknown}`, message }], unknown_slot: unknown },
+    fix: slots.length === 0 ? "Leave the secret out." : `Use one of: ${[...new Set(slots)].join(", ")}.`,
+  });
+}

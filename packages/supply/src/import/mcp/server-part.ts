@@ -1,0 +1,60 @@
+/** An MCP server as a part of a source: the package that it becomes and the settings of its binding. */
+import { WHOLE_PACKAGE } from "@backplane/contract";
+import type { ImportedPackage } from "@backplane/ports";
+import type { ContentPart, PartImport, SourceContent } from "../parts/source-content.ts";
+import type { McpServerEntry, McpServers } from "./mcp-json.ts";
+import { describeServer } from "./npm-server.ts";
+import { serverBinding } from "./server-binding.ts";
+import { packageIdOf, type ServerDraft, serverManifest } from "./server-manifest.ts";
+
+/** Publisher and version of a server whose source names neither. */
+const PUBLISHER = "mcp";
+const VERSION = "0.0.0";
+
+export function serverContent({ servers, left_out }: McpServers, into: PartImport): SourceContent {
+  const owner = { publisher: PUBLISHER, version: VERSION };
+  const parts = servers.map((server) =>
+    serverPart(server, owner, (manifest) => into.manifest(manifest), into),
+  );
+  return { kind: "mcp_servers", parts, left_out, notes: [] };
+}
+
+/** `importManifest` imports a server that is not from the registry. */
+export function serverPart(
+  server: McpServerEntry,
+  owner: { publisher: string; version: string },
+  importManifest: (manifest: string) => Promise<ImportedPackage>,
+  into: Pick<PartImport, "npm">,
+): ContentPart {
+  const { name, from, secret_slots } = server;
+  const package_id = packageIdOf(owner.publisher, name);
+  return {
+    kind: "server",
+    name,
+    registry: from.kind === "npm",
+    binding: serverBinding(server),
+    preview: {
+      name,
+      ...(from.kind === "npm" ? describeSpec(from.spec) : { package_id, version: owner.version }),
+      secret_slots,
+      exports: [WHOLE_PACKAGE],
+      binds: true,
+    },
+    async importPart() {
+      if (from.kind === "npm") return await into.npm(from.spec, secret_slots);
+      const runtime: ServerDraft["runtime"] =
+        from.kind === "http"
+          ? { protocol: "mcp.http", url: from.url }
+          : { protocol: "mcp.stdio", entrypoint: [from.command] };
+      const { version } = owner;
+      return await importManifest(serverManifest({ package_id, version, name, runtime, secret_slots }));
+    },
+  };
+}
+
+/** As far as the name says; the version may be a tag, which the registry resolves. */
+function describeSpec(spec: string): { package_id: string; version: string } {
+  const at = spec.lastIndexOf("@");
+  const [name, version] = at > 0 ? [spec.slice(0, at), spec.slice(at + 1)] : [spec, "latest"];
+  return describeServer(name, { version });
+}

@@ -1,0 +1,156 @@
+/**
+ * Finds out what a source contains. A folder with a manifest is a package, whatever else it contains; then come kernel
+ * plugins, Agent Plugins and the other formats of packages.
+ */
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { BackplaneError, isDescribed, isObject, type Manifest, WHOLE_PACKAGE } from "@backplane/contract";
+import type { ImportedPackage, InstallationSource } from "@backplane/ports";
+import type { Staging } from "../content/content-store.ts";
+import { inspectArchive, readNpmPackage, requirePlugins } from "../kernel-plugins/inspect.ts";
+import { declaresPlugins, readPackage } from "../kernel-plugins/read-package.ts";
+import { conditionsOf } from "../kernel-plugins/resolve-module.ts";
+import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
+import { validateInstallSource } from "../npm/install-source.ts";
+import type { Npm } from "../npm/npm-command.ts";
+import type { TreeListing } from "../tree/tree-listing.ts";
+import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
+import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
+import { declareSlots, npmServerEntry, readMcpJson, remoteServer } from "./mcp/mcp-json.ts";
+import { describeServer, type PackageJson, selectProgram } from "./mcp/npm-server.ts";
+import { serverContent } from "./mcp/server-part.ts";
+import type { PartImport, SourceContent } from "./parts/source-content.ts";
+
+type ServerSource = Extract<InstallationSource, { kind: "npm" | "mcp_url" | "mcp_json" }>;
+
+const PACKAGE_JSON = "package.json";
+const MAX_JSON_BYTES = 1024 * 1024;
+
+/** The servers that a source names. Nothing is downloaded before a part is imported. */
+export function openServers(source: ServerSource, into: PartImport): SourceContent {
+  const named =
+    source.kind === "mcp_json"
+      ? readMcpJson(source.document, source.file)
+      : {
+          servers: [
+            source.kind === "npm"
+              ? npmServerEntry(source.spec, source.args)
+              : remoteServer(source.name, source.url, source.headers),
+          ],
+          left_out: [],
+        };
+  const servers = named.servers.map((server) => declareSlots(server, source.secret_slots));
+  return serverContent({ ...named, servers }, into);
+}
+
+/** Downloads the package of the registry, without its dependencies, to say whether it is a kernel plugin or a server. */
+export async function inspectNpm(
+  npm: Npm,
+  source: Extract<InstallationSource, { kind: "npm" }>,
+): Promise<SourceContent> {
+  const valid = validateInstallSource(source.spec);
+  if (valid.kind !== "npm")
+    throw new BackplaneError(
+      "plugin.source_invalid",
+      `${source.spec} is not a package name of the npm registry.`,
+    );
+  const reading = await readNpmPackage(npm, valid.spec);
+  const text = reading.manifest ?? "{}";
+  if (declaresPlugins(text)) {
+    const options = { conditions: conditionsOf(process.execArgv), plugins_dir: "" };
+    const { entries } = await inspectArchive(reading, options);
+    return pluginContent(entries);
+  }
+  const about = JSON.parse(text) as PackageJson;
+  selectProgram(valid.name, about);
+  const servers = [declareSlots(npmServerEntry(source.spec, source.args), source.secret_slots)];
+  const content = serverContent({ servers, left_out: [] }, NOT_IMPORTED);
+  const parts = content.parts.map((part) => ({
+    ...part,
+    preview: { ...part.preview, name: valid.name, ...describeServer(valid.name, about) },
+  }));
+  return { ...content, parts };
+}
+
+/** A reading that is only inspected has nothing to import. */
+const unsupported = (): never => {
+  throw new Error("an inspected source is not imported");
+};
+const NOT_IMPORTED: PartImport = { npm: unsupported, bytes: unsupported, manifest: unsupported };
+
+/** A folder of kernel plugins is recognized before it is packed, because it may hold a large node_modules. */
+export async function kernelPluginFolder(path: string): Promise<SourceContent | null> {
+  const text = await readFile(join(path, PACKAGE_JSON), "utf8").catch(() => "");
+  if (!declaresPlugins(text) || existsSync(join(path, MANIFEST_FILE))) return null;
+  const options = { origin: "local", source: path, conditions: conditionsOf(process.execArgv) } as const;
+  return pluginContent(requirePlugins(path, await readPackage(path, options)).entries);
+}
+
+/** Null for a package. */
+export async function foreignContent(
+  { tree }: Staging,
+  listing: TreeListing,
+  into: PartImport,
+): Promise<SourceContent | null> {
+  if (listing.files.some(({ path }) => path === MANIFEST_FILE)) return null;
+  // `npm pack` puts everything into a folder named package.
+  for (const folder of ["", "package/"]) {
+    const text = await readListedText(tree, listing, `${folder}${PACKAGE_JSON}`);
+    if (text === null || !declaresPlugins(text)) continue;
+    const options = { origin: "local", conditions: conditionsOf(process.execArgv) } as const;
+    const reading = await readPackage(join(tree, folder), options);
+    return pluginContent(requirePlugins("The archive", reading).entries);
+  }
+  return isAgentPlugin(await readListedText(tree, listing, AGENT_PLUGIN_FILE))
+    ? await agentPluginContent(tree, into)
+    : null;
+}
+
+async function readListedText(tree: string, { files }: TreeListing, path: string): Promise<string | null> {
+  const found = files.find((file) => file.path === path);
+  if (found === undefined || found.size > MAX_JSON_BYTES) return null;
+  return await readFile(join(tree, path), "utf8");
+}
+
+function isAgentPlugin(text: string | null): boolean {
+  try {
+    const json: unknown = JSON.parse(text ?? "");
+    return isObject(json) && typeof json.$schema === "string" && json.$schema.startsWith(AGENT_PLUGINS);
+  } catch {
+    return false;
+  }
+}
+
+const AGENT_PLUGINS = "https://agent-plugins.org/";
+
+function pluginContent(entries: NonNullable<SourceContent["plugins"]>): SourceContent {
+  const plugins = entries.map(({ name, version, category, source }) => ({ name, version, category, source }));
+  return { kind: "kernel_plugins", parts: [], left_out: [], notes: [], plugins };
+}
+
+export function packageContent(
+  manifest: Manifest,
+  importPart: () => Promise<ImportedPackage>,
+): SourceContent {
+  const { name, package_id, version, runtime, exports } = manifest;
+  const whole = isDescribed(runtime.protocol) || runtime.protocol === "skills";
+  const permissions = [runtime.permissions, ...exports.map((each) => each.permissions)];
+  const preview = {
+    name,
+    package_id,
+    version,
+    secret_slots: [...new Set(permissions.flatMap((each) => each?.secret_slots ?? []))],
+    exports: whole ? [WHOLE_PACKAGE] : exports.map(({ id }) => id),
+    binds: isDescribed(runtime.protocol),
+  };
+  const part = {
+    kind: "package",
+    name: package_id,
+    registry: false,
+    binding: {},
+    preview,
+    importPart,
+  } as const;
+  return { kind: "package", parts: [part], left_out: [], notes: [] };
+}

@@ -1,0 +1,25 @@
+/** What a source contains: its parts, each of which becomes a package. */
+import type { Installation, LeftOut, SourceInspection } from "@backplane/contract";
+import type { ImportedPackage, SourcePart } from "@backplane/ports";
+
+export interface ContentPart extends SourcePart {
+  /** What is known of the package before it is imported. */
+  preview: SourceInspection["packages"][number];
+  importPart(): Promise<ImportedPackage>;
+}
+
+export interface SourceContent extends Pick<Installation, "kind" | "plugin"> {
+  parts: readonly ContentPart[];
+  left_out: readonly LeftOut[];
+  notes: readonly string[];
+  /** Kernel plugins are named, but not imported. */
+  plugins?: SourceInspection["plugins"];
+}
+
+/** Imports a part like any other package. */
+export interface PartImport {
+  npm(spec: string, secret_slots: readonly string[]): Promise<ImportedPackage>;
+  bytes(bytes: AsyncIterable<Uint8Array>): Promise<ImportedPackage>;
+  /** A package that consists of its manifest. */
+  manifest(text: string): Promise<ImportedPackage>;
+}
