@@ -1,4 +1,4 @@
-/** ARCHITECTURE.md lists the files that a reader opens to follow a call and a turn. The lists stay true and short. */
+/** ARCHITECTURE.md lists the files that a reader opens to follow a call, a turn and an installation. The lists stay true and short. */
 import { existsSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 
@@ -7,6 +7,7 @@ const text = readFileSync("ARCHITECTURE.md", "utf8");
 test.each([
   ["A tool call from the socket to the settled record", 20],
   ["An agent turn with one tool call, beyond the files above", 16],
+  ["`npm:` install from the command to the committed rows", 14],
 ])("the walk %s has at most %i files, and all exist", (title, most) => {
   const from = text.indexOf(`### ${title}\n`);
   expect(from).toBeGreaterThan(0);

@@ -12,6 +12,7 @@ import { DESTINATION_DEFENCES } from "./destinations.ts";
 import { FENCE_DEFENCES } from "./fences.ts";
 import { HOME_DEFENCES } from "./home.ts";
 import { HTTP_DEFENCES } from "./http.ts";
+import { INSTALLATION_DEFENCES } from "./installations.ts";
 import { INTEGRITY_DEFENCES } from "./integrity.ts";
 import type { Mutant } from "./mutant.ts";
 import { PACKAGE_DEFENCES } from "./packages.ts";
@@ -31,6 +32,7 @@ export const MUTANTS: Mutant[] = [
   ...COMPACTION_DEFENCES,
   ...PACKAGE_DEFENCES,
   ...UPGRADE_DEFENCES,
+  ...INSTALLATION_DEFENCES,
   ...PLUGIN_DEFENCES,
   ...FENCE_DEFENCES,
   ...HTTP_DEFENCES,

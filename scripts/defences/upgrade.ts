@@ -2,20 +2,21 @@
 import type { Mutant } from "./mutant.ts";
 
 const BINDINGS = "packages/registry/src/bindings/bindings.ts";
+const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const MOVE = "packages/registry/src/bindings/move-binding.ts";
 const UPGRADE = ["packages/registry/test/bindings/upgrade.test.ts"];
 
 export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a second version moves the binding",
-    file: BINDINGS,
+    file: PLAN,
     from: "body.rollout === undefined && others.length > 0 && !shared",
     to: "false",
     tests: UPGRADE,
   },
   {
     defence: "upgrade: a rollout share keeps the settings",
-    file: BINDINGS,
+    file: PLAN,
     from: "policy: { ...kept?.policy, ...policy },",
     to: "policy: { ...policy },",
     tests: UPGRADE,
@@ -36,14 +37,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "upgrade: new permissions are withheld",
-    file: BINDINGS,
+    file: PLAN,
     from: "draft.policy = held.policy;",
     to: "",
     tests: UPGRADE,
   },
   {
     defence: "upgrade: a missing secret keeps the old version",
-    file: BINDINGS,
+    file: PLAN,
     from: 'if (moves && before.status === "active" && row.status === "inactive")',
     to: "if (false as boolean)",
     tests: UPGRADE,
@@ -71,7 +72,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "upgrade: a rollout share gets no more permissions than the rest",
-    file: BINDINGS,
+    file: PLAN,
     from: "return { policy: held.policy, secrets };",
     to: "return { policy: held.held.length > 0 ? policy : held.policy, secrets };",
     tests: UPGRADE,

@@ -158,7 +158,7 @@ test("skips and names an invalid server of an mcp.json; --strict installs none",
       ({ package_id }) => package_id,
     );
   const strict = await gateway.cli("plugin", "install", file, "--strict");
-  expect([strict.code, strict.stderr]).toEqual([1, expect.stringContaining("Skipped server own")]);
+  expect([strict.code, strict.stderr]).toEqual([1, expect.stringContaining("The server own cannot be used")]);
   writeFileSync(file, JSON.stringify({ mcpServers: { good: mcpServers.good, gone: mcpServers.gone } }));
   expect((await gateway.cli("plugin", "install", file, "--strict")).code).toBe(1);
   expect(await packages()).not.toContain("mcp/good");

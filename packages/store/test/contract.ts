@@ -5,6 +5,7 @@ import { chainCases } from "./contract-chains.ts";
 import { configCases } from "./contract-config.ts";
 import { definitionCases } from "./contract-definitions.ts";
 import { fenceCases } from "./contract-fences.ts";
+import { installationCases } from "./contract-installations.ts";
 import { invocationCases } from "./contract-invocations.ts";
 import { onceCases } from "./contract-once.ts";
 import { policyCases } from "./contract-policies.ts";
@@ -20,6 +21,7 @@ import type { Subject } from "./subject.ts";
 
 export function storeContract(subject: () => Subject): void {
   bindingCases(() => subject().store);
+  installationCases(() => subject().store);
   definitionCases(() => subject().store);
   invocationCases(() => subject().store);
   accessCases(subject);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { readMcpJson } from "../src/index.ts";
+import { readMcpJson } from "../src/import/mcp/mcp-json.ts";
 
-const read = (mcpServers: unknown) => readMcpJson(JSON.stringify({ mcpServers })).servers;
+const read = (mcpServers: unknown) => readMcpJson({ mcpServers }, "mcp.json").servers;
 const placeholder = (name: string) => `$${"{"}${name}}`;
 const NOTHING = { args: [], env: {}, secret_env: {}, secret_slots: [] };
 
@@ -48,12 +48,12 @@ test("turns values that are secret by name or placeholder into slots and drops t
 });
 
 test.each([
-  ["{", "is not valid JSON"],
-  ["{}", 'has no "mcpServers"'],
-  ['{"mcpServers":{}}', "has no servers"],
-])("refuses the file %s", (text, expectedText) => {
-  expect(() => readMcpJson(text, "servers.json")).toThrow(/servers\.json/);
-  expect(() => readMcpJson(text)).toThrow(expectedText);
+  [[], 'has no "mcpServers"'],
+  [{}, 'has no "mcpServers"'],
+  [{ mcpServers: {} }, "has no servers"],
+])("refuses the document %j", (document, expectedText) => {
+  expect(() => readMcpJson(document, "servers.json")).toThrow(/servers\.json/);
+  expect(() => readMcpJson(document, "mcp.json")).toThrow(expectedText);
 });
 
 test.each([
@@ -66,7 +66,7 @@ test.each([
 ])("leaves out only the invalid server of %s", (text, expectedText) => {
   const { mcpServers } = JSON.parse(text) as { mcpServers: object };
   const good = { command: "python3" };
-  const { servers, left_out } = readMcpJson(JSON.stringify({ mcpServers: { ...mcpServers, good } }));
+  const { servers, left_out } = readMcpJson({ mcpServers: { ...mcpServers, good } }, "mcp.json");
   expect(servers.map(({ name }) => name)).toEqual(["good"]);
   expect(left_out).toMatchObject([
     { kind: "server", name: "a", reason: expect.stringContaining(expectedText) },

@@ -2,6 +2,8 @@
 import type { Mutant } from "../mutant.ts";
 
 const BINDINGS = "packages/registry/src/bindings/bindings.ts";
+const PLAN = "packages/registry/src/bindings/plan-change.ts";
+const EFFECTS = "packages/registry/src/bindings/change-effects.ts";
 const CHECK = "packages/registry/src/bindings/check-binding.ts";
 const ROLLOUT = "packages/registry/src/bindings/rollout.ts";
 const MOVE = "packages/registry/src/bindings/move-binding.ts";
@@ -18,49 +20,49 @@ const NAMES = ["packages/door/test/tools/precedence.test.ts"];
 export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a patch keeps the config that it does not name",
-    file: BINDINGS,
+    file: PLAN,
     from: "config: body.config ?? carried.config",
     to: "config: body.config ?? {}",
     tests: MOVED,
   },
   {
     defence: "binding: a patch keeps the rollout that it does not name",
-    file: BINDINGS,
+    file: PLAN,
     from: "rollout: body.rollout ?? before.rollout",
     to: "rollout: body.rollout ?? { traffic_percent: 100 }",
     tests: RECORD,
   },
   {
     defence: "binding: a disabled binding stays disabled when it is changed",
-    file: BINDINGS,
+    file: PLAN,
     from: 'body.status ?? (before.status === "disabled" ? "disabled" : "active")',
     to: 'body.status ?? "active"',
     tests: RECORD,
   },
   {
     defence: "binding: a binding whose slots are bound becomes active",
-    file: BINDINGS,
+    file: PLAN,
     from: 'body.status ?? (before.status === "disabled" ? "disabled" : "active")',
     to: "body.status ?? before.status",
     tests: RECORD,
   },
   {
     defence: "binding: unbound slots make it inactive",
-    file: BINDINGS,
+    file: PLAN,
     from: 'draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status',
     to: "draft.status",
     tests: RECORD,
   },
   {
     defence: "binding: a disabled binding with unbound slots stays disabled",
-    file: BINDINGS,
+    file: PLAN,
     from: 'draft.status === "active" && unbound_slots.length > 0',
     to: "unbound_slots.length > 0",
     tests: RECORD,
   },
   {
     defence: "binding: a change raises the generation",
-    file: BINDINGS,
+    file: PLAN,
     from: "generation: before.generation + 1",
     to: "generation: before.generation",
     tests: RECORD,
@@ -80,10 +82,10 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: RECORD,
   },
   {
-    defence: "binding: a patch ends the old generation's processes",
-    file: BINDINGS,
-    from: '"binding.change"))) {\n        deps.runner.retire(id);\n',
-    to: '"binding.change"))) {\n',
+    defence: "binding: a patch or an upgrade ends the processes of the old generation",
+    file: EFFECTS,
+    from: "if (before !== null) deps.runner.retire(row.binding_id);",
+    to: "void before, void row;",
     tests: RECORD,
   },
   {
@@ -91,13 +93,6 @@ export const BINDING_MUTANTS: Mutant[] = [
     file: BINDINGS,
     from: "    deps.runner.retire(id);\n    void revocation.revoke(binding, tokens);\n",
     to: "    void revocation.revoke(binding, tokens);\n",
-    tests: RECORD,
-  },
-  {
-    defence: "binding: an upgrade ends the processes of the old version",
-    file: BINDINGS,
-    from: "    for (const { row } of changes) deps.runner.retire(row.binding_id);\n",
-    to: "",
     tests: RECORD,
   },
   {
@@ -109,49 +104,49 @@ export const BINDING_MUTANTS: Mutant[] = [
   },
   {
     defence: "binding: one project does not bind for the org",
-    file: BINDINGS,
+    file: PLAN,
     from: 'if (org_wide) requireWholeOrg(caller, "bind for the whole org");',
     to: "",
     tests: RIGHTS,
   },
   {
     defence: "binding: a caller of one project binds in that project",
-    file: BINDINGS,
+    file: PLAN,
     from: "project_id: org_wide ? null : caller.scope.project_id",
     to: "project_id: null",
     tests: RECORD,
   },
   {
     defence: "binding: a mount that stands may be kept by an operator",
-    file: BINDINGS,
+    file: PLAN,
     from: "if (draft.policy.mounts?.every((mount) => given.has(canonicalJson(mount)))) return;",
     to: "if (given.size < 0) return;",
     tests: RIGHTS,
   },
   {
     defence: "binding: an operator adds no mount beside one that stands",
-    file: BINDINGS,
+    file: PLAN,
     from: "draft.policy.mounts?.every((mount)",
     to: "draft.policy.mounts?.some((mount)",
     tests: RIGHTS,
   },
   {
     defence: "binding: a lowered class keeps who lowered it",
-    file: BINDINGS,
+    file: PLAN,
     from: "if (stands && before.package_version === draft.package_version) return before.class_lowered_by;",
     to: "if (stands && before.package_version === draft.package_version) return caller.actor;",
     tests: RIGHTS,
   },
   {
     defence: "binding: only the host's admin runs code inline",
-    file: BINDINGS,
+    file: PLAN,
     from: 'if (wanted === "inline" && caller.actor !== HOST_ADMIN) {',
     to: 'if (wanted === "inline" && !caller.admin) {',
     tests: RIGHTS,
   },
   {
     defence: "binding: a change of the org's binding is reported to the project that made it",
-    file: BINDINGS,
+    file: PLAN,
     from: 'type: "binding.changed",\n          scope,',
     to: 'type: "binding.changed",\n          scope: row.scope,',
     tests: RIGHTS,
@@ -159,7 +154,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   },
   {
     defence: "binding: only the change that moved it reports the move",
-    file: BINDINGS,
+    file: PLAN,
     from: "previous === undefined || previous.generation !== row.generation - 1",
     to: "previous === undefined",
     tests: MOVED,
@@ -173,14 +168,14 @@ export const BINDING_MUTANTS: Mutant[] = [
   },
   {
     defence: "binding: a second version beside a full one moves it",
-    file: BINDINGS,
+    file: PLAN,
     from: "const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;",
     to: "const shared = others.length === 1;",
     tests: MOVED,
   },
   {
     defence: "binding: the next version beside a share is a share too",
-    file: BINDINGS,
+    file: PLAN,
     from: "const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;",
     to: "const shared = false;",
     tests: ["packages/registry/test/bindings/rollout.test.ts"],
@@ -202,7 +197,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   },
   {
     defence: "binding: an export keeps its kind when it moves",
-    file: BINDINGS,
+    file: PLAN,
     from: "if (found.export.kind !== before.kind) {",
     to: "if (found.export.kind !== draft.kind && moves === undefined) {",
     tests: MOVED,

@@ -144,6 +144,75 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       request: async (fixture) => ({ path: `/v1/plugin-packages/${await fixture.package()}` }),
     },
   ],
+  "POST /v1/plugin-installations": [
+    {
+      object: "package",
+      scope: "packages:write",
+      reach: "own",
+      request: async (world) => ({
+        path: "/v1/plugin-installations",
+        body: await world.archive(),
+        headers: { "content-type": "application/octet-stream", "installation-settings": '{"bind":false}' },
+      }),
+    },
+    {
+      object: "package and bindings of a project",
+      scope: "packages:write",
+      reach: "own",
+      request: async (world) => ({
+        path: "/v1/plugin-installations",
+        body: await world.archive(),
+        headers: { "content-type": "application/octet-stream", "installation-settings": '{"bind":true}' },
+      }),
+      // They lack bindings:write, so nothing is installed.
+      except: { otherProject: [403], project: [403], foreignOrg: [403], org: [403] },
+    },
+    {
+      object: "package and bindings of an org",
+      scope: "packages:write",
+      reach: "named",
+      request: async (world) => ({
+        path: "/v1/plugin-installations",
+        body: await world.archive(),
+        headers: {
+          "content-type": "application/octet-stream",
+          "installation-settings": '{"bind":true,"org_wide":true}',
+        },
+      }),
+      except: { foreignOrg: [403], org: [403] },
+    },
+    {
+      object: "folder of the host",
+      scope: "packages:write",
+      reach: "host",
+      request: (world) => ({
+        path: "/v1/plugin-installations",
+        body: { source: { kind: "folder", path: world.folder() } },
+      }),
+    },
+  ],
+  // It changes nothing, but reads the disk of the host.
+  "POST /v1/plugin-installations:inspect": [
+    {
+      object: "archive",
+      scope: "packages:write",
+      reach: "own",
+      request: async (world) => ({
+        path: "/v1/plugin-installations:inspect",
+        body: await world.archive(),
+        headers: { "content-type": "application/octet-stream" },
+      }),
+    },
+    {
+      object: "folder of the host",
+      scope: "packages:write",
+      reach: "host",
+      request: (world) => ({
+        path: "/v1/plugin-installations:inspect",
+        body: { source: { kind: "folder", path: world.folder() } },
+      }),
+    },
+  ],
   "POST /v1/agent-plugins": [
     {
       object: "package",

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { readPluginSource } from "../../src/install/plugin-source.ts";
+import { readMcpFile, readPluginSource } from "../../src/install/plugin-source.ts";
 
 let cwd: string;
 const KERNEL = JSON.stringify({ name: "k", "yaya.plugins.v1": { k: { category: "tool" } } });
@@ -27,10 +27,10 @@ test.each([
   ["neither", { kind: "package", folder: true }],
   ["some.tgz", { kind: "package", folder: false }],
   ["mcp.json", { kind: "mcp" }],
-  ["kernel", { kind: "kernel", local: true }],
-  ["npm:acme-memory@1.2.0", { kind: "kernel", local: false, source: "acme-memory@1.2.0" }],
-  ["npm:@acme/memory@next", { kind: "kernel", local: false, source: "@acme/memory@next" }],
-  ["npm:kernel", { kind: "kernel", local: false, source: "kernel" }],
+  ["kernel", { kind: "kernel" }],
+  ["npm:acme-memory@1.2.0", { kind: "npm", spec: "acme-memory@1.2.0" }],
+  ["npm:@acme/memory@next", { kind: "npm", spec: "@acme/memory@next" }],
+  ["npm:kernel", { kind: "npm", spec: "kernel" }],
 ])("recognizes the kind of %s", (text, expected) => {
   expect(readPluginSource(cwd, text)).toMatchObject(expected);
 });
@@ -53,3 +53,12 @@ test.each(["absent", "acme-memory@1.2.0", "@acme/memory"])(
     );
   },
 );
+
+test.each([
+  ["{", "broken.json is not valid JSON"],
+  ["[]", 'broken.json has no "mcpServers"'],
+])("refuses the mcp.json %s before it is sent", (text, words) => {
+  const path = join(cwd, "broken.json");
+  writeFileSync(path, text);
+  expect(() => readMcpFile(path)).toThrow(words);
+});

@@ -197,7 +197,7 @@ describe("bindings and packages", () => {
     await once(slow, "request");
     io.signal("SIGINT");
     expect(io.exits).toEqual([EXIT.interrupted]);
-    expect(io.err()).toContain("The gateway continues to install acme-server but does not bind it");
+    expect(io.err()).toContain("The gateway continues to install acme-server. To see the result:");
     slow.closeAllConnections();
     slow.close();
     await ended;

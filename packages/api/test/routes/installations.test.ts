@@ -1,0 +1,154 @@
+/** Installations over HTTP: every source, the settings of an archive, repeats and errors. */
+import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { packed } from "../support/packed.ts";
+import { writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+});
+afterAll(() => t.close());
+
+const PATH = "/v1/plugin-installations";
+
+const send = (body: object, headers: Record<string, string> = {}) => t.call("POST", PATH, { body, headers });
+const upload = (body: Buffer, settings?: object | string, headers: Record<string, string> = {}) =>
+  t.call("POST", PATH, {
+    body,
+    headers: {
+      "content-type": "application/octet-stream",
+      ...(settings === undefined
+        ? {}
+        : { "installation-settings": typeof settings === "string" ? settings : JSON.stringify(settings) }),
+      ...headers,
+    },
+  });
+
+async function counts() {
+  const [packages, bindings] = await Promise.all(
+    ["plugin-packages", "plugin-bindings"].map((noun) => t.call("GET", `/v1/${noun}?limit=500`)),
+  );
+  return [
+    packages!.json.items.length,
+    bindings!.json.items.length,
+    readdirSync(join(t.home, "blobs/sha256")).length,
+  ];
+}
+
+test("installs and binds an archive with its settings, and responds 200 to a repetition", async () => {
+  const archive = await packed(writeSamplePackage(t.home, "1.0.0"));
+  const settings = { bind: true, policy: { timeout_ms: 5_000 } };
+  const done = await upload(archive, settings);
+  expect(done.status).toBe(201);
+  expect(done.json).toMatchObject({ kind: "package", packages: [{ created: true }], left_out: [] });
+  expect(done.json.bindings).toHaveLength(6);
+  const again = await upload(archive, settings);
+  expect(again.status).toBe(200);
+  expect(again.json.bindings.map(({ change }: { change: string }) => change)).toEqual(
+    Array.from({ length: 6 }, () => "unchanged"),
+  );
+  const next = await upload(await packed(writeSamplePackage(t.home, "1.1.0")), { bind: true });
+  expect(next.status).toBe(201);
+  expect(next.json.bindings).toMatchObject(
+    Array.from({ length: 6 }, () => ({ change: "moved", binding: { policy: { timeout_ms: 5_000 } } })),
+  );
+});
+
+test("installs a folder, a remote server and an mcp.json from JSON", async () => {
+  const folder = writeSamplePackage(t.home, "2.0.0");
+  expect((await send({ source: { kind: "folder", path: folder } })).json).toMatchObject({ bindings: [] });
+  const far = await send({
+    source: { kind: "mcp_url", name: "far", url: "https://far.invalid/mcp" },
+    policy: { approval: "always" },
+  });
+  expect([far.status, far.json]).toMatchObject([
+    201,
+    { bindings: [{ change: "created", binding: { package_id: "mcp/far", policy: { approval: "always" } } }] },
+  ]);
+  const mcpServers = { near: { command: "python3" }, own: { command: "/opt/own" } };
+  const some = await send({ source: { kind: "mcp_json", document: { mcpServers } } });
+  expect(some.json).toMatchObject({ packages: [{}], bindings: [{}], left_out: [{ name: "own" }] });
+  const strict = await send({ source: { kind: "mcp_json", document: { mcpServers } }, strict: true });
+  expect(strict.json.error).toMatchObject({
+    code: "package.invalid",
+    details: { left_out: [{ name: "own" }] },
+  });
+});
+
+test("says what a source is", async () => {
+  const archive = await packed(writeSamplePackage(t.home, "3.0.0"));
+  const headers = { "content-type": "application/octet-stream" };
+  const before = await counts();
+  const uploaded = await t.call("POST", `${PATH}:inspect`, { body: archive, headers });
+  expect(uploaded.json).toMatchObject({ kind: "package", packages: [{ version: "3.0.0", binds: false }] });
+  const kernel = join(t.home, "kernel");
+  mkdirSync(kernel);
+  const group = { memory: { category: "memory" } };
+  writeFileSync(
+    join(kernel, "package.json"),
+    JSON.stringify({ name: "m", version: "1.0.0", exports: "./i.js", "yaya.plugins.v1": group }),
+  );
+  writeFileSync(join(kernel, "i.js"), "");
+  const source = { kind: "folder", path: kernel };
+  const found = await t.call("POST", `${PATH}:inspect`, { body: { source } });
+  expect(found.json).toMatchObject({ kind: "kernel_plugins", plugins: [{ name: "memory", source: kernel }] });
+  expect((await send({ source })).json.error).toMatchObject({
+    code: "package.source_invalid",
+    details: { fix: expect.stringContaining("POST /api/plugins/install") },
+  });
+  expect(await counts()).toEqual(before);
+});
+
+test("leaves nothing of an archive whose bindings fail", async () => {
+  const archive = await packed(writeSamplePackage(t.home, "4.0.0"));
+  const before = await counts();
+  for (const settings of [
+    { bind: true, secrets: { nothing: "secret://org_local/x" } },
+    // The second of the exports with settings does not accept it.
+    { bind: true, config: { window: "wide" } },
+    { config: { window: 1 } },
+  ])
+    expect((await upload(archive, settings)).status).toBeGreaterThanOrEqual(400);
+  expect(await counts()).toEqual(before);
+});
+
+test("a repeated Idempotency-Key gets the first response; other settings or bytes are a conflict", async () => {
+  const archive = await packed(writeSamplePackage(t.home, "5.0.0"));
+  const key = { "idempotency-key": "install-5" };
+  const first = await upload(archive, { bind: false }, key);
+  const again = await upload(archive, { bind: false }, key);
+  expect([first.status, again.status]).toEqual([201, 201]);
+  expect(again.headers["idempotency-replayed"]).toBe("true");
+  expect(again.json).toEqual(first.json);
+  const other = await packed(writeSamplePackage(t.home, "5.0.1"));
+  for (const conflicting of [
+    await upload(archive, { bind: true }, key),
+    await upload(other, { bind: false }, key),
+  ])
+    expect(conflicting.json.error.code).toBe("idempotency.conflict");
+  const source = { kind: "mcp_url", name: "once", url: "https://far.invalid/mcp" };
+  const one = await send({ source }, { "idempotency-key": "install-6" });
+  const two = await send({ source }, { "idempotency-key": "install-6" });
+  expect([one.status, two.status, two.json]).toEqual([201, 201, one.json]);
+});
+
+test.each([
+  ["{", "is not valid JSON"],
+  ['{"bind":"yes"}', "header.bind"],
+  ['{"source":{}}', "Unrecognized key"],
+  ['{"config":{"a":"\u00fc"}}', "must be ASCII"],
+  [`{"config":{"a":"${"x".repeat(8_200)}"}}`, "larger than 8192 bytes"],
+])("refuses the settings %.20s", async (settings, words) => {
+  const answer = await upload(await packed(writeSamplePackage(t.home, "6.0.0")), settings);
+  expect(answer.status).toBeGreaterThanOrEqual(400);
+  expect(answer.json.error.message).toContain(words);
+});
+
+test("accepts characters beyond ASCII as escapes", async () => {
+  const archive = await packed(writeSamplePackage(t.home, "7.0.0"));
+  const done = await upload(archive, '{"bind":true,"config":{"w\\u00e4hrung":1}}');
+  expect(done.json.error.message).toContain("/config");
+});

@@ -1,0 +1,435 @@
+/** One operation installs and binds every source, in one transaction, with SQLite and PostgreSQL. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import type { Caller, Store } from "@backplane/ports";
+import { openPostgresStore, openSqliteStore } from "@backplane/store";
+import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { agentPlugin, archiveOf, createInstaller, type Installer, kit, mcpJson } from "./installer.ts";
+
+let server: TestPostgres;
+let schemas = 0;
+beforeAll(async () => {
+  server = await startPostgres();
+});
+afterAll(() => server?.stop());
+
+async function openSqlite(): Promise<Store> {
+  const dir = mkdtempSync(join(tmpdir(), "backplane-store-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  return await openSqliteStore({ file: join(dir, "store.db"), threaded: false });
+}
+
+const openPostgres = () => openPostgresStore({ url: server.url, schema: `install_${++schemas}` });
+
+const operator: Caller = { ...admin, actor: "key_operator", admin: false, scopes: ["packages:write"] };
+
+async function expectNothing(t: Installer): Promise<void> {
+  expect(await t.packages()).toEqual([]);
+  expect(await t.bindings()).toEqual([]);
+  expect(t.digests()).toEqual([]);
+}
+
+describe.each([
+  ["SQLite", openSqlite],
+  ["PostgreSQL", openPostgres],
+])("with %s", (_name, open) => {
+  const create = async (wrap: (store: Store) => Store = (store) => store) =>
+    await createInstaller(wrap(await open()));
+
+  verifies(
+    "pkg.install-atomic",
+    "stores the package and the bindings of all its exports in one transaction",
+    async () => {
+      const t = await create();
+      await t.fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
+      const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
+      const done = await t.install(archive, {
+        bind: true,
+        config: { team: "ops" },
+        secrets: { token: "secret://org_local/token" },
+        policy: { timeout_ms: 5_000 },
+      });
+      expect(t.writes).toEqual(["installations.commit"]);
+      expect(done).toMatchObject({
+        kind: "package",
+        packages: [{ package: { package_id: "acme/kit", version: "1.0.0" }, created: true }],
+        bindings: [
+          // Only `greet` declares a configuration and the slot.
+          { change: "created", binding: { export_id: "wave", config: {}, secrets: {}, status: "active" } },
+          {
+            change: "created",
+            binding: { export_id: "greet", config: { team: "ops" }, policy: { timeout_ms: 5_000 } },
+          },
+        ],
+        left_out: [],
+        notes: [],
+      });
+      expect(await t.bindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
+      const actions = (await t.fixture.kernel.audit.list(admin, {}, { limit: 50 })).items.map(
+        ({ action }) => action,
+      );
+      expect(actions.filter((action) => /^(package|binding)/.test(action)).sort()).toEqual([
+        "binding.create",
+        "binding.create",
+        "package.install",
+      ]);
+    },
+  );
+
+  verifies("pkg.install-atomic", "reports an installation that changes nothing as unchanged", async () => {
+    const t = await create();
+    const folder = t.folder("kit", kit("1.0.0"));
+    const first = await t.install(await archiveOf(folder), { bind: true });
+    const again = await t.install(await archiveOf(folder), { bind: true, policy: { timeout_ms: 9_000 } });
+    expect(again.packages).toEqual(first.packages.map((one) => ({ ...one, created: false })));
+    expect(again.bindings).toEqual(first.bindings.map(({ binding }) => ({ binding, change: "unchanged" })));
+    expect(t.digests()).toHaveLength(1);
+  });
+
+  verifies(
+    "pkg.install-atomic",
+    "leaves the installed version as it is when other bytes have its number",
+    async () => {
+      const t = await create();
+      await t.install(await archiveOf(t.folder("kit", kit("1.0.0"))), { bind: true });
+      const before = [await t.packages(), await t.bindings(), t.digests()];
+      const other = await archiveOf(t.folder("other", kit("1.0.0", { remark: "other" })));
+      await expect(t.install(other, { bind: true })).rejects.toMatchObject({ code: "package.conflict" });
+      expect([await t.packages(), await t.bindings(), t.digests()]).toEqual(before);
+    },
+  );
+
+  test.each(["before", "instead of"])("leaves nothing when the store fails %s the commit", async (when) => {
+    const t = await create((store) => ({
+      ...store,
+      installations: {
+        async commit(rows) {
+          // A row that the database refuses aborts the transaction after other rows were written.
+          if (when === "before") {
+            const created = [...rows.created, { ...rows.created[0]! }];
+            return await store.installations.commit({ ...rows, created });
+          }
+          throw new BackplaneError("store.unavailable", "the disk is gone");
+        },
+      },
+    }));
+    const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
+    await expect(t.install(archive, { bind: true })).rejects.toMatchObject({
+      code: expect.stringMatching(/^(store\.unavailable|binding\.conflict|internal)$/),
+    });
+    await expectNothing(t);
+  });
+
+  verifies(
+    "pkg.install-atomic",
+    "moves all bindings to the next version in the transaction that installs it",
+    async () => {
+      const t = await create();
+      await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), {
+        bind: true,
+        policy: { timeout_ms: 5_000 },
+      });
+      t.writes.length = 0;
+      const two = await t.install(await archiveOf(t.folder("two", kit("2.0.0", { slots: [] }))), {
+        bind: true,
+      });
+      expect(t.writes).toEqual(["installations.commit"]);
+      expect(two.bindings).toMatchObject([
+        { change: "moved", binding: { package_version: "2.0.0", policy: { timeout_ms: 5_000 } } },
+        { change: "moved", binding: { package_version: "2.0.0", previous: { package_version: "1.0.0" } } },
+      ]);
+      expect(await t.bindings()).toEqual(["acme/kit@2.0.0 greet", "acme/kit@2.0.0 wave"]);
+    },
+  );
+
+  test("does not install a version that a bound export cannot move to", async () => {
+    const t = await create();
+    await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), { bind: true });
+    const before = [await t.packages(), await t.bindings(), t.digests()];
+    // An active binding must not lose its secret.
+    const next = await archiveOf(t.folder("two", kit("2.0.0", { slots: ["fresh"] })));
+    await expect(t.install(next, { bind: true })).rejects.toThrow(/needs a secret/);
+    expect([await t.packages(), await t.bindings(), t.digests()]).toEqual(before);
+  });
+
+  test("gives a new version its own share beside the version that is bound", async () => {
+    const t = await create();
+    await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), { bind: true });
+    const two = t.folder("two", kit("2.0.0", { slots: [] }));
+    const rollout = { traffic_percent: 10 };
+    const done = await t.install(await archiveOf(two), { bind: true, rollout });
+    expect(done.bindings.map(({ change }) => change)).toEqual(["created", "created"]);
+    expect(await t.bindings()).toHaveLength(4);
+    // The rollout stays as it is when the version is installed again.
+    const again = await t.install(await archiveOf(two), { bind: true });
+    expect(again.bindings.map(({ change }) => change)).toEqual(["unchanged", "unchanged"]);
+    expect(await t.bindings()).toHaveLength(4);
+  });
+
+  test("two installations of the same source at the same time store it once", async () => {
+    const t = await create();
+    const folder = t.folder("kit", kit("1.0.0", { slots: [] }));
+    const sources = await Promise.all(Array.from({ length: 4 }, () => archiveOf(folder)));
+    const done = await Promise.all(sources.map((source) => t.install(source, { bind: true })));
+    const created = done.filter(({ packages }) => packages[0]!.created);
+    expect(created).toHaveLength(1);
+    for (const { bindings } of done) expect(bindings).toHaveLength(2);
+    const changes = done.flatMap(({ bindings }) => bindings.map(({ change }) => change));
+    expect(changes.filter((change) => change === "created")).toHaveLength(2);
+    expect(await t.bindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
+    expect(t.digests()).toHaveLength(1);
+  });
+
+  test("plans again when a binding is changed between reading and committing", async () => {
+    let change: (() => Promise<unknown>) | null = null;
+    const t = await create((store) => ({
+      ...store,
+      installations: {
+        async commit(rows) {
+          const first = change;
+          change = null;
+          await first?.();
+          return await store.installations.commit(rows);
+        },
+      },
+    }));
+    const one = await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), {
+      bind: true,
+    });
+    const { binding_id } = one.bindings[0]!.binding;
+    change = () =>
+      t.fixture.kernel.bindings.patch(admin, binding_id, { policy: { timeout_ms: 7_000 } }, undefined);
+    const two = await t.install(await archiveOf(t.folder("two", kit("2.0.0", { slots: [] }))), {
+      bind: true,
+    });
+    const moved = two.bindings.find(({ binding }) => binding.binding_id === binding_id);
+    expect(moved).toMatchObject({ change: "moved", binding: { policy: { timeout_ms: 7_000 } } });
+  });
+
+  test("leaves out an unusable server of an mcp.json; strict installs nothing", async () => {
+    const t = await create();
+    const source = mcpJson({
+      far: { url: "https://far.invalid/mcp", headers: { Authorization: "Bearer hunter2" } },
+      own: { command: "/opt/own/server" },
+      near: { command: "python3", args: ["-m", "near"], env: { LEVEL: "info", API_KEY: "x" } },
+    });
+    await expect(t.install(source, { strict: true })).rejects.toMatchObject({
+      code: "package.invalid",
+      message: expect.stringContaining("The server own cannot be used"),
+    });
+    await expectNothing(t);
+    t.writes.length = 0;
+    const done = await t.install(source);
+    expect(t.writes).toEqual(["installations.commit"]);
+    expect(done).toMatchObject({
+      kind: "mcp_servers",
+      packages: [{ package: { package_id: "mcp/far" } }, { package: { package_id: "mcp/near" } }],
+      bindings: [
+        { binding: { unbound_slots: ["authorization"], status: "inactive" } },
+        {
+          binding: {
+            config: { args: ["-m", "near"], env: { LEVEL: "info" } },
+            policy: { secret_env: { api_key: "API_KEY" } },
+          },
+        },
+      ],
+      left_out: [{ kind: "server", name: "own" }],
+    });
+    expect(JSON.stringify(done)).not.toContain("hunter2");
+  });
+
+  test("leaves out a second server of the same package and stores none of a failing set", async () => {
+    const t = await create();
+    const far = { url: "https://far.invalid/mcp" };
+    await expect(t.install(mcpJson({ far, Far: far }), { strict: true })).rejects.toThrow("The server Far");
+    await expectNothing(t);
+    const done = await t.install(mcpJson({ far, Far: far }));
+    expect(done.left_out).toMatchObject([
+      { name: "Far", reason: expect.stringContaining("far is the same package") },
+    ]);
+    const other = mcpJson({
+      one: { url: "https://one.invalid/mcp" },
+      two: { url: "https://two.invalid/mcp" },
+    });
+    const failing = { secrets: { key: "secret://org_local/none" } };
+    await expect(t.install(other, failing)).rejects.toMatchObject({ code: "binding.invalid" });
+    expect(await t.packages()).toEqual(["mcp/far@0.0.0"]);
+    expect(t.digests()).toHaveLength(1);
+  });
+});
+
+test.each([
+  ["an unknown secret slot", { bind: true, secrets: { nothing: "secret://org_local/a" } }, /slot nothing/],
+  ["a secret that does not exist", { bind: true, secrets: { token: "secret://org_local/a" } }, /no secret/],
+  ["an invalid configuration of the second export", { bind: true, config: { team: 7 } }, /config\/team/],
+  ["settings without a binding", { config: { team: "ops" } }, /nothing is bound/],
+])("leaves no row and no bytes after %s", async (_what, settings, words) => {
+  const t = await createInstaller(await openSqlite());
+  const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
+  await expect(t.install(archive, settings)).rejects.toThrow(words);
+  await expectNothing(t);
+  expect(t.writes).toEqual([]);
+});
+
+test("makes each secret of the request a slot of a server that is named by URL", async () => {
+  const t = await createInstaller(await openSqlite());
+  await t.fixture.kernel.secrets.put(admin, "far", "hunter2-hunter2");
+  const source = {
+    kind: "mcp_url",
+    name: "far",
+    url: "https://far.invalid/mcp",
+    headers: { "X-Team": "ops" },
+    secret_slots: [],
+  } as const;
+  const done = await t.install(
+    { ...source, secret_slots: [] },
+    {
+      secrets: { authorization: "secret://org_local/far" },
+    },
+  );
+  expect(done.bindings).toMatchObject([
+    { binding: { status: "active", config: { headers: { "X-Team": "ops" } }, unbound_slots: [] } },
+  ]);
+});
+
+test("detects the format of an archive and binds what describes itself", async () => {
+  const t = await createInstaller(await openSqlite());
+  const tool = "export default { description: 'A tool.', execute: () => ({ content: 'ok' }) };";
+  const tools = await t.install(await archiveOf(t.folder("files", { "tools/greet.ts": tool })));
+  expect(tools).toMatchObject({
+    kind: "package",
+    bindings: [{ change: "created", binding: { export_id: "*" } }],
+  });
+  const about = { id: "bench", name: "Bench", version: "1.0.0", author: "Acme", description: "A bench." };
+  const instrument = await archiveOf(
+    t.folder("bench", {
+      "META-INF/hefty-plugin.json": JSON.stringify({
+        ...about,
+        providerClass: "./provider.mjs#Provider",
+        isolationMode: "External",
+      }),
+      "provider.mjs": "export class Provider {}",
+    }),
+  );
+  expect(await t.install(instrument)).toMatchObject({
+    bindings: [{ binding: { package_id: "hefty/bench" } }],
+  });
+  const office = await t.install(await archiveOf(t.folder("office", agentPlugin())));
+  expect(office).toMatchObject({
+    kind: "agent_plugin",
+    plugin: { name: "office", version: "1.0.0" },
+    bindings: [{ binding: { package_id: "office/notes" } }, { binding: { package_id: "office/skills" } }],
+    left_out: [{ name: "old" }],
+  });
+  // A package that lists its exports is bound only if asked.
+  expect((await t.install(await archiveOf(t.folder("kit", kit("1.0.0"))))).bindings).toEqual([]);
+  expect(
+    (await t.install(await archiveOf(t.folder("tools", { "tools/x.ts": tool })), { bind: false })).bindings,
+  ).toEqual([]);
+});
+
+test("says what a source is without installing anything", async () => {
+  const t = await createInstaller(await openSqlite());
+  const { inspect } = t.fixture.kernel.installations;
+  expect(await inspect(admin, await archiveOf(t.folder("kit", kit("1.0.0"))))).toEqual({
+    kind: "package",
+    packages: [
+      {
+        name: "Kit",
+        package_id: "acme/kit",
+        version: "1.0.0",
+        secret_slots: ["token"],
+        exports: ["wave", "greet"],
+        binds: false,
+      },
+    ],
+    plugins: [],
+    left_out: [],
+    notes: [],
+  });
+  const office = { kind: "folder", path: t.folder("office", agentPlugin()) } as const;
+  expect(await inspect(admin, office)).toMatchObject({
+    kind: "agent_plugin",
+    plugin: { name: "office" },
+    packages: [
+      { package_id: "office/notes", binds: true },
+      { package_id: "office/skills", exports: ["*"] },
+    ],
+    left_out: [{ name: "old" }],
+  });
+  const npx = { command: "npx", args: ["-y", "@acme/mcp-demo@1.2.3"], env: { API_KEY: "x" } };
+  expect(await inspect(admin, mcpJson({ demo: npx }))).toMatchObject({
+    kind: "mcp_servers",
+    packages: [{ name: "demo", package_id: "acme/mcp-demo", version: "1.2.3", secret_slots: ["api_key"] }],
+  });
+  await expectNothing(t);
+});
+
+test("names kernel plugins when it inspects them, and refuses to install them with a fix", async () => {
+  const t = await createInstaller(await openSqlite());
+  const manifest = {
+    name: "acme-memory",
+    version: "1.2.0",
+    exports: "./index.js",
+    "yaya.plugins.v1": { "acme-memory": { category: "memory" } },
+  };
+  const path = t.folder("memory", {
+    "package.json": JSON.stringify(manifest),
+    "index.js": "export default {};",
+  });
+  const { inspect } = t.fixture.kernel.installations;
+  const plugins = [{ name: "acme-memory", version: "1.2.0", category: "memory" }];
+  for (const source of [{ kind: "folder", path } as const, await archiveOf(path)])
+    expect(await inspect(admin, source)).toMatchObject({ kind: "kernel_plugins", packages: [], plugins });
+  for (const source of [{ kind: "folder", path } as const, await archiveOf(path)])
+    await expect(t.install(source)).rejects.toMatchObject({
+      code: "package.source_invalid",
+      fix: expect.stringContaining("backplane plugin install"),
+    });
+  const broken = { ...manifest, "yaya.plugins.v1": { "acme-memory": { category: "nothing" } } };
+  const other = t.folder("broken", { "package.json": JSON.stringify(broken), "index.js": "" });
+  await expect(inspect(admin, { kind: "folder", path: other })).rejects.toMatchObject({
+    code: "plugin.invalid",
+  });
+  await expectNothing(t);
+});
+
+test("needs the scope for bindings only where it binds, and the host's admin for a folder", async () => {
+  const t = await createInstaller(await openSqlite());
+  const server = {
+    kind: "mcp_url",
+    name: "far",
+    url: "https://far.invalid/mcp",
+    headers: {},
+    secret_slots: [],
+  };
+  const source = server as Parameters<Installer["install"]>[0];
+  await expect(t.install(source, {}, operator)).rejects.toMatchObject({
+    code: "auth.scope",
+    details: { needs: "bindings:write" },
+  });
+  await expectNothing(t);
+  expect((await t.install(source, { bind: false }, operator)).bindings).toEqual([]);
+  const binder: Caller = { ...operator, scopes: ["packages:write", "bindings:write"] };
+  expect((await t.install(source, {}, binder)).bindings).toHaveLength(1);
+  await expect(t.install(source, { org_wide: true }, binder)).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+  const folder = { kind: "folder", path: t.folder("kit", kit("1.0.0")) } as const;
+  const orgAdmin: Caller = { ...admin, actor: "key_admin" };
+  const npm = { kind: "npm" as const, spec: "acme-server", args: [], secret_slots: [] };
+  const { inspect } = t.fixture.kernel.installations;
+  for (const refused of [t.install(folder, {}, orgAdmin), inspect(orgAdmin, folder), inspect(binder, npm)])
+    await expect(refused).rejects.toMatchObject({ code: "package.source_forbidden" });
+  await expect(t.install(source, {}, { ...user, role: "guest" })).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+  expect(await t.install(folder, { bind: true })).toMatchObject({
+    packages: [{ package: { origin: "folder" } }],
+  });
+});

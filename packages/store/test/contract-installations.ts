@@ -1,0 +1,100 @@
+import type { InstallationRows, Store } from "@backplane/ports";
+import { expect, test } from "vitest";
+import { ids, sampleAudit, sampleBinding, sampleEvent, samplePackage } from "./samples.ts";
+import { freshOrg } from "./subject.ts";
+
+export function installationCases(store: () => Store): void {
+  type Scope = ReturnType<typeof freshOrg>;
+  const facts = (scope: Scope, action: string) => ({
+    events: [sampleEvent("acme/devkit", { scope })],
+    audit: sampleAudit({ id: ids.next("audit"), scope, action }),
+  });
+  const state = async (scope: Scope) => ({
+    packages: (await store().packages.list(scope.org_id, { limit: 9 })).items.map(({ version }) => version),
+    bindings: (await store().bindings.list(scope, {}, { limit: 9 })).items
+      .map(({ export_id, package_version }) => `${export_id} ${package_version}`)
+      .sort(),
+    audit: (await store().audit.list(scope, {}, { limit: 9 })).items.map(({ action }) => action).sort(),
+  });
+  const NOTHING = { packages: [], bindings: [], audit: [] };
+
+  const rowsOf = (scope: Scope, version: string): InstallationRows => ({
+    packages: [
+      { row: samplePackage({ org_id: scope.org_id, version }), facts: facts(scope, "package.install") },
+    ],
+    moved: [],
+    created: ["one", "two"].map((export_id) => ({
+      row: sampleBinding({ scope, export_id, package_version: version }),
+      facts: facts(scope, "binding.create"),
+    })),
+  });
+
+  test("stores packages, new bindings and moved bindings of an installation together", async () => {
+    const scope = freshOrg();
+    const first = rowsOf(scope, "0.1.0");
+    let notified = 0;
+    const stop = store().audit.onAppended(() => notified++);
+    expect(await store().installations.commit(first)).toEqual([
+      { row: first.packages[0]!.row, created: true },
+    ]);
+    await expect.poll(() => notified).toBeGreaterThan(0);
+    stop();
+    expect(await state(scope)).toEqual({
+      packages: ["0.1.0"],
+      bindings: ["one 0.1.0", "two 0.1.0"],
+      audit: ["binding.create", "binding.create", "package.install"],
+    });
+    const [one, two] = first.created;
+    const next = rowsOf(scope, "0.2.0");
+    const move = (row: typeof one) => ({
+      row: { ...row!.row, package_version: "0.2.0", generation: row!.row.generation + 1 },
+      expected: row!.row.generation,
+      facts: {},
+    });
+    const three = { row: sampleBinding({ scope, export_id: "three", package_version: "0.2.0" }), facts: {} };
+    await store().installations.commit({ ...next, moved: [move(one), move(two)], created: [three] });
+    expect((await state(scope)).bindings).toEqual(["one 0.2.0", "three 0.2.0", "two 0.2.0"]);
+    // The same bytes keep their row.
+    const again = samplePackage({ org_id: scope.org_id, version: "0.2.0" });
+    const repeated = await store().installations.commit({
+      packages: [{ row: again, facts: {} }],
+      moved: [],
+      created: [],
+    });
+    expect(repeated).toEqual([{ row: next.packages[0]!.row, created: false }]);
+  });
+
+  test("stores nothing of an installation when a binding was created meanwhile", async () => {
+    const scope = freshOrg();
+    const rows = rowsOf(scope, "0.1.0");
+    const twin = { ...rows.created[0]!, row: { ...rows.created[0]!.row, binding_id: ids.next("binding") } };
+    const refused = store().installations.commit({ ...rows, created: [...rows.created, twin] });
+    await expect(refused).rejects.toMatchObject({ code: "binding.conflict" });
+    expect(await state(scope)).toEqual(NOTHING);
+    expect(await store().packages.find(scope.org_id, "acme/devkit", "0.1.0")).toBeNull();
+  });
+
+  test("stores nothing of an installation when a binding was changed meanwhile", async () => {
+    const scope = freshOrg();
+    const first = rowsOf(scope, "0.1.0");
+    await store().installations.commit(first);
+    const before = await state(scope);
+    const { row } = first.created[0]!;
+    const moved = [{ row: { ...row, package_version: "0.2.0", generation: 8 }, expected: 7, facts: {} }];
+    const refused = store().installations.commit({ ...rowsOf(scope, "0.2.0"), moved });
+    await expect(refused).rejects.toMatchObject({ code: "binding.conflict" });
+    expect(await state(scope)).toEqual(before);
+  });
+
+  test("stores nothing of an installation when one of its packages has other bytes", async () => {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id, version: "0.2.0" }), {});
+    const before = await state(scope);
+    const rows = rowsOf(scope, "0.1.0");
+    const digest = `sha256:${"ef".repeat(32)}`;
+    const other = { row: samplePackage({ org_id: scope.org_id, version: "0.2.0", digest }), facts: {} };
+    const refused = store().installations.commit({ ...rows, packages: [...rows.packages, other] });
+    await expect(refused).rejects.toMatchObject({ code: "package.conflict" });
+    expect(await state(scope)).toEqual(before);
+  });
+}

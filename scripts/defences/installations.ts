@@ -1,0 +1,87 @@
+/** An installation stores everything or nothing. */
+import type { Mutant } from "./mutant.ts";
+
+const INSTALLATIONS = "packages/registry/src/installations/installations.ts";
+const PARTS = "packages/registry/src/installations/import-parts.ts";
+const BINDINGS = "packages/registry/src/installations/plan-bindings.ts";
+const OPERATION = ["packages/registry/test/installations/installations.test.ts"];
+
+export const INSTALLATION_DEFENCES: Mutant[] = [
+  {
+    defence: "installations: the bytes of a failed installation are discarded",
+    file: INSTALLATIONS,
+    from: "        await done.held.discard();\n",
+    to: "        void done.held;\n",
+    tests: OPERATION,
+  },
+  {
+    defence: "installations: packages and bindings are stored in one transaction",
+    file: INSTALLATIONS,
+    from: "        const stored = await store.installations.commit({\n          packages,\n",
+    to: "        await store.installations.commit({ packages, moved: [], created: [] });\n        const stored = await store.installations.commit({\n          packages,\n",
+    tests: OPERATION,
+  },
+  {
+    defence: "installations: a changed binding is planned again",
+    file: INSTALLATIONS,
+    from: 'if (codeOf(error) !== "binding.conflict" || attempt >= MAX_ATTEMPTS) throw error;',
+    to: "if (attempt > 0) throw error;",
+    tests: OPERATION,
+  },
+  {
+    defence: "installations: binding needs its own scope",
+    file: INSTALLATIONS,
+    from: 'if (binds) requireScope(caller, "bindings:write");\n    else requireNoSettings(settings);',
+    to: "if (!binds) requireNoSettings(settings);\n    void requireScope;",
+    tests: OPERATION,
+  },
+  {
+    defence: "installations: only the host's admin reads a folder",
+    file: INSTALLATIONS,
+    from: 'if (source.kind === "folder" && caller.actor !== HOST_ADMIN)',
+    to: 'if (source.kind === "folder" && caller.actor === "")',
+    tests: OPERATION,
+  },
+  {
+    defence: "installations: strict installs nothing if a part is left out",
+    file: PARTS,
+    from: "if (strict || parts.length === 0) requireComplete(left_out, opened);",
+    to: "if (parts.length === 0) requireComplete(left_out, opened);",
+    tests: OPERATION,
+  },
+  {
+    defence: "installations: a part that is left out keeps no bytes",
+    file: PARTS,
+    from: "if (held.length > before) await rows.discard(held.pop()!);",
+    to: "if (held.length > before) deps.importer.release(held.pop()!);",
+    tests: OPERATION,
+  },
+  {
+    defence: "installations: a secret without a slot is refused",
+    file: BINDINGS,
+    from: "  if (unknown === undefined) return;\n",
+    to: "  if (unknown !== slots[-1]) return;\n",
+    tests: OPERATION,
+  },
+  {
+    defence: "installations: a rollout is not moved by a repeated installation",
+    file: BINDINGS,
+    from: "one.package_version !== version && inThisVersion(one.export_id) === undefined,",
+    to: "one.package_version !== version,",
+    tests: OPERATION,
+  },
+  {
+    defence: "installations: the store writes the rows of an installation in one transaction",
+    file: "packages/store/src/stores/installations.ts",
+    from: '      const existing = await backend.write("commitInstallation", {\n',
+    to: '      for (const { row, facts } of packages) await backend.write("insertPackage", encodePackage(row, facts));\n      const existing = await backend.write("commitInstallation", {\n',
+    tests: ["packages/store/test/contract-sqlite.test.ts"],
+  },
+  {
+    defence: "http: the settings of an archive are part of what an Idempotency-Key stands for",
+    file: "packages/api/src/routes/installations.ts",
+    from: "archive, { settings, ...query });",
+    to: "archive, query);",
+    tests: ["packages/api/test/routes/installations.test.ts"],
+  },
+];
