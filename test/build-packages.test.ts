@@ -40,8 +40,12 @@ test("bundles every module of the gateway into files that import no other file o
   );
   for (const { built } of entries) {
     for (const file of globSync(join(dirname(built), "*.js"))) {
-      const near = [...readFileSync(file, "utf8").matchAll(/^(?:import|export) .*from "(\.[^"]*)"/gm)];
-      expect(near.map(([, path]) => path).filter((path) => !path!.startsWith("./shared-"))).toEqual([]);
+      const relativeImports = [
+        ...readFileSync(file, "utf8").matchAll(/^(?:import|export) .*from "(\.[^"]*)"/gm),
+      ];
+      expect(
+        relativeImports.map(([, path]) => path).filter((path) => !path!.startsWith("./shared-")),
+      ).toEqual([]);
     }
   }
 });

@@ -1,5 +1,4 @@
 /** An Agent Plugins 1.0 folder, installed with one command and left unchanged. */
-
 import { execFileSync } from "node:child_process";
 import { hash } from "node:crypto";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -17,7 +16,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => gateway.dispose());
 
-function printOf(folder: string): string {
+function fingerprintOf(folder: string): string {
   const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((one) => one.isFile());
   const paths = files.map((one) => join(one.parentPath, one.name)).sort();
   return hash("sha256", JSON.stringify(paths.map((path) => [path, readFileSync(path, "utf8")])));
@@ -27,7 +26,7 @@ verifies(
   "bridge.agent-plugins",
   "installs plugin.json, mcp.json and skills/ unchanged: servers become tools, skills can be found and read",
   async () => {
-    const before = printOf(FOLDER);
+    const before = fingerprintOf(FOLDER);
     const installed = await gateway.cli("plugin", "install", FOLDER);
     expect(installed.stderr).toContain("Skipped server old");
     // Two of its servers and one skill are invalid.
@@ -35,7 +34,7 @@ verifies(
       8,
       expect.stringContaining("Bound office-kit/skills"),
     ]);
-    expect(printOf(FOLDER)).toBe(before);
+    expect(fingerprintOf(FOLDER)).toBe(before);
 
     const invoke = async (tool: string, input: object) => {
       const { code, stdout, stderr } = await gateway.cli("invoke", tool, "--input", JSON.stringify(input));
@@ -51,8 +50,8 @@ verifies(
     expect(await invoke("skill", { name: "fill-forms", file: "references/boxes.md" })).toContain("Box 1");
 
     await gateway.http("PUT", "/v1/secrets/unused", { value: "hunter2-hunter2" });
-    const useless = await gateway.cli("plugin", "install", FOLDER, "--secret", "nothing=unused");
-    expect([useless.code, useless.stderr]).toEqual([
+    const unknownSlot = await gateway.cli("plugin", "install", FOLDER, "--secret", "nothing=unused");
+    expect([unknownSlot.code, unknownSlot.stderr]).toEqual([
       2,
       expect.stringContaining("has the secret slot nothing"),
     ]);

@@ -39,8 +39,8 @@ verifies(
       expect(listed.plugins.map(({ name }) => name)).toEqual(
         expect.arrayContaining(["parrot", "strategy-react"]),
       );
-      const talked = await gateway.json("session", "chat", "s1", "-m", "hello");
-      expect(talked).toMatchObject({
+      const answered = await gateway.json("session", "chat", "s1", "-m", "hello");
+      expect(answered).toMatchObject({
         exit: EXIT.ok,
         runs: [{ strategy: "parrot", output: { content: "parrot: hello" } }],
       });

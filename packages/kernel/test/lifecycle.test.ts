@@ -23,7 +23,7 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
     reasons.push(await cancelled);
     return await new Promise<never>(() => {});
   };
-  fixture.runner.obeys = false;
+  fixture.runner.honoursCancel = false;
   const reasons: string[] = [];
   const tickets = [];
   for (let i = 0; i < 50; i++) {

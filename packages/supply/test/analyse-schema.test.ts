@@ -16,7 +16,7 @@ test.each([
   expect(analyseSchema({ type: "object" }).weight).toBeLessThan(10);
 });
 
-test("reports a schema that refers to itself as recursive, and one that is used twice as not", () => {
+test("reports a schema that refers to itself as recursive, but not one that is used twice", () => {
   expect(analyseSchema({ properties: { x: { $ref: "#" } } }).recursive).toBe(true);
   const shape = analyseSchema(twice({ required: names(100) }));
   expect(shape.recursive).toBe(false);

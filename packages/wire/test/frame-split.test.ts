@@ -29,8 +29,8 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
 
   verifies("wire.frame.split", `${codec}: decodes the same frames from single bytes`, async () => {
     const bytes = encode(UNICODE);
-    const one = Array.from(bytes, (_byte, index) => bytes.subarray(index, index + 1));
-    expect(await decodeAll(codec, one)).toEqual({ frames: UNICODE, error: undefined });
+    const singleBytes = Array.from(bytes, (_byte, index) => bytes.subarray(index, index + 1));
+    expect(await decodeAll(codec, singleBytes)).toEqual({ frames: UNICODE, error: undefined });
   });
 
   verifies(
@@ -38,9 +38,9 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
     `${codec}: decodes the same frames for a split at every position, also inside a character`,
     async () => {
       const bytes = encode(UNICODE);
-      for (let place = 0; place <= bytes.length; place++) {
-        const decoded = await decodeAll(codec, splitAt(bytes, [place]));
-        expect(decoded, `cut at ${place}`).toEqual({ frames: UNICODE, error: undefined });
+      for (let position = 0; position <= bytes.length; position++) {
+        const decoded = await decodeAll(codec, splitAt(bytes, [position]));
+        expect(decoded, `cut at ${position}`).toEqual({ frames: UNICODE, error: undefined });
       }
     },
   );
@@ -55,9 +55,9 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
       fc.asyncProperty(
         fc.array(anyFrame, { maxLength: 8 }),
         fc.array(fc.nat(100_000), { maxLength: 40 }),
-        async (raw, places) => {
+        async (raw, positions) => {
           const frames = raw.filter(harmless).map(wellFormed);
-          const decoded = await decodeAll(codec, splitAt(encode(frames), places));
+          const decoded = await decodeAll(codec, splitAt(encode(frames), positions));
           expect(decoded).toEqual({ frames, error: undefined });
         },
       ),

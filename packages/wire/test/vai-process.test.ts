@@ -105,7 +105,7 @@ verifies(
   "wire.backpressure",
   "rejects requests to a plugin that never reads instead of queueing them",
   async () => {
-    const { host } = start(["deaf"], { max_queued_bytes: 1024 * 1024 });
+    const { host } = start(["never-reads"], { max_queued_bytes: 1024 * 1024 });
     await host.hello();
     const codes: unknown[] = [];
     const pad = "x".repeat(100_000);
@@ -152,8 +152,8 @@ test("shows the output of a plugin that prints instead of sending a hello", asyn
 });
 
 test("times out for a plugin that sends nothing or half a line instead of a hello", async () => {
-  const mute = start(["mute"], { hello_ms: 300 });
-  await expect(mute.host.hello()).rejects.toMatchObject({
+  const silent = start(["silent"], { hello_ms: 300 });
+  await expect(silent.host.hello()).rejects.toMatchObject({
     code: "handshake_failed",
     details: { waited_ms: 300 },
   });

@@ -27,7 +27,7 @@ test("records the result of each call before the next message after an interrupt
   const fixture = await createTestSession({ tools: [addTool, polite, asking] });
   // This tool runs in its own process and never answers.
   await fixture.bind(manifest([tool("deaf")]));
-  fixture.runner.obeys = false;
+  fixture.runner.honoursCancel = false;
   fixture.runner.script = () => new Promise(() => {});
   const random = randomOf(4711);
   const names = ["add", "polite", "asking", "deaf"];

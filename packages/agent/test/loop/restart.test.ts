@@ -162,7 +162,7 @@ test("finds a run by its idempotency key after the gateway died", async () => {
 test("does not record a call again that answers after the gateway has stopped", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([tool("deaf")]), { policy: { class: "worker" } });
-  fixture.runner.obeys = false;
+  fixture.runner.honoursCancel = false;
   const late = Promise.withResolvers<void>();
   fixture.runner.script = async () => {
     await late.promise;

@@ -75,13 +75,13 @@ verifies(
     const id = await running();
     const gone = new AbortController();
     const first = await open(`/v1/invocations/${id}/events`, {}, gone.signal);
-    for (const message of ["one", "two"]) t.runner.say(id, { type: "progress", message });
+    for (const message of ["one", "two"]) t.runner.emit(id, { type: "progress", message });
     const seen = await readUntil(first, (text) => text.includes('"two"'));
     expect(seen).toMatch(/id: 1\ndata: .*"one".*\n\nid: 2\ndata: .*"two"/);
     gone.abort();
-    t.runner.say(id, { type: "progress", message: "three" });
+    t.runner.emit(id, { type: "progress", message: "three" });
     const second = await open(`/v1/invocations/${id}/events`, { "last-event-id": "2" });
-    t.runner.say(id, { type: "progress", message: "four" });
+    t.runner.emit(id, { type: "progress", message: "four" });
     t.runner.release(id);
     const rest = await second.text();
     expect([...rest.matchAll(/^id: (\d+)$/gm)].map((match) => match[1])).toEqual(["3", "4"]);

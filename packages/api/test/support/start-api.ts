@@ -17,8 +17,8 @@ import {
   type PluginLoader,
   type RunListener,
   type Runner,
-  type RunRequest,
   type RunOutcome,
+  type RunRequest,
 } from "@backplane/ports";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
@@ -208,7 +208,7 @@ interface ScriptedRunner extends Runner {
   /** Ends a waiting call. */
   release(invocation_id: string): void;
   /** Makes a waiting call send an event. */
-  say(invocation_id: string, event: JsonObject & { type: string }): void;
+  emit(invocation_id: string, event: JsonObject & { type: string }): void;
   /** Resolves when this many calls have been started in total. */
   started(count: number): Promise<void>;
 }
@@ -240,7 +240,7 @@ function createScriptedRunner(): ScriptedRunner {
       open.get(id)?.end(outcome("succeeded", { content: [{ type: "text", text: "released" }] }));
       open.delete(id);
     },
-    say: (id, event) => open.get(id)?.listener.event(event),
+    emit: (id, event) => open.get(id)?.listener.event(event),
     started: (count) =>
       requests.length >= count
         ? Promise.resolve()

@@ -14,16 +14,16 @@ beforeAll(async () => {
 afterAll(() => gateway.close());
 
 /** `up` and `down` have their own tests, `completion` prints a script, a tail does not end, `mcp` speaks MCP. */
-const ELSEWHERE = ["up", "down", "completion", "events tail", "mcp"];
+const EXCLUDED = ["up", "down", "completion", "events tail", "mcp"];
 
 function leaves(command: Command, path: string[] = []): string[][] {
   return command.commands.flatMap((sub) => {
     const here = [...path, sub.name()];
     if (sub.commands.length > 0) return leaves(sub, here);
     // A bare name would be looked up in the npm registry.
-    const word = here.join(" ") === "plugin install" ? "./x_1" : "x_1";
-    const required = sub.registeredArguments.filter((argument) => argument.required).map(() => word);
-    return ELSEWHERE.includes(here.join(" ")) ? [] : [[...here, ...required]];
+    const value = here.join(" ") === "plugin install" ? "./x_1" : "x_1";
+    const required = sub.registeredArguments.filter((argument) => argument.required).map(() => value);
+    return EXCLUDED.includes(here.join(" ")) ? [] : [[...here, ...required]];
   });
 }
 
@@ -35,7 +35,7 @@ describe("--json", () => {
   });
 
   for (const argv of COMMANDS) {
-    verifies("cli.seed", argv.join(" "), async () => {
+    verifies("cli.seed", `prints one JSON document: ${argv.join(" ")}`, async () => {
       const { exit, out, err } = await gateway.backplane([...argv, "--json", "--yes"]);
       expect(Object.values(EXIT)).toContain(exit);
       expect(out.trimEnd().split("\n"), out).toHaveLength(1);

@@ -140,11 +140,11 @@ test("reconnects a broken stream without missing or repeating an event", async (
     return new Response(body, response);
   };
   const shaky = createClient({ url, token: ADMIN_TOKEN, fetch: cutting });
-  t.runner.say(started.id, { type: "progress", message: "one" });
+  t.runner.emit(started.id, { type: "progress", message: "one" });
   const seen: InvocationUpdate[] = [];
   for await (const update of shaky.invocations.watch(started.id, { retry_ms: 1 })) {
     seen.push(update);
-    if (seen.length === 1) t.runner.say(started.id, { type: "progress", message: "two" });
+    if (seen.length === 1) t.runner.emit(started.id, { type: "progress", message: "two" });
     if (seen.length === 2) t.runner.release(started.id);
   }
   expect(seen.map((update) => ("seq" in update ? update.seq : update.settled.status))).toEqual([

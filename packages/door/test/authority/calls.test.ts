@@ -88,7 +88,7 @@ for (const loss of LOSSES) {
     const binding = await fixture.bind(manifest([tool("narrow", { max_concurrency: 1 })]));
     const key = await createRevocableKey(fixture);
     fixture.runner.script = never;
-    fixture.runner.obeys = false;
+    fixture.runner.honoursCancel = false;
     await fixture.kernel.invocations.invoke(admin, { export_id: "narrow", timeout_ms: 60_000 });
     await until(() => fixture.runner.running === 1);
     const waiting = await Promise.all(

@@ -86,7 +86,7 @@ test("ends a queued call with timeout when its deadline passes", async () => {
 test.each([
   [60_000, 0, 60_000],
   [60_000, 40_000, 20_000],
-  // If the gateway was down for longer than the deadline, or the clock was set ahead, the least time is left.
+  // If the gateway was down for longer than the deadline, or the clock was set ahead, the minimum time is left.
   [60_000, 3_600_000, 5_000],
   [2_000, 1_500, 2_000],
   // If the clock was set back, the full timeout is left and no more.

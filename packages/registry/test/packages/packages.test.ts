@@ -19,9 +19,9 @@ test("installs the same bytes once, refuses other bytes of a version, and keeps 
   const other = fixture.importer.add(content, {}, "other bytes");
   await expect(packages.install(admin, other)).rejects.toMatchObject({ code: "package.conflict" });
   expect(fixture.importer.discarded).toHaveLength(1);
-  const far: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
-  await expect(packages.get(far, first.package.id)).rejects.toMatchObject({ code: "package.not_found" });
-  const shared = await packages.install(far, source);
+  const otherOrg: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
+  await expect(packages.get(otherOrg, first.package.id)).rejects.toMatchObject({ code: "package.not_found" });
+  const shared = await packages.install(otherOrg, source);
   const binding = await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
@@ -32,7 +32,7 @@ test("installs the same bytes once, refuses other bytes of a version, and keeps 
   await packages.remove(admin, first.package.id);
   // The other org still uses the bytes.
   expect(fixture.importer.discarded).not.toContain(first.package.digest);
-  await packages.remove(far, shared.package.id);
+  await packages.remove(otherOrg, shared.package.id);
   expect(fixture.importer.discarded).toContain(first.package.digest);
   expect((await packages.list(admin, { limit: 10 })).items).toEqual([]);
   const actions = (

@@ -17,7 +17,7 @@ const HOST: SandboxHost = {
   cgroup: true,
 };
 
-function ask(change: Partial<SandboxRequest> = {}): SandboxRequest {
+function requestWith(change: Partial<SandboxRequest> = {}): SandboxRequest {
   return {
     grant: noGrant(),
     lifetime: "call",
@@ -55,8 +55,8 @@ test("shows nothing of the host except system files and what the grant names", (
   fc.assert(
     fc.property(requests, ({ kind, ...change }) => {
       const file = kind === "package" ? "/store/abc/bin/run" : "/usr/bin/run";
-      const request = ask({ ...change, program: { kind, file, args: [] } });
-      const made = plan(request, HOST);
+      const request = requestWith({ ...change, program: { kind, file, args: [] } });
+      const planned = plan(request, HOST);
       const allowed = new Set([
         ...HOST.system,
         "/cache/passwd",
@@ -64,22 +64,22 @@ test("shows nothing of the host except system files and what the grant names", (
         ...(kind === "node" ? [HOST.node] : []),
         ...request.grant.mounts.map(({ source }) => source),
       ]);
-      for (const mount of made.mounts) expect(allowed).toContain(mount.source);
-      expect(made.listeners).toEqual([]);
+      for (const mount of planned.mounts) expect(allowed).toContain(mount.source);
+      expect(planned.listeners).toEqual([]);
     }),
   );
 });
 
-test("makes only scratch and mounts that the grant makes writable writable", () => {
+test("allows writes only to scratch and to mounts that the grant makes writable", () => {
   fc.assert(
     fc.property(requests, ({ kind: _kind, ...change }) => {
-      const request = ask(change);
-      const made = plan(request, HOST);
-      const writable = made.mounts.filter((mount) => mount.writable);
+      const request = requestWith(change);
+      const planned = plan(request, HOST);
+      const writable = planned.mounts.filter((mount) => mount.writable);
       expect(writable.map(({ source, target }) => [source, target])).toEqual(
         request.grant.mounts.filter((mount) => mount.writable).map(({ source, target }) => [source, target]),
       );
-      expect(made.scratch === null).toBe(request.grant.filesystem !== "scratch");
+      expect(planned.scratch === null).toBe(request.grant.filesystem !== "scratch");
     }),
   );
 });
@@ -87,7 +87,7 @@ test("makes only scratch and mounts that the grant makes writable writable", () 
 test("uses the manifest's environment with five variables that it cannot change", () => {
   fc.assert(
     fc.property(requests, ({ kind: _kind, ...change }) => {
-      const { env } = plan(ask(change), HOST);
+      const { env } = plan(requestWith(change), HOST);
       const { LANG = "C.UTF-8", ...own } = change.env;
       const home = change.grant.filesystem === "scratch" ? "/sandbox/scratch" : "/nonexistent";
       const set = { PATH: "/usr/local/bin:/usr/bin:/bin", HOME: home, TMPDIR: home, LANG };
@@ -99,16 +99,16 @@ test("uses the manifest's environment with five variables that it cannot change"
 test("gives each slot its own user, never root, and keeps the user of a gateway without root", () => {
   fc.assert(
     fc.property(fc.nat(500), fc.nat(500), (a, b) => {
-      const first = plan(ask({ slot: a }), HOST).uid!;
+      const first = plan(requestWith({ slot: a }), HOST).uid!;
       expect(first).toBeGreaterThan(0);
-      expect(first === plan(ask({ slot: b }), HOST).uid).toBe(a === b);
-      expect(plan(ask({ slot: a }), { ...HOST, first_uid: null }).uid).toBeNull();
+      expect(first === plan(requestWith({ slot: b }), HOST).uid).toBe(a === b);
+      expect(plan(requestWith({ slot: a }), { ...HOST, first_uid: null }).uid).toBeNull();
     }),
   );
 });
 
 test("maps programs to their paths inside", () => {
-  const command = (program: SandboxRequest["program"]) => plan(ask({ program }), HOST).command;
+  const command = (program: SandboxRequest["program"]) => plan(requestWith({ program }), HOST).command;
   expect(command({ kind: "node", file: HOST.node, args: ["a.mjs"] })).toEqual(["/sandbox/node", "a.mjs"]);
   expect(command({ kind: "package", file: "/store/abc/bin/x", args: [] })).toEqual(["/plugin/bin/x"]);
   expect(command({ kind: "system", file: "/usr/bin/env", args: ["x"] })).toEqual(["/usr/bin/env", "x"]);
@@ -117,7 +117,7 @@ test("maps programs to their paths inside", () => {
 
 test("hides assets from a grant without files", () => {
   const hidden = (filesystem: Grant["filesystem"], has_assets = true) =>
-    plan(ask({ grant: noGrant({ filesystem }), has_assets }), HOST).hidden;
+    plan(requestWith({ grant: noGrant({ filesystem }), has_assets }), HOST).hidden;
   expect(hidden("none")).toEqual(["/plugin/assets"]);
   expect(hidden("none", false)).toEqual([]);
   expect(hidden("assets_ro")).toEqual([]);
@@ -127,16 +127,19 @@ test("hides assets from a grant without files", () => {
 test("adds listeners, variables and hosts for egress, and none without it", () => {
   const grant = noGrant({ network: "egress", allowed_domains: ["a.test"] });
   const host = { ...HOST, files: [...HOST.files, { source: "/cache/hosts", target: "/etc/hosts" }] };
-  const hosts = (made: ReturnType<typeof plan>) =>
-    made.mounts.filter(({ target }) => target === "/etc/hosts").map(({ source }) => source);
-  const none = plan(ask({ grant }), host);
+  const hosts = (planned: ReturnType<typeof plan>) =>
+    planned.mounts.filter(({ target }) => target === "/etc/hosts").map(({ source }) => source);
+  const none = plan(requestWith({ grant }), host);
   expect([none.listeners, none.env.HTTP_PROXY, hosts(none)]).toEqual([[], undefined, ["/cache/hosts"]]);
   const { listeners, env } = sandboxNetwork(grant);
   const network = { listeners, env, hosts_file: "/cache/hosts-a" };
-  const made = plan(ask({ grant, network, env: { HTTP_PROXY: "http://evil.test", PATH: "/x" } }), host);
-  expect(made.listeners).toEqual(listeners);
-  expect(made.env).toMatchObject({ ...env, PATH: "/usr/local/bin:/usr/bin:/bin" });
-  expect(hosts(made)).toEqual(["/cache/hosts-a"]);
+  const planned = plan(
+    requestWith({ grant, network, env: { HTTP_PROXY: "http://evil.test", PATH: "/x" } }),
+    host,
+  );
+  expect(planned.listeners).toEqual(listeners);
+  expect(planned.env).toMatchObject({ ...env, PATH: "/usr/local/bin:/usr/bin:/bin" });
+  expect(hosts(planned)).toEqual(["/cache/hosts-a"]);
 });
 
 test.each([
@@ -154,12 +157,14 @@ test.each([
   ["/dev", "/data"],
 ])("refuses a mount of %j at %j", (source, target) => {
   const grant = noGrant({ mounts: [{ source, target, writable: false }] });
-  expect(() => plan(ask({ grant }), HOST)).toThrow(expect.objectContaining({ code: "launch_failed" }));
+  expect(() => plan(requestWith({ grant }), HOST)).toThrow(
+    expect.objectContaining({ code: "launch_failed" }),
+  );
 });
 
 test("does not limit the CPU time of a pooled process, and limits memory once", () => {
   const limits = (change: Partial<SandboxRequest>, host = HOST) =>
-    new Map(plan(ask(change), host).limits.map(({ resource, value }) => [resource, value]));
+    new Map(plan(requestWith(change), host).limits.map(({ resource, value }) => [resource, value]));
   const [CPU, DATA, CORE] = [0, 2, 4] as const;
   expect(limits({ lifetime: "call" }).get(CPU)).toBe(DEFAULT_SANDBOX_LIMITS.cpu_seconds);
   expect(limits({ lifetime: "pooled" }).has(CPU)).toBe(false);

@@ -6,8 +6,8 @@ import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
-import { requestOf, side, vai } from "../support/request.ts";
 import { confinedHere } from "../support/process-tree.ts";
+import { requestOf, side, vai } from "../support/request.ts";
 import { type TestRunner, until } from "../support/runner.ts";
 import { sandboxOptions } from "../support/sandbox.ts";
 

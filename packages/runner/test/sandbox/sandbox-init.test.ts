@@ -1,6 +1,6 @@
 /**
- * sandbox-init by itself: its side of the control channel, and that it never outlives the gateway. It runs in a pid
- * namespace only: as PID 1 it kills all other processes, which must never be those of this machine.
+ * sandbox-init alone: its side of the control channel, and that it never outlives the gateway. It runs in a PID
+ * namespace, because as PID 1 it kills all other processes, which must never be those of this machine.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,7 +14,7 @@ import { filteredArch, systemCallFilter } from "../../src/sandbox/seccomp/filter
 import { treeOf } from "../support/process-tree.ts";
 import { CACHE } from "../support/sandbox.ts";
 
-const NEVER_MADE = 126;
+const NOT_STARTED = 126;
 
 async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
   const { file } = await findOrBuildInit(CACHE);
@@ -35,7 +35,7 @@ async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
   const child = spawn("/usr/bin/bwrap", [...namespace, "--", file, "init"], { env: {}, stdio: [...stdio] });
   for (const stream of child.stdio) stream?.on("error", () => {});
   onTestFinished(() => {
-    // The inner process first: it would wait forever for an outer one that exited before it told it to start.
+    // The inner process is killed first, because it waits forever if the outer process exits before starting it.
     for (const pid of treeOf(child.pid!)) process.kill(pid, "SIGKILL");
     child.kill("SIGKILL");
   });
@@ -66,7 +66,7 @@ test("exits when the gateway's end of the socket closes", async () => {
   expect(await channel.started).toEqual({ started: true });
   const exited = once(child, "exit");
   channel.close();
-  expect(await exited).toEqual([NEVER_MADE, null]);
+  expect(await exited).toEqual([NOT_STARTED, null]);
 });
 
 test("reports how the plugin exited or why it did not start", async () => {
@@ -104,7 +104,7 @@ test.each([
   const { child, control } = await start();
   const exited = once(child, "exit");
   control.end(Buffer.from(bytes, "hex"));
-  expect(await exited).toEqual([NEVER_MADE, null]);
+  expect(await exited).toEqual([NOT_STARTED, null]);
 });
 
 test("does not let a variable add another one", async () => {

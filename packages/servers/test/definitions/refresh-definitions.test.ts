@@ -69,8 +69,8 @@ verifies(
     const { binding_id } = await fixture.bind(SERVER);
     fixture.runner.description = () => answer("Weather today, and your keys", "Brand new");
     const notice = { binding_id, project_id: null, method: "notifications/tools/list_changed", params: {} };
-    for (let times = 0; times < 5; times++) fixture.runner.say(notice);
-    fixture.runner.say({ ...notice, binding_id: "bind_unknown" });
+    for (let times = 0; times < 5; times++) fixture.runner.notify(notice);
+    fixture.runner.notify({ ...notice, binding_id: "bind_unknown" });
     await until(
       async () => (await fixture.store.definitions.get("org_local", binding_id))?.quarantined.length === 1,
     );

@@ -13,7 +13,7 @@ import { createSessions, type Sessions, tapeName } from "../../src/sessions/sess
 let dir: string;
 let store: Store;
 let sessions: Sessions;
-let made = 0;
+let created = 0;
 
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), "bp-sessions-"));
@@ -31,9 +31,9 @@ afterAll(async () => {
 });
 
 const freshKey = (): SessionKey => {
-  made++;
+  created++;
   return {
-    scope: { org_id: `org_s${made}`, project_id: "proj_default" },
+    scope: { org_id: `org_s${created}`, project_id: "proj_default" },
     workspace: "/home/acme",
     session_id: "chat",
   };

@@ -6,8 +6,8 @@ import type {
   Runner,
   RunnerHealth,
   RunnerNotice,
-  RunRequest,
   RunOutcome,
+  RunRequest,
 } from "@backplane/ports";
 
 interface Running {
@@ -50,7 +50,7 @@ export class ScriptedRunner implements Runner {
   script: Script = () => ok();
   runs: (protocol: string) => boolean = () => true;
   /** If false, a cancelled script has to answer by itself. */
-  obeys = true;
+  honoursCancel = true;
   /** The listener proof of each call's process; other calls have none. */
   readonly proofs = new Map<string, string>();
   readonly listenerProof = (invocation_id: string): string | null => this.proofs.get(invocation_id) ?? null;
@@ -79,7 +79,7 @@ export class ScriptedRunner implements Runner {
         event: (event) => listener.event(event),
         ...(listener.answerRequest === undefined ? {} : { answerRequest: listener.answerRequest }),
       });
-      const outcome = this.obeys ? await Promise.race([work, stopped]) : await work;
+      const outcome = this.honoursCancel ? await Promise.race([work, stopped]) : await work;
       return this.#halted ? await new Promise<never>(() => {}) : outcome;
     } finally {
       this.#cancels.delete(request.invocation_id);
@@ -97,7 +97,7 @@ export class ScriptedRunner implements Runner {
   };
 
   /** Emits a notification, like a server without a request. */
-  say(notice: RunnerNotice): void {
+  notify(notice: RunnerNotice): void {
     for (const listener of this.#listeners) listener(notice);
   }
 

@@ -41,7 +41,7 @@ test("cancels a call on notifications/cancelled and ends its stream without a re
     const { messages } = await client.ask("tools/call", call("echo", { do: "wait" }, "p"), { id: "a" });
     answer.resolve(messages);
   });
-  t.runner.say(id, { type: "progress", message: "still" });
+  t.runner.emit(id, { type: "progress", message: "still" });
   await send(base, cancelled("a"), { headers: client.headers });
   expect(await settled(id)).toBe("cancelled");
   expect((await answer.promise).filter((message) => "id" in (message as object))).toEqual([]);

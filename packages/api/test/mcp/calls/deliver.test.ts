@@ -21,7 +21,7 @@ test("turns the response of a long call into a stream", async () => {
   const running = client.ask("tools/call", call("echo", { do: "wait" }));
   await t.runner.started(before + 1);
   const { invocation_id } = t.runner.requests[before]!;
-  t.runner.say(invocation_id, { type: "log", level: "info", message: "long" });
+  t.runner.emit(invocation_id, { type: "log", level: "info", message: "long" });
   t.clock.advance(6_000);
   t.runner.release(invocation_id);
   const { form, messages } = await running;

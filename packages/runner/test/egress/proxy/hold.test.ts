@@ -5,7 +5,7 @@ import { listen } from "../../support/loopback.ts";
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 /** Long enough for anything on loopback to arrive. */
-const A_WHILE = 150;
+const ARRIVAL_MS = 150;
 
 async function echo() {
   const received: string[] = [];
@@ -27,14 +27,14 @@ test("pauses a tunnel in both directions while no call is in flight, and resumes
   await client.send("\0one ").waitFor("one");
   session.hold(true);
   client.send("two ");
-  await pause(A_WHILE);
+  await pause(ARRIVAL_MS);
   expect(received.join("")).toBe("\0one ");
   session.hold(false);
   await client.waitFor("two");
   expect(received.join("")).toBe("\0one two ");
 });
 
-test("holds back what the server sends in the meantime", async () => {
+test("holds back data of the server while no call is in flight", async () => {
   const upstream = { send: () => {} };
   const { port } = await listen((socket) => {
     upstream.send = () => void socket.write("news");
@@ -45,32 +45,32 @@ test("holds back what the server sends in the meantime", async () => {
   await client.waitFor("hello");
   session.hold(true);
   upstream.send();
-  await pause(A_WHILE);
+  await pause(ARRIVAL_MS);
   expect(client.text).not.toContain("news");
   session.hold(false);
   await client.waitFor("news");
 });
 
-test("decides a request made in the meantime when the next call starts", async () => {
+test("decides a request made between calls when the next call starts", async () => {
   const { port, received } = await echo();
   const egress = await openTestEgress({ domains: [`a.test:${port}`] });
   egress.session.hold(true);
-  const asks = [
+  const clients = [
     new TestClient(egress.proxy).send(connectLine(`a.test:${port}`)),
     new TestClient(egress.proxy).send(socksConnect("a.test", port)),
     new TestClient(egress.proxy).send(`GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n`),
     new TestClient(await egress.behind("named", port)).send("\0"),
   ];
-  await pause(A_WHILE);
+  await pause(ARRIVAL_MS);
   expect({ received, resolved: egress.resolved, refusals: egress.session.refusals() }).toEqual({
     received: [],
     resolved: [],
     refusals: [],
   });
   egress.session.hold(false);
-  await asks[0]!.waitFor("200 Connection established");
-  await asks[1]!.waitFor("\u0005\u0000\u0005\u0000");
-  await asks[2]!.waitFor("403 Forbidden");
+  await clients[0]!.waitFor("200 Connection established");
+  await clients[1]!.waitFor("\u0005\u0000\u0005\u0000");
+  await clients[2]!.waitFor("403 Forbidden");
   expect(egress.resolved).toContain("a.test");
 });
 
