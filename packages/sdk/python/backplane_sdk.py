@@ -390,7 +390,7 @@ class _Serving:
         elif frame["type"] == "cancel":
             self._cancel(frame)
         else:
-            raise ProtocolError(f"The host must not send {frame['type']!r} here.")
+            raise ProtocolError(f"A host does not send {frame['type']!r} here.")
 
     def _open(self, frame: Dict[str, Json]) -> None:
         request_id, op, body = frame.get("id"), frame.get("op"), frame.get("body")
@@ -514,7 +514,7 @@ def _read_frames(descriptor: int) -> Iterator[Dict[str, Json]]:
     while True:
         while (end := buffer.find(b"\r\n\r\n", 0, HEADER_BYTES)) < 0:
             if len(buffer) >= HEADER_BYTES:
-                raise ProtocolError(f"The header of a frame is longer than {HEADER_BYTES} bytes.")
+                raise ProtocolError(f"A frame's header is longer than {HEADER_BYTES} bytes.")
             if not fill():
                 if buffer:
                     raise ProtocolError("The stream ended inside a frame.")

@@ -175,7 +175,7 @@ describe("Python framing", () => {
     "an exponent": ["Content-Length: 1e9\r\n\r\n", /of digits/],
     "an announced giant": ["Content-Length: 999999999\r\n\r\n", /999999999 bytes is announced/],
     "an endless header": [`X: ${"a".repeat(5_000)}`, /header is longer than 4096/],
-    "a name with a space": ["Content-Length : 2\r\n\r\n{}", /no Content-Length header/],
+    "a name with a space": ["Content-Length : 2\r\n\r\n{}", /not a Content-Length header/],
     "no JSON": [body("{nope}"), /not JSON/],
     "no object": [body("[]"), /must be an object/],
     "another protocol": [body('{"protocol":"vai.rpc.v2","type":"shutdown"}'), /vai\.rpc\.v1/],
