@@ -11,7 +11,7 @@ export const configRoutes: readonly Served[] = [
   {
     method: "GET",
     path: "/api/config",
-    summary: "The whole configuration, masked",
+    summary: "Read the whole configuration with secrets masked",
     scope: "config:read",
     responses: { 200: "Every key with its value or mask." },
     handle: async ({ service }) => ok(await service("config.list")),
@@ -19,7 +19,8 @@ export const configRoutes: readonly Served[] = [
   {
     method: "GET",
     path: "/api/config/{key}",
-    summary: "Read one key; with ?show=1 the value itself, for an admin and on the record",
+    summary:
+      "Read one key; ?show=1 returns a secret unmasked, for an admin only, and is recorded in the audit log",
     scope: "config:read",
     responses: { 200: "The key with its value or mask.", 404: "The key is not set." },
     handle: async ({ params, query, service }) =>
@@ -40,7 +41,7 @@ export const configRoutes: readonly Served[] = [
   {
     method: "DELETE",
     path: "/api/config/{key}",
-    summary: "Unset one key, or with a.b.* all keys below one",
+    summary: "Unset one key, or all keys below one with a.b.*",
     scope: "config:write",
     responses: { 200: "Whether anything was there." },
     async handle({ params, service }) {

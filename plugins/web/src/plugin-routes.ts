@@ -5,7 +5,7 @@ export const pluginRoutes: readonly Served[] = [
   {
     method: "GET",
     path: "/api/plugins",
-    summary: "Kernel plugins and how they are",
+    summary: "List kernel plugins with their status",
     scope: "plugins:read",
     responses: { 200: "Every plugin." },
     handle: async ({ service }) => ok({ plugins: await service("plugins.list") }),
@@ -13,7 +13,7 @@ export const pluginRoutes: readonly Served[] = [
   {
     method: "GET",
     path: "/api/plugins/health",
-    summary: "Ask every plugin how it is",
+    summary: "Run the health checks of all plugins",
     scope: "plugins:read",
     responses: { 200: "One report for each." },
     handle: async ({ query, service }) => {
@@ -24,7 +24,7 @@ export const pluginRoutes: readonly Served[] = [
   {
     method: "PATCH",
     path: "/api/plugins/{name}",
-    summary: "Switch a plugin on or off at once, or trust it to run inline",
+    summary: "Enable or disable a plugin immediately, or trust it to run inline",
     scope: "plugins:write",
     body: {
       type: "object",
@@ -54,7 +54,7 @@ export const pluginRoutes: readonly Served[] = [
   {
     method: "POST",
     path: "/api/plugins/inspect",
-    summary: "What installing a source would add; changes and runs nothing",
+    summary: "Show what installing a source would add, without changing or running anything",
     scope: "plugins:write",
     body: { type: "object", properties: { source: { type: "string" } }, required: ["source"] },
     responses: { 200: "The plugins of the source.", 400: "The source is not allowed." },
@@ -81,7 +81,7 @@ export const pluginRoutes: readonly Served[] = [
   {
     method: "POST",
     path: "/api/plugins/{name}/reload",
-    summary: "Load a plugin anew",
+    summary: "Reload a plugin",
     scope: "plugins:write",
     responses: { 200: "The plugin as it is now." },
     handle: async ({ params, service }) => ok(await service("plugins.reload", { name: params.name! })),

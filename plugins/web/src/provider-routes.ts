@@ -6,7 +6,8 @@ export const providerRoutes: readonly Served[] = [
   {
     method: "GET",
     path: "/api/llm-providers",
-    summary: "Configured provider instances; with ?show=1 their secrets, for an admin and on the record",
+    summary:
+      "List provider instances; ?show=1 returns their secrets, for an admin only, and is recorded in the audit log",
     scope: "config:read",
     responses: { 200: "A bare array." },
     handle: async ({ query, service }) => ok(await service("providers.list", { show: switchOf(query.show) })),
@@ -14,7 +15,7 @@ export const providerRoutes: readonly Served[] = [
   {
     method: "POST",
     path: "/api/llm-providers",
-    summary: "Configure another instance of a provider plugin",
+    summary: "Create an instance of a provider plugin",
     scope: "config:write",
     body: {
       type: "object",
@@ -34,7 +35,7 @@ export const providerRoutes: readonly Served[] = [
   {
     method: "PATCH",
     path: "/api/llm-providers/active",
-    summary: "Choose the instance that answers from the next decision on",
+    summary: "Choose the instance that answers from the next model call on",
     scope: "config:write",
     body: {
       type: "object",
@@ -76,7 +77,7 @@ export const providerRoutes: readonly Served[] = [
   {
     method: "POST",
     path: "/api/llm-providers/{id}/test",
-    summary: "One small question to the instance, within 5 s",
+    summary: "Test an instance with one small request, within 5 s",
     scope: "config:write",
     responses: { 200: "Whether it answered, and how fast.", 404: "There is no such instance." },
     handle: async ({ params, service }) => ok(await service("providers.test", { id: params.id! })),

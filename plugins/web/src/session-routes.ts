@@ -13,7 +13,7 @@ export const sessionRoutes: readonly Served[] = [
   {
     method: "GET",
     path: "/api/sessions",
-    summary: "Sessions, newest first",
+    summary: "List sessions, newest first",
     scope: "sessions:read",
     responses: { 200: "A page of sessions, and where the next begins." },
     async handle({ query, service }) {
@@ -28,7 +28,7 @@ export const sessionRoutes: readonly Served[] = [
   {
     method: "GET",
     path: "/api/sessions/{id}/entries",
-    summary: "What the tape says after an entry",
+    summary: "List the entries of the tape after an entry",
     scope: "sessions:read",
     responses: { 200: "Entries in order.", 404: "There is no such session." },
     async handle(call) {
@@ -41,7 +41,7 @@ export const sessionRoutes: readonly Served[] = [
   {
     method: "POST",
     path: "/api/sessions/{id}/message",
-    summary: "Say something; it is on disk when this is answered",
+    summary: "Send a message; it is on disk when the response is sent",
     scope: "sessions:write",
     body: {
       type: "object",
@@ -70,7 +70,7 @@ export const sessionRoutes: readonly Served[] = [
   {
     method: "POST",
     path: "/api/sessions/{id}/fork",
-    summary: "A child session that reads this one and writes its own",
+    summary: "Fork a session: the child reads this tape and writes its own",
     scope: "sessions:write",
     body: {
       type: "object",
@@ -87,7 +87,7 @@ export const sessionRoutes: readonly Served[] = [
   {
     method: "POST",
     path: "/api/sessions/{id}/reset",
-    summary: "Archive the tape and begin a new one",
+    summary: "Archive the tape and start a new one",
     scope: "sessions:write",
     responses: { 200: "The session with its new chain.", 404: "There is no such session." },
     handle: async (call) => ok(await call.service("sessions.reset", refOf(call))),
@@ -95,7 +95,7 @@ export const sessionRoutes: readonly Served[] = [
   {
     method: "POST",
     path: "/api/sessions/{id}/compact",
-    summary: "Summarise the past onto a new chain",
+    summary: "Compact the session: summarise earlier entries on a new chain",
     scope: "sessions:write",
     responses: { 200: "The new chain.", 404: "There is no such session." },
     handle: async (call) => ok(await call.service("sessions.compact", refOf(call))),
@@ -103,7 +103,7 @@ export const sessionRoutes: readonly Served[] = [
   {
     method: "POST",
     path: "/api/sessions/{id}/undo-compaction",
-    summary: "Move the session back to the chain before its compaction",
+    summary: "Undo a compaction: move the session back to the previous chain",
     scope: "sessions:write",
     responses: { 200: "The chain that is the head again.", 400: "The head is not a compaction." },
     handle: async (call) => ok(await call.service("sessions.undo", refOf(call))),

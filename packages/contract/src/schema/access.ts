@@ -26,14 +26,14 @@ export const SecretKeyRotateSchema = z.strictObject({
   new_key: z.boolean().default(true),
 });
 export const SecretKeyRotationSchema = z.object({
-  key_id: z.string().describe("the key that seals now"),
-  secrets: z.int().describe("how many secrets were sealed again"),
+  key_id: z.string().describe("the key that seals new secrets"),
+  secrets: z.int().describe("number of secrets that were sealed with the current key"),
   config_values: z.int(),
   sign_ins: z.int(),
   unreadable: z
     .array(z.object({ kind: z.enum(["secret", "config", "sign_in"]), org_id: z.string(), name: z.string() }))
-    .describe("could not be opened, and stay as they are"),
-  unused_keys: z.array(z.string()).describe("keys that seal nothing any more and can be dropped"),
+    .describe("secrets that could not be decrypted and were not changed"),
+  unused_keys: z.array(z.string()).describe("keys that no longer seal any secret and can be removed"),
 });
 
 export const KeySchema = z.object({

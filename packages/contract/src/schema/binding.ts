@@ -58,8 +58,8 @@ export const BindingPolicySchema = z.strictObject({
         .int()
         .min(1)
         .max(65_536)
-        .describe("for one request; a server that asks for more gets this"),
-      per_hour: z.int().min(1).max(10_000).describe("requests of the binding within an hour"),
+        .describe("maximum for one request; larger requests are reduced to it"),
+      per_hour: z.int().min(1).max(10_000).describe("maximum number of requests of the binding per hour"),
     })
     .optional(),
   /** rterm.plugin.v1: the capabilities that the host allows. */

@@ -23,7 +23,7 @@ export const ConfigWrittenSchema = z.object({
   dropped: z
     .array(z.string())
     .optional()
-    .describe("Secret keys that are gone, because they were given for a destination that changed."),
+    .describe("Secret keys that were removed because the destination they were entered for has changed."),
 });
 export const ConfigRemovedSchema = z.object({ key: z.string(), removed: z.boolean() });
 

@@ -17,7 +17,9 @@ export const ToolChangeSchema = z.object({
   change: z.enum(["added", "removed", "changed"]),
   before: z.json().optional(),
   after: z.json().optional(),
-  hidden: z.array(z.string()).describe("Hidden characters in the new value, which is shown without them."),
+  hidden: z
+    .array(z.string())
+    .describe("Hidden characters in the new value. The value is shown without them."),
 });
 
 export const QuarantinedToolSchema = ToolWordsSchema.extend({

@@ -24,7 +24,7 @@ export const ErrorEnvelopeSchema = z.object({
     request_id: z.string(),
     doc_url: z.string(),
   }),
-  detail: z.string().optional().describe("The message again, on routes under /api only."),
+  detail: z.string().optional().describe("The same message, only on routes under /api."),
 });
 
 export type SemanticEvent = z.infer<typeof SemanticEventSchema>;

@@ -33,7 +33,12 @@ const MatchSchema = z
       .string()
       .max(512)
       .regex(/^(\/([^~/]|~[01])*)*$/, "write a JSON pointer such as /path; empty is the whole input"),
-    matches: z.string().min(1).max(512).optional().describe("A regular expression for a text."),
+    matches: z
+      .string()
+      .min(1)
+      .max(512)
+      .optional()
+      .describe("A regular expression that a text argument has to match."),
     equals: z.json().optional(),
     one_of: z.array(z.json()).min(1).max(64).optional(),
     exists: z.boolean().optional(),
@@ -48,10 +53,17 @@ const MatchSchema = z
 export const SecurityRuleSchema = z
   .strictObject({
     id: z.string().min(1).max(64).optional(),
-    tools: few(ToolPatternSchema).min(1).optional().describe("Left out, every tool that it can meet."),
-    when: z.array(MatchSchema).max(16).default([]).describe("All have to hold; none means every call."),
+    tools: few(ToolPatternSchema)
+      .min(1)
+      .optional()
+      .describe("Without it, every tool that the rule can match."),
+    when: z
+      .array(MatchSchema)
+      .max(16)
+      .default([])
+      .describe("All of them have to match. An empty list matches every call."),
     action: z.enum(["deny", "raise"]),
-    risk: RISK.optional().describe("What `raise` raises to; default high."),
+    risk: RISK.optional().describe("The risk that `raise` sets; the default is high."),
     reason: z.string().max(300).optional(),
   })
   .refine(({ action, risk }) => action === "raise" || risk === undefined, "a rule that denies has no risk");
@@ -67,7 +79,7 @@ export const RolePolicySchema = z.strictObject({
   allow: RoleSelectionSchema.optional(),
   deny: RoleSelectionSchema.optional(),
   max_risk: RISK.optional(),
-  disabled: z.boolean().optional().describe("true: no call and no turn of this role starts or goes on."),
+  disabled: z.boolean().optional().describe("true: calls and turns of this role neither start nor continue."),
 });
 
 const ToleranceSchema = z.strictObject({
@@ -78,15 +90,15 @@ const ToleranceSchema = z.strictObject({
 
 /** The minimum risk of matching tools, regardless of the author's declaration (tools.risk-floor). */
 export const RiskFloorSchema = z.strictObject({
-  egress: RISK.optional().describe("Granted the network."),
-  writable_mounts: RISK.optional().describe("Granted a folder of the host to write to."),
-  host: RISK.optional().describe("Runs on the host, outside of the sandbox."),
+  egress: RISK.optional().describe("Network access is granted."),
+  writable_mounts: RISK.optional().describe("A writable folder of the host is granted."),
+  host: RISK.optional().describe("Runs on the host, outside the sandbox."),
   categories: z.record(CategorySchema, RISK).optional(),
 });
 
 /** Narrows the grants of all calls, in addition to backplane.toml. */
 export const HostLevelSchema = z.strictObject({
-  class: z.enum(EXECUTION_CLASSES).optional().describe("The least isolation."),
+  class: z.enum(EXECUTION_CLASSES).optional().describe("The minimum isolation."),
   network: z.enum(NETWORK_ACCESS).optional(),
   allowed_domains: few(DomainSchema).optional(),
   mounts: z.boolean().optional().describe("false: nothing of the host is mounted."),
@@ -94,21 +106,25 @@ export const HostLevelSchema = z.strictObject({
 
 export const PolicySchema = z.strictObject({
   tolerance: ToleranceSchema.optional(),
-  allowed_tool_categories: few(CategorySchema).nullable().optional().describe("null allows all."),
-  allowed_origins: few(z.enum(ORIGINS)).nullable().optional().describe("null allows all."),
+  allowed_tool_categories: few(CategorySchema).nullable().optional().describe("Null allows all."),
+  allowed_origins: few(z.enum(ORIGINS)).nullable().optional().describe("Null allows all."),
   roles: z.partialRecord(z.enum(ROLES), RolePolicySchema).optional(),
   risks: z
     .record(ToolPatternSchema, RISK)
     .optional()
-    .describe("The operator's own judgement of a tool, in place of its author's; the floor still holds."),
+    .describe(
+      "The risk that the operator assigns to a tool instead of its author. The minimum still applies.",
+    ),
   floor: RiskFloorSchema.optional(),
   host: HostLevelSchema.optional(),
   rules: z.array(SecurityRuleSchema).max(256).optional(),
-  deferred_tools: few(ToolPatternSchema).optional().describe("Found by tool_search alone."),
+  deferred_tools: few(ToolPatternSchema).optional().describe("Only found by tool_search."),
   archived: z
     .boolean()
     .optional()
-    .describe("true: no call, turn or delivery starts or goes on here; what is on record can still be read."),
+    .describe(
+      "true: calls, turns and deliveries neither start nor continue here. Records can still be read.",
+    ),
 });
 
 /** A null field is reset to its default; an absent field is kept. */
@@ -139,7 +155,7 @@ export const ExplainQuerySchema = z.strictObject({
   tool: z.string().min(1).max(128),
   context: z.enum(CALL_CONTEXTS).default("conversation"),
   role: z.enum(ROLES).optional(),
-  input: z.string().max(65_536).optional().describe("The arguments as JSON, for rules that look at them."),
+  input: z.string().max(65_536).optional().describe("The arguments as JSON, for rules that check them."),
 });
 
 const CATALOG_STATUSES = ["offered", "hidden", "skipped", "failed", "held", "inactive"] as const;
@@ -154,15 +170,17 @@ export const CatalogEntrySchema = z.object({
   binding_id: z.string(),
   status: z.enum(CATALOG_STATUSES),
   reason: z.string().nullable().describe("Why it is not offered."),
-  fix: z.string().nullable().describe("What lets it in, as a command where there is one."),
+  fix: z.string().nullable().describe("How to allow it, as a command if there is one."),
   category: z.string().nullable(),
   risk: RISK,
   effect_class: z.enum(EFFECT_CLASSES),
   requires_approval: z.boolean(),
-  deferred: z.boolean().describe("Models see it only after tool_search found it."),
+  deferred: z.boolean().describe("Models see the tool only after tool_search has found it."),
   token_cost: z.int().describe("Estimated tokens of its name, description and schema in every model call."),
   input_schema: JsonObjectSchema,
-  taken_out: z.array(z.string()).describe("Hidden characters in its author's words that nobody is shown."),
+  taken_out: z
+    .array(z.string())
+    .describe("Hidden characters in the author's texts, which are not shown to anyone."),
 });
 
 export const PolicyExplanationSchema = z.object({

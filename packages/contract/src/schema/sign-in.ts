@@ -17,7 +17,7 @@ export const SignInBeginSchema = z.strictObject({
     .min(1)
     .max(2_048)
     .optional()
-    .describe("a client that was registered at the authorization server beforehand"),
+    .describe("a client that is already registered with the authorization server"),
   client_secret: z.string().min(1).max(8_192).optional(),
   private_key: z
     .string()
@@ -28,8 +28,8 @@ export const SignInBeginSchema = z.strictObject({
   grant: z
     .enum(["authorization_code", "client_credentials"])
     .default("authorization_code")
-    .describe("client_credentials: the gateway signs in as itself, and no person is asked"),
-  scope: ScopeTextSchema.optional().describe("instead of what the server asks for"),
+    .describe("client_credentials: the gateway signs in as itself, without a person"),
+  scope: ScopeTextSchema.optional().describe("instead of the scope that the server requests"),
 });
 
 export const SignInStartedSchema = z.object({
@@ -38,20 +38,20 @@ export const SignInStartedSchema = z.object({
     .string()
     .nullable()
     .describe(
-      "for a browser that reaches the gateway: the first one that opens it can finish the sign-in; null where nobody has to be asked",
+      "for a browser that can reach the gateway; only the first browser that opens it can finish the sign-in. Null when no person is needed",
     ),
   authorization_url: z
     .string()
     .nullable()
     .describe(
-      "for a browser that cannot reach the gateway: the address at which it ends is handed to completeSignIn",
+      "for a browser that cannot reach the gateway; pass the address at which it ends to completeSignIn",
     ),
   redirect_uri: z.string().nullable(),
   expires_at: TimestampSchema.nullable(),
 });
 
 export const SignInCompleteSchema = z.strictObject({
-  redirect: z.string().min(1).max(16_384).describe("the whole address that the browser was sent to"),
+  redirect: z.string().min(1).max(16_384).describe("the complete address that the browser was redirected to"),
 });
 
 export const SignInSchema = z.object({
@@ -64,9 +64,9 @@ export const SignInSchema = z.object({
   resource: z.string().nullable(),
   client_id: z.string().nullable(),
   grant: z.enum(["authorization_code", "client_credentials"]).nullable(),
-  scope: z.string().nullable().describe("what was asked for"),
+  scope: z.string().nullable().describe("the requested scope"),
   expires_at: TimestampSchema.nullable().describe(
-    "of the access token; it is renewed by itself where it can be",
+    "expiry of the access token, which is renewed automatically if possible",
   ),
   renewable: z.boolean(),
   signed_in_by: z.string().nullable(),
