@@ -26,7 +26,10 @@ export default defineConfig({
         ...shared,
         test: {
           name: "fast",
-          setupFiles: ["test/support/seed.ts"],
+          globalSetup: ["test/support/run-folder.ts"],
+          // The files of a worker share its modules. Loading them again for every file took half of the time.
+          isolate: false,
+          setupFiles: ["test/support/fresh-process.ts", "test/support/seed.ts"],
           include: [
             "packages/*/test/**/*.test.ts",
             "plugins/*/test/**/*.test.ts",
@@ -44,6 +47,7 @@ export default defineConfig({
         ...shared,
         test: {
           name: "slow",
+          globalSetup: ["test/support/run-folder.ts"],
           include: ["test/slow/**/*.test.ts"],
           testTimeout: 3_600_000,
           hookTimeout: 600_000,

@@ -1,12 +1,11 @@
 /** Real processes that install, remove and repair a package are killed before every single write. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
 import { changesIn, dieAtEach, pointsOf } from "../../packages/supply/test/install-points.ts";
 import { verifies } from "../support/verifies.ts";
 
-const base = mkdtempSync(join(tmpdir(), "backplane-install-points-"));
+const base = createMemoryFolder("backplane-install-points-");
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 let changes: Awaited<ReturnType<typeof changesIn>>;
 beforeAll(async () => {

@@ -1,13 +1,12 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
 import { dieBeforeEach, wholeRun } from "../../packages/store/test/fixtures/write-points.ts";
 import { verifies } from "../support/verifies.ts";
 
 let dir: string;
 beforeAll(() => {
-  dir = mkdtempSync(join(tmpdir(), "bp-points-"));
+  dir = createMemoryFolder("bp-points-");
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 

@@ -1,14 +1,14 @@
 /** Many more mutated archives than in the fast suite: no crash, no unexpected error, no files left behind. */
-import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { unpackArchive } from "@backplane/supply";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import fc from "fast-check";
 import { afterAll, expect, test } from "vitest";
 import { inPieces, pax, tar } from "../../packages/supply/test/tar-bytes.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "backplane-mutations-"));
+const folder = createMemoryFolder("backplane-mutations-");
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const plain = tar(

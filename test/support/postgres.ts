@@ -5,12 +5,12 @@
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync } from "node:fs";
-import { chmod, chown, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { existsSync, readdirSync, rmSync } from "node:fs";
+import { chmod, chown, rm } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import pg from "pg";
 
 export interface TestPostgres {
@@ -22,6 +22,8 @@ export interface TestPostgres {
 const NOBODY = 65_534;
 const GUARD = '"$@" & server=$!; read _ <&3; kill -INT $server; wait $server';
 
+type Owner = { uid: number; gid: number } | { uid?: undefined };
+
 export async function startPostgres(): Promise<TestPostgres> {
   const given = process.env.BACKPLANE_TEST_PG_URL;
   return given === undefined ? startCluster() : createDatabase(given);
@@ -29,17 +31,14 @@ export async function startPostgres(): Promise<TestPostgres> {
 
 async function startCluster(): Promise<TestPostgres> {
   const bin = findBinaries();
-  const dir = await mkdtemp(join(tmpdir(), "bp-pg-"));
-  const who = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
+  const dir = createMemoryFolder("bp-pg-");
+  const who: Owner = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
   await chmod(dir, 0o700);
   if (who.uid !== undefined) await chown(dir, who.uid, who.gid);
   const data = join(dir, "data");
   const env = { PATH: process.env.PATH ?? "", LC_ALL: "C", TZ: "UTC" };
-  await promisify(execFile)(
-    join(bin, "initdb"),
-    ["-D", data, "-U", "backplane", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"],
-    { ...who, env, cwd: dir },
-  );
+  template ??= createTemplate(bin, who, env);
+  await promisify(execFile)("/bin/cp", ["-a", await template, data]);
   const settings = [
     "listen_addresses=",
     `unix_socket_directories=${dir}`,
@@ -62,6 +61,22 @@ async function startCluster(): Promise<TestPostgres> {
       await rm(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** The files of an empty server, created once for each test process because initdb takes longer than a test. */
+let template: Promise<string> | undefined;
+
+async function createTemplate(bin: string, who: Owner, env: NodeJS.ProcessEnv): Promise<string> {
+  const dir = createMemoryFolder("bp-pg-template-");
+  process.once("exit", () => rmSync(dir, { recursive: true, force: true }));
+  if (who.uid !== undefined) await chown(dir, who.uid, who.gid);
+  const data = join(dir, "data");
+  await promisify(execFile)(
+    join(bin, "initdb"),
+    ["-D", data, "-U", "backplane", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"],
+    { ...who, env, cwd: dir },
+  );
+  return data;
 }
 
 async function untilReady(server: ChildProcess): Promise<void> {

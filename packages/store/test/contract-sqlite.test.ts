@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, describe } from "vitest";
 import { storeContract } from "./contract.ts";
 import type { Subject } from "./subject.ts";
@@ -14,7 +14,7 @@ describe.each([
   let dir: string;
   let subject: Subject;
   beforeAll(async () => {
-    dir = mkdtempSync(join(tmpdir(), "bp-store-"));
+    dir = createMemoryFolder("bp-store-");
     const file = join(dir, "store.db");
     const store = await openSqliteStore({ file, threaded });
     subject = {

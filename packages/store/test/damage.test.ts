@@ -1,17 +1,10 @@
 /** Detection of damaged files of a SQLite store. */
-import {
-  copyFileSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+
+import { copyFileSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { fillStore, readEverything } from "./fixtures/full-store.ts";
@@ -24,7 +17,7 @@ let file: string;
 let runs = 0;
 
 beforeAll(async () => {
-  dir = mkdtempSync(join(tmpdir(), "bp-damage-"));
+  dir = createMemoryFolder("bp-damage-");
   prepared = join(dir, "prepared.db");
   const store = await openSqliteStore({ file: prepared, threaded: false });
   await fillStore(store);

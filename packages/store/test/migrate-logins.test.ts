@@ -1,10 +1,11 @@
 /** Migrates logins from before they belonged to a browser: they must be started again; sign-ins are kept. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import pg from "pg";
 import { expect, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
@@ -31,7 +32,7 @@ async function check(store: Store): Promise<void> {
 }
 
 test("removes earlier login attempts and keeps sign-ins on SQLite", async () => {
-  const dir = mkdtempSync(join(tmpdir(), "bp-migrate-"));
+  const dir = createMemoryFolder("bp-migrate-");
   const file = join(dir, "store.db");
   await (await openSqliteStore({ file, threaded: false, migrations: BEFORE })).close();
   const database = new DatabaseSync(file);

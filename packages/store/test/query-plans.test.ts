@@ -1,9 +1,10 @@
 /** No operation may get slower with the size of a table, so none may scan a whole table. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { expect, test } from "vitest";
 import { listApprovals } from "../src/ops/approvals.ts";
 import { listAudit } from "../src/ops/audit.ts";
@@ -259,7 +260,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
 ];
 
 test("uses an index in every operation", async () => {
-  const dir = mkdtempSync(join(tmpdir(), "bp-plans-"));
+  const dir = createMemoryFolder("bp-plans-");
   const file = join(dir, "store.db");
   await (await openSqliteStore({ file, threaded: false })).close();
   const database = new DatabaseSync(file);

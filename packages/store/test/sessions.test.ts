@@ -1,10 +1,11 @@
 /** Tapes in a SQLite file: crashes, cost, and a migration. */
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+
+import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
@@ -16,7 +17,7 @@ import { LOCAL, sampleAudit, sampleInvocation } from "./samples.ts";
 let dir: string;
 let file: string;
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "bp-tape-"));
+  dir = createMemoryFolder("bp-tape-");
   file = join(dir, "store.db");
 });
 afterEach(() => rmSync(dir, { recursive: true }));

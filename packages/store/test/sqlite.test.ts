@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
@@ -9,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import type { Store } from "@backplane/ports";
 import { type HookModule, openSqliteStore, SCHEMA_VERSION } from "@backplane/store";
 import { logTo } from "@backplane/test-kit/log-to";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { acknowledgedBeforeKill } from "./killed-writer.ts";
@@ -17,7 +17,7 @@ import { LOCAL, sampleBinding, sampleInvocation, sampleKey, samplePackage } from
 let dir: string;
 let file: string;
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "bp-sqlite-"));
+  dir = createMemoryFolder("bp-sqlite-");
   file = join(dir, "store.db");
 });
 afterEach(() => rmSync(dir, { recursive: true }));

@@ -1,10 +1,11 @@
 /** Compares tapes with a model in memory after random appends, forks, compactions, undos and resets. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Entry } from "@backplane/contract";
 import type { NewEntry, SessionKey, Store } from "@backplane/ports";
 import { openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
 
@@ -14,7 +15,7 @@ const ACTS = 40;
 let dir: string;
 let store: Store;
 beforeAll(async () => {
-  dir = mkdtempSync(join(tmpdir(), "bp-model-"));
+  dir = createMemoryFolder("bp-model-");
   store = await openSqliteStore({ file: join(dir, "store.db"), threaded: false });
 });
 afterAll(async () => {

@@ -1,10 +1,11 @@
 /** Migrates a database of an earlier version, as one case on both databases. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import pg from "pg";
 import { test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
@@ -29,7 +30,7 @@ export function upgradeCases<Left>({ before, fill, old, check, caller_clock = fa
   const migrations = MIGRATIONS.filter(({ version }) => version < before);
 
   test("migrates a SQLite file of the earlier version", async () => {
-    const dir = mkdtempSync(join(tmpdir(), "bp-migrate-"));
+    const dir = createMemoryFolder("bp-migrate-");
     const file = join(dir, "store.db");
     const store = await openSqliteStore({ file, threaded: false, migrations });
     const left = await fill(store);

@@ -1,13 +1,12 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { dieBeforeEach, wholeRun } from "./fixtures/write-points.ts";
 
 let dir: string;
 beforeAll(() => {
-  dir = mkdtempSync(join(tmpdir(), "bp-points-"));
+  dir = createMemoryFolder("bp-points-");
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 

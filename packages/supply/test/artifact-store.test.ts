@@ -1,6 +1,6 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   type ArtifactSubject,
@@ -13,7 +13,7 @@ let dir: string;
 let subject: ArtifactSubject;
 const file = (sha256: string) => join(dir, "artifacts", sha256);
 beforeAll(() => {
-  dir = mkdtempSync(join(tmpdir(), "backplane-artifacts-"));
+  dir = createMemoryFolder("backplane-artifacts-");
   subject = {
     files: openArtifactStore(dir),
     age(sha256, ms) {

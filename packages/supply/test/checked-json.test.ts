@@ -1,13 +1,13 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readLocalList, writeLocalList } from "../src/kernel-plugins/local-list.ts";
 import { readFolderList, writeFolderList } from "../src/workspace-folders/folder-list.ts";
 
 let dir: string;
 beforeAll(() => {
-  dir = mkdtempSync(join(tmpdir(), "bp-kept-"));
+  dir = createMemoryFolder("bp-kept-");
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 

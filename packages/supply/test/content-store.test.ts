@@ -13,15 +13,15 @@ import {
 } from "node:fs";
 import fs from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type ContentStore, openContentStore, treeDigest, unpackArchive } from "../src/index.ts";
 import { changesIn, dieAtEach, pointsOf } from "./install-points.ts";
 import { inPieces, type TarEntry, tar } from "./tar-bytes.ts";
 
-const base = mkdtempSync(join(tmpdir(), "backplane-content-"));
+const base = createMemoryFolder("backplane-content-");
 let dir = "";
 let store: ContentStore;
 let count = 0;

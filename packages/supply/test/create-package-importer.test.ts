@@ -1,15 +1,15 @@
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { PackageImporter } from "@backplane/ports";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type ContentStore, createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
 import { HELLO, MANIFEST, writeFolder } from "./plugin-folder.ts";
 import { inPieces, type TarEntry, tar } from "./tar-bytes.ts";
 
-const base = mkdtempSync(join(tmpdir(), "backplane-import-"));
+const base = createMemoryFolder("backplane-import-");
 const schemas = createSchemas();
 let count = 0;
 let folder = "";

@@ -1,11 +1,11 @@
 /** Plugins run from verified content, whatever happens to the content store or to the image itself. */
+
 import { execFileSync } from "node:child_process";
 import {
   chmodSync,
   closeSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -19,9 +19,9 @@ import {
 } from "node:fs";
 import fs from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { logTo } from "@backplane/test-kit/log-to";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import {
@@ -41,7 +41,7 @@ let images: PackageImages;
 let logs: string[];
 
 beforeEach(() => {
-  home = mkdtempSync(join(tmpdir(), "backplane-images-"));
+  home = createMemoryFolder("backplane-images-");
   store = openContentStore(join(home, "blobs"));
   logs = [];
   images = openImages();

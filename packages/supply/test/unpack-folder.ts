@@ -1,12 +1,13 @@
 /** A folder per test to unpack into. */
-import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeEach, expect } from "vitest";
 import { UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { inPieces } from "./tar-bytes.ts";
 
-const base = mkdtempSync(join(tmpdir(), "backplane-unpack-"));
+const base = createMemoryFolder("backplane-unpack-");
 let count = 0;
 /** Where the current test unpacks to. It is empty at first. */
 export let folder = "";

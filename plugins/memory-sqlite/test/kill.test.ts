@@ -1,10 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { expect } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { scriptedContext } from "../../strategy-react/test/scripted-context.ts";
@@ -35,7 +34,7 @@ verifies(
   "memory.store",
   "finds every acknowledged entry after kill -9",
   async () => {
-    const dir = mkdtempSync(join(tmpdir(), "memory-"));
+    const dir = createMemoryFolder("memory-");
     const kept: number[] = [];
     for (let round = 0; round < 3; round += 1) kept.push(...(await writeAndKill(dir, round * 100_000, 100)));
     expect(kept.length).toBeGreaterThanOrEqual(300);

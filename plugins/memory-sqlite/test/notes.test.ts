@@ -1,6 +1,6 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Database, openDatabase } from "../src/database.ts";
@@ -14,7 +14,7 @@ let dir: string;
 let open: Database[];
 
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "memory-"));
+  dir = createMemoryFolder("memory-");
   open = [];
 });
 afterEach(() => {

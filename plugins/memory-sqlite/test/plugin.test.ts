@@ -1,7 +1,7 @@
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { JsonObject, KernelPlugin, MemoryEntry } from "@backplane/contract";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import fc from "fast-check";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
@@ -14,7 +14,7 @@ let config: JsonObject;
 let loaded: { plugin: KernelPlugin; ctx: ScriptedContext }[];
 
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "memory-"));
+  dir = createMemoryFolder("memory-");
   config = {};
   loaded = [];
 });

@@ -1,6 +1,6 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { expect, onTestFinished, test } from "vitest";
 import { openDatabase } from "../src/database.ts";
 import { createNotes } from "../src/notes.ts";
@@ -10,7 +10,7 @@ const scope = { org_id: "org_acme", project_id: null };
 
 /** `the` and `café` are in every entry, `even` is in half of them, and each entry has a unique number. */
 function filled() {
-  const dir = mkdtempSync(join(tmpdir(), "memory-"));
+  const dir = createMemoryFolder("memory-");
   const database = openDatabase({ file: join(dir, "memory.db") });
   onTestFinished(() => {
     database.close();

@@ -1,13 +1,13 @@
 /** A fan-out with a real bus, store and tape, and a manual clock. */
 
 import { randomFillSync } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { type BusEvent, type BusPayload, createIdSource, type Entry, type Json } from "@backplane/contract";
 import type { Caller, SessionKey, SessionStore } from "@backplane/ports";
 import { createPersister, createSessions, entryFor, type Persister, type Sessions } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { onTestFinished } from "vitest";
 import type { WrittenListener } from "../../../session/src/sessions/persister.ts";
 import { type OpenBus, openBus, scope, turn, until } from "../../../session/test/bus/open-bus.ts";
@@ -79,7 +79,7 @@ interface Watcher {
 }
 
 export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promise<Rig> {
-  const folder = mkdtempSync(join(tmpdir(), "backplane-fanout-"));
+  const folder = createMemoryFolder("backplane-fanout-");
   const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
   const open = openBus();
   const { bus, clock } = open;

@@ -4,8 +4,7 @@
  */
 
 import { hash, randomFillSync } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { createIdSource, type Json, type JsonObject } from "@backplane/contract";
 import { ErrorEnvelopeSchema } from "@backplane/contract/schema";
@@ -21,8 +20,11 @@ import {
   type RunRequest,
 } from "@backplane/ports";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
-import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
+import { createPackageImporter, openContentStore } from "@backplane/supply";
+import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { logTo } from "@backplane/test-kit/log-to";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { type Api, type ApiOptions, createApi } from "../../src/index.ts";
 
 export const ADMIN_TOKEN = "admin-token-of-the-test";
@@ -61,12 +63,14 @@ export async function startApi(
     plugins?: PluginLoader;
   } = {},
 ): Promise<TestApi> {
-  const home = mkdtempSync(join(tmpdir(), "backplane-api-"));
+  const home = createMemoryFolder("backplane-api-");
   const clock = createTestClock();
   const random = (bytes: Uint8Array) => void randomFillSync(bytes);
   const ids = createIdSource(() => clock.now(), random);
-  const store = await openSqliteStore({ file: join(home, "store.db") });
-  const schemas = createSchemas();
+  const file = join(home, "store.db");
+  await copyEmptyStore(file);
+  const store = await openSqliteStore({ file, threaded: false });
+  const schemas = shareSchemas();
   const runner = createScriptedRunner();
   const files = openContentStore(join(home, "blobs"));
   const kernel = createKernel({
@@ -108,7 +112,6 @@ export async function startApi(
     async close() {
       await api.close();
       await kernel.stop(0);
-      await schemas.close();
       await store.close();
       rmSync(home, { recursive: true, force: true });
     },

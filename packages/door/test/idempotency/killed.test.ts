@@ -1,15 +1,16 @@
 /** The gateway is killed before each write of a call with a key, and the client repeats its request. */
+
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, expect, test } from "vitest";
 
 const PROGRAM = fileURLToPath(new URL("../fixtures/keyed-call.ts", import.meta.url));
-const dir = mkdtempSync(join(tmpdir(), "backplane-keyed-"));
+const dir = createMemoryFolder("backplane-keyed-");
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 async function live(file: string, kill_before: number): Promise<{ printed: string[]; killed: boolean }> {

@@ -1,10 +1,10 @@
 import { createHash, randomFillSync } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { createIdSource } from "@backplane/contract";
 import type { SessionKey, Store } from "@backplane/ports";
 import { openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { entryFor } from "../../src/sessions/entry-for.ts";
@@ -16,7 +16,7 @@ let sessions: Sessions;
 let created = 0;
 
 beforeAll(async () => {
-  dir = mkdtempSync(join(tmpdir(), "bp-sessions-"));
+  dir = createMemoryFolder("bp-sessions-");
   store = await openSqliteStore({ file: join(dir, "store.db"), threaded: false });
   const clock = { now: () => Date.now() };
   sessions = createSessions({

@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import {
   type Binding,
@@ -21,10 +20,12 @@ import {
   type Store,
 } from "@backplane/ports";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
-import { createSchemas } from "@backplane/supply";
 import { onTestFinished } from "vitest";
+import { copyEmptyStore } from "../empty-store.ts";
 import { inlineLoader } from "../inline-loader.ts";
 import { logTo } from "../log-to.ts";
+import { createMemoryFolder } from "../memory-folder.ts";
+import { shareSchemas } from "../shared-schemas.ts";
 import { TestClock } from "./clock.ts";
 import { TestImporter } from "./manifests.ts";
 import { ScriptedRunner } from "./scripted-runner.ts";
@@ -73,6 +74,7 @@ export async function createTestKernel(
   options: TestKernelOptions & { file?: string } = {},
 ): Promise<TestKernel> {
   const file = options.file ?? join(temporary(), "store.db");
+  if (options.file === undefined) await copyEmptyStore(file);
   const store = await openSqliteStore({ file, threaded: false });
   return await seedTestKernel(store, file, options);
 }
@@ -87,7 +89,7 @@ export async function seedTestKernel(
   const ids = createIdSource(() => clock.now(), random);
   const runner = options.runner ?? new ScriptedRunner();
   const importer = new TestImporter();
-  const schemas = createSchemas();
+  const schemas = shareSchemas();
   const logged: TestKernel["logged"] = [];
   const deps: KernelDeps = {
     store,
@@ -144,7 +146,7 @@ export async function seedTestKernel(
 }
 
 function temporary(): string {
-  const folder = mkdtempSync(join(tmpdir(), "backplane-kernel-"));
+  const folder = createMemoryFolder("backplane-kernel-");
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
