@@ -12,7 +12,7 @@ import { join } from "node:path";
 import type { Json } from "@backplane/contract";
 import type { Clock, DescribeRequest } from "@backplane/ports";
 import { createRunner } from "@backplane/runner";
-import { noGrant } from "../test/support/no-grant.ts";
+import { noGrant } from "@backplane/test-kit/no-grant";
 
 const url = new URL(process.argv.at(-1)!);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";

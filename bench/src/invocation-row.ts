@@ -1,5 +1,5 @@
 import type { InvocationRow } from "@backplane/ports";
-import { noGrant } from "../../test/support/no-grant.ts";
+import { noGrant } from "@backplane/test-kit/no-grant";
 
 /** A row as the door writes it, with 1 kB of input. */
 export function invocationRow(n: number): InvocationRow {

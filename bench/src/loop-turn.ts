@@ -19,9 +19,9 @@ import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { inlineLoader } from "@backplane/test-kit/inline-loader";
 import { logTo } from "@backplane/test-kit/log-to";
+import { systemClock as clock } from "@backplane/test-kit/system-clock";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
-import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 

@@ -18,8 +18,8 @@ import type { Kernel } from "@backplane/ports";
 import { createBus, createSessions, type TapeFeed } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
 import { logTo } from "@backplane/test-kit/log-to";
+import { systemClock as clock } from "@backplane/test-kit/system-clock";
 import { WebSocketServer } from "ws";
-import { systemClock as clock } from "../../test/support/system-clock.ts";
 
 export const TOKEN = "the-token-of-the-bench";
 const KEY = {

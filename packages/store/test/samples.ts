@@ -17,7 +17,7 @@ import type {
   Scope,
   Settlement,
 } from "@backplane/ports";
-import { noGrant } from "../../../test/support/no-grant.ts";
+import { noGrant } from "@backplane/test-kit/no-grant";
 
 export const ids = createIdSource(
   () => Date.now(),

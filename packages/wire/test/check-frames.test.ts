@@ -12,9 +12,9 @@ import {
   VaiPluginHelloSchema,
   VaiRequestSchema,
 } from "@backplane/contract/schema";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { noGrant } from "../../../test/support/no-grant.ts";
 import { checkRpcRequest, checkRpcResponse } from "../src/peers/check-rpc.ts";
 import { checkSideHandshake, checkSideResponse } from "../src/peers/check-side.ts";
 import {

@@ -8,8 +8,8 @@ import {
   tolerates,
 } from "@backplane/contract";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { compilePolicy } from "../../../registry/src/policy/effective-policy.ts";
 import { riskOf } from "../../src/admission/risk.ts";

@@ -1,7 +1,7 @@
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 const hostTool = () =>

@@ -3,8 +3,8 @@ import type { Json, ToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 
 const SERVER = manifest([], {
   package_id: "acme/weather",

@@ -3,8 +3,8 @@
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 
 const writer = toolPlugin("writer", {
   name: "write",

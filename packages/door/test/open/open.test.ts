@@ -3,8 +3,8 @@ import type { Json } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { describe, expect, test } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 
 const plugin = (more: Partial<NonNullable<Caller["delegation"]>> = {}): Caller => ({
   ...user,

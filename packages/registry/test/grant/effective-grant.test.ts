@@ -1,8 +1,8 @@
 import { hostPolicy } from "@backplane/ports";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 import { callerLevel, gatewayDomains } from "../../src/grant/effective-grant.ts";
 
 const content = manifest(

@@ -1,6 +1,6 @@
+import { noGrant } from "@backplane/test-kit/no-grant";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 import { covers } from "../../src/grant/domains.ts";
 import { toGrant } from "../../src/grant/effective-grant.ts";
 import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";

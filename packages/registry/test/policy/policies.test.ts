@@ -4,8 +4,8 @@ import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 async function testKernelWith(...tools: ReturnType<typeof tool>[]): Promise<TestKernel> {

@@ -1,7 +1,7 @@
 import type { Grant } from "@backplane/contract";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 import { sandboxNetwork } from "../../src/egress/proxy/sandbox-network.ts";
 import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
 import { plan, type SandboxHost, type SandboxRequest } from "../../src/sandbox/plan.ts";

@@ -4,8 +4,8 @@
  */
 import { connect, type Socket } from "node:net";
 import type { Clock } from "@backplane/ports";
+import { systemClock } from "@backplane/test-kit/system-clock";
 import { onTestFinished } from "vitest";
-import { systemClock } from "../../../../test/support/system-clock.ts";
 import { createEgress, type EgressSession } from "../../src/egress/create-egress.ts";
 import { publicOnly } from "../../src/egress/destinations/address.ts";
 import type { Refusal } from "../../src/egress/destinations/refusals.ts";

@@ -2,7 +2,7 @@
 import { fileURLToPath } from "node:url";
 import type { Json } from "@backplane/contract";
 import type { RunRequest } from "@backplane/ports";
-import { noGrant } from "../../../../test/support/no-grant.ts";
+import { noGrant } from "@backplane/test-kit/no-grant";
 
 export const FIXTURES = fileURLToPath(new URL("../fixtures", import.meta.url));
 

@@ -1,6 +1,6 @@
 import type { JsonObject } from "@backplane/contract";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { startToolHost } from "./tool-host.ts";
 

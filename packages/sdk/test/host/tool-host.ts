@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { DESCRIBE_TOOLS, type JsonObject, type ToolFilesDescription } from "@backplane/contract";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { stdioTransport, VaiHost } from "@backplane/wire";
 import { onTestFinished } from "vitest";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
-import { noGrant } from "../../../../test/support/no-grant.ts";
 
 const PROGRAM = fileURLToPath(new URL("../../dist/tool-host.mjs", import.meta.url));
 const IDENTITY = { package_id: "acme/notes", version: "0.1.0" };

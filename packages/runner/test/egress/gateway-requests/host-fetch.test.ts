@@ -1,8 +1,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { HostRequest } from "@backplane/ports";
+import { systemClock } from "@backplane/test-kit/system-clock";
 import { expect, onTestFinished, test } from "vitest";
-import { systemClock } from "../../../../../test/support/system-clock.ts";
 import { createEgress } from "../../../src/egress/create-egress.ts";
 import { publicOnly } from "../../../src/egress/destinations/address.ts";
 import { PUBLIC } from "../../support/egress.ts";

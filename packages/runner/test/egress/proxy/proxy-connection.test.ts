@@ -1,6 +1,6 @@
 import { connect, type Socket } from "node:net";
+import { systemClock } from "@backplane/test-kit/system-clock";
 import { expect, onTestFinished, test } from "vitest";
-import { systemClock } from "../../../../../test/support/system-clock.ts";
 import { publicOnly } from "../../../src/egress/destinations/address.ts";
 import { allowList } from "../../../src/egress/destinations/allow-list.ts";
 import { RefusalRecord } from "../../../src/egress/destinations/refusals.ts";
