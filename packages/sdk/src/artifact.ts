@@ -62,6 +62,6 @@ export function withLargeInput<Body extends object>(
 function fileOf(scratch_dir: string | undefined, path: string): string {
   if (scratch_dir === undefined)
     fail("This export has no scratch folder. Ask for filesystem = scratch in the manifest.");
-  if (!isArtifactPath(path)) fail(`${JSON.stringify(path)} is no path inside the scratch folder.`);
+  if (!isArtifactPath(path)) fail(`${JSON.stringify(path)} is not a path inside the scratch folder.`);
   return join(scratch_dir, path);
 }

@@ -24,7 +24,7 @@ const PARAMETERS = {
       minLength: 1,
       maxLength: 16_384,
       pattern: "\\S",
-      description: "What to do, and what to answer with. It is all that the sub-agent is told.",
+      description: "What to do, and what to answer with. The sub-agent receives nothing else.",
     },
     tools: {
       type: "array",

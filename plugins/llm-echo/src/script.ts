@@ -60,7 +60,7 @@ export function readScript(text: string): Script | null {
   for (const line of lines) {
     if (!line.startsWith("/")) continue;
     const [, word, rest = ""] = DIRECTIVE.exec(line) ?? [];
-    if (word === undefined) script.problems.push(`${line.split(/\s/)[0]} is no directive`);
+    if (word === undefined) script.problems.push(`${line.split(/\s/)[0]} is not a directive`);
     else read(script, word, rest.trim());
   }
   return script;
@@ -111,7 +111,7 @@ function readTool(script: Script, step: Step, rest: string): void {
   } catch {
     // Invalid JSON is reported below, together with values that are not objects.
   }
-  script.problems.push(`the arguments of /tool ${name} are no JSON object`);
+  script.problems.push(`the arguments of /tool ${name} are not a JSON object`);
 }
 
 const FAILURES: Record<LlmErrorKind, string> = {

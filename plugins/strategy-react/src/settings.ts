@@ -30,7 +30,11 @@ export const DEFAULT_SYSTEM_PROMPT = [
 export const CONFIG_SCHEMA: JsonObject = {
   type: "object",
   properties: {
-    system_prompt: { type: "string", description: "What the model is told first.", maxLength: 32_768 },
+    system_prompt: {
+      type: "string",
+      description: "The first message that the model receives.",
+      maxLength: 32_768,
+    },
     memory: { type: "boolean", default: true, description: "Look into memory at the start of a turn." },
     memory_k: {
       type: "integer",

@@ -32,7 +32,7 @@ export const pluginRoutes: readonly Served[] = [
       additionalProperties: false,
       minProperties: 1,
     },
-    responses: { 200: "It applies already.", 404: "There is no such plugin." },
+    responses: { 200: "The change is applied.", 404: "There is no such plugin." },
     async handle({ params, body, service }) {
       const name = params.name!;
       let row: JsonObject = {};
@@ -91,7 +91,11 @@ export const pluginRoutes: readonly Served[] = [
     path: "/api/plugins/{name}",
     summary: "Remove an installed plugin",
     scope: "plugins:write",
-    responses: { 200: "It is gone.", 400: "Bundled plugins stay.", 404: "There is no such plugin." },
+    responses: {
+      200: "The plugin was removed.",
+      400: "Bundled plugins cannot be removed.",
+      404: "There is no such plugin.",
+    },
     async handle({ params, service }) {
       await service("plugins.remove", { name: params.name! });
       return ok({ name: params.name!, removed: true });

@@ -25,7 +25,7 @@ export const providerRoutes: readonly Served[] = [
     },
     responses: {
       201: "The instance.",
-      400: "The plugin is no provider, or the id cannot be one.",
+      400: "The plugin is not a provider, or the id is not valid.",
       404: "There is no such plugin.",
       409: "The id is taken.",
     },

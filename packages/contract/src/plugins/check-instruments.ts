@@ -42,7 +42,7 @@ const METADATA_FIELDS = [
 /** Throws a plain Error whose message is one clause with its remedy. */
 export function checkInstruments(list: unknown): CheckedInstruments {
   if (list === undefined) throw new Error("it has no instruments after initialize; set `instruments` there");
-  if (!Array.isArray(list)) throw new Error("its instruments are no list");
+  if (!Array.isArray(list)) throw new Error("its instruments are not a list");
   if (list.length > MAX_INSTRUMENTS) throw new Error(`it has more than ${MAX_INSTRUMENTS} instruments`);
   const seen = new Set<string>();
   const warnings: string[] = [];
@@ -72,16 +72,16 @@ export function instrumentProviderOf(
   if (found === undefined) return `the module exports no ${name}`;
   const isClass = typeof found === "function" && isRecord(found.prototype) && "initialize" in found.prototype;
   const provider: unknown = isClass ? new (found as unknown as new () => unknown)() : found;
-  if (!isRecord(provider)) return `${name} is no InstrumentProvider; export an object or a class`;
+  if (!isRecord(provider)) return `${name} is not an InstrumentProvider; export an object or a class`;
   if (typeof provider.initialize !== "function") return `${name} has no initialize(context)`;
   if (provider.shutdown !== undefined && typeof provider.shutdown !== "function") {
-    return `shutdown of ${name} is no function`;
+    return `shutdown of ${name} is not a function`;
   }
   return provider as unknown as InstrumentProvider;
 }
 
 function checkInstrument(value: unknown, index: number): InstrumentDeclaration {
-  if (!isRecord(value)) throw new Error(`instrument ${index} is no object`);
+  if (!isRecord(value)) throw new Error(`instrument ${index} is not an object`);
   const { name, riskLevel, metadata, securityRules = [] } = value;
   if (typeof name !== "string" || !NAME.test(name)) {
     throw new Error(
@@ -104,7 +104,7 @@ function checkInstrument(value: unknown, index: number): InstrumentDeclaration {
 
 function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDeclaration["metadata"] {
   const unknown = Object.keys(value).find((field) => !METADATA_FIELDS.includes(field));
-  if (unknown !== undefined) throw new Error(`${at}: metadata.${unknown} is no field of the metadata`);
+  if (unknown !== undefined) throw new Error(`${at}: metadata.${unknown} is not a field of the metadata`);
   const { category, description, accessMode = "Shared", platform = "All" } = value;
   oneOf(category, INSTRUMENT_CATEGORIES, `${at}: metadata.category`);
   oneOf(accessMode, ACCESS_MODES, `${at}: metadata.accessMode`);
@@ -158,12 +158,12 @@ function timeoutOf(
 }
 
 function checkRules(value: unknown, at: string): InstrumentRule[] {
-  if (!Array.isArray(value)) throw new Error(`${at}: securityRules is no list`);
+  if (!Array.isArray(value)) throw new Error(`${at}: securityRules is not a list`);
   return value.map((rule: unknown, index) => {
     const where = `${at}: securityRules[${index}]`;
-    if (!isRecord(rule)) throw new Error(`${where} is no object`);
+    if (!isRecord(rule)) throw new Error(`${where} is not an object`);
     const unknown = Object.keys(rule).find((field) => !["match", "effect", "risk", "reason"].includes(field));
-    if (unknown !== undefined) throw new Error(`${where}.${unknown} is no field of a rule`);
+    if (unknown !== undefined) throw new Error(`${where}.${unknown} is not a field of a rule`);
     const { effect, match, reason, risk } = rule;
     if (effect !== "deny" && effect !== "raise") {
       throw new Error(`${where}.effect is ${show(effect)}; a plugin's rule can only "deny" or "raise"`);

@@ -21,7 +21,7 @@ export function kernelPluginProblem(
   announced?: { name: string; category: string },
 ): string | null {
   if (!isRecord(value))
-    return "it is no object; export `plugin` as an object with name, version and category";
+    return "it is not an object; export `plugin` as an object with name, version and category";
   if (!isPluginName(value.name)) {
     return `its name ${show(value.name)} is not kebab-case; use a-z, 0-9 and single dashes, at most 64 characters`;
   }
@@ -31,19 +31,19 @@ export function kernelPluginProblem(
     return `its category ${show(value.category)} is none of ${PLUGIN_CATEGORIES.join(", ")}`;
   }
   if (typeof value.subscriptions !== "function") {
-    return "subscriptions is no function; return the list of event kinds, which may be empty";
+    return "subscriptions is not a function; return the list of event kinds, which may be empty";
   }
   for (const hook of HOOKS) {
-    if (value[hook] !== undefined && typeof value[hook] !== "function") return `${hook} is no function`;
+    if (value[hook] !== undefined && typeof value[hook] !== "function") return `${hook} is not a function`;
   }
   for (const list of ["requires", "prefixes"] as const) {
-    if (value[list] !== undefined && !isStrings(value[list])) return `${list} is no list of strings`;
+    if (value[list] !== undefined && !isStrings(value[list])) return `${list} is not a list of strings`;
   }
   for (const id of IDS) {
-    if (value[id] !== undefined && typeof value[id] !== "string") return `${id} is no string`;
+    if (value[id] !== undefined && typeof value[id] !== "string") return `${id} is not a string`;
   }
   if (value.configSchema !== undefined && !isRecord(value.configSchema))
-    return "configSchema is no JSON Schema";
+    return "configSchema is not a JSON Schema";
   return toolProblem(value) ?? routesProblem(value) ?? otherProblem(value, announced);
 }
 
@@ -71,9 +71,9 @@ function toolProblem(value: Record<string, unknown>): string | null {
 
 function routesProblem(value: Record<string, unknown>): string | null {
   if (value.routes === undefined) return null;
-  if (!Array.isArray(value.routes)) return "routes is no list";
+  if (!Array.isArray(value.routes)) return "routes is not a list";
   for (const route of value.routes as unknown[]) {
-    if (!isRecord(route)) return "one of its routes is no object";
+    if (!isRecord(route)) return "one of its routes is not an object";
     if (!METHODS.includes(route.method as string))
       return `a route's method must be one of ${METHODS.join(", ")}`;
     if (typeof route.path !== "string" || !route.path.startsWith("/"))

@@ -48,8 +48,8 @@ describe("checkInstruments", () => {
   });
 
   const WRONG: [what: string, list: unknown, words: RegExp][] = [
-    ["no list", {}, /no list/],
-    ["no object", [1], /instrument 0 is no object/],
+    ["no list", {}, /not a list/],
+    ["no object", [1], /instrument 0 is not an object/],
     ["no name", [{ ...hello, name: undefined }], /snake_case/],
     ["a name that is not snake_case", [{ ...hello, name: "Hello-World" }], /snake_case/],
     ["no metadata", [{ ...hello, metadata: null }], /has no metadata/],
@@ -64,7 +64,11 @@ describe("checkInstruments", () => {
     ["an unknown access mode", [withMetadata({ accessMode: "Sometimes" })], /write one of Shared, Exclusive/],
     ["an unknown platform", [withMetadata({ platform: "Amiga" })], /write one of Linux/],
     ["no description", [withMetadata({ description: "" })], /description/],
-    ["a schema that is no object", [withMetadata({ inputSchema: [] })], /inputSchema must be a JSON Schema/],
+    [
+      "a schema that is not an object",
+      [withMetadata({ inputSchema: [] })],
+      /inputSchema must be a JSON Schema/,
+    ],
     ["side effects that are no texts", [withMetadata({ sideEffects: [1] })], /sideEffects must be a list/],
     [
       "a timeout of no time",
@@ -72,7 +76,7 @@ describe("checkInstruments", () => {
       /defaultTimeoutMs must be milliseconds/,
     ],
     ["timeouts out of order", [withMetadata({ defaultTimeoutMs: 9, maxTimeoutMs: 8 })], /larger than/],
-    ["a field that nobody knows", [withMetadata({ timeout: 1 })], /metadata.timeout is no field/],
+    ["a field that nobody knows", [withMetadata({ timeout: 1 })], /metadata.timeout is not a field/],
     ["one name twice", [hello, hello], /offers the instrument hello twice/],
     ["a rule that allows", [withRule({ effect: "allow", reason: "please" })], /can only "deny" or "raise"/],
     ["a rule without a reason", [withRule({ effect: "deny" })], /reason must say why/],
@@ -85,7 +89,7 @@ describe("checkInstruments", () => {
     [
       "a rule with more fields",
       [withRule({ effect: "deny", reason: "x", role: "admin" })],
-      /role is no field/,
+      /role is not a field/,
     ],
     [
       "a rule with no pointer",
@@ -138,7 +142,7 @@ describe("instrumentProviderOf", () => {
   });
   test("describes the problem of an invalid export", () => {
     expect(instrumentProviderOf({}, "Hello")).toBe("the module exports no Hello");
-    expect(instrumentProviderOf({ Hello: 1 }, "Hello")).toMatch(/no InstrumentProvider/);
+    expect(instrumentProviderOf({ Hello: 1 }, "Hello")).toMatch(/not an InstrumentProvider/);
     expect(instrumentProviderOf({ Hello: { instruments: [] } }, "Hello")).toMatch(/no initialize/);
     // A provider may set them in initialize, so they are checked when they are listed.
     expect(instrumentProviderOf({ Hello: { initialize() {} } }, "Hello")).toBeTypeOf("object");

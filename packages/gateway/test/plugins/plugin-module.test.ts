@@ -21,7 +21,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       pluginText({ category: "gadget" }),
       /its category "gadget" is none of adapter, tool/,
     ],
-    ["no subscriptions", pluginText({ subscriptions: 1 }), /subscriptions is no function/],
+    ["no subscriptions", pluginText({ subscriptions: 1 }), /subscriptions is not a function/],
   ])("a module with %s is refused, in the same words", async (_what, text, message) => {
     const dir = openFolder();
     const module = join(dir, "odd.mjs");

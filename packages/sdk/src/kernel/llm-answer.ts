@@ -116,7 +116,7 @@ class BrokenArguments extends LlmCallError {
   readonly retryable = true;
 
   constructor(name: string, cause?: unknown) {
-    const message = `The model called ${name} with arguments that are no JSON object.`;
+    const message = `The model called ${name} with arguments that are not a JSON object.`;
     super({ kind: "other", message }, { cause });
   }
 }

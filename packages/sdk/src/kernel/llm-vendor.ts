@@ -69,7 +69,8 @@ export function lazyVendorClient<Client>(
 /** The health of an instance, decided without network access. */
 export function vendorHealth({ id, api_key, base_url, vendor_host }: VendorAccess): InstanceHealth {
   const key = (field: string) => `providers.${id}.${field}`;
-  if (!URL.canParse(base_url)) return { status: "degraded", message: `${key("base_url")} is no address` };
+  if (!URL.canParse(base_url))
+    return { status: "degraded", message: `${key("base_url")} is not a valid URL` };
   if (api_key === "" && isVendorUrl(base_url, vendor_host)) {
     return { status: "degraded", message: `no api_key: set ${key("api_key")}` };
   }
