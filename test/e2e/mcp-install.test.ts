@@ -115,6 +115,10 @@ test("installs npm:NAME with its locked dependencies and without scripts, and ta
     tool_result: { content: [{ text: '["--folder","a b"]' }] },
   });
   expect(() => execFileSync("test", ["-e", join(folder, "script-ran")])).toThrow();
+  const slots = ["--no-bind", "--secret", "api_key=any"];
+  const other = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.3", ...slots);
+  expect(other.code).toBe(1);
+  expect(other.stderr).toContain("@acme/mcp-demo@1.2.3 is already installed with other secret slots.");
   const missing = await gateway.cli("plugin", "install", "npm:@acme/nothing-there", "--", "x");
   expect(missing.code).not.toBe(0);
   expect(missing.stderr).toContain("npm failed");

@@ -115,3 +115,41 @@ test.each(["--global", "git+https://example.com/x", "../up", "acme;rm"])(
     await close();
   },
 );
+
+test("inspects a package of the registry: a server, a kernel plugin, or why it is neither", async () => {
+  const group = (category: string) => ({ "yaya.plugins.v1": { "acme-clock": { category } } });
+  const files = { "x.js": "" };
+  publish("@acme/shown", { bin: "x.js", version: "2.1.0" }, files);
+  publish("acme-clock", { exports: "./x.js", bin: "x.js", ...group("tool") }, files);
+  publish("acme-broken", { exports: "./x.js", bin: "x.js", ...group("nothing") }, files);
+  publish("acme-library", { main: "x.js" }, files);
+  const { importer, close } = await open();
+  const inspect = (spec: string) =>
+    importer.inspect({ kind: "npm", spec, args: [], secret_slots: ["api_key"] });
+  expect(await inspect("@acme/shown")).toEqual({
+    kind: "mcp_servers",
+    packages: [
+      {
+        name: "@acme/shown",
+        package_id: "acme/shown",
+        version: "2.1.0",
+        secret_slots: ["api_key"],
+        exports: ["*"],
+        binds: true,
+      },
+    ],
+    plugins: [],
+    left_out: [],
+    notes: [],
+  });
+  expect(await inspect("acme-clock")).toMatchObject({
+    kind: "kernel_plugins",
+    packages: [],
+    plugins: [{ name: "acme-clock", version: "1.0.0", category: "tool", source: "acme-clock" }],
+  });
+  // A kernel plugin that is invalid is an error, and not an MCP server.
+  await expect(inspect("acme-broken")).rejects.toMatchObject({ code: "plugin.invalid" });
+  await expect(inspect("acme-library")).rejects.toThrow("it has no program to start");
+  await expect(inspect("./folder")).rejects.toMatchObject({ code: "plugin.source_invalid" });
+  await close();
+});

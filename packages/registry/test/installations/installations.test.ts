@@ -335,8 +335,8 @@ test("detects the format of an archive and binds what describes itself", async (
 
 test("says what a source is without installing anything", async () => {
   const t = await createInstaller(await openSqlite());
-  const { inspect } = t.fixture.kernel.installations;
-  expect(await inspect(admin, await archiveOf(t.folder("kit", kit("1.0.0"))))).toEqual({
+  const { installations } = t.fixture.kernel;
+  expect(await installations.inspect(admin, await archiveOf(t.folder("kit", kit("1.0.0"))))).toEqual({
     kind: "package",
     packages: [
       {
@@ -353,7 +353,7 @@ test("says what a source is without installing anything", async () => {
     notes: [],
   });
   const office = { kind: "folder", path: t.folder("office", agentPlugin()) } as const;
-  expect(await inspect(admin, office)).toMatchObject({
+  expect(await installations.inspect(admin, office)).toMatchObject({
     kind: "agent_plugin",
     plugin: { name: "office" },
     packages: [
@@ -363,7 +363,7 @@ test("says what a source is without installing anything", async () => {
     left_out: [{ name: "old" }],
   });
   const npx = { command: "npx", args: ["-y", "@acme/mcp-demo@1.2.3"], env: { API_KEY: "x" } };
-  expect(await inspect(admin, mcpJson({ demo: npx }))).toMatchObject({
+  expect(await installations.inspect(admin, mcpJson({ demo: npx }))).toMatchObject({
     kind: "mcp_servers",
     packages: [{ name: "demo", package_id: "acme/mcp-demo", version: "1.2.3", secret_slots: ["api_key"] }],
   });
@@ -382,10 +382,14 @@ test("names kernel plugins when it inspects them, and refuses to install them wi
     "package.json": JSON.stringify(manifest),
     "index.js": "export default {};",
   });
-  const { inspect } = t.fixture.kernel.installations;
+  const { installations } = t.fixture.kernel;
   const plugins = [{ name: "acme-memory", version: "1.2.0", category: "memory" }];
   for (const source of [{ kind: "folder", path } as const, await archiveOf(path)])
-    expect(await inspect(admin, source)).toMatchObject({ kind: "kernel_plugins", packages: [], plugins });
+    expect(await installations.inspect(admin, source)).toMatchObject({
+      kind: "kernel_plugins",
+      packages: [],
+      plugins,
+    });
   for (const source of [{ kind: "folder", path } as const, await archiveOf(path)])
     await expect(t.install(source)).rejects.toMatchObject({
       code: "package.source_invalid",
@@ -393,7 +397,7 @@ test("names kernel plugins when it inspects them, and refuses to install them wi
     });
   const broken = { ...manifest, "yaya.plugins.v1": { "acme-memory": { category: "nothing" } } };
   const other = t.folder("broken", { "package.json": JSON.stringify(broken), "index.js": "" });
-  await expect(inspect(admin, { kind: "folder", path: other })).rejects.toMatchObject({
+  await expect(installations.inspect(admin, { kind: "folder", path: other })).rejects.toMatchObject({
     code: "plugin.invalid",
   });
   await expectNothing(t);
@@ -423,8 +427,12 @@ test("needs the scope for bindings only where it binds, and the host's admin for
   const folder = { kind: "folder", path: t.folder("kit", kit("1.0.0")) } as const;
   const orgAdmin: Caller = { ...admin, actor: "key_admin" };
   const npm = { kind: "npm" as const, spec: "acme-server", args: [], secret_slots: [] };
-  const { inspect } = t.fixture.kernel.installations;
-  for (const refused of [t.install(folder, {}, orgAdmin), inspect(orgAdmin, folder), inspect(binder, npm)])
+  const { installations } = t.fixture.kernel;
+  for (const refused of [
+    t.install(folder, {}, orgAdmin),
+    installations.inspect(orgAdmin, folder),
+    installations.inspect(binder, npm),
+  ])
     await expect(refused).rejects.toMatchObject({ code: "package.source_forbidden" });
   await expect(t.install(source, {}, { ...user, role: "guest" })).rejects.toMatchObject({
     code: "policy.denied",
