@@ -44,7 +44,7 @@ const about = (dataDir: string) => ({
   heftyVersion: "0.22.0",
 });
 
-withJdk("a jar whose class has no main is a package for the ready host", async () => {
+withJdk("imports a jar whose class has no main as a package for the bundled host", async () => {
   const schemas = createSchemas();
   const store = openContentStore(join(base, "blobs"));
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });
@@ -55,7 +55,7 @@ withJdk("a jar whose class has no main is a package for the ready host", async (
   await schemas.close();
 });
 
-withJdk("it is compiled once, and a missing JDK is told with the command that installs one", async () => {
+withJdk("compiles the host once, and reports a missing JDK with the command that installs one", async () => {
   expect(await findOrBuildJavaHost(places, "/nowhere")).toBe(host_jar);
   const fresh = { ...places, cache: join(base, "other") };
   await expect(findOrBuildJavaHost(fresh, "/nowhere")).rejects.toMatchObject({
@@ -65,7 +65,7 @@ withJdk("it is compiled once, and a missing JDK is told with the command that in
   });
 });
 
-withJdk("the host speaks for it: list, invoke at once, cancel, health, errors, shutdown", async () => {
+withJdk("implements the protocol: list, concurrent calls, cancel, health, errors, shutdown", async () => {
   const dataDir = join(base, "data");
   mkdirSync(dataDir);
   const { host, exited, log } = start();
@@ -111,36 +111,33 @@ withJdk("the host speaks for it: list, invoke at once, cancel, health, errors, s
   await host.shutdown();
   expect(await exited).toBe(0);
   expect(log()).toContain(`info [java-notes] notes are in ${dataDir}`);
-  expect(log()).toContain("no part of the protocol");
+  expect(log()).toContain("output of a plugin is not part of the protocol");
 });
 
-withJdk(
-  "names a class that is not a provider, and answers batches according to JSON-RPC",
-  async () => {
-    const { host, child } = start("java.lang.Object");
-    await expect(host.initialize(about(base), 60_000)).rejects.toMatchObject({
-      message: expect.stringContaining(
-        "java.lang.Object does not implement backplane.instruments.InstrumentProvider",
-      ),
-    });
-    child.stdin.end();
-    const lines = [
-      '[{"jsonrpc":"2.0","id":1,"method":"dance"},{"jsonrpc":"2.0","method":"dance"},3]',
-      "[]",
-      "{broken",
-      '{"jsonrpc":"2.0","id":7,"method":"initialize","params":[]}',
-      '{"jsonrpc":"2.0","id":"last","method":"shutdown"}',
-    ];
-    const answers = answersOf(["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], lines);
-    expect(answers).toEqual([
-      [failedWith(1, -32601), failedWith(null, -32600)],
-      failedWith(null, -32600),
-      failedWith(null, -32700),
-      failedWith(7, -32602),
-      failedWith("last", -32002),
-    ]);
-  },
-);
+withJdk("names a class that is not a provider, and answers batches according to JSON-RPC", async () => {
+  const { host, child } = start("java.lang.Object");
+  await expect(host.initialize(about(base), 60_000)).rejects.toMatchObject({
+    message: expect.stringContaining(
+      "java.lang.Object does not implement backplane.instruments.InstrumentProvider",
+    ),
+  });
+  child.stdin.end();
+  const lines = [
+    '[{"jsonrpc":"2.0","id":1,"method":"dance"},{"jsonrpc":"2.0","method":"dance"},3]',
+    "[]",
+    "{broken",
+    '{"jsonrpc":"2.0","id":7,"method":"initialize","params":[]}',
+    '{"jsonrpc":"2.0","id":"last","method":"shutdown"}',
+  ];
+  const answers = answersOf(["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], lines);
+  expect(answers).toEqual([
+    [failedWith(1, -32601), failedWith(null, -32600)],
+    failedWith(null, -32600),
+    failedWith(null, -32700),
+    failedWith(7, -32602),
+    failedWith("last", -32002),
+  ]);
+});
 
 withJdk(
   "returns an error for a result that cannot be serialised and for an exception without a message",
