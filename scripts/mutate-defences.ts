@@ -16,23 +16,20 @@ async function main(argv: string[]): Promise<number> {
   const wanted = selectMutants(MUTANTS, argv);
   const started = performance.now();
   const copy = copyProject();
+  process.once("exit", () => rmSync(copy, { recursive: true, force: true, maxRetries: 10 }));
   const counts = new Map<string, number>();
   const unexpected: string[] = [];
-  try {
-    const judge = createJudge(copy);
-    for (const mutant of wanted) {
-      const from = performance.now();
-      const verdict = await judge.judge(mutant);
-      const outcome = outcomeOf(mutant.defence, verdict);
-      counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
-      const line = `${outcome.padEnd(11)} ${mutant.defence}`;
-      console.log(`${line} [${seconds(from)}] ${verdict.detail}`);
-      if (outcome !== "killed" && outcome !== "equivalent") {
-        unexpected.push(`${line} (${mutant.file}; ${mutant.tests.join(", ")}) ${verdict.detail}`);
-      }
+  const judge = createJudge(copy);
+  for (const mutant of wanted) {
+    const from = performance.now();
+    const verdict = await judge.judge(mutant);
+    const outcome = outcomeOf(mutant.defence, verdict);
+    counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
+    const line = `${outcome.padEnd(11)} ${mutant.defence}`;
+    console.log(`${line} [${seconds(from)}] ${verdict.detail}`);
+    if (outcome !== "killed" && outcome !== "equivalent") {
+      unexpected.push(`${line} (${mutant.file}; ${mutant.tests.join(", ")}) ${verdict.detail}`);
     }
-  } finally {
-    rmSync(copy, { recursive: true, force: true });
   }
   const summary = [...counts].map(([outcome, count]) => `${count} ${outcome}`).join(", ");
   console.log(`\n${wanted.length} mutants in ${seconds(started)}: ${summary}`);
@@ -51,4 +48,5 @@ function seconds(since: number): string {
   return `${((performance.now() - since) / 1000).toFixed(1)} s`;
 }
 
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(130));
 process.exitCode = await main(process.argv.slice(2));

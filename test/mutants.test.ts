@@ -1,5 +1,6 @@
 /** `npm run mutate` takes too long for every run. These tests check that each mutant still applies to the sources. */
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { transformSync } from "esbuild";
 import { expect, test } from "vitest";
 import { MUTANTS } from "../scripts/defences/all.ts";
@@ -37,6 +38,18 @@ test("every mutant names tests that exist", () => {
       : tests.filter((file) => !existsSync(file)).map((file) => `${defence}: ${file}`),
   );
   expect(missing).toEqual([]);
+});
+
+/** Titles may be in a file that the test file imports, such as the cases that both stores run. */
+test("every filter matches a title near its tests", () => {
+  const unmatched = MUTANTS.filter(({ only, tests }) => {
+    if (only === undefined) return false;
+    const folders = new Set(tests.map((file) => dirname(file)));
+    const files = [...folders].flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)));
+    const sources = files.filter((file) => file.endsWith(".ts"));
+    return !sources.some((file) => new RegExp(only).test(readFileSync(file, "utf8")));
+  });
+  expect(unmatched.map(({ defence, only }) => `${defence}: ${only}`)).toEqual([]);
 });
 
 test("no two mutants have the same name", () => {

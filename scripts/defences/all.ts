@@ -1,9 +1,15 @@
 /** Every mutant that `npm run mutate` tries. */
 import { ARTIFACT_DEFENCES } from "./artifacts.ts";
 import { AUTHORITY_DEFENCES } from "./authority.ts";
+import { APPROVAL_MUTANTS } from "./behaviour/approvals.ts";
 import { BINDING_MUTANTS } from "./behaviour/bindings.ts";
+import { CALL_MUTANTS } from "./behaviour/calls.ts";
 import { GRANT_MUTANTS } from "./behaviour/grants.ts";
+import { HOOK_MUTANTS } from "./behaviour/hooks.ts";
+import { INVOKE_MUTANTS } from "./behaviour/invoke.ts";
+import { LOOP_MUTANTS } from "./behaviour/loop.ts";
 import { POLICY_MUTANTS } from "./behaviour/policy.ts";
+import { TAPE_MUTANTS } from "./behaviour/tape.ts";
 import { BEHAVIOUR } from "./behaviour.ts";
 import { CALL_DEFENCES } from "./calls.ts";
 import { COMPACTION_DEFENCES } from "./compaction.ts";
@@ -23,6 +29,12 @@ import { UPGRADE_DEFENCES } from "./upgrade.ts";
 
 export const MUTANTS: Mutant[] = [
   ...BEHAVIOUR,
+  ...TAPE_MUTANTS,
+  ...LOOP_MUTANTS,
+  ...INVOKE_MUTANTS,
+  ...HOOK_MUTANTS,
+  ...CALL_MUTANTS,
+  ...APPROVAL_MUTANTS,
   ...BINDING_MUTANTS,
   ...GRANT_MUTANTS,
   ...POLICY_MUTANTS,

@@ -92,16 +92,20 @@ async function runTests(root: string, { tests, only }: Mutant, limits: Limits): 
       detached: true,
     },
   );
+  const kill = () => void (child.pid !== undefined && process.kill(-child.pid, "SIGKILL"));
+  // A process group of its own does not get the interrupt of the terminal.
+  process.prependOnceListener("exit", kill);
   let late = false;
   const limit = setTimeout(() => {
     late = true;
-    if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+    kill();
   }, limits.run_ms);
   const status = await new Promise<number | null>((resolve, reject) => {
     child.once("error", reject);
     child.once("exit", resolve);
   });
   clearTimeout(limit);
+  process.off("exit", kill);
   if (late) return { outcome: "timed out", detail: `the tests ran longer than ${limits.run_ms} ms` };
   return classify(status, readReport(report));
 }

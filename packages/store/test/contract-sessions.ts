@@ -54,6 +54,14 @@ export function sessionCases(subject: () => Subject): void {
     expect(rest).toEqual({ items: [made], next: null });
   });
 
+  test("merges changes of the metadata of a session and removes fields that are null", async () => {
+    const key = freshKey();
+    await sessions().create({ ...newSession(key), metadata: { a: 1, b: 2 } }, newChain(), [start], {});
+    const patched = await sessions().patch(key, { b: null, c: 3 });
+    expect(patched.metadata).toEqual({ a: 1, c: 3 });
+    expect((await sessions().get(key))?.metadata).toEqual({ a: 1, c: 3 });
+  });
+
   verifies("tape.name", "separates sessions whose tapes have the same name", async () => {
     const key = freshKey();
     const name = "0123456789abcdef__0123456789abcdef";

@@ -1,8 +1,11 @@
+import type { KernelDeps } from "@backplane/ports";
+import { TestClock } from "@backplane/test-kit/kernel/clock";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { ConcurrencyGates } from "../../src/calls/concurrency.ts";
 
 const content = (max_concurrency: number) => manifest([tool("narrow", { max_concurrency })]);
 
@@ -55,6 +58,73 @@ verifies(
     });
   },
 );
+
+test("records the start of a queued call when it gets its slot", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("one", { max_concurrency: 1 })]));
+  const ends: (() => void)[] = [];
+  fixture.runner.script = async () => {
+    await new Promise<void>((resolve) => ends.push(resolve));
+    return ok();
+  };
+  const { invocations } = fixture.kernel;
+  const first = await invocations.invoke(user, { export_id: "one" });
+  await until(() => ends.length === 1);
+  const second = await invocations.invoke(user, { export_id: "one" });
+  expect((await invocations.get(user, second.id)).started_at).toBeNull();
+  ends[0]!();
+  expect((await first.settled).started_at).not.toBeNull();
+  await until(() => ends.length === 2);
+  ends[1]!();
+  expect((await second.settled).started_at).not.toBeNull();
+});
+
+describe("the slots of a binding", () => {
+  /** Gates on a store that always has a free slot. */
+  function createGates(): ConcurrencyGates {
+    const clock = new TestClock();
+    onTestFinished(() => clock.halt());
+    let slots = 0;
+    const leases = {
+      acquireSlot: async (name: string) => ({ name: `${name}#${slots++}`, fence: 1 }),
+      release: async () => true,
+    };
+    const host = { queue_per_binding: 0 };
+    return new ConcurrencyGates({
+      clock,
+      host,
+      node_id: "node_1",
+      store: { leases },
+    } as unknown as KernelDeps);
+  }
+
+  test("are not more than the maximum on one node, whatever the store leases", async () => {
+    const gates = createGates();
+    const [first, second] = [gates.reserve("bind_1", 1), gates.reserve("bind_1", 1)];
+    const deadline = performance.now() + 60_000;
+    expect(await first.acquire(deadline, () => {})).toBe(true);
+    let acquired = false;
+    const waiting = second
+      .acquire(deadline, () => {})
+      .then((got) => {
+        acquired = got;
+      });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(acquired).toBe(false);
+    first.release();
+    await waiting;
+    expect(acquired).toBe(true);
+  });
+
+  test("are counted once, although a call may release its place twice", () => {
+    const gates = createGates();
+    const first = gates.reserve("bind_1", 1);
+    gates.reserve("bind_1", 1);
+    first.release();
+    first.release();
+    expect(gates.isFull("bind_1", 1)).toBe(true);
+  });
+});
 
 test("removes a cancelled call from the queue", async () => {
   const fixture = await createTestKernel();

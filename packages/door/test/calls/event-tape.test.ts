@@ -12,6 +12,7 @@ test("bounds events in number and size and reports the dropped ones once", () =>
   const many = tape();
   for (let n = 0; n < INVOCATION_LIMITS.events_kept + 5; n++) many.tape.write({ type: "log", data: n });
   many.tape.close();
+  many.tape.close();
   expect(many.kept).toHaveLength(INVOCATION_LIMITS.events_kept + 1);
   expect(many.kept.at(-1)).toEqual({ type: "events_dropped", dropped: 5 });
   const large = tape();

@@ -97,6 +97,39 @@ test.each<[string, Json | null]>([
   });
 });
 
+test("requires structured output of a tool with an output schema, whatever the schema allows", async () => {
+  const fixture = await createTestKernel();
+  const any = manifest([tool("any", {}, { output_schema: "any.json" })]);
+  await fixture.bind(any, {}, { "any.json": {} });
+  fixture.runner.script = () => ok({ content: [] });
+  expect(await fixture.call({ export_id: "any" })).toMatchObject({
+    status: "failed",
+    error: {
+      code: "malformed_response",
+      message: expect.stringContaining("structured_output is missing, and the tool has an output_schema"),
+    },
+    violations: 1,
+  });
+});
+
+test("tells the model the message of an error that came without a result", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(content, { export_id: "free" }, schemas);
+  fixture.runner.script = () => ended("failed", "crashed");
+  expect((await fixture.call({ export_id: "free" })).tool_result).toMatchObject({
+    is_error: true,
+    content: [{ type: "text", text: "crashed in the test" }],
+  });
+});
+
+test("passes on a tool's status and its wish to return control to the user", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(content, { export_id: "free" }, schemas);
+  fixture.runner.script = () => ok({ content: [], status: "asked", yield_to_user: true });
+  const { tool_result } = await fixture.call({ export_id: "free" });
+  expect(tool_result).toMatchObject({ status: "asked", yield_to_user: true });
+});
+
 test("keeps the result of a failed tool and gives every ending but success an error code", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "free" }, schemas);

@@ -77,6 +77,17 @@ verifies(
   },
 );
 
+test("asks again for a call of a session that was approved once", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
+  const { approvals } = fixture.kernel;
+  const { ticket, approval } = await requestRemoval(fixture, { path: "a" }, "sess_1");
+  await approvals.answer(admin, approval.id, { response: "approve" });
+  expect((await ticket.settled).status).toBe("succeeded");
+  expect(approvals.grants(user)).toEqual([]);
+  expect((await requestRemoval(fixture, { path: "a" }, "sess_1")).approval.status).toBe("pending");
+});
+
 test("runs nothing after a rejection and returns its feedback", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);

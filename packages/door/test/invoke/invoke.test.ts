@@ -4,6 +4,7 @@ import type { Caller, InvocationRow } from "@backplane/ports";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
+import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";
@@ -197,6 +198,38 @@ test("rejects calls of an overloaded gateway before it writes anything", async (
   expect((await first.settled).status).toBe("cancelled");
 });
 
+test("does not count calls that await approval as running", async () => {
+  const fixture = await createTestKernel({ host: { max_running: 1 } });
+  const content = manifest([tool("asks", {}, { requires_approval: true }), tool("echo")]);
+  await fixture.bind(content);
+  await fixture.bind(content, { export_id: "echo" });
+  const waiting = await fixture.kernel.invocations.invoke(user, { export_id: "asks" });
+  expect(waiting.status).toBe("waiting_approval");
+  expect((await fixture.call({ export_id: "echo" })).status).toBe("succeeded");
+});
+
+test("shows a plugin only the calls that it made, and lets a guest cancel only its own", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("slow")]));
+  fixture.runner.script = ({ cancelled }) => cancelled.then(() => ended("cancelled", "cancelled"));
+  const { invocations } = fixture.kernel;
+  const plugin: Caller = {
+    ...user,
+    actor: "inv_parent",
+    delegation: { invocation_id: "inv_parent", scopes: ["tools:invoke"], grant: noGrant() },
+  };
+  const [others, guests] = [
+    await invocations.invoke(user, { export_id: "slow" }),
+    await invocations.invoke(guest, { export_id: "slow" }),
+  ];
+  await expect(invocations.get(plugin, others.id)).rejects.toMatchObject({ code: "invocation.not_found" });
+  await expect(invocations.cancel(guest, others.id)).rejects.toMatchObject({ code: "policy.denied" });
+  await invocations.cancel(guest, guests.id);
+  expect((await guests.settled).status).toBe("cancelled");
+  await invocations.cancel(user, others.id);
+  expect((await others.settled).status).toBe("cancelled");
+});
+
 test("ends a call with internal when the runner throws", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("echo")]));
@@ -220,6 +253,34 @@ test("neither acknowledges nor runs a call whose row the store rejects", async (
   expect((await fixture.kernel.health()).invocations.running).toBe(0);
   fixture.store.invocations.open = open;
   expect((await fixture.call({ export_id: "echo" }, admin)).status).toBe("succeeded");
+});
+
+test("keeps no place and no slot for a call whose row the store rejects", async () => {
+  const fixture = await createTestKernel({ host: { max_running: 1, queue_per_binding: 0 } });
+  await fixture.bind(manifest([tool("one", { max_concurrency: 1 })]));
+  const { invocations } = fixture.store;
+  const open = invocations.open.bind(invocations);
+  invocations.open = () => Promise.reject(new Error("disk full"));
+  await expect(fixture.call({ export_id: "one" })).rejects.toThrow("disk full");
+  invocations.open = open;
+  expect((await fixture.call({ export_id: "one" })).status).toBe("succeeded");
+});
+
+test("records a refusal with its fix and as an event with its code", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("write", {}, { effect_class: "unknown" })]));
+  const refused = await fixture.call({ export_id: "write" }, guest).catch((error: unknown) => error);
+  const { invocation_id } = (refused as { details: { invocation_id: string } }).details;
+  const row = await fixture.kernel.invocations.get(user, invocation_id);
+  const fix = "Use a key with the role user.";
+  expect(row.error).toMatchObject({ code: "policy.denied", details: { rule: "role", fix } });
+  const [event] = (await fixture.store.outbox.read(0, 100, scope)).filter(
+    ({ subject }) => subject.id === invocation_id,
+  );
+  expect(event).toMatchObject({
+    type: "invocation.settled",
+    summary: { status: "failed", export_id: "write", error_code: "policy.denied" },
+  });
 });
 
 test("keeps a result while the store is unavailable and records it afterwards", async () => {

@@ -189,6 +189,46 @@ test("subtracts the used time from the deadline of a recovered call, within boun
   }
 });
 
+test("does not run a recovered call with other bytes of its package", async () => {
+  const first = await createTestKernel();
+  await first.bind(manifest([tool("slow")]));
+  first.runner.script = () => new Promise<never>(() => {});
+  // As if the package had been installed again under the same version since.
+  const open = first.store.invocations.open.bind(first.store.invocations);
+  first.store.invocations.open = (row, also) => open({ ...row, package_digest: "sha256:0" }, also);
+  const { id } = await first.kernel.invocations.invoke(user, { export_id: "slow" });
+  await until(() => first.runner.running === 1);
+  await first.crash();
+  const second = await createTestKernel({ file: first.file });
+  expect(await ends(second, id)).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
+  expect(second.runner.requests).toEqual([]);
+});
+
+test("numbers the events of a recovered call behind those of its first run", async () => {
+  const first = await createTestKernel();
+  await first.bind(manifest([tool("slow")]));
+  first.runner.script = ({ event }) => {
+    for (const n of [1, 2]) event({ type: "log", n });
+    return new Promise<never>(() => {});
+  };
+  const { id } = await first.kernel.invocations.invoke(user, { export_id: "slow" });
+  await until(async () => (await first.store.invocations.events(id, 0, 10)).length === 2);
+  await first.crash();
+  const runner = new ScriptedRunner();
+  runner.script = ({ event }) => {
+    event({ type: "log", n: 3 });
+    return ok();
+  };
+  const second = await createTestKernel({ file: first.file, runner });
+  await ends(second, id);
+  const events = await second.store.invocations.events(id, 0, 10);
+  expect(events.map(({ seq, event }) => [seq, event.n])).toEqual([
+    [1, 1],
+    [2, 2],
+    [3, 3],
+  ]);
+});
+
 test("lets only the node that took over a call end it, and tells the waiting client", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([tool("slow")]));

@@ -30,6 +30,7 @@ verifies(
       const tried = await fixture.call({ export_id });
       expect(tried).toMatchObject({ status: "retryable_failure", retry_count: 2 });
       expect(requests).toHaveLength(3);
+      expect(requests.map(({ attempt }) => attempt)).toEqual([1, 2, 3]);
       const keys = new Set(requests.map((request) => request.body.tool_execution_id));
       expect([...keys]).toEqual([tried.execution_id]);
     }
@@ -92,6 +93,23 @@ test("retries a retryable failure that never reached the plugin for every effect
   expect(fixture.runner.requests).toHaveLength(3);
 });
 
+test("retries retryable_failure before dispatch for every effect class, with pauses that double", async () => {
+  const fixture = await createTestKernel({ host: { retry: { max_attempts: 4, base_ms: 7 } } });
+  await fixture.bind(content, { export_id: "post" });
+  const pauses: number[] = [];
+  const after = fixture.clock.after.bind(fixture.clock);
+  fixture.clock.after = (ms, run) => {
+    pauses.push(ms);
+    return after(ms, run);
+  };
+  fixture.runner.script = () => ended("retryable_failure", "plugin_retryable", { dispatched: false });
+  expect(await fixture.call({ export_id: "post" })).toMatchObject({
+    status: "retryable_failure",
+    retry_count: 3,
+  });
+  expect(pauses.filter((ms) => ms % 7 === 0 && ms > 0 && ms < 100)).toEqual([7, 14, 28]);
+});
+
 verifies("launch.slow", "retries a slow start for every error code", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "post" });
@@ -114,6 +132,10 @@ test("ends a call at once when it is cancelled between two attempts", async () =
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "read" });
   await until(() => fixture.runner.requests.length === 1 && fixture.runner.running === 0);
   await fixture.kernel.invocations.cancel(user, ticket.id);
-  expect(await ticket.settled).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
+  expect(await ticket.settled).toMatchObject({
+    status: "cancelled",
+    error: { code: "cancelled" },
+    retry_count: 0,
+  });
   expect(fixture.runner.requests).toHaveLength(1);
 });

@@ -95,6 +95,19 @@ test("redacts secrets in errors and their details", async () => {
   expect(JSON.stringify(failed)).not.toContain("s3cr3t");
 });
 
+test("redacts the token of a call without secrets", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("reach", { permissions: { gateway_api_scopes: ["chains:read"] } })]));
+  let token = "";
+  fixture.runner.script = ({ request }) => {
+    token = request.context.gateway.delegation_token!;
+    return ok({ content: [{ type: "text", text: `I have ${token}` }] });
+  };
+  const done = await fixture.call({ export_id: "reach" });
+  expect(token).toMatch(/^vai_dlg_/);
+  expect(JSON.stringify(done)).not.toContain(token);
+});
+
 test("uses a rotated secret in the next call and withholds a slot that was narrowed away", async () => {
   const fixture = await createTestKernel();
   const put = (value: string) => fixture.kernel.secrets.put(admin, "jira_token", value);
@@ -138,7 +151,8 @@ test("builds the body of the op for each kind of export", async () => {
   const [hookOp, hookBody, del] = await run("h", { type: "run.completed" });
   const delivered = { delivery_id: del, attempt: 1, event: { type: "run.completed" } };
   expect([hookOp, hookBody]).toEqual(["hook.handle", delivered]);
-  const [, compactBody, cmp] = await run("c", { source: { chain_id: "ch_1" } });
+  // The id of the caller's input does not replace the id of the execution.
+  const [, compactBody, cmp] = await run("c", { source: { chain_id: "ch_1" }, compaction_id: "mine" });
   expect(compactBody).toEqual({ source: { chain_id: "ch_1" }, compaction_id: cmp });
   const [, harnessBody, exec] = await run("a", {
     target: { session_id: "sess_1" },

@@ -66,6 +66,19 @@ test("delivers an event to its hook once and none for the hook's own call", asyn
   expect(hookOrders(fixture)).toHaveLength(2);
 });
 
+test("marks the events of a hook's own call", async () => {
+  const fixture = await createTestKernel({ host: { deliveries } });
+  await bindHooks(fixture, "notify");
+  const { id } = await fixture.call({ export_id: "echo" });
+  const settled = async () =>
+    (await fixture.store.outbox.read(0, 100)).filter(({ type }) => type === "invocation.settled");
+  await until(async () => (await settled()).length === 2);
+  expect((await settled()).map(({ subject, from_hook }) => [subject.id === id, from_hook])).toEqual([
+    [true, false],
+    [false, true],
+  ]);
+});
+
 test("skips events without a subscribed hook unread", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture);

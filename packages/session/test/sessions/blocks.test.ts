@@ -37,6 +37,11 @@ test("converts every entry with a VAI equivalent into its block", () => {
         is_error: false,
       },
     ],
+    // A result that does not say that it succeeded did not.
+    [
+      entry("tool_result", { tool_call_id: "c", value: "odd" }),
+      { kind: "tool_result", content: text("odd"), tool_call_id: "c", is_error: true },
+    ],
     [
       entry("tool_result", { tool_call_id: "c", ok: false, error: "no" }),
       { kind: "tool_result", content: text("no"), tool_call_id: "c", is_error: true },

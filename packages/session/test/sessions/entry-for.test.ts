@@ -42,6 +42,11 @@ verifies("tape.append-only", "maps each bus event to the entry of the persistenc
     kind: "tool_result",
     payload: { tool_call_id: "c1", ok: true, value: 3 },
   });
+  const envelope = { brief: "done", display: { kind: "text", text: "done" } };
+  expect(shape("tool.call.result", { id: "c1", ok: false, error: "no", envelope })).toEqual({
+    kind: "tool_result",
+    payload: { tool_call_id: "c1", ok: false, error: "no", envelope },
+  });
   for (const kind of [
     "assistant.message.delta",
     "llm.call.delta",
@@ -81,6 +86,11 @@ test("records date, id, source and request id of the event", () => {
   expect(taped?.entry).toMatchObject({
     date: "2026-11-01T10:00:00.250Z",
     meta: { event_id: "evt_1", source: "acme", request_id: "evt_0" },
+  });
+  const call = { id: "c1", name: "search", args: {}, step: "evt_0", yield_to_user: true };
+  expect(entryFor(event("tool.call.request", call))?.entry.meta).toMatchObject({
+    step: "evt_0",
+    yield_to_user: true,
   });
 });
 

@@ -4,7 +4,7 @@ import { TestClock } from "@backplane/test-kit/kernel/clock";
 import { logTo } from "@backplane/test-kit/log-to";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import type { TapedEvent } from "../../src/sessions/entry-for.ts";
+import { entryFor, type TapedEvent } from "../../src/sessions/entry-for.ts";
 import { createPersister } from "../../src/sessions/persister.ts";
 
 const key = (session_id: string): SessionKey => ({
@@ -160,6 +160,57 @@ test("writes the entries queued before a rejected transaction without it", async
   expect(writes[1]?.entries).toEqual(["b", "1"]);
   writes[1]!.end();
   await beside;
+  expect(lost).toEqual([]);
+});
+
+test("keeps later writes behind the entries of a transaction that wrote nothing", async () => {
+  const { persister, writes, settled } = setUp();
+  const first = persister.write(key("s"), user("a"));
+  await settled();
+  const before = persister.write(key("s"), user("b"));
+  const transaction = persister.appendInTransaction(key("s"), [], async () => null);
+  const after = persister.write(key("s"), user("c"));
+  writes[0]!.end();
+  await first;
+  expect(await transaction).toBeNull();
+  await settled();
+  expect(writes[1]?.entries).toEqual(["b", "c"]);
+  writes[1]!.end();
+  await Promise.all([before, after]);
+});
+
+test("gives a transaction the ids of its own entries, and listeners the id of each entry", async () => {
+  const { persister, writes, settled } = setUp();
+  const heard: [number, unknown][] = [];
+  persister.onWritten((_key, items) => {
+    for (const { entry } of items) heard.push([entry.id, entry.payload.content]);
+  });
+  const first = persister.write(key("s"), user("a"));
+  await settled();
+  const queued = persister.write(key("s"), user("b"));
+  const items = ["c", "d"].map((text) => ({ entry: entryFor(user(text))!.entry, event: null }));
+  const own = persister.appendInTransaction(key("s"), items, async ({ entries }) => ({
+    chain_id: "ch",
+    first_id: 2,
+    last_id: entries.length + 1,
+  }));
+  writes[0]!.end();
+  await Promise.all([first, queued]);
+  expect(await own).toEqual({ chain_id: "ch", first_id: 3, last_id: 4 });
+  expect(heard).toEqual([
+    [1, "a"],
+    [2, "b"],
+    [3, "c"],
+    [4, "d"],
+  ]);
+});
+
+test("reports no loss for events of a session that does not exist", async () => {
+  const { persister, writes, lost } = setUp();
+  await persister.write(key("s"), seen(1));
+  const drained = persister.drain();
+  writes[0]!.end(new BackplaneError("session.not_found"));
+  await drained;
   expect(lost).toEqual([]);
 });
 

@@ -129,6 +129,8 @@ verifies("tape.reset", "a reset empties the context and keeps the old chain", as
   expect((await sessions.entries(key.scope, head_chain_id, 0, 9)).at(-1)?.payload.content).toBe("old");
   expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
   expect((await eventsOf(key)).slice(2)).toEqual(["session.archived session", "chain.created chain"]);
+  const [archived, created] = (await store.outbox.read(0, 100, key.scope)).slice(-2);
+  expect([archived!.summary.chain_id, created!.subject.id]).toEqual([head_chain_id, fresh.id]);
 });
 
 verifies(

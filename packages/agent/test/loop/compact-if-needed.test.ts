@@ -1,0 +1,76 @@
+/** When a turn compacts its own session. The store and the model are replaced. */
+import type { Entry } from "@backplane/contract";
+import type { RunRow } from "@backplane/ports";
+import { scope, user } from "@backplane/test-kit/kernel/test-kernel";
+import { logTo } from "@backplane/test-kit/log-to";
+import { expect, test } from "vitest";
+import { type CompactionDeps, Compactions } from "../../src/loop/compaction.ts";
+import type { History } from "../../src/loop/history.ts";
+import { Turn } from "../../src/loop/turn.ts";
+
+const key = { scope, workspace: "/w", session_id: "s1" };
+
+function createTurn(tokens: number): Turn {
+  const turn = new Turn(key, user, { id: "run_1", fence: 1, joins: 0, chain_id: "ch_1" } as RunRow, {
+    iterations: 5,
+    tools: null,
+  });
+  turn.history = { tokens } as History;
+  return turn;
+}
+
+/** Returns compactions whose summary is written by `summarize`, and the kinds of their events. */
+function createCompactions(summarize: () => Promise<string>) {
+  const published: string[] = [];
+  const long: Entry = {
+    id: 1,
+    kind: "message",
+    payload: { role: "user", content: "x".repeat(8_000) },
+    meta: {},
+    date: "2026-01-01T00:00:00.000Z",
+  };
+  const deps = {
+    port: { tryPublish: (kind: string) => published.push(kind) },
+    persister: { drain: async () => {}, announce() {} },
+    sessions: {
+      hydrate: async () => ({ session: { head_chain_id: "ch_1" }, entries: [long] }),
+      compact: async () => ({ id: "ch_2" }),
+      entries: async () => [],
+    },
+    histories: { forget() {}, open: async () => ({ tokens: 10 }) },
+    log: logTo(),
+    windowOf: async () => ({ provider: "p", model: "m", window: 2_000 }),
+    callCompactor: async () => ({ summary: await summarize(), seed: [] }),
+  };
+  return { published, compactions: new Compactions(deps as unknown as CompactionDeps) };
+}
+
+test("moves the turn to the new chain and its history", async () => {
+  const { published, compactions } = createCompactions(async () => "short");
+  const turn = createTurn(1_700);
+  await compactions.compactIfNeeded(turn, "p");
+  expect([turn.run.chain_id, turn.history.tokens]).toEqual(["ch_2", 10]);
+  expect(published).toEqual(["session.compaction.started", "session.compaction.completed"]);
+});
+
+test("does not compact below 80 % of the window", async () => {
+  const { published, compactions } = createCompactions(async () => "short");
+  await compactions.compactIfNeeded(createTurn(1_599), "p");
+  expect(published).toEqual([]);
+  await compactions.compactIfNeeded(createTurn(1_600), "p");
+  expect(published).toHaveLength(2);
+});
+
+test("tries a failing compaction once per turn", async () => {
+  let tries = 0;
+  const { published, compactions } = createCompactions(async () => {
+    tries++;
+    throw new Error("the model is away");
+  });
+  const turn = createTurn(1_700);
+  for (let call = 0; call < 3; call++) await compactions.compactIfNeeded(turn, "p");
+  expect(tries).toBe(3);
+  expect(published).toEqual(["session.compaction.started", "session.compaction.failed"]);
+  await compactions.compactIfNeeded(createTurn(1_700), "p");
+  expect(tries).toBe(6);
+});

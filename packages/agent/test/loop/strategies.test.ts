@@ -1,0 +1,179 @@
+/** What a turn does with the decisions of its strategy, and what it records. */
+import {
+  type AgentLoopState,
+  type BusEvent,
+  type Decision,
+  type KernelPlugin,
+  LOOP_LIMITS,
+  type TokenUsage,
+} from "@backplane/contract";
+import { user } from "@backplane/test-kit/kernel/test-kernel";
+import { describe, expect, test } from "vitest";
+import { createTestSession } from "./test-session.ts";
+
+/** A strategy that makes these decisions one after the other and keeps the states that it was asked with. */
+function scripted(...decisions: Decision[]) {
+  const states: AgentLoopState[] = [];
+  const plugin: KernelPlugin = {
+    name: "strategy-scripted",
+    version: "1.0.0",
+    category: "strategy",
+    strategyId: "scripted",
+    subscriptions: () => ["strategy.decide.request"],
+    async onEvent(event, ctx) {
+      const decision = decisions[states.push(event.payload.state as unknown as AgentLoopState) - 1];
+      const answer = { ...(decision ?? { next: "done" as const }), request_id: event.id };
+      await ctx.emit("strategy.decide.response", answer as never, event);
+    },
+  };
+  return { plugin, states };
+}
+
+const memory: KernelPlugin = {
+  name: "memory-none",
+  version: "1.0.0",
+  category: "memory",
+  subscriptions: () => ["memory.query"],
+  onEvent: async (event, ctx) =>
+    void (await ctx.emit("memory.result", { hits: [], request_id: event.id }, event)),
+};
+
+async function run(text: string, decisions: Decision[], plugins: KernelPlugin[] = []) {
+  const { plugin, states } = scripted(...decisions);
+  const fixture = await createTestSession({ plugins: [plugin, ...plugins] });
+  await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "scripted" });
+  const ended = await fixture.say(text);
+  const of = (kind: string) => fixture.events.filter((event: BusEvent) => event.kind === kind);
+  return { fixture, ended, states, of };
+}
+
+describe("the order of steps", () => {
+  test.for<[string, string, Decision[]]>([
+    ["memory after a model call", "/say hi", [{ next: "llm" }, { next: "memory", query: "x" }]],
+    ["tools without a call", "/say hi", [{ next: "llm" }, { next: "tool" }]],
+    ["tools before a model call", "/say hi", [{ next: "tool" }]],
+    [
+      "memory twice",
+      "/say hi",
+      [
+        { next: "memory", query: "x" },
+        { next: "memory", query: "x" },
+      ],
+    ],
+  ])("ends a turn that decides %s", async ([, text, decisions]) => {
+    const { ended } = await run(text, decisions);
+    expect(ended).toMatchObject({ status: "failed", error: { code: "loop.failed" } });
+  });
+});
+
+test("sends the system text of the strategy before the conversation", async () => {
+  const { of } = await run("/say hi", [{ next: "llm", system: "Be brief." }]);
+  const [asked] = of("llm.call.request");
+  expect(asked!.payload.messages).toMatchObject([{ role: "system", content: "Be brief." }, { role: "user" }]);
+});
+
+test("shows the strategy the results of the last step only", async () => {
+  const text = '/tool add {"a": 1, "b": 2}\n/then\n/say done';
+  const { states, ended } = await run(text, [{ next: "llm" }, { next: "tool" }, { next: "llm" }]);
+  expect(states.map(({ phase, tool_results }) => [phase, tool_results.map(({ brief }) => brief)])).toEqual([
+    ["start", []],
+    ["llm", []],
+    ["tool", ["3"]],
+    ["llm", []],
+  ]);
+  expect(ended).toMatchObject({ status: "completed", iterations: 2, output: { content: "done" } });
+});
+
+test("records the calls of the last answer that did not run", async () => {
+  const { fixture, of } = await run('/tool add {"a": 1, "b": 2}', [{ next: "llm" }]);
+  const last = (await fixture.tape()).at(-1)!;
+  expect(last.payload.tool_calls).toMatchObject([{ name: "add" }]);
+  expect(of("tool.call.request")).toEqual([]);
+});
+
+test("adds up the usage of all model calls of a turn", async () => {
+  const text = '/tool add {"a": 1, "b": 2}\n/then\n/say done';
+  const { ended, of } = await run(text, [{ next: "llm" }, { next: "tool" }, { next: "llm" }]);
+  const usages = of("llm.call.response").map(({ payload }) => payload.usage as TokenUsage);
+  expect(usages).toHaveLength(2);
+  expect(ended.usage.output).toBe(usages[0]!.output + usages[1]!.output);
+  expect(ended.usage.output).toBeGreaterThan(usages[1]!.output);
+});
+
+/** A turn of the session s1 that has made its first model call and does not end before `gate` is resolved. */
+async function startGatedTurn() {
+  const gate = Promise.withResolvers<void>();
+  const asked = Promise.withResolvers<void>();
+  let steps = 0;
+  const slow: KernelPlugin = {
+    ...scripted().plugin,
+    async onEvent(event, ctx) {
+      const step = ++steps;
+      if (step === 2) {
+        asked.resolve();
+        await gate.promise;
+      }
+      const answer = { next: step % 2 === 1 ? "llm" : "done", request_id: event.id };
+      await ctx.emit("strategy.decide.response", answer as never, event);
+    },
+  };
+  const fixture = await createTestSession({ plugins: [slow] });
+  await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "scripted" });
+  const turn = fixture.say("/say one");
+  await asked.promise;
+  return { fixture, turn, gate };
+}
+
+test("answers a message that arrives after the last model call in the same turn", async () => {
+  const { fixture, turn, gate } = await startGatedTurn();
+  const { sessions } = fixture.kernel;
+  const joined = await sessions.message(user, { session_id: "s1" }, { text: "/say two" });
+  gate.resolve();
+  const ended = await turn;
+  expect(ended).toMatchObject({ id: joined.run_id, iterations: 2, output: { content: "two" } });
+  const said = (await fixture.tape()).filter(({ payload }) => payload.role === "assistant");
+  expect(said.map(({ payload }) => payload.content)).toEqual(["one", "two"]);
+});
+
+test("refuses a run of the API while a turn of the session runs", async () => {
+  const { fixture, turn, gate } = await startGatedTurn();
+  const started = fixture.kernel.runs.start(user, { session_id: "s1", input: { text: "/say two" } });
+  await expect(started).rejects.toMatchObject({ code: "session.busy" });
+  gate.resolve();
+  expect((await turn).output?.content).toBe("one");
+});
+
+test("writes a memory at the end of a turn if a memory plugin is loaded", async () => {
+  const done: Decision = { next: "done", content: "ok", write: { text: "the user likes tea" } };
+  const kept = await run("hello", [done], [memory]);
+  expect(kept.of("memory.write").map(({ payload }) => payload.entry)).toEqual([
+    { text: "the user likes tea" },
+  ]);
+  expect((await run("hello", [done])).of("memory.write")).toEqual([]);
+});
+
+test("ends a turn whose model asks for too many calls in one step", async () => {
+  const calls = (count: number) => Array(count).fill('/tool add {"a": 1, "b": 2}').join("\n");
+  const decisions: Decision[] = [{ next: "llm" }, { next: "tool" }];
+  const { ended } = await run(calls(LOOP_LIMITS.tools_per_step + 1), decisions);
+  expect(ended).toMatchObject({ status: "failed", error: { code: "loop.failed" } });
+  expect((await run(calls(LOOP_LIMITS.tools_per_step), decisions)).ended.status).toBe("completed");
+});
+
+test("writes an event at the start and at the end of a turn, with the code of a failure", async () => {
+  const events = async (decisions: Decision[]) => {
+    const { fixture, ended } = await run("/say hi", decisions);
+    const all = await fixture.store.outbox.read(0, 100, user.scope);
+    return all.flatMap(({ type, subject, summary }) =>
+      subject.id === ended.id ? [[type, summary.code]] : [],
+    );
+  };
+  expect(await events([{ next: "llm" }])).toEqual([
+    ["run.started", undefined],
+    ["run.completed", undefined],
+  ]);
+  expect(await events([{ next: "tool" }])).toEqual([
+    ["run.started", undefined],
+    ["run.failed", "loop.failed"],
+  ]);
+});

@@ -1,0 +1,337 @@
+/** Approvals: what one covers, who may answer it, when it ends, and what a session approval reaches. */
+import type { Mutant } from "../mutant.ts";
+
+const ANSWERS = "packages/door/src/approval/approvals.ts";
+const PENDING = "packages/door/src/approval/pending-approvals.ts";
+const NEW = "packages/door/src/approval/new-approval.ts";
+const GRANTS = "packages/door/src/approval/session-grants.ts";
+const EVENTS = "packages/door/src/approval/approval-events.ts";
+const APPROVE = "packages/door/src/invoke/approve.ts";
+const RECORD = "packages/door/src/invoke/record.ts";
+const RECOVER = "packages/door/src/invoke/recover.ts";
+
+const ANSWERED = ["packages/door/test/invoke/approve.test.ts"];
+const ROWS = ["packages/door/test/approval/new-approval.test.ts"];
+const DURABLE = ["packages/door/test/approval/durable.test.ts"];
+const COVERED = ["packages/door/test/approval/covered.test.ts"];
+const SESSION_GRANTS = ["packages/door/test/approval/session-grants.test.ts"];
+const BUS = ["packages/agent/test/loop/approvals.test.ts"];
+const RECHECKED = ["packages/door/test/admission/recheck.test.ts"];
+
+export const APPROVAL_MUTANTS: Mutant[] = [
+  {
+    defence: "approval: guests do not answer",
+    file: ANSWERS,
+    from: '    requireOperator(caller, "answer approvals");\n',
+    to: "",
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: a forged digest is refused",
+    file: ANSWERS,
+    from: "body.digest !== undefined && body.digest !== approval.digest",
+    to: "body.digest !== undefined && body.digest === approval.id",
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: only a call of a session is approved for one",
+    file: ANSWERS,
+    from: 'body.response === "approve_for_session" && approval.session_id === null',
+    to: 'body.response === "approve" && approval.session_id === "sess_none"',
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: the first answer wins",
+    file: ANSWERS,
+    from: "if (!won) throw closed(await get(caller, id));",
+    to: "void won;",
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: a plain approval is not for the session",
+    file: ANSWERS,
+    from: 'if (body.response === "approve_for_session" && call !== null) grants.remember',
+    to: "if (call !== null) grants.remember",
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: a rejection gives its feedback",
+    file: ANSWERS,
+    from: 'rejected ? { kind: "rejected", feedback } : { kind: "approved" }',
+    to: 'rejected ? { kind: "rejected", feedback: null } : { kind: "approved" }',
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: an answer is recorded with who gave it",
+    file: ANSWERS,
+    from: "answered_by: caller.actor,",
+    to: "answered_by: null,",
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: an answer over HTTP is published",
+    file: ANSWERS,
+    from: "if (!caller.actor.startsWith(BUS_ACTOR)) publisher.answered",
+    to: "if (caller.actor.startsWith(BUS_ACTOR)) publisher.answered",
+    tests: BUS,
+  },
+  {
+    defence: "approval: the revocation of a session grant is audited",
+    file: ANSWERS,
+    from: 'auditOf(deps, caller, "approval_grant.revoke", id, about, { org_id, project_id }),',
+    to: 'auditOf(deps, caller, "approval.revoke", id, about, { org_id, project_id }),',
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: the audit entry names the actor",
+    file: PENDING,
+    from: 'actor: resolution.answered_by ?? "kernel"',
+    to: 'actor: "kernel"',
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: the end of an approval is an event",
+    file: PENDING,
+    from: "{ events: [event], audit }",
+    to: "{ events: [], audit }",
+    tests: ROWS,
+  },
+  {
+    defence: "approval: the binding's timeout comes before the host's",
+    file: NEW,
+    from: "plan.bound.binding.policy.approval_timeout_ms ?? deps.host.approval_timeout_ms",
+    to: "deps.host.approval_timeout_ms",
+    tests: DURABLE,
+  },
+  {
+    defence: "approval: one with the usual timeout is not durable",
+    file: NEW,
+    from: "durable: timeout_ms > APPROVAL_TIMEOUT_MS",
+    to: "durable: timeout_ms >= APPROVAL_TIMEOUT_MS",
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: the brief of a turn is shown",
+    file: NEW,
+    from: "call.turn?.brief ??",
+    to: "",
+    tests: BUS,
+  },
+  {
+    defence: "approval: a long brief is cut",
+    file: NEW,
+    from: "text.slice(0, BRIEF_CHARS - 1)",
+    to: "text.slice(0, BRIEF_CHARS)",
+    tests: ROWS,
+  },
+  {
+    defence: "approval: a follow-up names the approval that it replaces",
+    file: NEW,
+    from: "const { brief, reason, risk, id: replaces } = before;",
+    to: "const { brief, reason, risk, replaces } = before;",
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: it expires at its end",
+    file: PENDING,
+    from: 'if (clock.monotonic() >= end) void this.close(approval_id, "expired");',
+    to: 'if (clock.monotonic() > end + 3_600_000) void this.close(approval_id, "expired");',
+    tests: ANSWERED,
+    hangs: true,
+  },
+  {
+    defence: "approval: a stop cancels short approvals",
+    file: PENDING,
+    from: 'else closed.push(this.close(waiter.approval.id, "cancelled", "shutdown"));',
+    to: 'else waiter.resolve({ kind: "detached" });',
+    tests: DURABLE,
+  },
+  {
+    defence: "approval: a stop leaves durable approvals pending",
+    file: PENDING,
+    from: 'if (waiter.approval.durable) waiter.resolve({ kind: "detached" });\n      else closed',
+    to: "closed",
+    tests: DURABLE,
+  },
+  {
+    defence: "approval: an answer on another gateway wakes the call",
+    file: PENDING,
+    from: "this.#unsubscribe ??= store.outbox.onAppended(() => this.#scheduleRead());",
+    to: "this.#unsubscribe ??= store.outbox.onAppended(() => {});",
+    tests: DURABLE,
+    hangs: true,
+  },
+  {
+    defence: "approval: its request is published",
+    file: PENDING,
+    from: "      this.#publisher?.requested(approval);\n",
+    to: "",
+    tests: BUS,
+    hangs: true,
+  },
+  {
+    defence: "approval: its cancellation is published",
+    file: PENDING,
+    from: "        this.#publisher?.cancelled(waiter.approval, reason);\n",
+    to: "",
+    tests: BUS,
+    hangs: true,
+  },
+  {
+    defence: "approval: only a pending one expires with its gateway",
+    file: RECOVER,
+    from: 'const expired = approval.status === "pending" && !approval.durable;',
+    to: "const expired = !approval.durable;",
+    tests: DURABLE,
+  },
+  {
+    defence: "approval: a durable one waits on after a crash",
+    file: RECOVER,
+    from: 'const expired = approval.status === "pending" && !approval.durable;',
+    to: 'const expired = approval.status === "pending";',
+    tests: DURABLE,
+    hangs: true,
+  },
+  {
+    defence: "approval: a waiting call mints no token",
+    file: RECORD,
+    from: 'row.status = "waiting_approval";',
+    to: 'row.status = "running";',
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: a request is an event",
+    file: RECORD,
+    from: "also.facts = { events: [approvalRequested(door, approval, row, now)] };",
+    to: "",
+    tests: ROWS,
+  },
+  {
+    defence: "approval: a session approval ends with its approver's key",
+    file: RECORD,
+    from: "approver !== null && (await authority.findRevocation(approver)) === null",
+    to: "approver !== null",
+    tests: ["packages/door/test/authority/calls.test.ts"],
+  },
+  {
+    defence: "approval: the approved call is admitted again",
+    file: APPROVE,
+    from: 'if ("status" in admitted) return { gate: "closed", ending: admitted };',
+    to: 'if ("status" in admitted) return { gate: "closed", ending: null };',
+    tests: RECHECKED,
+    hangs: true,
+  },
+  {
+    defence: "approval: a changed call is asked for again",
+    file: APPROVE,
+    from: "if (coverage.digest !== approval.digest) return await askAgain",
+    to: "if (coverage.digest === null) return await askAgain",
+    tests: COVERED,
+  },
+  {
+    defence: "approval: a follow-up records the version that would run",
+    file: APPROVE,
+    from: "    package_version: pack.version,\n    package_digest",
+    to: "    package_digest",
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: an approved call starts when it was approved",
+    file: APPROVE,
+    from: "  row.started_at = started_at;\n",
+    to: "",
+    tests: ROWS,
+  },
+  {
+    defence: "approval: an expired approval ends the call as expired",
+    file: APPROVE,
+    from: 'failedWith("approval.expired", "The approval was not answered in time.")',
+    to: 'failedWith("approval.rejected", "The approval was not answered in time.")',
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval: a cancelled call closes its approval",
+    file: APPROVE,
+    from: 'void door.pending.close(approval.id, "cancelled", why === null ? "interrupt" : "revoked", why);',
+    to: 'void door.pending.close(approval.id, "expired", why === null ? "interrupt" : "revoked", why);',
+    tests: ANSWERED,
+  },
+  {
+    defence: "session grant: it holds for one session",
+    file: GRANTS,
+    from: "workspace, session_id, identity, digest]",
+    to: "workspace, identity, digest]",
+    tests: SESSION_GRANTS,
+  },
+  {
+    defence: "session grant: it holds for one identity",
+    file: GRANTS,
+    from: "workspace, session_id, identity, digest]",
+    to: "workspace, session_id, digest]",
+    tests: SESSION_GRANTS,
+  },
+  {
+    defence: "session grant: it holds for one digest",
+    file: GRANTS,
+    from: "workspace, session_id, identity, digest]",
+    to: "workspace, session_id, identity, digest.length]",
+    tests: SESSION_GRANTS,
+  },
+  {
+    defence: "session grant: it holds for one workspace",
+    file: GRANTS,
+    from: "scope.project_id, workspace, session_id",
+    to: "scope.project_id, session_id",
+    tests: SESSION_GRANTS,
+  },
+  {
+    defence: "session grant: sub-agents use those of their parents",
+    file: GRANTS,
+    from: "if (!id.includes(AGENT_SEPARATOR)) return null;",
+    to: "return null;",
+    tests: SESSION_GRANTS,
+  },
+  {
+    defence: "session grant: parents do not use those of sub-agents",
+    file: GRANTS,
+    from: "id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))",
+    to: "id.slice(0, id.indexOf(AGENT_SEPARATOR))",
+    tests: SESSION_GRANTS,
+  },
+  {
+    defence: "session grant: the oldest is dropped beyond the limit",
+    file: GRANTS,
+    from: "if (this.#byKey.size > MAX_GRANTS) this.#byKey.delete(",
+    to: "if (this.#byKey.size > MAX_GRANTS * 2) this.#byKey.delete(",
+    tests: SESSION_GRANTS,
+  },
+  {
+    defence: "session grant: other projects do not see it",
+    file: GRANTS,
+    from: "(scope.project_id === null || grant.project_id === scope.project_id)",
+    to: "(scope.project_id !== undefined || grant.project_id === scope.project_id)",
+    tests: ANSWERED,
+  },
+  {
+    defence: "approval events: answers of the gateway itself are not applied again",
+    file: EVENTS,
+    from: "event.source === port.name ? undefined : answer(event)",
+    to: "answer(event)",
+    tests: BUS,
+  },
+  {
+    defence: "approval events: a digest from the bus is checked",
+    file: EVENTS,
+    from: 'typeof payload.digest === "string" ? { digest: payload.digest } : {}',
+    to: "{}",
+    tests: BUS,
+    hangs: true,
+  },
+  {
+    defence: "approval events: feedback from the bus is kept",
+    file: EVENTS,
+    from: "...(feedback === undefined ? {} : { feedback }),",
+    to: "",
+    tests: BUS,
+  },
+];

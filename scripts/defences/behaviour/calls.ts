@@ -1,0 +1,174 @@
+/** Around a call: its queue, its events and watchers, recovery after a crash and Idempotency-Keys. */
+import type { Mutant } from "../mutant.ts";
+
+const RECOVER = "packages/door/src/invoke/recover.ts";
+const WATCH = "packages/door/src/invoke/watch.ts";
+const GATES = "packages/door/src/calls/concurrency.ts";
+const TAPE = "packages/door/src/calls/event-tape.ts";
+const ONCE = "packages/door/src/idempotency/idempotency.ts";
+const RECOVERED = ["packages/door/test/invoke/recover.test.ts"];
+const WATCHED = ["packages/door/test/invoke/watch.test.ts"];
+const QUEUES = ["packages/door/test/calls/concurrency.test.ts"];
+const EVENTS = ["packages/door/test/calls/event-tape.test.ts"];
+const ONCE_KEYS = ["packages/door/test/idempotency/run-idempotent.test.ts"];
+const ONCE_CALLS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
+
+export const CALL_MUTANTS: Mutant[] = [
+  {
+    defence: "queue: a full queue counts the waiting calls",
+    file: GATES,
+    from: "gate.reserved >= max + this.#deps.host.queue_per_binding",
+    to: "gate.reserved > max + this.#deps.host.queue_per_binding",
+    tests: QUEUES,
+  },
+  {
+    defence: "queue: calls are served in order",
+    file: GATES,
+    from: "const next = gate.queue.shift();",
+    to: "const next = gate.queue.pop();",
+    tests: QUEUES,
+  },
+  {
+    defence: "queue: a cancelled call leaves the queue",
+    file: GATES,
+    from: "if (at >= 0) gate.queue.splice(at, 1);",
+    to: "if (at > 0) gate.queue.splice(at, 1);",
+    tests: QUEUES,
+    only: "removes a cancelled call",
+    hangs: true,
+  },
+  {
+    defence: "queue: a released place is counted once",
+    file: GATES,
+    from: "        if (released) return;\n        released = true;\n",
+    to: "",
+    tests: QUEUES,
+    only: "although a call may release",
+  },
+  {
+    defence: "queue: this node does not lease more slots than the maximum",
+    file: GATES,
+    from: "if (gate.running >= gate.max) return undefined;",
+    to: "",
+    tests: QUEUES,
+    only: "whatever the store leases",
+  },
+  {
+    defence: "events: the number of events is bounded",
+    file: TAPE,
+    from: "this.seq >= events_kept ||",
+    to: "this.seq > events_kept ||",
+    tests: EVENTS,
+  },
+  {
+    defence: "events: the size of events is bounded",
+    file: TAPE,
+    from: "this.#chars + chars > events_chars",
+    to: "chars > events_chars",
+    tests: EVENTS,
+  },
+  {
+    defence: "events: dropped events are reported once",
+    file: TAPE,
+    from: "    this.#dropped = 0;\n",
+    to: "",
+    tests: EVENTS,
+  },
+  {
+    defence: "watch: an event is sent once",
+    file: WATCH,
+    from: "if (event.seq <= last) continue;",
+    to: "",
+    tests: WATCHED,
+  },
+  {
+    defence: "watch: a slow reader reads the rest from the store",
+    file: WATCH,
+    from: "      queue = [];\n      behind = true;\n",
+    to: "      queue = [];\n",
+    tests: WATCHED,
+  },
+  {
+    defence: "watch: a reader continues after its position",
+    file: WATCH,
+    from: "let last = after_seq;\n  // Starts behind",
+    to: "let last = 0;\n  // Starts behind",
+    tests: WATCHED,
+  },
+  {
+    defence: "recover: only repeatable calls run again",
+    file: RECOVER,
+    from: "if (!isRepeatable(row.effect_class)) {",
+    to: 'if (row.effect_class === "unknown") {',
+    tests: RECOVERED,
+    only: "after a crash reruns reads",
+  },
+  {
+    defence: "recover: attempts before the crash count",
+    file: RECOVER,
+    from: "row.retry_count >= door.deps.host.retry.max_attempts",
+    to: "row.retry_count > door.deps.host.retry.max_attempts",
+    tests: RECOVERED,
+    only: "stops rerunning a call",
+  },
+  {
+    defence: "recover: other bytes do not continue a call",
+    file: RECOVER,
+    from: "if (call.plan.bound.package.digest !== row.package_digest) {",
+    to: "if (call.plan.bound.package.version !== row.package_version) {",
+    tests: RECOVERED,
+    only: "other bytes of its package",
+  },
+  {
+    defence: "recover: a recovered call has at least some time",
+    file: RECOVER,
+    from: "Math.max(row.timeout_ms - used, least)",
+    to: "row.timeout_ms - used",
+    tests: RECOVERED,
+    only: "subtracts the used time",
+  },
+  {
+    defence: "recover: a clock that went back gives no more time",
+    file: RECOVER,
+    from: "return Math.min(Math.max(row.timeout_ms - used, least), row.timeout_ms);",
+    to: "return Math.max(row.timeout_ms - used, least);",
+    tests: RECOVERED,
+    only: "subtracts the used time",
+  },
+  {
+    defence: "recover: events are numbered on",
+    file: RECOVER,
+    from: "live.last_seq = events.at(-1)?.seq ?? 0;",
+    to: "live.last_seq = 0;",
+    tests: RECOVERED,
+    only: "numbers the events of a recovered",
+  },
+  {
+    defence: "once: a failure of the gateway releases the key",
+    file: ONCE,
+    from: "if (response.status >= 500 || response.status === 429) await",
+    to: "if (response.status > 500 || response.status === 429) await",
+    tests: ONCE_KEYS,
+  },
+  {
+    defence: "once: a refusal for overload releases the key",
+    file: ONCE,
+    from: "response.status >= 500 || response.status === 429",
+    to: "response.status >= 500",
+    tests: ONCE_KEYS,
+  },
+  {
+    defence: "once: a thrown error releases the key",
+    file: ONCE,
+    from: "    await releaseKey(deps, caller, key);\n    throw error;\n",
+    to: "    throw error;\n",
+    tests: ONCE_KEYS,
+  },
+  {
+    defence: "once: a racing request gets the call of the first",
+    file: ONCE,
+    from: 'if (codeOf(error) !== "idempotency.in_progress") throw error;',
+    to: "throw error;",
+    tests: ONCE_CALLS,
+  },
+];
