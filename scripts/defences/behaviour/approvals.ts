@@ -13,7 +13,6 @@ const RECOVER = "packages/door/src/invoke/recover.ts";
 const ANSWERED = ["packages/door/test/invoke/approve.test.ts"];
 const ROWS = ["packages/door/test/approval/new-approval.test.ts"];
 const DURABLE = ["packages/door/test/approval/durable.test.ts"];
-const COVERED = ["packages/door/test/approval/covered.test.ts"];
 const SESSION_GRANTS = ["packages/door/test/approval/session-grants.test.ts"];
 const BUS = ["packages/agent/test/loop/approvals.test.ts"];
 const RECHECKED = ["packages/door/test/admission/recheck.test.ts"];
@@ -211,7 +210,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     file: RECORD,
     from: "approver !== null && (await authority.findRevocation(approver)) === null",
     to: "approver !== null",
-    tests: ["packages/door/test/authority/calls.test.ts"],
+    tests: ROWS,
   },
   {
     defence: "approval: the approved call is admitted again",
@@ -226,7 +225,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     file: APPROVE,
     from: "if (coverage.digest !== approval.digest) return await askAgain",
     to: "if (coverage.digest === null) return await askAgain",
-    tests: COVERED,
+    tests: ROWS,
   },
   {
     defence: "approval: a follow-up records the version that would run",

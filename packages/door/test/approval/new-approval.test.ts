@@ -1,6 +1,7 @@
 /** The row of an approval and the events of its life. */
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
+import { createRevocableKey } from "../authority/revocable-key.ts";
 import { content, requestRemoval } from "./removal-call.ts";
 
 test("shortens a long brief to 80 characters", async () => {
@@ -29,4 +30,28 @@ test("writes an event with the request and one with the answer", async () => {
     ["approval.requested", { invocation_id: ticket.id, tool: "rm", risk: "high" }],
     ["approval.resolved", { invocation_id: ticket.id, tool: "rm", status: "approved" }],
   ]);
+});
+
+test("asks again for a call that changed after it was requested", async () => {
+  const fixture = await createTestKernel();
+  const { binding_id } = await fixture.bind(content);
+  const { ticket, approval } = await requestRemoval(fixture);
+  const { bindings, approvals, invocations } = fixture.kernel;
+  await bindings.patch(admin, binding_id, { config: { region: "north" } }, undefined);
+  await approvals.answer(admin, approval.id, { response: "approve" });
+  await expect.poll(async () => (await invocations.get(user, ticket.id)).approval_id).not.toBe(approval.id);
+  expect(fixture.runner.requests).toEqual([]);
+});
+
+test("ends an approval for the session with the key of its approver", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
+  const approver = await createRevocableKey(fixture, { role: "admin" });
+  const { ticket, approval } = await requestRemoval(fixture, { path: "a" }, "sess_1");
+  await fixture.kernel.approvals.answer(approver.caller, approval.id, { response: "approve_for_session" });
+  await ticket.settled;
+  const again = await requestRemoval(fixture, { path: "a" }, "sess_1");
+  expect(again.ticket.invocation.approval_id).toBeNull();
+  await approver.revoke();
+  expect((await requestRemoval(fixture, { path: "a" }, "sess_1")).approval.status).toBe("pending");
 });
