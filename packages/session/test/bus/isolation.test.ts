@@ -20,7 +20,7 @@ verifies(
       },
       hangs: never,
       // The thrown value is not an Error, and its conversion to a string throws.
-      port: () =>
+      odd: () =>
         Promise.reject({
           toString: () => {
             throw new Error("no");
