@@ -39,6 +39,7 @@ export { bindsWholePackage, combineTools, selectExport, toolsOf } from "./export
 export { callerLevel, gatewayDomains, standingLevel, toGrant } from "./grant/effective-grant.ts";
 export { effectiveClass } from "./grant/execution-class.ts";
 export { intersect, type Level } from "./grant/intersect.ts";
+export type { InstallChecked } from "./installations/installations.ts";
 export { randomToken, tokenHash } from "./keys/tokens.ts";
 export { sortByDependencies } from "./packages/dependency-order.ts";
 export { createPackageRows } from "./packages/package-rows.ts";

@@ -11,7 +11,7 @@ import { createConfig } from "./config/config.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live-config.ts";
 import { createDefinitions, type DefinitionsService } from "./definitions/definitions.ts";
 import { ExportPlans } from "./exports/export-plan.ts";
-import { createInstallations } from "./installations/installations.ts";
+import { createInstallations, type InstallChecked } from "./installations/installations.ts";
 import { createPackageRows } from "./packages/package-rows.ts";
 import { createPackages } from "./packages/packages.ts";
 import { Policies } from "./policy/policies.ts";
@@ -37,6 +37,7 @@ export interface RegistryModule {
   plans: ExportPlans;
   definitions: DefinitionsService;
   skills: Skills;
+  installChecked: InstallChecked;
   facade: Pick<Kernel, "installations" | "packages" | "bindings" | "workspaces" | "secrets" | "config"> & {
     definitions: Kernel["definitions"];
     policy: Pick<Kernel["policy"], "get" | "put" | "patch">;
@@ -74,6 +75,7 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     plans: new ExportPlans(deps),
     definitions,
     skills,
+    installChecked: installations.installChecked,
     facade: {
       installations: installations.installations,
       packages: { ...createPackages(deps, rows), ...installations.packages },

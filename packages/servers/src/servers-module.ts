@@ -46,7 +46,8 @@ export function createServersModule(deps: KernelDeps, parts: ServersParts): Serv
     deps,
     policies,
     definitions,
-    packages: registry.facade.packages,
+    inspect: registry.facade.installations.inspect,
+    installChecked: registry.installChecked,
     bindings: registry.facade.bindings,
     catalog: door.facade.catalog,
   });

@@ -5,8 +5,8 @@
  */
 import {
   canonicalJson,
-  findHiddenCharacters,
   describeHiddenCharacters,
+  findHiddenCharacters,
   isObject,
   type Json,
   type JsonObject,

@@ -5,8 +5,8 @@
  */
 
 import {
-  findHiddenCharacters,
   describeHiddenCharacters,
+  findHiddenCharacters,
   type Json,
   type PluginExport,
   sanitizeJson,

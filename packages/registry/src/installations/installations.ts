@@ -9,6 +9,7 @@ import {
   codeOf,
   type Installation,
   type InstallationSettings,
+  type Package,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import {
@@ -50,7 +51,16 @@ interface Stored {
 
 type Facade = Pick<Kernel, "installations"> & {
   packages: Pick<Kernel["packages"], "install" | "installAgentPlugin">;
+  installChecked: InstallChecked;
 };
+
+/** Installs as `installations.install`. Nothing is stored if `check` throws. */
+export type InstallChecked = (
+  caller: Caller,
+  source: InstallationSource,
+  settings: InstallationSettings,
+  check: (packages: readonly Package[]) => void,
+) => Promise<Installation>;
 
 export function createInstallations({ deps, rows, createPlanner, effects }: InstallationsParts): Facade {
   const { store, importer } = deps;
@@ -60,6 +70,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     source: InstallationSource,
     settings: InstallationSettings,
     only?: "package" | "agent_plugin",
+    check?: (packages: readonly Package[]) => void,
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
     const opened = await importer.open(withSecretSlots(source, settings), only);
     let stored: Stored;
@@ -72,6 +83,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
         requireAccess: (part) => requireSourceAccess(caller, part.registry ? "npm" : source.kind),
       });
       try {
+        check?.(done.parts.map(({ row }) => row));
         stored = await storeParts(caller, opened, done.parts, settings);
         done.held.release();
       } finally {
@@ -156,6 +168,10 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
         requireAccess(caller, source);
         return (await install(caller, source, settings)).installation;
       },
+    },
+    async installChecked(caller, source, settings, check) {
+      requireAccess(caller, source);
+      return (await install(caller, source, settings, "package", check)).installation;
     },
     packages: {
       async install(caller, source) {

@@ -4,7 +4,7 @@
  * skill whose name is taken is listed under `<package>:<name>`.
  */
 
-import { BackplaneError, sanitizeText, type Skill } from "@backplane/contract";
+import { BackplaneError, type Skill, sanitizeText } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, Scope } from "@backplane/ports";
 import { sortProjectFirst, takesTraffic } from "../bindings/rollout.ts";
 import { bindsWholePackage } from "../exports/whole-package.ts";

@@ -7,12 +7,12 @@
 import {
   BackplaneError,
   type Binding,
-  type BindingPolicy,
   type CatalogEntry,
   type Definitions,
+  definedFields,
   type InstrumentPluginView,
-  type JsonObject,
-  WHOLE_PACKAGE,
+  type Package,
+  type SourceInspection,
 } from "@backplane/contract";
 import {
   type BoundPackage,
@@ -23,7 +23,7 @@ import {
   type KernelDeps,
   type Scope,
 } from "@backplane/ports";
-import type { DefinitionsService, Policies } from "@backplane/registry";
+import type { DefinitionsService, InstallChecked, Policies } from "@backplane/registry";
 import { findDependencyProblem, findDependents, sortForLoading } from "./dependencies.ts";
 import { checkInstruments } from "./instrument-health.ts";
 import { instrumentOf, readInstrumentPlugins } from "./instrument-plugins.ts";
@@ -42,7 +42,8 @@ interface InstrumentsService {
 interface InstrumentsParts {
   deps: KernelDeps;
   definitions: Pick<DefinitionsService, "describe">;
-  packages: Pick<Kernel["packages"], "install" | "remove">;
+  inspect: Kernel["installations"]["inspect"];
+  installChecked: InstallChecked;
   bindings: Kernel["bindings"];
   catalog: Pick<Kernel["catalog"], "entries">;
   policies: Pick<Policies, "of">;
@@ -65,8 +66,9 @@ export function createInstruments({
   catalog,
   definitions,
   deps,
+  inspect,
+  installChecked,
   policies,
-  packages,
 }: InstrumentsParts): InstrumentsService {
   const { log, store } = deps;
 
@@ -108,20 +110,11 @@ export function createInstruments({
     }
   }
 
-  /**
-   * Moves the version first and sets the class second: a policy in the same request would replace the rules of the
-   * binding.
-   */
-  async function moveBinding(
-    caller: Caller,
-    { binding_id }: Binding,
-    package_version: string,
-    { policy, ...config }: { policy: Pick<BindingPolicy, "class">; config?: JsonObject },
-  ): Promise<Binding> {
-    const moved = await bindings.patch(caller, binding_id, { package_version, ...config }, undefined);
-    if (policy.class === undefined) return moved;
-    const rules = { ...moved.policy, ...policy };
-    return await bindings.patch(caller, binding_id, { policy: rules }, moved.generation);
+  /** A plugin that is bound for the whole org moves there, also when it is installed from a project. */
+  async function isBoundOrgWide(caller: Caller, { packages }: SourceInspection): Promise<boolean> {
+    const plugins = await readInstrumentPlugins(store.bindings, caller.scope);
+    const before = [...plugins.values()].find((one) => one.package.package_id === packages[0]?.package_id);
+    return before !== undefined && before.binding.scope.project_id === null;
   }
 
   async function view(bound: BoundPackage): Promise<InstrumentPluginView> {
@@ -153,32 +146,29 @@ export function createInstruments({
         requireAdmin(caller, "install plugins");
         // An admin key is valid for its org and not for the host's disk.
         if (caller.actor !== HOST_ADMIN) throw new BackplaneError("package.source_forbidden");
-        const { package: pack, created } = await packages.install(caller, { kind: "folder", path });
-        const info = pack.manifest.runtime.instrument;
-        if (info === undefined) {
-          if (created) await packages.remove(caller, pack.id);
-          throw new BackplaneError("package.invalid", `${path} is not an instrument plugin`, {
-            fix: "Install other packages with: backplane plugin install",
-          });
-        }
-        const { package_id, version } = pack;
-        const before = (await readInstrumentPlugins(store.bindings, caller.scope)).get(info.plugin_id);
-        const same = before !== undefined && before.package.digest === pack.digest;
+        const { class: chosen, config } = options;
+        const settings = definedFields({ config, policy: chosen && { class: chosen } });
+        const source = { kind: "folder" as const, path };
+        const org_wide = await isBoundOrgWide(caller, await inspect(caller, source));
+        const { packages, bindings: bound } = await installChecked(
+          caller,
+          source,
+          { bind: true, org_wide, ...settings },
+          ([only]) => requireInstrument(path, only),
+        );
+        const { binding, change } = bound[0]!;
+        const { package: pack } = packages[0]!;
         // Installing the same plugin again, as at every start, changes nothing and interrupts no calls.
-        if (same && options.class === undefined && options.config === undefined) return await view(before);
-        const chosen = options.class === undefined ? {} : { class: options.class };
-        const config = options.config === undefined ? {} : { config: options.config };
-        const binding =
-          before === undefined
-            ? await bindings.create(caller, {
-                package_id,
-                package_version: version,
-                export_id: WHOLE_PACKAGE,
-                ...config,
-                ...(options.class === undefined ? {} : { policy: chosen }),
-              })
-            : await moveBinding(caller, before.binding, version, { ...config, policy: chosen });
-        return await view({ binding, package: pack });
+        if (change !== "unchanged" || Object.keys(settings).length === 0)
+          return await view({ binding, package: pack });
+        const policy = { ...binding.policy, ...settings.policy };
+        const changed = await bindings.patch(
+          caller,
+          binding.binding_id,
+          { ...settings, policy },
+          binding.generation,
+        );
+        return await view({ binding: changed, package: pack });
       },
       async unload(caller, plugin_id) {
         requireAdmin(caller, "unload plugins");
@@ -208,6 +198,13 @@ export function createInstruments({
       }
     },
   };
+}
+
+function requireInstrument(path: string, found: Package | undefined): void {
+  if (found?.manifest.runtime.instrument !== undefined) return;
+  throw new BackplaneError("package.invalid", `${path} is not an instrument plugin`, {
+    fix: "Install other packages with: backplane plugin install",
+  });
 }
 
 function scopeKey({ org_id, project_id }: Scope): string {

@@ -284,7 +284,16 @@ verifies(
   },
 );
 
-test("removes a package again that is not an instrument plugin", async () => {
+test("moves a plugin that is bound for the whole org when it is installed from a project", async () => {
+  const { fixture } = await open();
+  const bound = await fixture.bind(plugin("counter"), { export_id: "*", org_wide: true });
+  const { path } = fixture.importer.add({ ...plugin("counter"), version: "2.0.0" });
+  await fixture.kernel.instruments.install(admin, path);
+  const { items } = await fixture.kernel.bindings.list(admin, {}, { limit: 5 });
+  expect(items).toMatchObject([{ binding_id: bound.binding_id, package_version: "2.0.0" }]);
+});
+
+test("stores nothing of a folder that is not an instrument plugin", async () => {
   const { fixture } = await open();
   const next = fixture.importer.add(manifest([tool("echo")]));
   const { path } = next as { path: string };

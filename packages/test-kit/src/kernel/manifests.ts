@@ -1,10 +1,12 @@
 import { createHash } from "node:crypto";
 import {
   BackplaneError,
+  isDescribed,
   type Json,
   type Manifest,
   type PluginExport,
   type SourceInspection,
+  WHOLE_PACKAGE,
 } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
 import type {
@@ -43,7 +45,7 @@ export function manifest(exports: Draft[], more: Record<string, unknown> = {}): 
 
 /** Imports manifests that the test provides instead of archives; digests are computed from their content. */
 export class TestImporter implements PackageImporter {
-  readonly #shelf = new Map<string, ImportedPackage>();
+  readonly #packages = new Map<string, ImportedPackage>();
   readonly discarded: string[] = [];
   sweep: NonNullable<PackageImporter["sweep"]> = async () => 0;
 
@@ -51,7 +53,7 @@ export class TestImporter implements PackageImporter {
     const hash = createHash("sha256")
       .update(JSON.stringify([content, schemas, salt]))
       .digest("hex");
-    this.#shelf.set(hash, {
+    this.#packages.set(hash, {
       digest: `sha256:${hash}`,
       size_bytes: 100,
       manifest: content,
@@ -63,8 +65,8 @@ export class TestImporter implements PackageImporter {
   }
 
   async import(source: Pick<PackageSource, "kind"> & { path?: string }): Promise<ImportedPackage> {
-    const found = source.kind === "folder" ? this.#shelf.get(source.path ?? "") : undefined;
-    if (found === undefined) throw new Error("the test has put no such package on the shelf");
+    const found = source.kind === "folder" ? this.#packages.get(source.path ?? "") : undefined;
+    if (found === undefined) throw new Error("the test has not added this package");
     return found;
   }
 
@@ -84,8 +86,20 @@ export class TestImporter implements PackageImporter {
     };
   }
 
-  async inspect(): Promise<SourceInspection> {
-    throw new BackplaneError("package.invalid", "this kit does not inspect sources; the supply module does");
+  async inspect(source: InstallationSource): Promise<SourceInspection> {
+    const { package_id, version, runtime, exports } = (
+      await this.import(source as { kind: "folder"; path: string })
+    ).manifest;
+    const whole = isDescribed(runtime.protocol);
+    const preview = {
+      name: package_id,
+      package_id,
+      version,
+      secret_slots: [...(runtime.permissions?.secret_slots ?? [])],
+      exports: whole ? [WHOLE_PACKAGE] : exports.map(({ id }) => id),
+      binds: whole,
+    };
+    return { kind: "package", packages: [preview], plugins: [], left_out: [], notes: [] };
   }
 
   release(): void {}
