@@ -202,7 +202,6 @@ verifies("sec.home-modes", "a home has the documented modes and owners, whatever
     /^workspaces\.json$/,
     /^blobs\/artifacts\/\w{64}$/,
     /^blobs\/sha256\/\w{64}\/tree\/bin\/run\.sh$/,
-    /^sandbox\/sandbox-init-\w+$/,
     /^sandbox\/own-\d+-\w+\/sandbox-init$/,
     /^images\/\w+\/.*\/run\.sh$/,
     /^data\/[^/]+\/[^/]+\/kept$/,

@@ -17,8 +17,11 @@ import {
   restart,
   unload,
   until,
+  useInstrumentGateway,
 } from "../support/instrument-gateway.ts";
 import { verifies } from "../support/verifies.ts";
+
+useInstrumentGateway();
 
 /** A provider that logs its lifecycle. */
 function diary(id: string): string {

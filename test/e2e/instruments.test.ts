@@ -11,8 +11,11 @@ import {
   plugin,
   restart,
   unload,
+  useInstrumentGateway,
 } from "../support/instrument-gateway.ts";
 import { verifies } from "../support/verifies.ts";
+
+useInstrumentGateway();
 
 const HELLO = resolve("examples/hello-instrument");
 

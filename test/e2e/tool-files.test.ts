@@ -1,7 +1,18 @@
 /** Tool files end to end: a folder becomes tools, in the real sandbox, with the real commands. */
 import { expect } from "vitest";
-import { type Called, call, cli, folder, gateway, type Listed, textOf } from "../support/tool-folders.ts";
+import {
+  type Called,
+  call,
+  cli,
+  folder,
+  gateway,
+  type Listed,
+  textOf,
+  useToolFolders,
+} from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
+
+useToolFolders();
 
 const NOTES = `
 import type { ToolContext, ToolExecutionResult } from "@vellumai/plugin-api";

@@ -4,8 +4,20 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { eventually } from "../support/processes.ts";
-import { call, cli, folder, gateway, type Listed, restart, says, textOf } from "../support/tool-folders.ts";
+import {
+  call,
+  cli,
+  folder,
+  gateway,
+  type Listed,
+  restart,
+  says,
+  textOf,
+  useToolFolders,
+} from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
+
+useToolFolders();
 
 interface Folder {
   id: string;

@@ -7,20 +7,23 @@ import type { InstrumentPluginView, Invocation } from "@backplane/contract";
 import { afterAll, beforeAll } from "vitest";
 import { startTestGateway, type TestGateway } from "./gateway.ts";
 
-export const base = mkdtempSync(join(tmpdir(), "backplane-instruments-"));
+export let base: string;
 
 export let gateway: TestGateway;
 
 export let client: Client;
 
-beforeAll(async () => {
-  await start();
-});
-
-afterAll(async () => {
-  await gateway.dispose();
-  rmSync(base, { recursive: true, force: true });
-});
+/** A test file calls this once. */
+export function useInstrumentGateway(): void {
+  beforeAll(async () => {
+    base = mkdtempSync(join(tmpdir(), "backplane-instruments-"));
+    await start();
+  });
+  afterAll(async () => {
+    await gateway.dispose();
+    rmSync(base, { recursive: true, force: true });
+  });
+}
 
 async function start(home?: string): Promise<void> {
   gateway = await startTestGateway(home === undefined ? {} : { home });

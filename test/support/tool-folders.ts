@@ -9,15 +9,17 @@ export let gateway: TestGateway;
 
 let base: string;
 
-beforeAll(async () => {
-  base = mkdtempSync(join(tmpdir(), "backplane-tool-files-"));
-  gateway = await startTestGateway();
-});
-
-afterAll(async () => {
-  await gateway.dispose();
-  rmSync(base, { recursive: true, force: true });
-});
+/** A test file calls this once. */
+export function useToolFolders(): void {
+  beforeAll(async () => {
+    base = mkdtempSync(join(tmpdir(), "backplane-tool-files-"));
+    gateway = await startTestGateway();
+  });
+  afterAll(async () => {
+    await gateway.dispose();
+    rmSync(base, { recursive: true, force: true });
+  });
+}
 
 export async function restart(): Promise<void> {
   gateway = await startTestGateway({ home: gateway.home });

@@ -6,7 +6,9 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { END, entry, pax, type TarEntry, tar } from "./tar-bytes.ts";
-import { folder, refusalOf, small } from "./unpack-folder.ts";
+import { folder, refusalOf, small, useUnpackFolder } from "./unpack-folder.ts";
+
+useUnpackFolder();
 
 const good: TarEntry = { name: "ok.txt", body: "fine" };
 

@@ -6,7 +6,9 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { treeDigest, UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { inPieces, pax, type TarEntry, tar } from "./tar-bytes.ts";
-import { folder, nextFolder, unpack } from "./unpack-folder.ts";
+import { folder, nextFolder, unpack, useUnpackFolder } from "./unpack-folder.ts";
+
+useUnpackFolder();
 
 const good: TarEntry = { name: "ok.txt", body: "fine" };
 

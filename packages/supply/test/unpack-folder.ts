@@ -1,13 +1,13 @@
-/** A folder per test to unpack into. */
+/** A folder per test to unpack into. A test file calls `useUnpackFolder` once. */
 
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
-import { afterAll, beforeEach, expect } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect } from "vitest";
 import { UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { inPieces } from "./tar-bytes.ts";
 
-const base = createMemoryFolder("backplane-unpack-");
+let base = "";
 let count = 0;
 /** Where the current test unpacks to. It is empty at first. */
 export let folder = "";
@@ -17,9 +17,13 @@ export function nextFolder(): void {
   mkdirSync(folder);
 }
 
-beforeEach(nextFolder);
-
-afterAll(() => rmSync(base, { recursive: true, force: true }));
+export function useUnpackFolder(): void {
+  beforeAll(() => {
+    base = createMemoryFolder("backplane-unpack-");
+  });
+  beforeEach(nextFolder);
+  afterAll(() => rmSync(base, { recursive: true, force: true }));
+}
 
 export const unpack = (bytes: Uint8Array, limits = UNPACK_LIMITS, pieces?: number) =>
   unpackArchive(inPieces(bytes, pieces), join(folder, "tree"), limits);

@@ -7,8 +7,10 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { treeDigest, UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { inPieces } from "./tar-bytes.ts";
-import { folder, refusalOf, small, unpack } from "./unpack-folder.ts";
+import { folder, refusalOf, small, unpack, useUnpackFolder } from "./unpack-folder.ts";
 import { type ZipPart, zip } from "./zip-bytes.ts";
+
+useUnpackFolder();
 
 const good: ZipPart = { name: "ok.txt", body: "fine" };
 const file = (name: string, more: ZipPart = {}): ZipPart => ({ name, body: "x", ...more });

@@ -11,7 +11,17 @@ import {
 } from "@backplane/contract";
 import type { LoadedPlugin } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
-import { entryOf, FIXTURES, loadInto, NO_REACH, rejection, WAYS } from "./plugin-loaders.ts";
+import {
+  entryOf,
+  FIXTURES,
+  loadInto,
+  NO_REACH,
+  rejection,
+  usePluginLoaders,
+  WAYS,
+} from "./plugin-loaders.ts";
+
+usePluginLoaders();
 
 describe.each(WAYS)("%s", (_how, mode, loader) => {
   const using = async (name: string, work: (loaded: LoadedPlugin) => Promise<void>) => {

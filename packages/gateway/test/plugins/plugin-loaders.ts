@@ -5,34 +5,50 @@ import { join } from "node:path";
 import type { KernelPlugin } from "@backplane/contract";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { logTo } from "@backplane/test-kit/log-to";
-import { afterAll, expect } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 import { confinedLoader } from "../../../../test/support/confined-loader.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 
 /** The folder of plugin fixtures. */
 export const FIXTURES = join(import.meta.dirname, "../fixtures/plugins");
-const home = mkdtempSync(join(tmpdir(), "backplane-contract-"));
 const names = ["shop", "door", "teller", "grump", "sleeper"];
-const options = {
-  home,
-  clock: systemClock(),
-  log: logTo(),
-  bundled_roots: names.map((name) => join(FIXTURES, name)),
-  timeouts: { on_load_ms: 1_500, stop_ms: 500 },
-};
-export const plain = createPluginLoader(options);
-export const confined = confinedLoader(options);
-const { entries } = await plain.discover();
+let home: string;
+let opened: { plain: Loader; confined: Loader; entries: Entries };
 export const NO_REACH = { allowed_domains: [] };
 
-afterAll(async () => {
-  await plain.close();
-  await confined.close();
-  rmSync(home, { recursive: true });
-});
+type Loader = ReturnType<typeof createPluginLoader>;
+type Entries = Awaited<ReturnType<Loader["discover"]>>["entries"];
 
-export const entryOf = (name: string) => entries.find((entry) => entry.name === name)!;
+/** The loader of the current test file. Tests are named before it exists. */
+const current = (name: "plain" | "confined"): Loader =>
+  new Proxy({} as Loader, { get: (_, key) => Reflect.get(opened[name], key) });
+export const plain = current("plain");
+export const confined = current("confined");
+
+/** A test file calls this once. */
+export function usePluginLoaders(): void {
+  beforeAll(async () => {
+    home = mkdtempSync(join(tmpdir(), "backplane-contract-"));
+    const options = {
+      home,
+      clock: systemClock(),
+      log: logTo(),
+      bundled_roots: names.map((name) => join(FIXTURES, name)),
+      timeouts: { on_load_ms: 1_500, stop_ms: 500 },
+    };
+    const loader = createPluginLoader(options);
+    const { entries } = await loader.discover();
+    opened = { plain: loader, confined: confinedLoader(options), entries };
+  });
+  afterAll(async () => {
+    await opened.plain.close();
+    await opened.confined.close();
+    rmSync(home, { recursive: true });
+  });
+}
+
+export const entryOf = (name: string) => opened.entries.find((entry) => entry.name === name)!;
 export const loadInto = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
   testKernelPlugin(plugin, { state_dir: home, ...options });
 export const rejection = async (work: Promise<unknown>): Promise<Error & { code?: string }> =>

@@ -3,7 +3,17 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { entryOf, NO_REACH, openFolder, pluginText, rejection, WAYS } from "./plugin-loaders.ts";
+import {
+  entryOf,
+  NO_REACH,
+  openFolder,
+  pluginText,
+  rejection,
+  usePluginLoaders,
+  WAYS,
+} from "./plugin-loaders.ts";
+
+usePluginLoaders();
 
 describe.each(WAYS)("%s", (_how, mode, loader) => {
   test.each([

@@ -3,7 +3,17 @@ import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { confined, entryOf, loadInto, NO_REACH, plain, rejection } from "./plugin-loaders.ts";
+import {
+  confined,
+  entryOf,
+  loadInto,
+  NO_REACH,
+  plain,
+  rejection,
+  usePluginLoaders,
+} from "./plugin-loaders.ts";
+
+usePluginLoaders();
 
 /** Only a process can be killed. An inline plugin that hangs cannot be stopped, which is why inline requires trust. */
 describe.each([
