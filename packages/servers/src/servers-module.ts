@@ -46,7 +46,7 @@ export function createServersModule(deps: KernelDeps, parts: ServersParts): Serv
     deps,
     policies,
     definitions,
-    inspect: registry.facade.installations.inspect,
+    inspect: (caller, source) => registry.facade.installations.inspect(caller, source),
     installChecked: registry.installChecked,
     bindings: registry.facade.bindings,
     catalog: door.facade.catalog,
