@@ -114,7 +114,7 @@ test("discovers a jar in the plugins folder at start and runs it in the sandbox"
   expect(gateway.log()).toContain("broken.jar");
   expect(await invoke("word_count", { text: "a b a" })).toMatchObject({
     status: "succeeded",
-    tool_result: { structured_output: { pattern: 3, counts: { a: 2, b: 1 } } },
+    tool_result: { structured_output: { words: 3, counts: { a: 2, b: 1 } } },
   });
   const notes = await Promise.all(["one", "two", "three"].map((text) => invoke("note_append", { text })));
   expect(notes.map(({ status }) => status)).toEqual(["succeeded", "succeeded", "succeeded"]);
