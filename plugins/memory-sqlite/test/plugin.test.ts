@@ -177,7 +177,7 @@ test("reports a SQLite without FTS5 and still searches", async () => {
 });
 
 test("fails to load a file that is not a database, and health reports it before and after", async () => {
-  writeFileSync(join(dir, "memory.db"), "this is no database, however long it may be".repeat(100));
+  writeFileSync(join(dir, "memory.db"), "this file is not a database".repeat(100));
   const plugin = createMemoryPlugin();
   const ctx = scriptedContext({ stateDir: dir });
   expect(await plugin.healthCheck!(ctx)).toEqual({ status: "failed", summary: "the memory is not open" });

@@ -1,13 +1,13 @@
-import { ok, picked, type Served, switchOf } from "./route.ts";
+import { ok, parseFlag, pick, type ServedRoute } from "./route.ts";
 
 const value = { type: "object", properties: { value: {} }, required: ["value"], additionalProperties: false };
 
 /** Lists the secrets that were dropped because their address or plugin changed. */
-function credentialsGone(dropped: string[]): { dropped?: string[] } {
+function droppedSecrets(dropped: string[]): { dropped?: string[] } {
   return dropped.length === 0 ? {} : { dropped };
 }
 
-export const configRoutes: readonly Served[] = [
+export const configRoutes: readonly ServedRoute[] = [
   {
     method: "GET",
     path: "/api/config",
@@ -24,7 +24,7 @@ export const configRoutes: readonly Served[] = [
     scope: "config:read",
     responses: { 200: "The key with its value or mask.", 404: "The key is not set." },
     handle: async ({ params, query, service }) =>
-      ok(await service("config.get", { key: params.key!, show: switchOf(query.show) })),
+      ok(await service("config.get", { key: params.key!, show: parseFlag(query.show) })),
   },
   {
     method: "PATCH",
@@ -32,33 +32,33 @@ export const configRoutes: readonly Served[] = [
     summary: "Write one key",
     scope: "config:write",
     body: value,
-    responses: { 200: "Written; it counts from now on." },
+    responses: { 200: "The key is written and in effect." },
     async handle({ params, body, service }) {
       const dropped = await service<string[]>("config.set", { values: { [params.key!]: body.value! } });
-      return ok({ key: params.key!, ok: true, ...credentialsGone(dropped) });
+      return ok({ key: params.key!, ok: true, ...droppedSecrets(dropped) });
     },
   },
   {
     method: "DELETE",
     path: "/api/config/{key}",
-    summary: "Unset one key, or all keys below one with a.b.*",
+    summary: "Unset one key, or all keys with a prefix, such as a.b.*",
     scope: "config:write",
-    responses: { 200: "Whether anything was there." },
+    responses: { 200: "`removed` is false if no key was set." },
     async handle({ params, service }) {
-      const gone = await service<string[]>("config.unset", { pattern: params.key! });
-      return ok({ key: params.key!, removed: gone.length > 0 });
+      const removed = await service<string[]>("config.unset", { pattern: params.key! });
+      return ok({ key: params.key!, removed: removed.length > 0 });
     },
   },
   {
     method: "PATCH",
     path: "/api/config",
-    summary: "Write several keys, all or none",
+    summary: "Write several keys atomically",
     scope: "config:write",
     body: { type: "object", properties: { values: { type: "object" } }, required: ["values"] },
-    responses: { 200: "All are written." },
+    responses: { 200: "All keys are written and in effect." },
     async handle({ body, service }) {
-      const dropped = await service<string[]>("config.set", picked(body, "values"));
-      return ok({ ok: true, ...credentialsGone(dropped) });
+      const dropped = await service<string[]>("config.set", pick(body, "values"));
+      return ok({ ok: true, ...droppedSecrets(dropped) });
     },
   },
 ];

@@ -1,7 +1,7 @@
 import type { JsonObject } from "@backplane/sdk/kernel";
-import { ok, picked, type Served } from "./route.ts";
+import { ok, pick, type ServedRoute } from "./route.ts";
 
-export const pluginRoutes: readonly Served[] = [
+export const pluginRoutes: readonly ServedRoute[] = [
   {
     method: "GET",
     path: "/api/plugins",
@@ -15,7 +15,7 @@ export const pluginRoutes: readonly Served[] = [
     path: "/api/plugins/health",
     summary: "Run the health checks of all plugins",
     scope: "plugins:read",
-    responses: { 200: "One report for each." },
+    responses: { 200: "One report for each plugin." },
     handle: async ({ query, service }) => {
       const timeout_ms = /^\d{1,6}$/.test(query.timeout_ms ?? "") ? Number(query.timeout_ms) : 3_000;
       return ok({ plugins: await service("plugins.health", { timeout_ms }) });
@@ -37,10 +37,10 @@ export const pluginRoutes: readonly Served[] = [
       const name = params.name!;
       let row: JsonObject = {};
       if (body.trusted !== undefined) {
-        row = await service<JsonObject>("plugins.trust", { name, ...picked(body, "trusted") });
+        row = await service<JsonObject>("plugins.trust", { name, ...pick(body, "trusted") });
       }
       if (body.enabled !== undefined) {
-        row = await service<JsonObject>("plugins.enable", { name, ...picked(body, "enabled") });
+        row = await service<JsonObject>("plugins.enable", { name, ...pick(body, "enabled") });
       }
       return ok({
         name,
@@ -59,7 +59,7 @@ export const pluginRoutes: readonly Served[] = [
     body: { type: "object", properties: { source: { type: "string" } }, required: ["source"] },
     responses: { 200: "The plugins of the source.", 400: "The source is not allowed." },
     handle: async ({ body, service }) =>
-      ok({ plugins: await service("plugins.inspect", picked(body, "source")) }),
+      ok({ plugins: await service("plugins.inspect", pick(body, "source")) }),
   },
   {
     method: "POST",
@@ -74,7 +74,7 @@ export const pluginRoutes: readonly Served[] = [
     },
     responses: { 200: "Installed and loaded.", 400: "The source is not allowed.", 500: "npm failed." },
     async handle({ body, service }) {
-      const plugins = await service("plugins.install", picked(body, "source", "editable"));
+      const plugins = await service("plugins.install", pick(body, "source", "editable"));
       return ok({ source: body.source!, ok: true, plugins });
     },
   },
@@ -83,7 +83,7 @@ export const pluginRoutes: readonly Served[] = [
     path: "/api/plugins/{name}/reload",
     summary: "Reload a plugin",
     scope: "plugins:write",
-    responses: { 200: "The plugin as it is now." },
+    responses: { 200: "The plugin after the reload." },
     handle: async ({ params, service }) => ok(await service("plugins.reload", { name: params.name! })),
   },
   {

@@ -7,10 +7,15 @@ import { type AdapterAnswer, type AdapterRequest, defineKernelPlugin } from "@ba
 import { configRoutes } from "./config-routes.ts";
 import { pluginRoutes } from "./plugin-routes.ts";
 import { providerRoutes } from "./provider-routes.ts";
-import { type Served, serveRoutes } from "./route.ts";
+import { type ServedRoute, serveRoutes } from "./route.ts";
 import { sessionRoutes } from "./session-routes.ts";
 
-const ROUTES: readonly Served[] = [...configRoutes, ...pluginRoutes, ...providerRoutes, ...sessionRoutes];
+const ROUTES: readonly ServedRoute[] = [
+  ...configRoutes,
+  ...pluginRoutes,
+  ...providerRoutes,
+  ...sessionRoutes,
+];
 const serve = serveRoutes(ROUTES);
 
 export const plugin = defineKernelPlugin({

@@ -1,16 +1,17 @@
-import { ok, picked, type Served, switchOf } from "./route.ts";
+import { ok, parseFlag, pick, type ServedRoute } from "./route.ts";
 
 const fields = { label: { type: "string" }, config: { type: "object" } };
 
-export const providerRoutes: readonly Served[] = [
+export const providerRoutes: readonly ServedRoute[] = [
   {
     method: "GET",
     path: "/api/llm-providers",
     summary:
       "List provider instances; ?show=1 returns their secrets, for an admin only, and is recorded in the audit log",
     scope: "config:read",
-    responses: { 200: "A bare array." },
-    handle: async ({ query, service }) => ok(await service("providers.list", { show: switchOf(query.show) })),
+    responses: { 200: "An array of instances." },
+    handle: async ({ query, service }) =>
+      ok(await service("providers.list", { show: parseFlag(query.show) })),
   },
   {
     method: "POST",
@@ -30,12 +31,12 @@ export const providerRoutes: readonly Served[] = [
       409: "The id is taken.",
     },
     handle: async ({ body, service }) =>
-      ok(await service("providers.create", picked(body, "id", "plugin", "label", "config")), 201),
+      ok(await service("providers.create", pick(body, "id", "plugin", "label", "config")), 201),
   },
   {
     method: "PATCH",
     path: "/api/llm-providers/active",
-    summary: "Choose the instance that answers from the next model call on",
+    summary: "Choose the instance that answers starting with the next model call",
     scope: "config:write",
     body: {
       type: "object",
@@ -43,7 +44,7 @@ export const providerRoutes: readonly Served[] = [
       required: ["name"],
       additionalProperties: false,
     },
-    responses: { 200: "It is the active one.", 404: "There is no such instance." },
+    responses: { 200: "The instance is now active.", 404: "There is no such instance." },
     async handle({ body, service }) {
       await service("providers.activate", { id: body.name! });
       return ok({ active: body.name!, ok: true });
@@ -57,7 +58,7 @@ export const providerRoutes: readonly Served[] = [
     body: { type: "object", properties: fields, additionalProperties: false },
     responses: { 200: "The instance.", 404: "There is no such instance." },
     handle: async ({ params, body, service }) =>
-      ok(await service("providers.patch", { ...picked(body, "label", "config"), id: params.id! })),
+      ok(await service("providers.patch", { ...pick(body, "label", "config"), id: params.id! })),
   },
   {
     method: "DELETE",
@@ -65,9 +66,9 @@ export const providerRoutes: readonly Served[] = [
     summary: "Remove an instance",
     scope: "config:write",
     responses: {
-      204: "It is gone.",
+      204: "The instance was removed.",
       404: "There is no such instance.",
-      409: "It is active, or its plugin's last.",
+      409: "The instance is active, or it is the last one of its plugin.",
     },
     async handle({ params, service }) {
       await service("providers.remove", { id: params.id! });
@@ -79,7 +80,10 @@ export const providerRoutes: readonly Served[] = [
     path: "/api/llm-providers/{id}/test",
     summary: "Test an instance with one small request, within 5 s",
     scope: "config:write",
-    responses: { 200: "Whether it answered, and how fast.", 404: "There is no such instance." },
+    responses: {
+      200: "Whether the instance answered, and the response time.",
+      404: "There is no such instance.",
+    },
     handle: async ({ params, service }) => ok(await service("providers.test", { id: params.id! })),
   },
 ];

@@ -8,7 +8,7 @@ import type {
   PluginContext,
 } from "@backplane/sdk/kernel";
 
-export interface Call {
+export interface RouteCall {
   params: Record<string, string>;
   query: Record<string, string>;
   body: JsonObject;
@@ -16,14 +16,14 @@ export interface Call {
   service: <T = Json>(name: string, args?: JsonObject) => Promise<T>;
 }
 
-export interface Served extends AdapterRoute {
-  handle: (call: Call) => Promise<AdapterAnswer>;
+export interface ServedRoute extends AdapterRoute {
+  handle: (call: RouteCall) => Promise<AdapterAnswer>;
 }
 
-export function serveRoutes(routes: readonly Served[]) {
-  const by = new Map(routes.map((route) => [`${route.method} ${route.path}`, route]));
+export function serveRoutes(routes: readonly ServedRoute[]) {
+  const routesByName = new Map(routes.map((route) => [`${route.method} ${route.path}`, route]));
   return async (request: AdapterRequest, ctx: PluginContext): Promise<AdapterAnswer> => {
-    const route = by.get(request.route)!;
+    const route = routesByName.get(request.route)!;
     const { params, query, body, as } = request;
     const service = async <T>(name: string, args: JsonObject = {}) =>
       (await ctx.service(name, args, as)) as T;
@@ -33,20 +33,20 @@ export function serveRoutes(routes: readonly Served[]) {
 
 export const ok = (body: Json, status = 200): AdapterAnswer => ({ status, body });
 
-/** An integer of the query within its bounds; any other value falls back to the default. */
-export function count(text: string | undefined, fallback: number, most: number): number {
+/** Reads an integer from the query and caps it at `max`. Any other text becomes `fallback`. */
+export function parseCount(text: string | undefined, fallback: number, max: number): number {
   const value = text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : fallback;
-  return Math.min(value, most);
+  return Math.min(value, max);
 }
 
 /** Reads `1` or `0`; any other value is passed through, and the service refuses it. */
-export function switchOf(text: string | undefined): boolean | string {
+export function parseFlag(text: string | undefined): boolean | string {
   if (text === undefined || text === "0") return false;
   return text === "1" ? true : text;
 }
 
-/** Only the fields that the request contains. */
-export function picked(body: JsonObject, ...fields: string[]): JsonObject {
+/** Copies the named fields that the request contains. */
+export function pick(body: JsonObject, ...fields: string[]): JsonObject {
   return Object.fromEntries(
     fields.flatMap((field) => (body[field] === undefined ? [] : [[field, body[field]]])),
   );

@@ -1,24 +1,24 @@
 import type { Json, JsonObject } from "@backplane/sdk/kernel";
-import { type Call, count, ok, picked, type Served } from "./route.ts";
+import { ok, parseCount, pick, type RouteCall, type ServedRoute } from "./route.ts";
 
-const PAGE = 50;
-const MOST = 1_000;
+const DEFAULT_PAGE_SIZE = 50;
+const MAX_PAGE_SIZE = 1_000;
 
-const refOf = ({ params, query }: Call): JsonObject => ({
+const refOf = ({ params, query }: RouteCall): JsonObject => ({
   session_id: params.id!,
   ...(query.workspace === undefined ? {} : { workspace: query.workspace }),
 });
 
-export const sessionRoutes: readonly Served[] = [
+export const sessionRoutes: readonly ServedRoute[] = [
   {
     method: "GET",
     path: "/api/sessions",
     summary: "List sessions, newest first",
     scope: "sessions:read",
-    responses: { 200: "A page of sessions, and where the next begins." },
+    responses: { 200: "A page of sessions, and the cursor of the next page." },
     async handle({ query, service }) {
       const page = await service<{ items: Json; next: string | null }>("sessions.list", {
-        limit: count(query.limit, PAGE, MOST),
+        limit: parseCount(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE),
         ...(query.after === undefined ? {} : { after: query.after }),
         ...(query.workspace === undefined ? {} : { workspace: query.workspace }),
       });
@@ -32,8 +32,8 @@ export const sessionRoutes: readonly Served[] = [
     scope: "sessions:read",
     responses: { 200: "Entries in order.", 404: "There is no such session." },
     async handle(call) {
-      const after = count(call.query.after, 0, Number.MAX_SAFE_INTEGER);
-      const limit = count(call.query.limit, 500, MOST);
+      const after = parseCount(call.query.after, 0, Number.MAX_SAFE_INTEGER);
+      const limit = parseCount(call.query.limit, 500, MAX_PAGE_SIZE);
       const entries: Json = await call.service("sessions.entries", { ...refOf(call), after, limit });
       return ok({ entries });
     },
@@ -49,11 +49,11 @@ export const sessionRoutes: readonly Served[] = [
       required: ["text"],
       additionalProperties: false,
     },
-    responses: { 202: "Taken; the answer comes by event.", 429: "Too much waits already." },
+    responses: { 202: "Accepted; the answer arrives as an event.", 429: "Too many messages are queued." },
     handle: async (call) =>
       ok(
         await call.service("sessions.message", {
-          ...picked(call.body, "text", "attachments"),
+          ...pick(call.body, "text", "attachments"),
           ...refOf(call),
         }),
         202,
@@ -79,10 +79,7 @@ export const sessionRoutes: readonly Served[] = [
     },
     responses: { 201: "The child.", 404: "There is no such session.", 409: "The id is taken." },
     handle: async (call) =>
-      ok(
-        await call.service("sessions.fork", { ...picked(call.body, "child_id", "at"), ...refOf(call) }),
-        201,
-      ),
+      ok(await call.service("sessions.fork", { ...pick(call.body, "child_id", "at"), ...refOf(call) }), 201),
   },
   {
     method: "POST",
@@ -105,7 +102,7 @@ export const sessionRoutes: readonly Served[] = [
     path: "/api/sessions/{id}/undo-compaction",
     summary: "Undo a compaction: move the session back to the previous chain",
     scope: "sessions:write",
-    responses: { 200: "The chain that is the head again.", 400: "The head is not a compaction." },
+    responses: { 200: "The previous chain, which is the head again.", 400: "The head is not a compaction." },
     handle: async (call) => ok(await call.service("sessions.undo", refOf(call))),
   },
 ];

@@ -57,7 +57,7 @@ export async function bootstrapProviders(
 }
 
 /**
- * Returns whether the existing instance has another destination than the one that the credentials were meant
+ * Returns whether the existing instance has a destination other than the one that the credentials were meant
  * for.
  */
 function isElsewhere(wanted: ReadonlyMap<string, Json>, there: ReadonlyMap<string, Json>): boolean {
@@ -77,7 +77,7 @@ async function instanceOf(config: LiveConfig, org_id: string, plugin: string): P
   ]);
   for (const [key, value] of await config.list(org_id, from)) {
     const field = key.slice(from.length);
-    // Permission to reach a private address is granted to one instance by an admin of the host and must not
+    // Permission to reach a private address is granted to one instance by a host admin and must not
     // be copied.
     if (isPluginSettingField(field) || field === ALLOW_PRIVATE_FIELD) continue;
     if (!rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);

@@ -1,5 +1,5 @@
 /**
- * The address of an instance as `host:port`, and the one private address that an admin of the host has
+ * The address of an instance as `host:port`, and the one private address that a host admin has
  * allowed for it.
  */
 
@@ -16,7 +16,7 @@ export function addressOfUrl(url: unknown): string | null {
 
 /**
  * Returns the fields to write, with `allow_private` resolved to an address: `true` means the address of
- * `base_url`. A permission for another address than the new `base_url` is removed with the change.
+ * `base_url`. A permission for an address other than the new `base_url` is removed with the change.
  */
 export function withAllowedAddress(
   before: JsonObject,

@@ -1,4 +1,4 @@
-/** Agent Plugins folders, which become several packages, from an archive or a folder of the host. */
+/** Agent Plugins folders, which become several packages, from an archive or a folder on the host. */
 import { BackplaneError } from "@backplane/contract";
 import { AgentPluginInstalledSchema } from "@backplane/contract/schema";
 import type { Caller, InstallationSource } from "@backplane/ports";
@@ -23,7 +23,7 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
       operation_id: "installAgentPlugin",
       summary: "Install an Agent Plugins folder",
       description:
-        "The body is an archive, or JSON that names a folder of the host (admin token only). Each server of its mcp.json " +
+        "The body is an archive, or JSON that names a folder on the host (admin token only). Each server of its mcp.json " +
         "becomes a package, and all its skills become one. `binding` of each is the body that binds it. `left_out` lists " +
         "the parts that cannot be used, with the reason.",
       tag: "Packages",
@@ -42,7 +42,7 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
           return importUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
             install(caller, { kind: "archive", bytes }, strict),
           );
-        // The scope `admin` covers an org and not the disk of the host.
+        // The scope `admin` covers an org, not the host's disk.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
         const { folder: path } = body.source;
         return createOnce(kernel, caller, request, body, () =>

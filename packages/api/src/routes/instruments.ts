@@ -69,7 +69,7 @@ export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "installInstrumentPlugin",
       summary: "Install and load an instrument plugin",
       description:
-        "From a folder, zip or jar of the host. The plugin is installed, bound as a whole, and loaded. A plugin that fails " +
+        "From a folder, zip or jar on the host. The plugin is installed, bound as a whole, and loaded. A plugin that fails " +
         "to load is returned too, with its error. Admin token only.",
       tag: "Plugins",
       auth: { scope: "admin" },

@@ -1,4 +1,4 @@
-/** Packages: installed from an archive, a folder of the host or the npm registry. */
+/** Packages: installed from an archive, a folder on the host or the npm registry. */
 import { BackplaneError } from "@backplane/contract";
 import { PackageSchema, SlotSchema } from "@backplane/contract/schema";
 import type { Caller, InstallationSource } from "@backplane/ports";
@@ -22,7 +22,7 @@ const SourceBody = z.strictObject({
         secret_slots: z.array(SlotSchema).max(64).default([]),
       }),
     ])
-    .describe("A folder of the host (admin token only), or an MCP server of the npm registry."),
+    .describe("A folder on the host (admin token only), or an MCP server from the npm registry."),
 });
 
 export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
@@ -58,7 +58,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
             install(caller, { kind: "npm", spec, args: [], secret_slots }),
           );
         }
-        // The scope `admin` covers an org and not the disk of the host.
+        // The scope `admin` covers an org, not the host's disk.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
         const path = typeof source === "string" ? source.slice("folder:".length) : source.folder;
         return createOnce(kernel, caller, request, body, () => install(caller, { kind: "folder", path }));

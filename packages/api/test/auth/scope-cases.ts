@@ -182,7 +182,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       except: { foreignOrg: [403], org: [403] },
     },
     {
-      object: "folder of the host",
+      object: "folder on the host",
       scope: "packages:write",
       reach: "host",
       request: (world) => ({
@@ -191,7 +191,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       }),
     },
   ],
-  // It changes nothing, but reads the disk of the host.
+  // It changes nothing, but reads the host's disk.
   "POST /v1/plugin-installations:inspect": [
     {
       object: "archive",
@@ -204,7 +204,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       }),
     },
     {
-      object: "folder of the host",
+      object: "folder on the host",
       scope: "packages:write",
       reach: "host",
       request: (world) => ({
@@ -224,7 +224,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   ],
   "POST /v1/instrument-plugins": [
     {
-      object: "folder of the host",
+      object: "folder on the host",
       scope: "host",
       reach: "host",
       request: (fixture) => ({ path: "/v1/instrument-plugins", body: { path: fixture.folder() } }),
@@ -393,7 +393,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   ],
   "POST /v1/workspaces": [
     {
-      object: "folder of the host",
+      object: "folder on the host",
       scope: "host",
       reach: "host",
       ...missing("/v1/workspaces", { path: "/tmp", digest: "x" }),
@@ -401,14 +401,14 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   ],
   "POST /v1/workspaces:review": [
     {
-      object: "folder of the host",
+      object: "folder on the host",
       scope: "host",
       reach: "host",
       ...missing("/v1/workspaces:review", { path: "/tmp" }),
     },
   ],
   "DELETE /v1/workspaces/{id}": [
-    { object: "folder of the host", scope: "host", reach: "host", ...missing("/v1/workspaces/none") },
+    { object: "folder on the host", scope: "host", reach: "host", ...missing("/v1/workspaces/none") },
   ],
   "POST /v1/login-links": [
     {

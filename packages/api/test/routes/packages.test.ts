@@ -57,7 +57,7 @@ verifies(
   },
 );
 
-verifies("api.packages", "accepts a folder of the host only with the admin token", async () => {
+verifies("api.packages", "accepts a folder on the host only with the admin token", async () => {
   const folder = writeSamplePackage(t.home, "2.0.0");
   const text = await t.call("POST", "/v1/plugin-packages", { body: { source: `folder:${folder}` } });
   expect([text.status, text.json.origin]).toEqual([201, "folder"]);

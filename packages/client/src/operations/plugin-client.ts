@@ -82,7 +82,7 @@ export function createPluginClient(http: Http) {
           headers: idempotencyHeader(call),
           signal: call.signal,
         }),
-      /** A folder of the host; admin token only. */
+      /** A folder on the host; admin token only. */
       installFolder: (folder: string, call?: CallOptions) =>
         post<Package>("/v1/plugin-packages", { source: { folder } }, call),
       /** The archive of an Agent Plugins folder. Returns several packages, each with the body that binds it. */
@@ -99,7 +99,7 @@ export function createPluginClient(http: Http) {
           headers: idempotencyHeader(call),
           signal: call.signal,
         }),
-      /** An MCP server of the npm registry, with its whole dependency tree. */
+      /** An MCP server from the npm registry, with its whole dependency tree. */
       installNpm: (npm: string, secret_slots: readonly string[] = [], call?: CallOptions) =>
         post<Package>("/v1/plugin-packages", { source: { npm, secret_slots } }, call),
       list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
@@ -164,7 +164,7 @@ export function createPluginClient(http: Http) {
           })
         ).items,
     },
-    /** Folders of the host; admin token only. */
+    /** Folders on the host; admin token only. */
     workspaces: {
       list: async () => (await get<{ items: WorkspaceFolder[] }>("/v1/workspaces")).items,
       review: (path: string, kind: WorkspaceFolder["kind"] = "workspace") =>

@@ -8,7 +8,7 @@ import {
 } from "../vocabulary/vocabulary.ts";
 
 export const MountSchema = z.strictObject({
-  source: z.string().min(1).max(4096).describe("folder of the host"),
+  source: z.string().min(1).max(4096).describe("folder on the host"),
   target: z.string().min(1).max(4096).describe("path inside the sandbox"),
   writable: z.boolean().default(false),
 });

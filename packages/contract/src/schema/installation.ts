@@ -18,7 +18,7 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
       kind: z.literal("folder"),
       path: z.string().regex(/^\/./, "must be an absolute path"),
     })
-    .describe("A folder of the host; admin token only."),
+    .describe("A folder on the host; admin token only."),
   z
     .strictObject({
       kind: z.literal("npm"),
@@ -29,7 +29,7 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
       args: z.array(z.string().max(4_096)).max(256).default([]).describe("Arguments of the server."),
       secret_slots: SlotsSchema,
     })
-    .describe("An MCP server of the npm registry."),
+    .describe("An MCP server from the npm registry."),
   z
     .strictObject({
       kind: z.literal("mcp_url"),

@@ -91,7 +91,7 @@ const ToleranceSchema = z.strictObject({
 /** The minimum risk of matching tools, regardless of the author's declaration (tools.risk-floor). */
 export const RiskFloorSchema = z.strictObject({
   egress: RISK.optional().describe("Network access is granted."),
-  writable_mounts: RISK.optional().describe("A writable folder of the host is granted."),
+  writable_mounts: RISK.optional().describe("A writable folder on the host is granted."),
   host: RISK.optional().describe("Runs on the host, outside the sandbox."),
   categories: z.record(CategorySchema, RISK).optional(),
 });
@@ -101,7 +101,7 @@ export const HostLevelSchema = z.strictObject({
   class: z.enum(EXECUTION_CLASSES).optional().describe("The minimum isolation."),
   network: z.enum(NETWORK_ACCESS).optional(),
   allowed_domains: few(DomainSchema).optional(),
-  mounts: z.boolean().optional().describe("false: nothing of the host is mounted."),
+  mounts: z.boolean().optional().describe("false: no folder on the host is mounted."),
 });
 
 export const PolicySchema = z.strictObject({

@@ -69,7 +69,7 @@ describe("checkInstruments", () => {
       [withMetadata({ inputSchema: [] })],
       /inputSchema must be a JSON Schema/,
     ],
-    ["side effects that are no texts", [withMetadata({ sideEffects: [1] })], /sideEffects must be a list/],
+    ["side effects that are not strings", [withMetadata({ sideEffects: [1] })], /sideEffects must be a list/],
     [
       "a timeout of no time",
       [withMetadata({ defaultTimeoutMs: 0 })],

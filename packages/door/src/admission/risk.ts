@@ -91,7 +91,7 @@ function floorOf(
   if (floor.egress !== undefined && grant.network === "egress")
     least.push({ risk: floor.egress, why: "it is granted the network" });
   if (floor.writable_mounts !== undefined && grant.mounts.some(({ writable }) => writable))
-    least.push({ risk: floor.writable_mounts, why: "it is granted a folder of the host to write to" });
+    least.push({ risk: floor.writable_mounts, why: "it is granted a folder on the host to write to" });
   if (item.kind !== "tool") return least;
   const { target, category } = item.tool;
   if (floor.host !== undefined && target === "host")

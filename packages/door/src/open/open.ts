@@ -253,7 +253,7 @@ function findBinding(
   });
 }
 
-/** Rejects a binding of another package than the one that has the tool's name in the catalog. */
+/** Rejects a binding of a package other than the one that has the tool's name in the catalog. */
 async function requireHolder(
   bindings: BindingSource,
   scope: Scope,

@@ -88,7 +88,7 @@ const ConfigSchema = z.strictObject({
     .strictObject({
       network: z.enum(["none", "egress"]).default("egress"),
       allowed_domains: z.array(DomainSchema).optional(),
-      /** false: no folder of the host is mounted for a plugin, whatever its binding says. */
+      /** false: no folder on the host is mounted for a plugin, whatever its binding says. */
       mounts: z.boolean().optional(),
     })
     .prefault({}),

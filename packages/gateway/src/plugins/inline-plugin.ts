@@ -44,7 +44,7 @@ interface ScopedPlugin extends GuardedPlugin {
 
 interface AllowedAddress {
   address: string;
-  /** The admin of the host has allowed this private destination. */
+  /** The host admin has allowed this private destination. */
   opened: boolean;
 }
 

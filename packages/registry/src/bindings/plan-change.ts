@@ -320,7 +320,7 @@ function requireMountAccess(caller: Caller, draft: Binding, before: Binding | nu
   const stands = before !== null && before.package_version === draft.package_version;
   const given = new Set(stands ? before.policy.mounts?.map((mount) => canonicalJson(mount)) : []);
   if (draft.policy.mounts?.every((mount) => given.has(canonicalJson(mount)))) return;
-  throw new BackplaneError("policy.denied", "only the admin token may mount a folder of the host", {
+  throw new BackplaneError("policy.denied", "only the admin token may mount a folder on the host", {
     fix: "Leave policy.mounts unchanged, or ask whoever runs the gateway.",
   });
 }

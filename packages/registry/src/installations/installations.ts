@@ -141,7 +141,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
 
   function requireAccess(caller: Caller, source: InstallationSource): void {
     requireOperator(caller, "install packages");
-    // An admin of an org has no right to the disk of the host.
+    // An admin of an org has no right to the host's disk.
     if (source.kind === "folder" && caller.actor !== HOST_ADMIN)
       throw new BackplaneError("package.source_forbidden");
     requireSourceAccess(caller, source.kind);
@@ -208,7 +208,7 @@ function withSecretSlots(
   return { ...source, secret_slots: [...new Set([...source.secret_slots, ...Object.keys(secrets)])] };
 }
 
-/** Folders of the host and registries are open to admins only. */
+/** Folders on the host and registries are open to admins only. */
 function requireSourceAccess(caller: Caller, kind: InstallationSource["kind"]): void {
   if ((kind === "folder" || kind === "npm") && !caller.admin)
     throw new BackplaneError("package.source_forbidden");

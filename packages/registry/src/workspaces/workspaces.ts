@@ -136,7 +136,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
 
   const facade: WorkspacesFacade = {
     async review(caller, given, kind) {
-      requireHostAdmin(caller, "read folders of the host");
+      requireHostAdmin(caller, "read folders on the host");
       const path = await disk().resolve(given);
       const { digest, files } = await disk().survey(path, kind);
       const before = find(caller, path, kind);
@@ -156,7 +156,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       };
     },
     async trust(caller, wanted) {
-      requireHostAdmin(caller, "trust a folder of the host");
+      requireHostAdmin(caller, "trust a folder on the host");
       const { kind, watch } = wanted;
       const path = await disk().resolve(wanted.path);
       const { org_id, project_id } = caller.scope;

@@ -36,7 +36,7 @@ export async function findOrBuildJavaHost({ sources, cache }: JavaHostPaths, pat
   try {
     await run("javac", ["--release", RELEASE, "-d", draft, ...files], sources, path);
     await run("jar", ["--create", "--file", `${draft}.jar`, "-C", draft, "."], sources, path);
-    // The plugin may run as another user than the gateway.
+    // The plugin may run as a different user than the gateway.
     await chmod(`${draft}.jar`, 0o644);
     await writeFile(`${draft}.sha256`, (await checksumOf(`${draft}.jar`)) ?? "", { mode: 0o444 });
     await rename(`${draft}.jar`, jar);

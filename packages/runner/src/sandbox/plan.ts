@@ -97,7 +97,7 @@ export interface SandboxPlan {
   hidden: string[];
   /** A separate tmpfs that is removed with the process. */
   scratch: { target: string; bytes: number; files: number } | null;
-  /** Persistent folders of the host; PID 1 enforces their limits. */
+  /** Persistent folders on the host; PID 1 enforces their limits. */
   kept: { target: string; bytes: number; files: number }[];
   /**
    * Opened inside, in its own network namespace, and accepted by the gateway: the only addresses that accept

@@ -55,9 +55,9 @@ test.runIf(root)("leaves the plugin's root and /proc around bwrap and nothing el
 test.runIf(root).each([
   ["a link instead of a folder", ["hide", "/plugin/out"]],
   ["a link in the path", ["show", "/usr/bin", "/plugin/out/bin"]],
-  ["a new file in a folder of the host", ["show", "/etc/hostname", "/plugin/new"]],
-  ["a new folder in a folder of the host", ["show", "/usr/bin", "/plugin/new/bin"]],
-  ["a new link in a folder of the host", ["link", "/", "/plugin/new"]],
+  ["a new file in a folder on the host", ["show", "/etc/hostname", "/plugin/new"]],
+  ["a new folder in a folder on the host", ["show", "/usr/bin", "/plugin/new/bin"]],
+  ["a new link in a folder on the host", ["link", "/", "/plugin/new"]],
   ["a path with ..", ["show", "/usr/bin", "/plugin/../../bin"]],
   ["no path", ["hide", "/"]],
 ])("refuses %s and creates nothing", async (_, args) => {

@@ -2,7 +2,7 @@
  * Collects a stream into text, complete tool calls, usage and a stop reason. The fragments of a call's
  * arguments are parsed here and nowhere else; a call never runs with arguments that the model did not finish.
  */
-import { type LlmPart, type TokenUsage, tokenUsage, type ToolCallRequest } from "@backplane/contract";
+import { type LlmPart, type TokenUsage, type ToolCallRequest, tokenUsage } from "@backplane/contract";
 import { LlmCallError } from "./llm-failure.ts";
 
 type RawUsage = Partial<Omit<TokenUsage, "input" | "total">>;

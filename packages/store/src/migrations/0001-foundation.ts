@@ -79,7 +79,7 @@ export const foundation: Migration = {
     `create index audit_project on audit (org_id, project_id, seq)`,
     `create index audit_action on audit (org_id, action, seq)`,
 
-    // PostgreSQL transactions commit in another order than they insert, so `seq` is assigned later, to committed rows,
+    // PostgreSQL transactions commit in a different order than they insert, so `seq` is assigned later, to committed rows,
     // by one reader at a time. With the one writer of SQLite `pos` already has the order of commits.
     `create table outbox (
       pos {serial}, seq {int}, id {id} not null, type {id} not null, org_id {id} not null,

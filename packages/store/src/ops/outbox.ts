@@ -2,7 +2,7 @@ import { enqueueJobs, type JobRow } from "./jobs.ts";
 import { type Dialect, type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 /**
- * PostgreSQL only: numbers the events that have no number yet. Transactions commit in another order than they insert, so
+ * PostgreSQL only: numbers the events that have no number yet. Transactions commit in a different order than they insert, so
  * with numbers given at insert a late commit would appear behind a cursor that has already passed it. Only committed rows
  * are numbered, and the lock on the head row makes the numbers appear in order.
  */

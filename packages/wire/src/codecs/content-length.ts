@@ -144,7 +144,7 @@ class ContentLengthScanner implements Scanner {
 function refuseStrayText(header: Buffer): void {
   for (let at = header.indexOf(LF); at >= 0; at = header.indexOf(LF, at + 1)) {
     if (at > 0 && header[at - 1] === CR) continue;
-    throw invalidFrame("this is no Content-Length header", beforeFirstFrame(header));
+    throw invalidFrame("this is not a Content-Length header", beforeFirstFrame(header));
   }
 }
 
@@ -159,7 +159,7 @@ function parseHeader(header: Buffer): number {
   let length: number | undefined;
   for (const line of header.toString("latin1").split("\r\n")) {
     const match = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*$/.exec(line);
-    if (match === null) throw invalidFrame("this is no Content-Length header", header);
+    if (match === null) throw invalidFrame("this is not a Content-Length header", header);
     if (match[1]!.toLowerCase() !== "content-length") continue;
     if (length !== undefined) throw invalidFrame("Content-Length is given twice", header);
     if (!/^[0-9]+$/.test(match[2]!)) throw invalidFrame("Content-Length must be digits", header);

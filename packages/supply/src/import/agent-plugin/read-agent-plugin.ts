@@ -100,7 +100,7 @@ function serverOf(name: string, about: unknown, folder: string): McpServerEntry 
   const { cwd = ".", command } = about;
   if (typeof command !== "string") return readMcpServer(name, about);
   if (typeof cwd !== "string" || !PLUGIN_ROOT_CWD.test(cwd))
-    throw invalid("it starts in another folder than the plugin's, which is not supported");
+    throw invalid("it starts in a folder other than the plugin's, which is not supported");
   const here = expanded(about) as { command: string; args?: string[] };
   const program = posix.normalize(here.command);
   // A program of the plugin would be refused as a file of this machine, so it is read as `node` and set again below.
