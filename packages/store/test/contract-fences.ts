@@ -37,7 +37,7 @@ export function fenceCases(store: () => Store): void {
       const end = sampleSettlement();
       expect(await store().invocations.settle(row.id, row.fence, end, {})).toBe(false);
       expect(await store().invocations.settleWithTape(row.id, row.fence, end, {}, tape(key, "x"))).toBeNull();
-      expect(await store().invocations.retried(row.id, row.fence, 1)).toBe(false);
+      expect(await store().invocations.recordRetry(row.id, row.fence, 1)).toBe(false);
       expect(await store().invocations.start(row.id, row.fence, "", {})).toBe(false);
     }
     // No node owns them, so the next claim gets them.

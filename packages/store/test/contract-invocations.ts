@@ -107,8 +107,8 @@ export function invocationCases(store: () => Store): void {
     const second = sampleApproval(row, { replaces: first.id, changed: ["config.region"] });
     const next = { ...row, approval_id: second.id, binding_generation: 7, package_version: "9.9.9" };
     const { invocations } = store();
-    expect(await invocations.askAgain({ ...next, fence: row.fence + 1 }, second, {})).toBe(false);
-    expect(await invocations.askAgain(next, second, { events: [sampleEvent(row.id)] })).toBe(true);
+    expect(await invocations.replaceApproval({ ...next, fence: row.fence + 1 }, second, {})).toBe(false);
+    expect(await invocations.replaceApproval(next, second, { events: [sampleEvent(row.id)] })).toBe(true);
     expect(await invocations.get(scope, row.id)).toMatchObject({
       status: "waiting_approval",
       approval_id: second.id,
@@ -117,7 +117,7 @@ export function invocationCases(store: () => Store): void {
     });
     expect(await store().approvals.get(scope, second.id)).toMatchObject({ replaces: first.id });
     expect(await invocations.start(row.id, row.fence, NOW, {})).toBe(true);
-    expect(await invocations.askAgain(next, sampleApproval(row), {})).toBe(false);
+    expect(await invocations.replaceApproval(next, sampleApproval(row), {})).toBe(false);
   });
 
   test("answers an approval once and then starts the row once", async () => {
@@ -152,7 +152,7 @@ export function invocationCases(store: () => Store): void {
     expect(await store().delegations.byHash(delegation.token_hash)).toBeNull();
     expect(await store().invocations.start(row.id, 1, NOW, { delegation })).toBe(true);
     expect(await store().invocations.start(row.id, 1, NOW, {})).toBe(false);
-    expect(await store().invocations.retried(row.id, 1, 2)).toBe(true);
+    expect(await store().invocations.recordRetry(row.id, 1, 2)).toBe(true);
     expect(await store().invocations.get(scope, row.id)).toMatchObject({
       status: "running",
       started_at: NOW,

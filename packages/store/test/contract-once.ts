@@ -107,14 +107,14 @@ export function onceCases(store: () => Store): void {
     });
     const [first, second, third] = [ids.next("key"), ids.next("key"), ids.next("key")];
     await invocations.open(row, { delegation: token(first), facts: {} });
-    expect(await invocations.retried(row.id, 1, 1)).toBe(true);
+    expect(await invocations.recordRetry(row.id, 1, 1)).toBe(true);
     expect(await delegations.byHash(first)).toEqual(token(first));
-    expect(await invocations.retried(row.id, 2, 2, { delegation: token(third) })).toBe(false);
-    expect(await invocations.retried(row.id, 1, 2, { delegation: token(second) })).toBe(true);
+    expect(await invocations.recordRetry(row.id, 2, 2, { delegation: token(third) })).toBe(false);
+    expect(await invocations.recordRetry(row.id, 1, 2, { delegation: token(second) })).toBe(true);
     expect(await delegations.byHash(first)).toBeNull();
     expect(await delegations.byHash(second)).toEqual(token(second));
     expect(await delegations.byHash(third)).toBeNull();
-    expect(await invocations.retried(row.id, 1, 3, {})).toBe(true);
+    expect(await invocations.recordRetry(row.id, 1, 3, {})).toBe(true);
     expect(await delegations.byHash(second)).toBeNull();
     expect((await invocations.get(scope, row.id))?.retry_count).toBe(3);
   });

@@ -16,7 +16,7 @@ export function policyCases(store: () => Store): void {
   test("stores policies of an org and its projects separately, and reads both for a project", async () => {
     const { org_id } = freshOrg();
     const { policies } = store();
-    const at = (project_id: string | null) => policies.at({ org_id, project_id });
+    const at = (project_id: string | null) => policies.get({ org_id, project_id });
     expect(await at("proj_a")).toEqual({ org: null, project: null });
     const own = rowOf(org_id, null);
     const narrow = rowOf(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
@@ -26,7 +26,7 @@ export function policyCases(store: () => Store): void {
     expect(await at("proj_b")).toEqual({ org: own, project: null });
     expect(await at(null)).toEqual({ org: own, project: null });
     const other = freshOrg().org_id;
-    expect(await policies.at({ org_id: other, project_id: null })).toEqual({ org: null, project: null });
+    expect(await policies.get({ org_id: other, project_id: null })).toEqual({ org: null, project: null });
   });
 
   test("writes a policy with its audit entry, and only in the expected generation", async () => {
@@ -42,7 +42,7 @@ export function policyCases(store: () => Store): void {
     expect(await policies.put(third, auditOf("policy.skipped"))).toBe(false);
     const second = rowOf(org_id, null, { generation: 2, policy: {}, updated_by: "key_1" });
     expect(await policies.put(second, auditOf("policy.change"))).toBe(true);
-    expect((await policies.at(scope)).org).toEqual(second);
+    expect((await policies.get(scope)).org).toEqual(second);
     expect(await entries()).toEqual(["policy.change", "policy.set"]);
   });
 }

@@ -40,7 +40,7 @@ export function queueCases(store: () => Store): void {
   test("counts the next events by kind, as far as `read` would return them", async () => {
     const scope = freshOrg();
     const before = (await store().outbox.read(0, 10_000)).at(-1)?.seq ?? 0;
-    expect(await store().outbox.survey(before, 10)).toBeNull();
+    expect(await store().outbox.summarize(before, 10)).toBeNull();
     const wide = { ...scope, project_id: null };
     for (const [where, from_hook] of [
       [scope, false],
@@ -53,8 +53,8 @@ export function queueCases(store: () => Store): void {
     }
     const { type } = sampleEvent("s");
     const seqs = (await store().outbox.read(before, 10)).map((event) => event.seq);
-    const all = (await store().outbox.survey(before, 10))!;
-    expect(all).toMatchObject({ amount: 4, last_seq: seqs[3] });
+    const all = (await store().outbox.summarize(before, 10))!;
+    expect(all).toMatchObject({ count: 4, last_seq: seqs[3] });
     expect(all.kinds).toHaveLength(2);
     expect(all.kinds).toEqual(
       expect.arrayContaining([
@@ -62,8 +62,8 @@ export function queueCases(store: () => Store): void {
         { ...wide, type },
       ]),
     );
-    expect(await store().outbox.survey(before, 2)).toEqual({
-      amount: 2,
+    expect(await store().outbox.summarize(before, 2)).toEqual({
+      count: 2,
       last_seq: seqs[1],
       kinds: [{ ...scope, type }],
     });

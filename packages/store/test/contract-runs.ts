@@ -7,8 +7,8 @@ import { brief, freshKey, message, newChain, newSession, start } from "./sample-
 import { ids, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
 
 export function runCases(store: () => Store): void {
-  const createSession = async (over: Partial<SessionKey> = {}) => {
-    const key = { ...freshKey(), ...over };
+  const createSession = async (overrides: Partial<SessionKey> = {}) => {
+    const key = { ...freshKey(), ...overrides };
     const { head_chain_id } = await store().sessions.create(newSession(key), newChain(), [start], {});
     return { key, scope: key.scope, head: head_chain_id };
   };

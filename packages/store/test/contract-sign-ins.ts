@@ -4,13 +4,12 @@ import { sampleAudit, sampleBinding, samplePackage } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function signInCases(store: () => Store): void {
-  async function bound() {
+  async function createBinding() {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
-    const { binding_id } = sampleBinding({ scope });
-    const binding = { ...sampleBinding({ scope }), binding_id };
+    const binding = sampleBinding({ scope });
     await store().bindings.create(binding, {});
-    return { scope, org_id: scope.org_id, binding_id };
+    return { scope, org_id: scope.org_id, binding_id: binding.binding_id };
   }
 
   const row = (revision: number, ciphertext = `v1.k1.${revision}`, renewing_until = 0) => ({
@@ -19,9 +18,9 @@ export function signInCases(store: () => Store): void {
     ciphertext,
   });
 
-  test("writes a sign-in one revision after the other, and removes it with its binding", async () => {
+  test("accepts only the next revision of a sign-in, and removes the sign-in with its binding", async () => {
     const { sign_ins, audit, bindings } = store();
-    const { scope, org_id, binding_id } = await bound();
+    const { scope, org_id, binding_id } = await createBinding();
     expect(await sign_ins.put(org_id, "bind_other", row(1), {})).toBe(false);
     expect(await sign_ins.get(org_id, binding_id)).toBeNull();
     expect(await sign_ins.put(org_id, binding_id, row(1), {})).toBe(true);
@@ -38,17 +37,17 @@ export function signInCases(store: () => Store): void {
 
   test("accepts one of several concurrent writes of the same revision", async () => {
     const { sign_ins } = store();
-    const { org_id, binding_id } = await bound();
+    const { org_id, binding_id } = await createBinding();
     await sign_ins.put(org_id, binding_id, row(1), {});
-    const tries = Array.from({ length: 8 }, (_, n) =>
+    const attempts = Array.from({ length: 8 }, (_, n) =>
       sign_ins.put(org_id, binding_id, row(2, `v1.k1.${n}`), {}),
     );
-    expect((await Promise.all(tries)).filter(Boolean)).toHaveLength(1);
+    expect((await Promise.all(attempts)).filter(Boolean)).toHaveLength(1);
   });
 
-  test("takes a login once before it expires, and replaces it by a new one", async () => {
+  test("takes a login once before it expires, and replaces a login with a newer one", async () => {
     const { sign_ins } = store();
-    const { org_id, binding_id } = await bound();
+    const { org_id, binding_id } = await createBinding();
     const login = (state: string): Login => ({
       org_id,
       binding_id,
@@ -59,40 +58,43 @@ export function signInCases(store: () => Store): void {
       expires_at: 1_000,
       ciphertext: `v1.k1.${state}`,
     });
-    expect(await sign_ins.begin({ ...login("a"), binding_id: "bind_other" }, {})).toBe(false);
-    expect(await sign_ins.begin(login("a"), {})).toBe(true);
-    expect(await sign_ins.begin(login("b"), {})).toBe(true);
+    expect(await sign_ins.beginLogin({ ...login("a"), binding_id: "bind_other" }, {})).toBe(false);
+    expect(await sign_ins.beginLogin(login("a"), {})).toBe(true);
+    expect(await sign_ins.beginLogin(login("b"), {})).toBe(true);
     const { state_hash: a } = login("a");
     const { state_hash: b } = login("b");
-    expect(await sign_ins.take(a, 0), "replaced").toBeNull();
-    expect(await sign_ins.take(b, 1_000), "at its end").toBeNull();
-    expect(await sign_ins.waiting(b, 999)).toEqual(login("b"));
-    expect(await sign_ins.open(login("a").start_hash, "first", 0), "replaced").toBeNull();
-    expect(await sign_ins.open(login("b").start_hash, "first", 1_000), "at its end").toBeNull();
-    expect(await sign_ins.login(org_id, binding_id)).toEqual({
+    expect(await sign_ins.takeLogin(a, 0), "replaced").toBeNull();
+    expect(await sign_ins.takeLogin(b, 1_000), "expired").toBeNull();
+    expect(await sign_ins.getPendingLogin(b, 999)).toEqual(login("b"));
+    expect(await sign_ins.openLogin(login("a").start_hash, "first", 0), "replaced").toBeNull();
+    expect(await sign_ins.openLogin(login("b").start_hash, "first", 1_000), "expired").toBeNull();
+    expect(await sign_ins.getLoginState(org_id, binding_id)).toEqual({
       status: "pending",
       message: null,
       actor: "admin",
       expires_at: 1_000,
     });
-    const taken = await Promise.all(Array.from({ length: 8 }, () => sign_ins.take(b, 0)));
-    expect(taken.filter((one) => one !== null)).toEqual([login("b")]);
-    expect(await sign_ins.waiting(b, 0)).toBeNull();
-    await sign_ins.end(b, "failed", "no");
-    expect(await sign_ins.login(org_id, binding_id)).toMatchObject({ status: "failed", message: "no" });
-    await sign_ins.end(b, "done", null);
-    expect(await sign_ins.login(org_id, binding_id), "the first word stands").toMatchObject({
+    const taken = await Promise.all(Array.from({ length: 8 }, () => sign_ins.takeLogin(b, 0)));
+    expect(taken.filter((found) => found !== null)).toEqual([login("b")]);
+    expect(await sign_ins.getPendingLogin(b, 0)).toBeNull();
+    await sign_ins.endLogin(b, "failed", "no");
+    expect(await sign_ins.getLoginState(org_id, binding_id)).toMatchObject({
+      status: "failed",
+      message: "no",
+    });
+    await sign_ins.endLogin(b, "done", null);
+    expect(await sign_ins.getLoginState(org_id, binding_id), "the first result is kept").toMatchObject({
       status: "failed",
     });
     await sign_ins.put(org_id, binding_id, row(1), {});
     expect(await sign_ins.remove(org_id, binding_id, {})).toBe(true);
     expect(await sign_ins.remove(org_id, binding_id, {})).toBe(false);
-    expect(await sign_ins.login(org_id, binding_id)).toBeNull();
+    expect(await sign_ins.getLoginState(org_id, binding_id)).toBeNull();
   });
 
   test("binds a login to the first browser that opens it, until it is replaced", async () => {
     const { sign_ins } = store();
-    const { org_id, binding_id } = await bound();
+    const { org_id, binding_id } = await createBinding();
     const login = (state: string) => ({
       org_id,
       binding_id,
@@ -102,23 +104,28 @@ export function signInCases(store: () => Store): void {
       expires_at: 1_000,
       ciphertext: `v1.k1.${state}`,
     });
-    await sign_ins.begin(login("a"), {});
+    await sign_ins.beginLogin(login("a"), {});
     const start = login("a").start_hash;
-    const opened = await Promise.all(Array.from({ length: 8 }, (_, n) => sign_ins.open(start, `b${n}`, 0)));
+    const opened = await Promise.all(
+      Array.from({ length: 8 }, (_, n) => sign_ins.openLogin(start, `b${n}`, 0)),
+    );
     const [browser_hash] = new Set(opened.map((found) => found!.browser_hash));
     expect(browser_hash).toMatch(/^b\d$/);
     expect(opened).toEqual(Array(8).fill({ ...login("a"), browser_hash }));
-    expect(await sign_ins.waiting(login("a").state_hash, 0)).toEqual({ ...login("a"), browser_hash });
-    await sign_ins.begin(login("b"), {});
-    expect(await sign_ins.waiting(login("b").state_hash, 0)).toEqual({ ...login("b"), browser_hash: null });
-    expect((await sign_ins.open(login("b").start_hash, "other", 0))?.browser_hash).toBe("other");
-    expect(await sign_ins.take(login("b").state_hash, 0)).toMatchObject({ browser_hash: "other" });
-    expect(await sign_ins.open(login("b").start_hash, "other", 0), "taken").toBeNull();
+    expect(await sign_ins.getPendingLogin(login("a").state_hash, 0)).toEqual({ ...login("a"), browser_hash });
+    await sign_ins.beginLogin(login("b"), {});
+    expect(await sign_ins.getPendingLogin(login("b").state_hash, 0)).toEqual({
+      ...login("b"),
+      browser_hash: null,
+    });
+    expect((await sign_ins.openLogin(login("b").start_hash, "other", 0))?.browser_hash).toBe("other");
+    expect(await sign_ins.takeLogin(login("b").state_hash, 0)).toMatchObject({ browser_hash: "other" });
+    expect(await sign_ins.openLogin(login("b").start_hash, "other", 0), "taken").toBeNull();
   });
 
-  test("lists sealed sign-ins for another key and replaces unchanged ones", async () => {
+  test("lists sign-ins sealed with another key and replaces only unchanged ones", async () => {
     const { sign_ins, sealed } = store();
-    const { org_id, binding_id } = await bound();
+    const { org_id, binding_id } = await createBinding();
     await sign_ins.put(org_id, binding_id, row(1, "v1.old.text"), {});
     const before = { org_id, name: "" };
     const found = await sealed.list("sign_in", "v1.new.", before, 1);

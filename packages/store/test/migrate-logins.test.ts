@@ -1,4 +1,4 @@
-/** Migrates logins from before they belonged to a browser: they must be started again; sign-ins are kept. */
+/** The migration to logins that belong to a browser: removes existing login attempts and keeps completed sign-ins. */
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -11,22 +11,22 @@ import { expect, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 
-const BEFORE = MIGRATIONS.filter(({ version }) => version < 11);
+const EARLIER_MIGRATIONS = MIGRATIONS.filter(({ version }) => version < 11);
 const login = (id: string, status: string) =>
   `insert into logins (binding_id, org_id, state_hash, actor, status, message, expires_at, ciphertext)
     values ('${id}', 'org_a', 'state-${id}', 'admin', '${status}', null, 9000, 'v1.k1.x')`;
-const OLD = [
+const EXISTING_ROWS = [
   login("bind_a", "pending"),
   login("bind_b", "done"),
   `insert into sign_ins (binding_id, org_id, revision, renewing_until, ciphertext)
     values ('bind_b', 'org_a', 3, 0, 'v1.k1.y')`,
 ];
 
-async function check(store: Store): Promise<void> {
+async function expectMigrated(store: Store): Promise<void> {
   const { sign_ins } = store;
-  expect(await sign_ins.waiting("state-bind_a", 0)).toBeNull();
-  expect(await sign_ins.login("org_a", "bind_b")).toBeNull();
-  expect(await sign_ins.open("", "a browser without a ticket", 0)).toBeNull();
+  expect(await sign_ins.getPendingLogin("state-bind_a", 0)).toBeNull();
+  expect(await sign_ins.getLoginState("org_a", "bind_b")).toBeNull();
+  expect(await sign_ins.openLogin("", "browser-hash", 0)).toBeNull();
   expect(await sign_ins.get("org_a", "bind_b")).toMatchObject({ revision: 3, ciphertext: "v1.k1.y" });
   await store.close();
 }
@@ -34,23 +34,23 @@ async function check(store: Store): Promise<void> {
 test("removes earlier login attempts and keeps sign-ins on SQLite", async () => {
   const dir = createMemoryFolder("bp-migrate-");
   const file = join(dir, "store.db");
-  await (await openSqliteStore({ file, threaded: false, migrations: BEFORE })).close();
+  await (await openSqliteStore({ file, threaded: false, migrations: EARLIER_MIGRATIONS })).close();
   const database = new DatabaseSync(file);
-  for (const text of OLD) database.exec(text);
+  for (const text of EXISTING_ROWS) database.exec(text);
   database.close();
-  await check(await openSqliteStore({ file, threaded: false }));
+  await expectMigrated(await openSqliteStore({ file, threaded: false }));
   rmSync(dir, { recursive: true });
 });
 
 test("removes earlier login attempts and keeps sign-ins on PostgreSQL", async () => {
   const server = await startPostgres();
   try {
-    await (await openPostgresStore({ url: server.url, migrations: BEFORE })).close();
+    await (await openPostgresStore({ url: server.url, migrations: EARLIER_MIGRATIONS })).close();
     const direct = new pg.Client({ connectionString: server.url });
     await direct.connect();
-    for (const text of OLD) await direct.query(text);
+    for (const text of EXISTING_ROWS) await direct.query(text);
     await direct.end();
-    await check(await openPostgresStore({ url: server.url, caller_clock: true }));
+    await expectMigrated(await openPostgresStore({ url: server.url, caller_clock: true }));
   } finally {
     await server.stop();
   }

@@ -1,4 +1,4 @@
-/** Sample runs and entries. Programs of the fault tests load this file, so it does not import vitest. */
+/** Sample runs and entries. The child processes of the fault tests load this file too, so it must not import vitest. */
 import type { NewEntry, RunEnd, RunHold, RunRow, SessionKey, TapeWrite } from "@backplane/ports";
 import { ids, NOW } from "./samples.ts";
 
@@ -6,7 +6,7 @@ export function tape(key: SessionKey, ...contents: string[]): TapeWrite {
   return { key, entries: contents.map(userMessage) };
 }
 
-export function sampleRun(key: SessionKey, over: Partial<RunRow> = {}): RunRow {
+export function sampleRun(key: SessionKey, overrides: Partial<RunRow> = {}): RunRow {
   return {
     id: ids.next("run"),
     ...key.scope,
@@ -29,7 +29,7 @@ export function sampleRun(key: SessionKey, over: Partial<RunRow> = {}): RunRow {
     node_id: "node_a",
     fence: 0,
     joins: 0,
-    ...over,
+    ...overrides,
   };
 }
 
@@ -37,7 +37,7 @@ export function holdOf({ id, fence }: RunRow): RunHold {
   return { run_id: id, fence };
 }
 
-export function sampleEnd(over: Partial<RunEnd> = {}): RunEnd {
+export function sampleEnd(overrides: Partial<RunEnd> = {}): RunEnd {
   return {
     status: "completed",
     output: { content: "done", entry_id: 0 },
@@ -45,7 +45,7 @@ export function sampleEnd(over: Partial<RunEnd> = {}): RunEnd {
     usage: usage(7),
     iterations: 2,
     ended_at: NOW,
-    ...over,
+    ...overrides,
   };
 }
 

@@ -26,9 +26,9 @@ export const ids = createIdSource(
 export const NOW = "2026-11-01T10:00:00.000Z";
 export const LOCAL: Scope = { org_id: "org_local", project_id: "proj_default" };
 
-export function samplePackage(over: Partial<Package> = {}): Package {
-  const version = over.version ?? "0.1.0";
-  const package_id = over.package_id ?? "acme/devkit";
+export function samplePackage(overrides: Partial<Package> = {}): Package {
+  const version = overrides.version ?? "0.1.0";
+  const package_id = overrides.package_id ?? "acme/devkit";
   return {
     id: ids.next("package"),
     org_id: "org_local",
@@ -72,11 +72,11 @@ export function samplePackage(over: Partial<Package> = {}): Package {
     schemas: { "schemas/input.json": { type: "object" } },
     installed_at: NOW,
     installed_by: "admin",
-    ...over,
+    ...overrides,
   };
 }
 
-export function sampleBinding(over: Partial<Binding> = {}): Binding {
+export function sampleBinding(overrides: Partial<Binding> = {}): Binding {
   return {
     binding_id: ids.next("binding"),
     package_id: "acme/devkit",
@@ -94,11 +94,11 @@ export function sampleBinding(over: Partial<Binding> = {}): Binding {
     generation: 1,
     created_at: NOW,
     updated_at: NOW,
-    ...over,
+    ...overrides,
   };
 }
 
-export function sampleInvocation(over: Partial<InvocationRow> = {}): InvocationRow {
+export function sampleInvocation(overrides: Partial<InvocationRow> = {}): InvocationRow {
   return {
     id: ids.next("invocation"),
     export_kind: "tool",
@@ -139,11 +139,11 @@ export function sampleInvocation(over: Partial<InvocationRow> = {}): InvocationR
     turn: null,
     depth: 0,
     role: "admin",
-    ...over,
+    ...overrides,
   };
 }
 
-export function sampleApproval(row: InvocationRow, over: Partial<NewApproval> = {}): NewApproval {
+export function sampleApproval(row: InvocationRow, overrides: Partial<NewApproval> = {}): NewApproval {
   return {
     id: ids.next("approval"),
     invocation_id: row.id,
@@ -169,11 +169,11 @@ export function sampleApproval(row: InvocationRow, over: Partial<NewApproval> = 
     requested_at: NOW,
     expires_at: NOW,
     resolved_at: null,
-    ...over,
+    ...overrides,
   };
 }
 
-export function sampleSettlement(over: Partial<Settlement> = {}): Settlement {
+export function sampleSettlement(overrides: Partial<Settlement> = {}): Settlement {
   return {
     status: "succeeded",
     result: { content: [{ type: "text", text: "3 issues" }] },
@@ -185,11 +185,11 @@ export function sampleSettlement(over: Partial<Settlement> = {}): Settlement {
     egress: null,
     started_at: null,
     ended_at: NOW,
-    ...over,
+    ...overrides,
   };
 }
 
-export function sampleEvent(subject: string, over: Partial<NewEvent> = {}): NewEvent {
+export function sampleEvent(subject: string, overrides: Partial<NewEvent> = {}): NewEvent {
   return {
     id: ids.next("event"),
     type: "invocation.settled" satisfies SemanticEventType,
@@ -197,11 +197,11 @@ export function sampleEvent(subject: string, over: Partial<NewEvent> = {}): NewE
     occurred_at: Date.parse(NOW),
     subject: { kind: "invocation", id: subject },
     summary: { status: "succeeded" },
-    ...over,
+    ...overrides,
   };
 }
 
-export function sampleAudit(over: Partial<NewAudit> = {}): NewAudit {
+export function sampleAudit(overrides: Partial<NewAudit> = {}): NewAudit {
   return {
     id: ids.next("audit"),
     at: Date.parse(NOW),
@@ -210,22 +210,22 @@ export function sampleAudit(over: Partial<NewAudit> = {}): NewAudit {
     action: "secret.put",
     subject: "jira_token",
     details: { version: 1 },
-    ...over,
+    ...overrides,
   };
 }
 
-export function sampleJob(over: Partial<NewJob> = {}): NewJob {
+export function sampleJob(overrides: Partial<NewJob> = {}): NewJob {
   return {
     id: ids.next("job"),
     queue: "deliveries",
     group: null,
     payload: { event: "evt_1" },
     max_attempts: 3,
-    ...over,
+    ...overrides,
   };
 }
 
-export function sampleKey(over: Partial<ApiKey> = {}): ApiKey {
+export function sampleKey(overrides: Partial<ApiKey> = {}): ApiKey {
   return {
     id: ids.next("key"),
     name: "ci",
@@ -237,6 +237,6 @@ export function sampleKey(over: Partial<ApiKey> = {}): ApiKey {
     created_at: NOW,
     expires_at: null,
     revoked_at: null,
-    ...over,
+    ...overrides,
   };
 }

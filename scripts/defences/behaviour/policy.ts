@@ -297,7 +297,7 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy merge: lists are intersected",
     file: MERGE,
-    from: "return a.filter((item) => other.has(plain(item)));",
+    from: "return a.filter((item) => other.has(normalize(item)));",
     to: "return [...new Set([...a, ...other])];",
     tests: MERGED,
   },
@@ -311,8 +311,8 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy merge: both levels deny",
     file: MERGE,
-    from: "(x, y) => [...new Set([...x, ...y])]),\n    ...(most",
-    to: "(_x, y) => [...y]),\n    ...(most",
+    from: "(x, y) => [...new Set([...x, ...y])]),\n    ...(max_risk",
+    to: "(_x, y) => [...y]),\n    ...(max_risk",
     tests: MERGED,
   },
   {
@@ -325,14 +325,14 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy merge: a project does not lower a floor",
     file: MERGE,
-    from: "met[field] = a === undefined ? b : higherRisk(a, b);",
-    to: "met[field] = b;",
+    from: "merged[field] = a === undefined ? b : higherRisk(a, b);",
+    to: "merged[field] = b;",
     tests: MERGED,
   },
   {
     defence: "policy merge: floors of categories keep the higher risk",
     file: MERGE,
-    from: "Object.hasOwn(met, name) ? higherRisk(met[name]!, risk) : risk",
+    from: "Object.hasOwn(merged, name) ? higherRisk(merged[name]!, risk) : risk",
     to: "risk",
     tests: MERGED,
   },

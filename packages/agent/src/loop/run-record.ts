@@ -1,6 +1,6 @@
 /**
- * Records the end of a turn: its row, the answer's entry and the semantic event in one transaction. The event
- * is published on the bus afterwards.
+ * Records the end of a turn in one transaction: the row of the run, the entry of the answer and the outbox event.
+ * The answer is published on the bus afterwards.
  */
 
 import type {
@@ -26,14 +26,17 @@ export interface RecordDeps {
   store_wait: StoreWait;
 }
 
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 5_000;
+const INITIAL_PAUSE_MS = 50;
+const MAX_PAUSE_MS = 5_000;
 
 /**
  * `lost`: another gateway holds the turn. `joined`: another gateway added a message that this turn has to
  * answer first.
  */
-export type Finished = { state: "ended"; run: Run } | { state: "lost" } | { state: "joined"; joins: number };
+export type FinishedTurn =
+  | { state: "ended"; run: Run }
+  | { state: "lost" }
+  | { state: "joined"; joins: number };
 
 /** Never rejects. The write is retried until the store accepts it. */
 export async function finishTurn(
@@ -41,7 +44,7 @@ export async function finishTurn(
   turn: Turn,
   end: TurnEnd | null,
   failure: BackplaneError | null,
-): Promise<Finished> {
+): Promise<FinishedTurn> {
   const { port, persister, store, clock, log } = deps;
   const status = statusOf(turn, failure);
   const error = status === "completed" ? null : errorOf(turn, failure);
@@ -51,7 +54,7 @@ export async function finishTurn(
   }
   const content = end?.content ?? turn.partial;
   const extra = { run_id: turn.run.id, status, ...(error === null ? {} : { error }) };
-  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+  for (let pause = INITIAL_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
     const { item, publish } = answerItem(port, turn, content, end?.tool_calls ?? [], extra);
     const ended: RunEnd = {
       status,
@@ -74,8 +77,8 @@ export async function finishTurn(
       if (ids === null) return { state: "lost" };
       publish();
       return { state: "ended", run: publicRun(turn.run, ended, content, ids.last_id) };
-    } catch (problem) {
-      log.error({ err: problem, run_id: turn.run.id }, "the end of a turn could not be recorded; retrying");
+    } catch (thrown) {
+      log.error({ err: thrown, run_id: turn.run.id }, "the end of a turn could not be recorded; retrying");
       await new Promise<void>((resolve) => void clock.after(pause, resolve));
     }
   }

@@ -26,7 +26,7 @@ import type { ModelAnswer, ModelCalls } from "../models/call-model.ts";
 import type { History } from "./history.ts";
 import type { Progress } from "./progress.ts";
 import { catchUp, type ResumeDeps } from "./resume.ts";
-import { type Finished, finishTurn, recordAnswer } from "./run-record.ts";
+import { type FinishedTurn, finishTurn, recordAnswer } from "./run-record.ts";
 import type { Turn } from "./turn.ts";
 
 export interface StepDeps {
@@ -85,7 +85,7 @@ export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null
   let done = await runUntilDone(deps, turn, () => firstSteps(deps, turn));
   for (;;) {
     await turn.close();
-    const finished: Finished =
+    const finished: FinishedTurn =
       turn.stopped === "lost" ? { state: "lost" } : await finishTurn(deps, turn, done.end, done.failure);
     if (finished.state === "lost") {
       turn.stop("lost");

@@ -23,7 +23,7 @@ interface Waiter {
 }
 
 const READ_DELAY_MS = 500;
-const LONGEST_TIMER_MS = 2_000_000_000;
+const MAX_TIMER_MS = 2_000_000_000;
 
 /** Publishes what happens to approvals, so that clients can show them. */
 export interface ApprovalPublisher {
@@ -114,7 +114,7 @@ export class PendingApprovals {
   /** In steps, because a timer cannot run for more than 24 days. */
   #expire(approval_id: string, end: number): Timer {
     const { clock } = this.#deps;
-    return clock.after(Math.min(Math.max(0, end - clock.monotonic()), LONGEST_TIMER_MS), () => {
+    return clock.after(Math.min(Math.max(0, end - clock.monotonic()), MAX_TIMER_MS), () => {
       const waiter = this.#waiters.get(approval_id);
       if (clock.monotonic() >= end) void this.close(approval_id, "expired");
       else if (waiter !== undefined) waiter.timer = this.#expire(approval_id, end);

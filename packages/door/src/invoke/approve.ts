@@ -100,7 +100,8 @@ async function startApproved(
   if ("status" in admitted) return { gate: "closed", ending: admitted };
   live.checked_at = admitted.call.checked_at;
   const coverage = await wait(() => readCoverage(deps, admitted));
-  if (coverage.digest !== approval.digest) return await askAgain(door, live, admitted, coverage, approval);
+  if (coverage.digest !== approval.digest)
+    return await requestNewApproval(door, live, admitted, coverage, approval);
   live.approved = coverage;
   const reservation = reserveSlot(door, admitted);
   const now = deps.clock.now();
@@ -120,7 +121,7 @@ async function startApproved(
 }
 
 /** Replaces an approval that does not cover the call as it would run now. The follow-up names what changed. */
-async function askAgain(
+async function requestNewApproval(
   door: Door,
   live: LiveCall,
   admitted: Admitted,
@@ -146,7 +147,8 @@ async function askAgain(
   next.approval_id = created.id;
   const { covers: _covers, ...followUp } = created;
   const facts = { events: [approvalRequested(door, followUp, next, now)] };
-  if (!(await deps.store.invocations.askAgain(next, created, facts))) return { gate: "closed", ending: null };
+  if (!(await deps.store.invocations.replaceApproval(next, created, facts)))
+    return { gate: "closed", ending: null };
   Object.assign(row, next);
   return { followUp };
 }

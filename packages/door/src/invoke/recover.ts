@@ -68,7 +68,7 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
     // A process that survived the crash may still hold the old token, so the call gets a new one.
     const minted = mintDelegation(door.deps, row, verdict.grant, now, live.remaining_ms);
     const renewed = minted === null ? {} : { delegation: minted.delegation };
-    if (!(await door.deps.store.invocations.retried(row.id, row.fence, row.retry_count, renewed))) {
+    if (!(await door.deps.store.invocations.recordRetry(row.id, row.fence, row.retry_count, renewed))) {
       return void releaseToOtherNode(door, live);
     }
     void complete(door, resumeRecorded(door, verdict, live, minted?.token ?? null));
@@ -86,7 +86,7 @@ async function endUnknown(door: Door, live: LiveCall, why: string, details?: Err
 }
 
 /** A call that may run again gets this much time even if its gateway was down for longer than its deadline. */
-const LEAST_MS = 5_000;
+const MIN_TIME_MS = 5_000;
 
 /**
  * The time that is left to a call whose gateway died. No monotonic clock outlives a process, so the wall clock has to
@@ -97,8 +97,8 @@ export function remainingTime(
   now: number,
 ): number {
   const used = now - Date.parse(row.started_at ?? row.created_at);
-  const least = Math.min(LEAST_MS, row.timeout_ms);
-  return Math.min(Math.max(row.timeout_ms - used, least), row.timeout_ms);
+  const minimum = Math.min(MIN_TIME_MS, row.timeout_ms);
+  return Math.min(Math.max(row.timeout_ms - used, minimum), row.timeout_ms);
 }
 
 /**

@@ -18,7 +18,7 @@ import {
   OPS,
   type PluginExport,
 } from "@backplane/contract";
-import type { InvocationRow, KernelDeps, RunRequest, RunOutcome } from "@backplane/ports";
+import type { InvocationRow, KernelDeps, RunOutcome, RunRequest } from "@backplane/ports";
 import { isRemote, MAX_RENEWALS } from "@backplane/registry";
 import { DEFAULT_WORKSPACE } from "@backplane/session";
 import { admit, recheck } from "../admission/admit.ts";
@@ -126,7 +126,7 @@ async function runAttempts(
     await pauseUnlessStopped(deps, live, pause);
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     const owned = await retryUntilDeadline(door, deadline, () =>
-      store.invocations.retried(row.id, row.fence, retries + 1),
+      store.invocations.recordRetry(row.id, row.fence, retries + 1),
     );
     if (!owned) return null;
   }

@@ -10,8 +10,8 @@ import type { LiveCall } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
 import { publicInvocation, settledEvent } from "./record.ts";
 
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 5_000;
+const INITIAL_PAUSE_MS = 50;
+const MAX_PAUSE_MS = 5_000;
 const POLL_MS = 500;
 
 export async function settle(door: Door, live: LiveCall, ending: Ending): Promise<Invocation> {
@@ -22,7 +22,7 @@ export async function settle(door: Door, live: LiveCall, ending: Ending): Promis
   live.tape?.close();
   let final = finalRow(live, ending, deps.clock.now());
   let won = false;
-  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+  for (let pause = INITIAL_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
     // A turn or a gateway that stops settles calls that do not end in time, so another ending may have come first.
     if (door.live.get(row.id) !== live) return await live.settled;
     try {

@@ -7,8 +7,8 @@ import { codeOf } from "@backplane/contract";
 import type { Clock, Logger } from "@backplane/ports";
 import { sleep } from "./wake.ts";
 
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 1_000;
+const INITIAL_PAUSE_MS = 50;
+const MAX_PAUSE_MS = 1_000;
 
 export class StoreWait {
   readonly #clock: Clock;
@@ -33,7 +33,7 @@ export class StoreWait {
     most_ms = this.#most_ms,
   ): Promise<T> {
     let end: number | null = null;
-    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+    for (let pause = INITIAL_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
       try {
         return await work();
       } catch (error) {

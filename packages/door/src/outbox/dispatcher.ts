@@ -4,7 +4,7 @@
  * saves the other nodes the reading; they take over when its holder falls behind. Events that a hook's own call caused
  * are skipped (hook.contract).
  */
-import type { BoundPackage, KernelDeps, NewJob, OutboxEvent, OutboxSurvey, Timer } from "@backplane/ports";
+import type { BoundPackage, KernelDeps, NewJob, OutboxEvent, OutboxSummary, Timer } from "@backplane/ports";
 import { pickBinding } from "@backplane/registry";
 import { DELIVERIES_QUEUE } from "./deliver.ts";
 
@@ -91,20 +91,20 @@ export class Dispatcher {
     const { outbox } = this.#deps.store;
     let from = await outbox.cursor(HOOKS_CONSUMER);
     while (!this.#stopped) {
-      const ahead = await outbox.survey(from, PAGE);
+      const ahead = await outbox.summarize(from, PAGE);
       if (ahead === null) return;
       const wanted = await this.#hasSubscribers(ahead);
-      const jobs = wanted ? await this.#buildJobs(await outbox.read(from, ahead.amount)) : [];
+      const jobs = wanted ? await this.#buildJobs(await outbox.read(from, ahead.count)) : [];
       const moved = await outbox.advance(HOOKS_CONSUMER, from, ahead.last_seq, jobs, clock.now());
       if (moved && jobs.length > 0) this.#onJobs();
       // Events that were appended in the meantime have scheduled the next pass.
-      if (moved && ahead.amount < PAGE) return;
+      if (moved && ahead.count < PAGE) return;
       from = moved ? ahead.last_seq : await outbox.cursor(HOOKS_CONSUMER);
     }
   }
 
   /** Whether any hook subscribes to any of these events. */
-  async #hasSubscribers({ kinds }: OutboxSurvey): Promise<boolean> {
+  async #hasSubscribers({ kinds }: OutboxSummary): Promise<boolean> {
     for (const kind of kinds) {
       if ((await this.#deps.store.bindings.hooksFor(kind, kind.type)).length > 0) return true;
     }

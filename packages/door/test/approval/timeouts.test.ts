@@ -5,7 +5,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession } from "../../../agent/test/loop/test-session.ts";
 
 const MANY = 10_000;
-const AT_ONCE = 1_000;
+const CONCURRENT_CALLS = 1_000;
 
 verifies(
   "approval.timeout",
@@ -22,12 +22,12 @@ verifies(
     };
     const fixture = await createTestSession({
       tools: [guarded],
-      host: { approval_timeout_ms: 200, max_waiting: AT_ONCE },
+      host: { approval_timeout_ms: 200, max_waiting: CONCURRENT_CALLS },
     });
     const before = fixture.clock.timers;
     const codes = new Set<string | undefined>();
-    for (let done = 0; done < MANY; done += AT_ONCE) {
-      const calls = Array.from({ length: AT_ONCE }, () =>
+    for (let done = 0; done < MANY; done += CONCURRENT_CALLS) {
+      const calls = Array.from({ length: CONCURRENT_CALLS }, () =>
         fixture.call({ export_id: "add", input: { a: 1, b: 2 } }),
       );
       for (const { error } of await Promise.all(calls)) codes.add(error?.code);

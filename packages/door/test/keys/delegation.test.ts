@@ -1,4 +1,4 @@
-/** Delegated tokens on another node than the one that minted them, and after their expiry. */
+/** Delegated tokens on a node other than the one that created them, and after they expire. */
 import { openSqliteStore } from "@backplane/store";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -14,43 +14,44 @@ verifies(
   "delegation.token",
   "accepts a running call's token on another node until the call ends or the token expires",
   async () => {
-    const here = await createTestKernel();
-    const there = await seedTestKernel(
-      await openSqliteStore({ file: here.file, threaded: false }),
-      here.file,
+    const node_a = await createTestKernel();
+    const node_b = await seedTestKernel(
+      await openSqliteStore({ file: node_a.file, threaded: false }),
+      node_a.file,
     );
-    await here.bind(content);
+    await node_a.bind(content);
     let token = "";
     let finish = () => {};
-    here.runner.script = async ({ request }) => {
+    node_a.runner.script = async ({ request }) => {
       token = request.context.gateway.delegation_token!;
       await new Promise<void>((resolve) => {
         finish = resolve;
       });
       return ok();
     };
-    const first = here.call({ export_id: "talk" });
+    const first = node_a.call({ export_id: "talk" });
     await until(() => token !== "");
-    // A sandboxed process reaches only its own gateway, so elsewhere its token was carried out of the sandbox.
-    await expect(there.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
-    for (const { runner } of [here, there]) runner.sandbox = { enabled: false, available: false, reason: "" };
-    const caller = await there.kernel.keys.authenticate(token);
+    // A sandboxed process reaches only its own gateway. A token that arrives at another node has left the sandbox.
+    await expect(node_b.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+    for (const { runner } of [node_a, node_b])
+      runner.sandbox = { enabled: false, available: false, reason: "" };
+    const caller = await node_b.kernel.keys.authenticate(token);
     expect(caller).toMatchObject({ admin: false, delegation: { scopes: ["runs:read"] } });
     expect(caller.delegation!.grant).toEqual(
-      (await there.kernel.invocations.list(user, {}, { limit: 1 })).items[0]!.grant,
+      (await node_b.kernel.invocations.list(user, {}, { limit: 1 })).items[0]!.grant,
     );
     finish();
     await first;
-    for (const { kernel } of [here, there]) {
+    for (const { kernel } of [node_a, node_b]) {
       await expect(kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
     }
 
     token = "";
-    const second = here.call({ export_id: "talk" });
+    const second = node_a.call({ export_id: "talk" });
     await until(() => token !== "");
-    expect((await there.kernel.keys.authenticate(token)).delegation).toBeDefined();
-    there.clock.wall_offset += 60_000 + 5_001;
-    await expect(there.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+    expect((await node_b.kernel.keys.authenticate(token)).delegation).toBeDefined();
+    node_b.clock.wall_offset += 60_000 + 5_001;
+    await expect(node_b.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
     finish();
     await second;
   },

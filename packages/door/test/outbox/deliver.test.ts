@@ -85,7 +85,8 @@ test("skips events without a subscribed hook unread", async () => {
   const read = vi.spyOn(fixture.store.outbox, "read");
   await fixture.call({ export_id: "echo" });
   await until(
-    async () => (await fixture.store.outbox.survey(await fixture.store.outbox.cursor("hooks"), 1)) === null,
+    async () =>
+      (await fixture.store.outbox.summarize(await fixture.store.outbox.cursor("hooks"), 1)) === null,
   );
   expect(read).not.toHaveBeenCalled();
   read.mockRestore();

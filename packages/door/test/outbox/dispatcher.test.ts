@@ -1,4 +1,4 @@
-/** Which hooks get which events, and how their jobs are grouped and retried. The store is a list in memory. */
+/** Which hooks receive which events, and how their jobs are grouped and retried. The store is in memory. */
 import { BackplaneError, createIdSource, type Invocation } from "@backplane/contract";
 import {
   type BoundPackage,
@@ -69,8 +69,9 @@ function baseDeps(): Pick<KernelDeps, "clock" | "ids" | "node_id" | "host" | "lo
 
 function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
   const jobs: NewJob[] = [];
-  const state = { cursor: 0, notify: () => {}, beforeSurvey: () => {}, beforeAdvance: () => {} };
-  const ahead = (after: number, limit: number) => events.filter(({ seq }) => seq > after).slice(0, limit);
+  const state = { cursor: 0, notify: () => {}, beforeSummary: () => {}, beforeAdvance: () => {} };
+  const eventsAfter = (after: number, limit: number) =>
+    events.filter(({ seq }) => seq > after).slice(0, limit);
   const store = {
     outbox: {
       onAppended: (listener: () => void) => {
@@ -78,14 +79,12 @@ function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
         return () => {};
       },
       cursor: async () => state.cursor,
-      survey: async (after: number, limit: number) => {
-        state.beforeSurvey();
-        const found = ahead(after, limit);
-        return found.length === 0
-          ? null
-          : { amount: found.length, last_seq: found.at(-1)!.seq, kinds: found };
+      summarize: async (after: number, limit: number) => {
+        state.beforeSummary();
+        const found = eventsAfter(after, limit);
+        return found.length === 0 ? null : { count: found.length, last_seq: found.at(-1)!.seq, kinds: found };
       },
-      read: async (after: number, limit: number) => ahead(after, limit),
+      read: async (after: number, limit: number) => eventsAfter(after, limit),
       advance: async (_consumer: string, from: number, to: number, more: NewJob[]) => {
         state.beforeAdvance();
         if (from !== state.cursor) return false;
@@ -119,12 +118,12 @@ const SETTLED = "invocation.settled";
 const CHANGED = "binding.changed";
 const targets = (jobs: NewJob[]) =>
   jobs.map(({ payload }) => {
-    const { binding_id, project_id, event: given } = payload as Record<string, unknown>;
-    return [binding_id, project_id, (given as OutboxEvent).subject.id];
+    const { binding_id, project_id, event: delivered } = payload as Record<string, unknown>;
+    return [binding_id, project_id, (delivered as OutboxEvent).subject.id];
   });
 
 describe("the dispatcher", () => {
-  test("delivers to every hook once, to the project's binding rather than the org's", async () => {
+  test("delivers to every hook once, and prefers the binding of the project to that of the org", async () => {
     const hooks = [
       hook("bind_org", null, [SETTLED], "notify"),
       hook("bind_own", "proj_a", [SETTLED], "notify"),
@@ -164,17 +163,17 @@ describe("the dispatcher", () => {
     expect(targets(jobs).map(([, , subject]) => subject)).toEqual(["inv_2"]);
   });
 
-  test("gives each binding its lane, each subject its group and each delivery its event", async () => {
+  test("creates jobs with a lane for each binding, a group for each subject, and the event as payload", async () => {
     const hooks = [hook("bind_1", null, [SETTLED]), hook("bind_2", null, [SETTLED])];
     const events = [event(1, SETTLED, "inv_1"), event(2, SETTLED, "inv_1"), event(3, SETTLED, "inv_2")];
     const jobs = await dispatch(events, hooks);
-    const of = (lane: string) => jobs.filter((job) => job.lane === lane).map(({ group }) => group);
+    const groupsOf = (lane: string) => jobs.filter((job) => job.lane === lane).map(({ group }) => group);
     for (const lane of ["bind_1", "bind_2"]) {
-      const [first, second, third] = of(lane);
+      const [first, second, third] = groupsOf(lane);
       expect(first).toBe(second);
       expect(third).not.toBe(first);
     }
-    expect(of("bind_1")[0]).not.toBe(of("bind_2")[0]);
+    expect(groupsOf("bind_1")[0]).not.toBe(groupsOf("bind_2")[0]);
     expect((jobs[0]!.payload as { event: unknown }).event).toEqual({
       type: SETTLED,
       occurred_at: "2026-01-01T00:00:00.000Z",
@@ -183,12 +182,12 @@ describe("the dispatcher", () => {
     });
   });
 
-  test("reads page after page", async () => {
+  test("reads more events than fit on one page", async () => {
     const events = Array.from({ length: 1_100 }, (_, n) => event(n + 1, SETTLED, `inv_${n}`));
     expect(await dispatch(events, [hook("bind_1", null, [SETTLED])])).toHaveLength(1_100);
   });
 
-  test("continues behind another node that moved the cursor first", async () => {
+  test("continues at the new cursor after another node has moved it", async () => {
     const events = [1, 2, 3, 4, 5].map((seq) => event(seq, SETTLED, `inv_${seq}`));
     const { dispatcher, jobs, state } = createDispatcher(events, [hook("bind_1", null, [SETTLED])]);
     state.beforeAdvance = () => {
@@ -200,12 +199,12 @@ describe("the dispatcher", () => {
     expect(targets(jobs).map(([, , subject]) => subject)).toEqual(["inv_4", "inv_5"]);
   });
 
-  test("repeats a pass that failed, and one during which events were appended", async () => {
+  test("repeats a pass that failed or during which events were appended", async () => {
     const events = [event(1, SETTLED, "inv_1")];
     const { dispatcher, jobs, state } = createDispatcher(events, [hook("bind_1", null, [SETTLED])]);
-    let surveys = 0;
-    state.beforeSurvey = () => {
-      if (++surveys === 1) throw new Error("the store is away");
+    let summaries = 0;
+    state.beforeSummary = () => {
+      if (++summaries === 1) throw new Error("the store is unavailable");
     };
     state.beforeAdvance = () => {
       if (events.length > 1) return;
@@ -229,10 +228,17 @@ describe("the deliverer", () => {
     const store = {
       jobs: {
         lanes: async () => [...new Set(open.map(({ lane }) => lane))].map((lane) => ({ lane, due_in: 0 })),
-        claim: async (_queue: string, _node: string, _now: number, _ms: number, room: number, lane: string) =>
+        claim: async (
+          _queue: string,
+          _node: string,
+          _now: number,
+          _ms: number,
+          limit: number,
+          lane: string,
+        ) =>
           open
             .filter((job) => job.lane === lane)
-            .slice(0, room)
+            .slice(0, limit)
             .map((job) => open.splice(open.indexOf(job), 1)[0]!),
         complete: async (id: string) => reports.done.push(id),
         fail: async (id: string, _fence: number, _error: string, _now: number, retry_ms: number) =>
@@ -264,7 +270,7 @@ describe("the deliverer", () => {
       payload: { delivery_id: `del_${id}`, binding_id: id },
     }) as unknown as Job;
 
-  test("completes jobs of hooks that are gone and retries the others later and later", async () => {
+  test("completes jobs of removed or inactive hooks and retries the others with growing delays", async () => {
     const jobs = [
       job("gone"),
       job("off"),
@@ -286,7 +292,7 @@ describe("the deliverer", () => {
     });
   });
 
-  test("runs a limited number of deliveries at a time and the next when one ends", async () => {
+  test("limits concurrent deliveries and starts the next when one ends", async () => {
     const ends: (() => void)[] = [];
     const reports = createDeliverer(
       ["a", "b", "c", "d"].map((id) => job(id)),

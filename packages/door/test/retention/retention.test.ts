@@ -38,7 +38,8 @@ async function leave(fixture: TestKernel): Promise<string> {
   await until(async () => (await fixture.store.jobs.dead("deliveries", 9)).length === 1);
   await until(async () => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0);
   await until(
-    async () => (await fixture.store.outbox.survey(await fixture.store.outbox.cursor("hooks"), 1)) === null,
+    async () =>
+      (await fixture.store.outbox.summarize(await fixture.store.outbox.cursor("hooks"), 1)) === null,
   );
   return id;
 }

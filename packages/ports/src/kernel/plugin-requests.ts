@@ -1,10 +1,10 @@
-/** Questions that a plugin asks its caller while the call runs: MCP elicitation and sampling. */
+/** Requests from a plugin to its caller while the call runs: MCP elicitation and sampling. */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 
-/** Returns null where the client does not support the method. `key` is the plugin's own id of the question. */
+/** Returns null if the client does not support the method. `key` is the plugin's own id of the request. */
 export type AnswerPluginRequest = (method: string, params: JsonObject, key?: string) => Promise<Json> | null;
 
-/** The gateway's answer where the client does not support the method: elicitations are declined, others rejected. */
+/** Answers for a client that does not support the method: declines an elicitation and rejects any other request. */
 export async function rejectUnanswered(method: string): Promise<Json> {
   switch (method) {
     case "elicitation/create":

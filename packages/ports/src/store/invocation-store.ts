@@ -25,9 +25,9 @@ export interface InvocationRow extends Invocation {
   fence: number;
   /** Set for hook deliveries, so that a hook's own invocation triggers no further hooks. */
   delivery_id: string | null;
-  /** Set for a call of the agent loop: locates the tape for its result, also after a restart. */
+  /** Set for a call of the agent loop. Locates the tape that receives the result, also after a restart. */
   turn: InvocationTurn | null;
-  /** The number of nested calls above this one. */
+  /** The number of calls that this call is nested in. */
   depth: number;
   /** The caller's role, checked against the current policy when the row is resumed. */
   role: Role;
@@ -66,11 +66,11 @@ export interface OpenWith {
   approval?: NewApproval;
   delegation?: NewDelegation;
   facts: Facts;
-  /** Throws `session.not_found` without writing anything. */
+  /** If its session does not exist, `open` throws `session.not_found` and writes nothing. */
   tape?: TapeWrite;
   /**
-   * Stores the row's id as the answer. Throws `idempotency.in_progress` without writing anything if the key is
-   * claimed.
+   * Stores the row's id as the response for this key. If the key is already claimed, `open` throws
+   * `idempotency.in_progress` and writes nothing.
    */
   once?: OnceKey;
 }
@@ -81,7 +81,7 @@ export interface InvocationStore {
    * entries, or to null without a tape.
    */
   open(row: InvocationRow, also: OpenWith): Promise<Appended | null>;
-  /** Moves waiting_approval → running after the answer. Resolves to false if fence or status have changed. */
+  /** Moves an approved row from waiting_approval to running. Resolves to false if fence or status have changed. */
   start(
     id: string,
     fence: number,
@@ -89,12 +89,12 @@ export interface InvocationStore {
     also: { delegation?: NewDelegation },
   ): Promise<boolean>;
   /**
-   * Replaces the approval of a waiting row, with the row as it would run now. Resolves to false if fence or status have
-   * changed.
+   * Replaces the approval of a waiting row, and the row itself by what would run now. Resolves to false if fence or
+   * status have changed.
    */
-  askAgain(row: InvocationRow, approval: NewApproval, facts: Facts): Promise<boolean>;
-  /** Counts a retry of a running row. `renewed` revokes its tokens and writes the given one, if any. */
-  retried(
+  replaceApproval(row: InvocationRow, approval: NewApproval, facts: Facts): Promise<boolean>;
+  /** Stores the retry count of a running row. `renewed` revokes its tokens and stores the given one, if any. */
+  recordRetry(
     id: string,
     fence: number,
     retry_count: number,
@@ -106,8 +106,8 @@ export interface InvocationStore {
    */
   settle(id: string, fence: number, end: Settlement, facts: Facts): Promise<boolean>;
   /**
-   * As `settle`, with tape entries in the same transaction. Resolves to null, without writing entries, where `settle`
-   * resolves to false. Throws `session.not_found` and leaves the row running.
+   * As `settle`, with tape entries in the same transaction. Where `settle` resolves to false, resolves to null
+   * and writes no entries. If the session does not exist, throws `session.not_found` and leaves the row running.
    */
   settleWithTape(
     id: string,
@@ -130,7 +130,7 @@ export interface InvocationStore {
    * or, with an exclusive home, when it is any other node.
    */
   claimOrphans(node_id: string, now: number, limit: number): Promise<InvocationRow[]>;
-  /** Claims rows of any node that await approval, so that the approvals can be re-armed at start. */
+  /** Claims rows of any node that await approval, so that their approvals can continue after a restart. */
   claimWaiting(
     node_id: string,
     now: number,

@@ -18,8 +18,8 @@ export interface PolicyRows {
 }
 
 export interface PolicyStore {
-  /** The policy rows of the org and of the project; null where none was ever set. Never stale. */
-  at(scope: Scope): MaybePromise<PolicyRows>;
+  /** The policy rows of the org and of the project; null if none was ever set. Never stale. */
+  get(scope: Scope): MaybePromise<PolicyRows>;
   /** Writes `row` if the stored generation is `row.generation - 1` (0 for no row); otherwise resolves to false. */
   put(row: PolicyRow, facts: Facts): Promise<boolean>;
 }

@@ -7,9 +7,9 @@ export interface OutboxEvent extends SemanticEvent {
 }
 
 /** A summary of the events after a cursor. */
-export interface OutboxSurvey {
+export interface OutboxSummary {
   last_seq: number;
-  amount: number;
+  count: number;
   /** Excludes events caused by a hook's own call. */
   kinds: (Scope & { type: SemanticEvent["type"] })[];
 }
@@ -18,7 +18,7 @@ export interface OutboxStore {
   /** Committed events after `after_seq`, in order. An event that commits late is never skipped. */
   read(after_seq: number, limit: number, scope?: Scope): Promise<OutboxEvent[]>;
   /** Summarizes the result of `read` for all orgs without loading the events, since most have no subscriber. */
-  survey(after_seq: number, limit: number): Promise<OutboxSurvey | null>;
+  summarize(after_seq: number, limit: number): Promise<OutboxSummary | null>;
   cursor(consumer: string): Promise<number>;
   /** Moves the cursor and enqueues the jobs in one transaction. Resolves to false if another node was first. */
   advance(consumer: string, from: number, to: number, jobs: NewJob[], now: number): Promise<boolean>;

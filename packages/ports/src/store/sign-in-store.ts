@@ -37,17 +37,18 @@ export interface SignInStore {
   put(org_id: string, binding_id: string, row: SealedSignIn, facts: Facts): Promise<boolean>;
   remove(org_id: string, binding_id: string, facts: Facts): Promise<boolean>;
   /** Replaces an earlier attempt. Resolves to false if the binding does not exist. */
-  begin(login: Omit<Login, "browser_hash">, facts: Facts): Promise<boolean>;
+  beginLogin(login: Omit<Login, "browser_hash">, facts: Facts): Promise<boolean>;
   /**
    * Assigns the attempt to the first browser; a later one gets the first browser's hash. Null if no attempt is
    * pending.
    */
-  open(start_hash: string, browser_hash: string, now: number): Promise<Login | null>;
+  openLogin(start_hash: string, browser_hash: string, now: number): Promise<Login | null>;
   /** Resolves to the attempt while it is pending. */
-  waiting(state_hash: string, now: number): Promise<Login | null>;
+  getPendingLogin(state_hash: string, now: number): Promise<Login | null>;
   /** Takes the attempt once: of several callers with the same state, only one gets it. */
-  take(state_hash: string, now: number): Promise<Login | null>;
+  takeLogin(state_hash: string, now: number): Promise<Login | null>;
   /** Records how a taken attempt ended. */
-  end(state_hash: string, status: "done" | "failed", message: string | null): Promise<void>;
-  login(org_id: string, binding_id: string): Promise<LoginState | null>;
+  endLogin(state_hash: string, status: "done" | "failed", message: string | null): Promise<void>;
+  /** The state of the latest attempt; null if there is none. */
+  getLoginState(org_id: string, binding_id: string): Promise<LoginState | null>;
 }

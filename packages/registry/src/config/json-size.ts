@@ -5,10 +5,10 @@
 import { type Json, spendJson } from "@backplane/contract";
 
 /** The length of the longest number in JSON. */
-const LONGEST_SCALAR = 24;
+const MAX_SCALAR_LENGTH = 24;
 
 export function fitsBytes(value: Json, limit: number): boolean {
   // A character takes at most 6 bytes in JSON (\u0000), so a value of at most limit / 6 characters fits.
-  if (spendJson(value, Math.floor(limit / 6), LONGEST_SCALAR) >= 0) return true;
+  if (spendJson(value, Math.floor(limit / 6), MAX_SCALAR_LENGTH) >= 0) return true;
   return Buffer.byteLength(JSON.stringify(value)) <= limit;
 }

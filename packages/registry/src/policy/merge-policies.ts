@@ -16,7 +16,7 @@ import {
 } from "@backplane/contract";
 import { intersect } from "../grant/intersect.ts";
 
-/** The policy of an operator who configures nothing. */
+/** The policy before an operator configures anything. */
 const DEFAULT_POLICY: EffectivePolicyDocument = {
   tolerance: { conversation: "low", background: "low", headless: "low" },
   allowed_tool_categories: null,
@@ -36,8 +36,8 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
   const defaults = DEFAULT_POLICY;
   const tolerance = { ...defaults.tolerance };
   for (const context of RISK_CONTEXTS) {
-    const own = org.tolerance?.[context] ?? defaults.tolerance[context];
-    tolerance[context] = lowerTolerance(own, project.tolerance?.[context]);
+    const inherited = org.tolerance?.[context] ?? defaults.tolerance[context];
+    tolerance[context] = lowerTolerance(inherited, project.tolerance?.[context]);
   }
   return {
     tolerance,
@@ -64,35 +64,35 @@ function lowerTolerance(a: Tolerance, b: Tolerance | undefined): Tolerance {
 function intersectLists<T>(
   a: readonly T[] | null | undefined,
   b: readonly T[] | null | undefined,
-  plain: (item: T) => T = (item) => item,
+  normalize: (item: T) => T = (item) => item,
 ): T[] | null {
   if (a == null) return b == null ? null : [...b];
   if (b == null) return [...a];
-  const other = new Set(b.map(plain));
-  return a.filter((item) => other.has(plain(item)));
+  const other = new Set(b.map(normalize));
+  return a.filter((item) => other.has(normalize(item)));
 }
 
-/** Categories are compared without case. */
+/** Categories are compared case-insensitively. */
 export function normalizeCategory(category: string): string {
   return category.toLowerCase();
 }
 
 function intersectRoles(org: Roles, project: Roles): Roles {
-  const met: Roles = {};
+  const merged: Roles = {};
   for (const role of ROLES) {
     const [a, b] = [org[role], project[role]];
-    const one = a === undefined || b === undefined ? (a ?? b) : intersectRole(a, b);
-    if (one !== undefined) met[role] = one;
+    const policy = a === undefined || b === undefined ? (a ?? b) : intersectRole(a, b);
+    if (policy !== undefined) merged[role] = policy;
   }
-  return met;
+  return merged;
 }
 
 function intersectRole(a: RolePolicy, b: RolePolicy): RolePolicy {
-  const most = a.max_risk === undefined ? b.max_risk : lowerRisk(a.max_risk, b.max_risk);
+  const max_risk = a.max_risk === undefined ? b.max_risk : lowerRisk(a.max_risk, b.max_risk);
   return {
     allow: mergeSelections(a.allow ?? {}, b.allow ?? {}, (x, y) => x.filter((item) => y.includes(item))),
     deny: mergeSelections(a.deny ?? {}, b.deny ?? {}, (x, y) => [...new Set([...x, ...y])]),
-    ...(most === undefined ? {} : { max_risk: most }),
+    ...(max_risk === undefined ? {} : { max_risk }),
     ...(a.disabled === true || b.disabled === true ? { disabled: true } : {}),
   };
 }
@@ -100,15 +100,15 @@ function intersectRole(a: RolePolicy, b: RolePolicy): RolePolicy {
 function mergeSelections(
   a: RoleSelection,
   b: RoleSelection,
-  meet: (x: readonly string[], y: readonly string[]) => string[],
+  combine: (x: readonly string[], y: readonly string[]) => string[],
 ): RoleSelection {
-  const met: Record<string, readonly string[]> = {};
+  const merged: Record<string, readonly string[]> = {};
   for (const field of ["origins", "tools", "categories"] as const) {
     const [x, y] = [a[field], b[field]];
-    const one = x === undefined || y === undefined ? (x ?? y) : meet(x, y);
-    if (one !== undefined) met[field] = one;
+    const items = x === undefined || y === undefined ? (x ?? y) : combine(x, y);
+    if (items !== undefined) merged[field] = items;
   }
-  return met as RoleSelection;
+  return merged as RoleSelection;
 }
 
 function lowerRisk(a: Risk, b: Risk | undefined): Risk {
@@ -116,21 +116,24 @@ function lowerRisk(a: Risk, b: Risk | undefined): Risk {
 }
 
 function higherRisks(org: Record<string, Risk>, project: Record<string, Risk>): Record<string, Risk> {
-  const met = { ...org };
+  const merged = { ...org };
   for (const [name, risk] of Object.entries(project)) {
-    met[name] = Object.hasOwn(met, name) ? higherRisk(met[name]!, risk) : risk;
+    merged[name] = Object.hasOwn(merged, name) ? higherRisk(merged[name]!, risk) : risk;
   }
-  return met;
+  return merged;
 }
 
 function higherFloors(org: RiskFloor, project: RiskFloor): RiskFloor {
-  const met: RiskFloor = { ...org };
+  const merged: RiskFloor = { ...org };
   for (const field of ["egress", "writable_mounts", "host"] as const) {
     const [a, b] = [org[field], project[field]];
-    if (b !== undefined) met[field] = a === undefined ? b : higherRisk(a, b);
+    if (b !== undefined) merged[field] = a === undefined ? b : higherRisk(a, b);
   }
-  met.categories = higherRisks(normalizeCategories(org.categories), normalizeCategories(project.categories));
-  return met;
+  merged.categories = higherRisks(
+    normalizeCategories(org.categories),
+    normalizeCategories(project.categories),
+  );
+  return merged;
 }
 
 function normalizeCategories(risks: Record<string, Risk> | undefined): Record<string, Risk> {

@@ -52,7 +52,7 @@ export class Policies {
 
   /** Returns the policy in effect for the scope. */
   of(scope: Scope): MaybePromise<EffectivePolicy> {
-    return mapMaybe(this.#deps.store.policies.at(scope), (rows) => this.#effective(scope, rows));
+    return mapMaybe(this.#deps.store.policies.get(scope), (rows) => this.#effective(scope, rows));
   }
 
   #effective(scope: Scope, { org, project }: PolicyRows): MaybePromise<EffectivePolicy> {
@@ -125,7 +125,7 @@ export class Policies {
       );
     }
     const scope = { org_id, project_id: level === "org" ? null : project_id };
-    const { org, project } = await this.#deps.store.policies.at(scope);
+    const { org, project } = await this.#deps.store.policies.get(scope);
     return { scope, row: level === "org" ? org : project };
   }
 

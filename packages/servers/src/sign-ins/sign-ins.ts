@@ -131,7 +131,8 @@ export function createSignIns(
     }
     const begun: StartedLogin = beginLogin(deps, bound, caller.actor, prepared, redirect_uri);
     const audit = auditOf(deps, caller, "sign_in.begin", id, about);
-    if (!(await store.sign_ins.begin(begun.row, { audit }))) throw new BackplaneError("binding.not_found");
+    if (!(await store.sign_ins.beginLogin(begun.row, { audit })))
+      throw new BackplaneError("binding.not_found");
     const expires_at = new Date(begun.row.expires_at).toISOString();
     // The start URL has the same host as the redirect URI, because the browser sends its cookie only there.
     const start_url = new URL(`${START_PATH}?ticket=${begun.ticket}`, redirect_uri).href;
@@ -142,7 +143,7 @@ export function createSignIns(
   async function open(ticket: string, { browser }: SignInBrowser): Promise<OpenedSignIn> {
     const secret = randomToken(deps);
     const now = clock.now();
-    const login = await store.sign_ins.open(tokenHash(ticket), tokenHash(secret), now);
+    const login = await store.sign_ins.openLogin(tokenHash(ticket), tokenHash(secret), now);
     if (login === null) throw new BackplaneError("sign_in.expired");
     const first = isOpenedBy(login, [secret]);
     if (!first && !isOpenedBy(login, browser)) throw otherBrowser(login);
@@ -159,13 +160,13 @@ export function createSignIns(
     const answer = URL.canParse(redirect) ? new URL(redirect) : null;
     if (answer === null) throw new BackplaneError("request.invalid", "redirect must be an absolute URL");
     const state_hash = tokenHash(answer.searchParams.get("state") ?? "");
-    const waiting = await store.sign_ins.waiting(state_hash, clock.now());
+    const waiting = await store.sign_ins.getPendingLogin(state_hash, clock.now());
     // A login of another caller or browser is reported as expired and stays open for its owner.
     if (waiting === null || ("actor" in by && by.actor !== waiting.actor)) {
       throw new BackplaneError("sign_in.expired");
     }
     if ("browser" in by && !isOpenedBy(waiting, by.browser)) throw otherBrowser(waiting);
-    const login = await store.sign_ins.take(state_hash, clock.now());
+    const login = await store.sign_ins.takeLogin(state_hash, clock.now());
     if (login === null) throw new BackplaneError("sign_in.expired");
     const scope = { org_id: login.org_id, project_id: null };
     try {
@@ -173,7 +174,7 @@ export function createSignIns(
       if (bound === null) throw new BackplaneError("binding.not_found");
       const { source, tokens } = await redeemCode(deps, oauthFetch(deps, bound.binding.scope), login, answer);
       // The user signed out or started a new login while the code was exchanged.
-      const now = await store.sign_ins.login(login.org_id, login.binding_id);
+      const now = await store.sign_ins.getLoginState(login.org_id, login.binding_id);
       if (now?.status !== "taken") {
         await revocation.revoke(bound.binding, { ...source, ...tokens });
         throw new BackplaneError("sign_in.expired");
@@ -181,11 +182,11 @@ export function createSignIns(
       const { issuer, client, scope: asked } = source;
       const about = { issuer, client_id: excerpt(client.id), scope: asked };
       await storeSession(bound, login.actor, source, tokens, auditLogin(bound, login, "sign_in.done", about));
-      await store.sign_ins.end(state_hash, "done", null);
+      await store.sign_ins.endLogin(state_hash, "done", null);
       return await view(bound);
     } catch (error) {
       const message = (error as Error).message.slice(0, MESSAGE_CHARS);
-      await store.sign_ins.end(state_hash, "failed", message);
+      await store.sign_ins.endLogin(state_hash, "failed", message);
       throw error;
     }
   }
@@ -232,7 +233,7 @@ export function createSignIns(
   async function view(bound: BoundPackage): Promise<SignIn> {
     const { binding_id, scope } = bound.binding;
     const { session, needed } = (await readSignIn(deps, scope.org_id, binding_id))?.record ?? EMPTY_SIGN_IN;
-    const login = await store.sign_ins.login(scope.org_id, binding_id);
+    const login = await store.sign_ins.getLoginState(scope.org_id, binding_id);
     const iso = (at: number | null | undefined) =>
       typeof at === "number" ? new Date(at).toISOString() : null;
     return {

@@ -59,7 +59,7 @@ export function* startInvocation(p: {
 }
 
 /** Asks for a new approval. Nothing has run yet, so the row is changed to what would run now. */
-export function* askAgain(p: {
+export function* replaceApproval(p: {
   id: string;
   fence: number;
   body: string;
@@ -76,7 +76,7 @@ export function* askAgain(p: {
   return true;
 }
 
-export function* retriedInvocation(p: {
+export function* recordRetry(p: {
   id: string;
   fence: number;
   retry_count: number;

@@ -38,10 +38,10 @@ export function* readOutbox(
   );
 }
 
-export function* surveyOutbox(after: number, limit: number, dialect: Dialect): Op<Row[]> {
+export function* summarizeOutbox(after: number, limit: number, dialect: Dialect): Op<Row[]> {
   const seq = dialect === "sqlite" ? "pos" : "seq";
   return yield sql(
-    `select org_id, project_id, type, from_hook, max(seq) as last_seq, count(*) as amount from (
+    `select org_id, project_id, type, from_hook, max(seq) as last_seq, count(*) as event_count from (
       select ${seq} as seq, org_id, project_id, type, from_hook from outbox where ${seq} > $1 order by ${seq} limit $2
     ) ahead group by org_id, project_id, type, from_hook`,
     [after, limit],

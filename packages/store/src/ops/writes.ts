@@ -1,4 +1,4 @@
-/** Every write by name. A name and plain arguments are what is sent to the writer's thread. */
+/** All writes by name. The writer's thread receives the name and one plain argument. */
 
 import { resolveApproval } from "./approvals.ts";
 import { type AuditRow, appendAudit } from "./audit.ts";
@@ -10,11 +10,11 @@ import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent }
 import { commitInstallation } from "./installations.ts";
 import {
   appendProgress,
-  askAgain,
   claimInvocations,
   claimWaiting,
   openInvocation,
-  retriedInvocation,
+  recordRetry,
+  replaceApproval,
   settleInvocation,
   settleWithTape,
   startInvocation,
@@ -41,7 +41,7 @@ import {
 } from "./sessions.ts";
 import { beginLogin, endLogin, openLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
 
-/** Each write has one plain argument and the dialect. */
+/** Each write takes one plain argument and the dialect. */
 const WRITES = {
   insertPackage,
   removePackage,
@@ -59,9 +59,9 @@ const WRITES = {
   endLogin,
   openLogin,
   openInvocation,
-  askAgain,
+  replaceApproval,
   startInvocation,
-  retriedInvocation,
+  recordRetry,
   settleInvocation,
   settleWithTape,
   appendProgress,
@@ -134,10 +134,10 @@ const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
   "sweepDelegations",
 ]);
 
-/** Most calls open with nothing but their row, and settle in one statement. */
+/** Most invocations need one statement to open, because only their row is written, and one to settle. */
 export function isSingleStatement(name: WriteName, input: unknown): boolean {
   if (name === "settleInvocation") return (input as WriteInput<"settleInvocation">).facts.audit === null;
-  if (name === "retriedInvocation") return (input as WriteInput<"retriedInvocation">).renewed === null;
+  if (name === "recordRetry") return (input as WriteInput<"recordRetry">).renewed === null;
   if (name !== "openInvocation") return SINGLE_STATEMENT.has(name);
   const { approval, delegation, tape, once, facts } = input as WriteInput<"openInvocation">;
   if (tape !== null || once !== null) return false;

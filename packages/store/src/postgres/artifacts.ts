@@ -14,7 +14,7 @@ import { inTransaction } from "./transactions.ts";
 /** How much of an artifact one query holds in memory. */
 const PIECE_BYTES = 256 * 1024;
 /** An artifact may have some thousand pieces, so a step removes few artifacts. */
-const SWEEP_STEP = 20;
+const SWEEP_BATCH = 20;
 const HEX = /^[0-9a-f]{64}$/;
 const NOW = "(extract(epoch from statement_timestamp()) * 1000)::bigint";
 
@@ -36,7 +36,7 @@ export function openPostgresArtifacts(pool: pg.Pool): ArtifactFiles {
       for (let removed = 0; ; ) {
         const deleted = await sweepStep(pool, min_age_ms).catch(throwStoreError);
         removed += deleted;
-        if (deleted < SWEEP_STEP) return removed;
+        if (deleted < SWEEP_BATCH) return removed;
       }
     },
   };
@@ -112,7 +112,7 @@ async function sweepStep(pool: pg.Pool, min_age_ms: number): Promise<number> {
   const { rowCount } = await pool.query(
     `delete from artifacts where sha256 in (
       select sha256 from artifacts where kept_at <= ${NOW} - $1 order by kept_at limit $2 for update skip locked)`,
-    [min_age_ms, SWEEP_STEP],
+    [min_age_ms, SWEEP_BATCH],
   );
   return rowCount ?? 0;
 }

@@ -30,16 +30,16 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
       );
       return pageOf(rows, page, (row) => row.id as string, decodeApproval);
     },
-    async resolve(id, how, facts) {
-      const { status, ...resolution } = how;
-      const hit = await backend.write("resolveApproval", {
+    async resolve(id, answer, facts) {
+      const { status, ...resolution } = answer;
+      const resolved = await backend.write("resolveApproval", {
         id,
         status,
         resolution: JSON.stringify(resolution),
         facts: encodeFacts(facts),
       });
-      if (hit && facts.events !== undefined) backend.notifyAppended();
-      return hit;
+      if (resolved && facts.events !== undefined) backend.notifyAppended();
+      return resolved;
     },
   };
 }
@@ -56,10 +56,10 @@ export function encodeApproval(approval: NewApproval): SqlValue[] {
 }
 
 export function decodeApproval(row: Row): Approval {
-  const { covers: _covers, ...asked } = JSON.parse(row.body as string) as NewApproval;
+  const { covers: _covers, ...request } = JSON.parse(row.body as string) as NewApproval;
   const resolution =
     row.resolution === null ? {} : (JSON.parse(row.resolution as string) as Partial<Approval>);
   // Rows of earlier versions do not have these fields.
-  const added = { replaces: asked.replaces ?? null, changed: asked.changed ?? [] };
-  return { ...asked, ...added, ...resolution, status: row.status as Approval["status"] };
+  const defaults = { replaces: request.replaces ?? null, changed: request.changed ?? [] };
+  return { ...request, ...defaults, ...resolution, status: row.status as Approval["status"] };
 }

@@ -4,7 +4,7 @@ import type { Backend } from "../backend/backend.ts";
 import { type CompletedKey, findIdempotent } from "../ops/idempotency.ts";
 import { scopeColumns } from "./scope.ts";
 
-const SWEEP_STEP = 500;
+const SWEEP_BATCH = 500;
 
 export function createIdempotencyStore(backend: Backend): IdempotencyStore {
   return {
@@ -38,10 +38,10 @@ export function createIdempotencyStore(backend: Backend): IdempotencyStore {
       for (let total = 0; ; ) {
         const removed = await backend.write("sweepIdempotent", {
           now: backend.callerTime(now),
-          limit: SWEEP_STEP,
+          limit: SWEEP_BATCH,
         });
         total += removed;
-        if (removed < SWEEP_STEP) return total;
+        if (removed < SWEEP_BATCH) return total;
       }
     },
   };

@@ -38,8 +38,8 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         started_at,
         delegation: encodeDelegation(also.delegation),
       }),
-    async askAgain(row, approval, facts) {
-      const hit = await backend.write("askAgain", {
+    async replaceApproval(row, approval, facts) {
+      const hit = await backend.write("replaceApproval", {
         id: row.id,
         fence: row.fence,
         body: encodeFixed(row),
@@ -49,8 +49,8 @@ export function createInvocationStore(backend: Backend): InvocationStore {
       if (hit && facts.events !== undefined) backend.notifyAppended();
       return hit;
     },
-    retried: (id, fence, retry_count, renewed) =>
-      backend.write("retriedInvocation", {
+    recordRetry: (id, fence, retry_count, renewed) =>
+      backend.write("recordRetry", {
         id,
         fence,
         retry_count,

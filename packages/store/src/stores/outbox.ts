@@ -1,8 +1,8 @@
 import type { JsonObject, SemanticEventType } from "@backplane/contract";
-import type { OutboxEvent, OutboxStore, OutboxSurvey } from "@backplane/ports";
+import type { OutboxEvent, OutboxStore, OutboxSummary } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import type { Row } from "../ops/op.ts";
-import { readCursor, readOutbox, surveyOutbox } from "../ops/outbox.ts";
+import { readCursor, readOutbox, summarizeOutbox } from "../ops/outbox.ts";
 import { encodeJob } from "./jobs.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
@@ -28,14 +28,14 @@ export function createOutboxStore(backend: Backend): OutboxStore {
       );
       return rows.map(decodeEvent);
     },
-    async survey(after_seq, limit) {
+    async summarize(after_seq, limit) {
       if (backend.dialect === "postgres") await number();
-      const rows = await backend.read((dialect) => surveyOutbox(after_seq, limit, dialect));
+      const rows = await backend.read((dialect) => summarizeOutbox(after_seq, limit, dialect));
       if (rows.length === 0) return null;
-      const found: OutboxSurvey = { last_seq: 0, amount: 0, kinds: [] };
+      const found: OutboxSummary = { last_seq: 0, count: 0, kinds: [] };
       for (const row of rows) {
         found.last_seq = Math.max(found.last_seq, row.last_seq as number);
-        found.amount += row.amount as number;
+        found.count += row.event_count as number;
         if (row.from_hook === 0) {
           const type = row.type as SemanticEventType;
           found.kinds.push({ org_id: row.org_id as string, project_id: projectOf(row.project_id), type });

@@ -8,11 +8,12 @@ import { projectColumn, projectOf } from "./scope.ts";
 
 export function createPolicyStore(backend: Backend): PolicyStore {
   return {
-    at: ({ org_id, project_id }) =>
+    get: ({ org_id, project_id }) =>
       backend.readCached(`policy ${org_id} ${project_id ?? ""}`, function* () {
         const rows = (yield* readPolicies(org_id, projectColumn(project_id))).map(decode);
-        const of = (project: string | null) => rows.find(({ scope }) => scope.project_id === project) ?? null;
-        return { org: of(null), project: project_id === null ? null : of(project_id) };
+        const policyOf = (project: string | null) =>
+          rows.find(({ scope }) => scope.project_id === project) ?? null;
+        return { org: policyOf(null), project: project_id === null ? null : policyOf(project_id) };
       }),
     async put({ scope, policy, ...row }, facts) {
       const written = await backend.write("putPolicy", {

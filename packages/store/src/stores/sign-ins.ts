@@ -20,21 +20,21 @@ export function createSignInStore(backend: Backend): SignInStore {
       backend.write("putSignIn", { org_id, binding_id, ...row, facts: encodeFacts(facts) }),
     remove: (org_id, binding_id, facts) =>
       backend.write("removeSignIn", { org_id, binding_id, facts: encodeFacts(facts) }),
-    begin: (login, facts) => backend.write("beginLogin", { ...login, facts: encodeFacts(facts) }),
-    async open(start_hash, browser_hash, now) {
+    beginLogin: (login, facts) => backend.write("beginLogin", { ...login, facts: encodeFacts(facts) }),
+    async openLogin(start_hash, browser_hash, now) {
       const row = await backend.write("openLogin", { start_hash, browser_hash, now });
       return row === null ? null : decode(row);
     },
-    async waiting(state_hash, now) {
+    async getPendingLogin(state_hash, now) {
       const row = await backend.read(() => findPendingLogin(state_hash, now));
       return row === undefined ? null : decode(row);
     },
-    async take(state_hash, now) {
+    async takeLogin(state_hash, now) {
       const row = await backend.write("takeLogin", { state_hash, now });
       return row === null ? null : decode(row);
     },
-    end: (state_hash, status, message) => backend.write("endLogin", { state_hash, status, message }),
-    async login(org_id, binding_id) {
+    endLogin: (state_hash, status, message) => backend.write("endLogin", { state_hash, status, message }),
+    async getLoginState(org_id, binding_id) {
       const row = await backend.read(() => readLogin(org_id, binding_id));
       if (row === undefined) return null;
       return {
