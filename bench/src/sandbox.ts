@@ -17,7 +17,7 @@ import { type Row, row } from "./row.ts";
 
 const CALLS = 40;
 const STARTS = 120;
-const AT_ONCE = 4;
+const CONCURRENCY = 4;
 const ROUNDS = 5;
 
 const log = logTo();
@@ -127,7 +127,7 @@ async function rateOf(start: () => Promise<void>): Promise<number> {
   const one = async () => {
     while (left-- > 0) await start();
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, one));
+  await Promise.all(Array.from({ length: CONCURRENCY }, one));
   return (STARTS / (performance.now() - from)) * 1000;
 }
 

@@ -129,14 +129,14 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   {
     defence: "integrity: sandbox-init is confirmed after it was executed",
     file: `${RUNNER}/sandbox/bubblewrap.ts`,
-    from: "if (!tools.own.verify(ours)) {",
+    from: "if (!tools.copies.verify(ours)) {",
     to: "if (ours.length === 0) {",
     tests: ["packages/runner/test/sandbox/changed-own-files.test.ts"],
   },
   {
     defence: "integrity: our own mounts are confirmed after the start",
     file: `${RUNNER}/sandbox/launch-confined.ts`,
-    from: "if (!parts.tools.own.verify(shown)) await end(ownFilesChanged);",
+    from: "if (!parts.tools.copies.verify(shown)) await end(ownFilesChanged);",
     to: "",
     tests: ["packages/runner/test/sandbox/changed-own-files.test.ts"],
   },

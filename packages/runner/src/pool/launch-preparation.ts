@@ -1,5 +1,5 @@
 /**
- * The steps before a process may start, in this order: permission of the circuit breaker, exclusive use of the data
+ * The steps before a process may start, in this order: permission from the circuit breaker, exclusive use of the data
  * folder, a slot, verified package files, a launch plan. Acquired resources are released once, when the process has
  * exited.
  */
@@ -22,7 +22,7 @@ export interface PlanDeps {
   egress: Egress;
   programs: HostPrograms;
   /** Holds the private copies of `programs`. */
-  own: PrivateCopies;
+  copies: PrivateCopies;
   environment: LaunchEnvironment;
   /** The parent of all data folders; null if there is none. */
   data_root: string | null;
@@ -38,13 +38,13 @@ export interface ProcessStart {
   prewarmed?: boolean;
 }
 
-/** Steps that the pool performs. */
+/** The steps that the pool implements. */
 export interface PreparationSteps {
   /** Throws crash_loop. */
   waitUntilAllowed(): Promise<void>;
-  /** Resolves when no other process uses its data folder. */
+  /** Resolves when no other process uses the data folder. */
   waitForFolder(): Promise<void>;
-  /** False when no call waits for this process any more. */
+  /** Resolves to false if no call waits for this process any longer. */
   takeSlot(): Promise<boolean>;
   releaseSlot(): void;
   refused(refusal: Refusal): void;
@@ -77,7 +77,7 @@ export class LaunchPreparation {
     this.#steps = steps;
   }
 
-  /** True once the launch was allowed; its outcome must be reported then. */
+  /** True once the circuit breaker has allowed the launch. The outcome of the launch must then be reported to it. */
   get allowed(): boolean {
     return this.#allowed;
   }
@@ -89,7 +89,7 @@ export class LaunchPreparation {
     this.#allowed = true;
     await this.#steps.waitForFolder();
     this.#slot = await this.#steps.takeSlot();
-    if (!this.#slot) throw new BackplaneError("crashed", "No call waits for this process any more.");
+    if (!this.#slot) throw new BackplaneError("crashed", "No call waits for this process any longer.");
     return await this.#plan();
   }
 
@@ -102,7 +102,7 @@ export class LaunchPreparation {
   /** Throws `package.corrupt` when the files of the process differ from the verified ones. */
   async check(): Promise<void> {
     await this.#image?.check();
-    if (this.#deps.own.verify()) return;
+    if (this.#deps.copies.verify()) return;
     throw new BackplaneError(
       "launch_failed",
       "Another process changed the gateway's own host program while a plugin was started from it.",
@@ -119,29 +119,29 @@ export class LaunchPreparation {
     const { folder } = this.#image;
     const { sandbox, refusal } = confinement.of(request);
     if (refusal !== null) throw refusal;
-    const own = await this.#dialect.launch?.(request, {
+    const launch = await this.#dialect.launch?.(request, {
       folder,
       confined: sandbox !== null,
       programs,
       dataDir: () => makeDataDir(data_root, request),
     });
-    const runtime = own === undefined ? pkg.runtime : { ...pkg.runtime, ...own };
-    const seen = own?.data_dir === undefined ? {} : { data_dir: own.data_dir };
+    const runtime = launch === undefined ? pkg.runtime : { ...pkg.runtime, ...launch };
+    const data_dir = launch?.data_dir === undefined ? {} : { data_dir: launch.data_dir };
     const lifetime = lifetimeOf(request, this.#dialect);
     if (sandbox !== null) {
-      const refused = (one: Refusal) => this.#steps.refused(one);
+      const refused = (refusal: Refusal) => this.#steps.refused(refusal);
       const openEgress = () => {
         const session = egress.open({ grant, refused, held: true });
         this.#steps.attachEgress(session);
         return session;
       };
-      const confine = { sandbox, grant, lifetime, binds: own?.binds ?? [], openEgress };
+      const confine = { sandbox, grant, lifetime, binds: launch?.binds ?? [], openEgress };
       const secret = env === null ? {} : { secret_env: env };
-      return { runtime, folder, home: null, ...seen, confine, ...secret };
+      return { runtime, folder, home: null, ...data_dir, confine, ...secret };
     }
     if (lifetime === "pooled" && grant.filesystem === "scratch") this.#home = await scratch.makeForProcess();
     // A tool on the host is the operator's own program and gets the operator's home.
-    const own_home = grant.host === true ? environment.host_paths.home : null;
-    return { runtime, folder, home: own_home ?? home ?? this.#home, ...seen };
+    const operator_home = grant.host === true ? environment.host_paths.home : null;
+    return { runtime, folder, home: operator_home ?? home ?? this.#home, ...data_dir };
   }
 }

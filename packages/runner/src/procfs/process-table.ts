@@ -7,7 +7,7 @@ export interface ProcessRow {
   ppid: number;
   pgrp: number;
   session: number;
-  /** One letter: R runnable, S sleeping, D waiting for a disk, T stopped, Z zombie. */
+  /** One letter: R runnable, S sleeping, D waiting for I/O, T stopped, Z zombie. */
   state: string;
   /** User and system time, in clock ticks. */
   cpu_ticks: number;
@@ -17,12 +17,13 @@ export interface ProcessRow {
   started: number;
 }
 
-/** Concurrent reads; few, because they share the thread pool. */
-const AT_ONCE = 16;
+/** Low, because the reads share the thread pool with the rest of the gateway. */
+const MAX_CONCURRENT_READS = 16;
 /**
- * Synchronous reads in a row, about ten microseconds each: a slice must not block the event loop for a millisecond.
+ * Synchronous reads before the event loop runs again. A read takes about ten microseconds, so a slice blocks the loop
+ * for less than a millisecond.
  */
-const SLICE = 32;
+const READS_PER_SLICE = 32;
 
 export function parseStat(text: string): ProcessRow | null {
   // The name is in parentheses and may contain spaces and parentheses.
@@ -52,14 +53,14 @@ export function readProcess(pid: number): ProcessRow | null {
 }
 
 /**
- * Processes that are alive. The kernel answers `stat` from memory without blocking, so it is read synchronously:
- * the thread pool would take four times the processor time while other plugins start.
+ * Returns the processes that are alive. The kernel answers `stat` from memory without blocking, so it is read
+ * synchronously: through the thread pool it would cost four times the CPU time, which other plugins need to start.
  */
 export async function readProcesses(): Promise<ProcessRow[]> {
   const names = (await readdir("/proc").catch(() => [])).filter((name) => /^\d+$/.test(name));
   const rows: ProcessRow[] = [];
   for (const [index, name] of names.entries()) {
-    if (index > 0 && index % SLICE === 0) await new Promise((resolve) => setImmediate(resolve));
+    if (index > 0 && index % READS_PER_SLICE === 0) await new Promise((resolve) => setImmediate(resolve));
     const row = readProcess(Number(name));
     if (row !== null && row.state !== "Z" && row.state !== "X") rows.push(row);
   }
@@ -67,8 +68,8 @@ export async function readProcesses(): Promise<ProcessRow[]> {
 }
 
 /**
- * Pids of the rows whose environment contains this text. Reading it can block on the process, so it uses the thread
- * pool.
+ * Returns the pids of the rows whose environment contains this text. Reading an environment can block on the process,
+ * so it uses the thread pool.
  */
 export async function findByEnvironment(rows: readonly ProcessRow[], text: string): Promise<number[]> {
   const found = await inBatches(rows, async ({ pid }) => {
@@ -79,9 +80,8 @@ export async function findByEnvironment(rows: readonly ProcessRow[], text: strin
 }
 
 /**
- * All processes that belong to `seeds`: descendants, and members of the sessions and process groups of the
- * processes found. Pure. Each session and group of the seeds must have been created by a process that belongs to
- * them.
+ * Returns `seeds`, their descendants, and all members of the sessions and process groups of these processes. A seed must
+ * not share its session or group with a process outside its tree; otherwise that process is returned as well.
  */
 export function withDescendants(rows: readonly ProcessRow[], seeds: Iterable<number>): Set<number> {
   const found = new Set(seeds);
@@ -102,8 +102,8 @@ export function withDescendants(rows: readonly ProcessRow[], seeds: Iterable<num
 
 async function inBatches<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
-  for (let at = 0; at < items.length; at += AT_ONCE) {
-    results.push(...(await Promise.all(items.slice(at, at + AT_ONCE).map(work))));
+  for (let at = 0; at < items.length; at += MAX_CONCURRENT_READS) {
+    results.push(...(await Promise.all(items.slice(at, at + MAX_CONCURRENT_READS).map(work))));
   }
   return results;
 }

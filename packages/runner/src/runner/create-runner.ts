@@ -65,7 +65,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
           log,
         },
   );
-  const own = new PrivateCopies(join(options.scratch_root, "own"));
+  const copies = new PrivateCopies(join(options.scratch_root, "own"));
   const notices = new Set<(notice: RunnerNotice) => void>();
   const egress = createEgress({ clock, ...options.egress });
   const pool = new Pool({
@@ -82,8 +82,8 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     timeouts,
     trees,
     watchdog,
-    programs: { ...options.programs, privateCopy: (file) => own.copyOf(file) },
-    own,
+    programs: { ...options.programs, privateCopy: (file) => copies.copyOf(file) },
+    copies,
     data_root: options.data_root ?? null,
     notice: (notice) => {
       for (const listener of notices) listener(notice);
@@ -220,7 +220,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       closing ??= shutDown(
         { running, inline, pool, deadlines, confinement, trees, watchdog, timeouts },
         grace_ms,
-      ).finally(() => own.close());
+      ).finally(() => copies.close());
       return closing;
     },
   };

@@ -16,7 +16,7 @@ export interface Bubblewrap {
   program: string;
   /** Descriptor of the system-call filter. */
   filter: number;
-  own: PrivateCopies;
+  copies: PrivateCopies;
 }
 
 export interface Spawned {
@@ -39,7 +39,7 @@ const MAX_ERROR_CHARS = 4_096;
 export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawned {
   const [program, ...args] = line as [string, ...string[]];
   const ours = [program];
-  tools.own.verify(ours);
+  tools.copies.verify(ours);
   // A new open file description per spawn, because a shared one would share its offset.
   const filter = openSync(`/proc/self/fd/${tools.filter}`, "r");
   let child: ChildProcess;
@@ -61,7 +61,7 @@ export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawn
   }
   const outer = child.pid;
   // When spawn returns, the program has been executed, so it was read between the two checks.
-  if (!tools.own.verify(ours)) {
+  if (!tools.copies.verify(ours)) {
     sendKill(-outer);
     throw ownFilesChanged();
   }

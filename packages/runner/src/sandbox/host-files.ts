@@ -37,16 +37,19 @@ export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links"
 }
 
 /** /etc/hosts with additional names. The same names give the same file. */
-export function hostsFile(own: PrivateCopies, names: readonly { address: string; name: string }[]): string {
+export function hostsFile(
+  copies: PrivateCopies,
+  names: readonly { address: string; name: string }[],
+): string {
   const told = names.filter(({ address, name }) => name !== "localhost" && name !== address);
   const lines = told.map(({ address, name }) => `${address} ${name}\n`).join("");
   const bytes = Buffer.from(FILES.hosts + lines);
-  return own.put(`hosts-${hash("sha256", bytes, "hex")}`, bytes);
+  return copies.put(`hosts-${hash("sha256", bytes, "hex")}`, bytes);
 }
 
-export function ownFiles(own: PrivateCopies): SandboxHost["files"] {
+export function ownFiles(copies: PrivateCopies): SandboxHost["files"] {
   return Object.entries(FILES).map(([name, text]) => ({
-    source: own.put(name, Buffer.from(text)),
+    source: copies.put(name, Buffer.from(text)),
     target: `/etc/${name}`,
   }));
 }

@@ -63,7 +63,7 @@ export async function launchConfined(parts: SandboxParts, request: ConfineReques
 async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promise<Confined> {
   const { egress = null, state: folder, ...asked } = request;
   const hosts_file =
-    egress === null || egress.hosts.length === 0 ? null : hostsFile(parts.tools.own, egress.hosts);
+    egress === null || egress.hosts.length === 0 ? null : hostsFile(parts.tools.copies, egress.hosts);
   const network =
     egress === null ? {} : { network: { listeners: egress.listeners, env: egress.env, hosts_file } };
   const uid = folder === undefined || parts.host.first_uid === null ? null : await claimStateFolder(folder);
@@ -82,7 +82,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
       if (writable && planned.uid !== null) await chownFolder(source, planned.uid);
     }
     shown = planned.mounts.map(({ source }) => source);
-    parts.tools.own.verify(shown);
+    parts.tools.copies.verify(shown);
     spawned = spawnPlanned(parts, prepared, planned);
   } catch (error) {
     await parts.prepared.discard(prepared);
@@ -118,7 +118,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   };
   if (!start.started) await end(() => startError(start.errno, spawned.errorOutput(), parts.host.limits));
   if (listenerError !== null) await end(() => listenerError);
-  if (!parts.tools.own.verify(shown)) await end(ownFilesChanged);
+  if (!parts.tools.copies.verify(shown)) await end(ownFilesChanged);
   return {
     child,
     pid: spawned.pid,

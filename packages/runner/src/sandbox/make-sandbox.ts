@@ -66,11 +66,11 @@ export async function makeSandbox(
   const { cache_dir } = options;
   await mkdir(cache_dir, { recursive: true, mode: 0o700 });
   const built = await findOrBuildInit(cache_dir, options.compilers, options.prebuilt);
-  const own = new PrivateCopies(cache_dir);
-  closers.push(async () => own.close());
+  const copies = new PrivateCopies(cache_dir);
+  closers.push(async () => copies.close());
   // Executed from a folder that no slot's user can enter; the stage shows it through a mount.
-  const init = { file: own.put("sandbox-init", built.bytes, 0o555), sha256: built.sha256 };
-  const filter = own.openUnnamed(systemCallFilter(arch));
+  const init = { file: copies.put("sandbox-init", built.bytes, 0o555), sha256: built.sha256 };
+  const filter = copies.openUnnamed(systemCallFilter(arch));
   checks.push({ name: "sandbox-init", ok: true, message: `sandbox-init ${init.sha256.slice(0, 12)}` });
 
   const root = process.getuid?.() === 0;
@@ -98,7 +98,7 @@ export async function makeSandbox(
     );
   }
   const slots = new SlotTable(cgroups, limits);
-  const tools = { program: bwrap, filter, own };
+  const tools = { program: bwrap, filter, copies };
   const prepared = new PreparedSlots(slots, tools, ({ index, cgroup }) =>
     root ? { uid: FIRST_UID + index, init: init.file, join: cgroup?.join ?? [] } : null,
   );
@@ -118,7 +118,7 @@ export async function makeSandbox(
     live,
     host: {
       ...(await readSystem()),
-      files: [...ownFiles(own), { source: init.file, target: INSIDE.init }],
+      files: [...ownFiles(copies), { source: init.file, target: INSIDE.init }],
       node: await realpath(options.node),
       path: options.path,
       limits,

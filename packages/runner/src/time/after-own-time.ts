@@ -4,8 +4,8 @@ import { cpuTimeOf, sampleTree } from "./sample-tree.ts";
 import { TimeBudget, type Verdict } from "./time-budget.ts";
 
 const SAMPLES = 8;
-const SHORTEST_MS = 5;
-const LONGEST_MS = 250;
+const MIN_INTERVAL_MS = 5;
+const MAX_INTERVAL_MS = 250;
 
 /**
  * Calls `run` once, unless the returned function is called first. With `pid` null only the load of the machine
@@ -17,7 +17,7 @@ export function afterOwnTime(
   limit_ms: number,
   run: (verdict: Verdict) => void,
 ): () => void {
-  const interval = Math.min(Math.max(limit_ms / SAMPLES, SHORTEST_MS), LONGEST_MS);
+  const interval = Math.min(Math.max(limit_ms / SAMPLES, MIN_INTERVAL_MS), MAX_INTERVAL_MS);
   const budget = new TimeBudget(limit_ms, interval, { at: deadlines.now(), cpu_ms: cpuTimeOf(pid) });
   let stopped = false;
   let next: Deadline | null = null;

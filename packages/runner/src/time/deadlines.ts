@@ -6,7 +6,7 @@
 import type { Clock, Timer } from "@backplane/ports";
 
 /** Node fires longer timers immediately. Firing early is harmless. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface Deadline {
   at: number;
@@ -53,7 +53,7 @@ export class Deadlines {
     if (this.#timer !== null && this.#armedFor <= first.at) return;
     this.#disarm();
     this.#armedFor = first.at;
-    const delay = Math.min(Math.max(0, first.at - this.#clock.monotonic()), LONGEST_TIMER_MS);
+    const delay = Math.min(Math.max(0, first.at - this.#clock.monotonic()), MAX_TIMER_MS);
     this.#timer = this.#clock.after(delay, () => this.#fire());
   }
 

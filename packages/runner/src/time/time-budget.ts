@@ -26,7 +26,7 @@ const ACTIVE_SHARE = 0.1;
 /** The load slows down what a waiting process waits for, so its wait is scaled, up to this factor. */
 const MAX_WAIT_SCALE = 4;
 const CAP_FACTOR = 10;
-const LONGEST_CAP_MS = 120_000;
+const MAX_CAP_MS = 120_000;
 
 export class TimeBudget {
   readonly #limit: number;
@@ -61,6 +61,6 @@ export class TimeBudget {
   }
 
   #cap(load: number): number {
-    return Math.max(this.#limit * 2, Math.min(this.#limit * CAP_FACTOR * load, LONGEST_CAP_MS));
+    return Math.max(this.#limit * 2, Math.min(this.#limit * CAP_FACTOR * load, MAX_CAP_MS));
   }
 }

@@ -18,7 +18,7 @@ import { FIXTURES, type RequestChange, requestOf, vai } from "../support/request
 const dialect = createDialects({ outbound: {} })("vai.rpc.v1")!;
 
 /** Without a sandbox. Records the steps in their order. */
-function prepare(change: RequestChange, over: Partial<PreparationSteps & PlanDeps> = {}) {
+function prepare(change: RequestChange, overrides: Partial<PreparationSteps & PlanDeps> = {}) {
   const root = mkdtempSync(join(tmpdir(), "backplane-preparation-"));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const done: string[] = [];
@@ -35,7 +35,7 @@ function prepare(change: RequestChange, over: Partial<PreparationSteps & PlanDep
     releaseSlot: () => void done.push("released"),
     refused: () => {},
     attachEgress: () => {},
-    ...over,
+    ...overrides,
   };
   const deps = {
     files: {
@@ -48,10 +48,10 @@ function prepare(change: RequestChange, over: Partial<PreparationSteps & PlanDep
     scratch: new ScratchFolders(root, logTo()),
     confinement: createConfinement(null),
     programs: {},
-    own: new PrivateCopies(join(root, "own")),
+    copies: new PrivateCopies(join(root, "own")),
     environment: { host_paths: { home: "/home/operator", path: "" } },
     data_root: null,
-    ...over,
+    ...overrides,
   } as unknown as PlanDeps;
   const start = { home: null, key: "k", env: null };
   const preparation = new LaunchPreparation(deps, requestOf(change), dialect, start, steps);

@@ -20,11 +20,11 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { PrivateCopies } from "../../src/programs/private-copies.ts";
 import { emptyFolder } from "../support/sandbox.ts";
 
-function open(): { own: PrivateCopies; parent: string } {
+function open(): { copies: PrivateCopies; parent: string } {
   const parent = join(emptyFolder(), "cache");
-  const own = new PrivateCopies(parent);
-  onTestFinished(() => own.close());
-  return { own, parent };
+  const copies = new PrivateCopies(parent);
+  onTestFinished(() => copies.close());
+  return { copies, parent };
 }
 
 const overwrite = (path: string, text: string) => {
@@ -36,18 +36,18 @@ verifies(
   "integrity.exec",
   "detects and restores a private copy that was overwritten or replaced",
   async () => {
-    const { own } = open();
-    const path = own.put("program", Buffer.from("ORIGINAL"), 0o555);
-    expect(own.verify()).toBe(true);
+    const { copies } = open();
+    const path = copies.put("program", Buffer.from("ORIGINAL"), 0o555);
+    expect(copies.verify()).toBe(true);
     for (const wait_ms of [0, 50]) {
       // Right after it was written, and once its timestamps can be trusted.
       await pause(wait_ms);
-      expect(own.verify()).toBe(true);
+      expect(copies.verify()).toBe(true);
       overwrite(path, "CHANGED!");
-      expect([own.verify([path]), own.verify()]).toEqual([false, true]);
+      expect([copies.verify([path]), copies.verify()]).toEqual([false, true]);
       writeFileSync(`${path}.next`, "CHANGED!");
       renameSync(`${path}.next`, path);
-      expect([own.verify(), own.verify([path])]).toEqual([false, true]);
+      expect([copies.verify(), copies.verify([path])]).toEqual([false, true]);
       expect(readFileSync(path, "utf8")).toBe("ORIGINAL");
     }
     expect((statSync(path).mode & 0o777).toString(8)).toBe("555");
@@ -58,8 +58,8 @@ verifies(
   "integrity.exec",
   "detects a change within one tick of the file timestamp clock by comparing the contents",
   () => {
-    const { own } = open();
-    const path = own.put("program", Buffer.from("ORIGINAL"));
+    const { copies } = open();
+    const path = copies.put("program", Buffer.from("ORIGINAL"));
     const { lstatSync } = fs;
     const before = lstatSync(path, { bigint: true });
     onTestFinished(() => {
@@ -71,35 +71,35 @@ verifies(
       file === path ? before : lstatSync(file, options)) as typeof lstatSync;
     syncBuiltinESMExports();
     overwrite(path, "CHANGED!");
-    expect(own.verify()).toBe(false);
+    expect(copies.verify()).toBe(false);
   },
 );
 
 verifies("integrity.exec", "copies a program once and ignores later changes of the original", () => {
-  const { own, parent } = open();
+  const { copies, parent } = open();
   const original = join(parent, "../host.mjs");
   writeFileSync(original, "ORIGINAL");
-  const copy = own.copyOf(original);
+  const copy = copies.copyOf(original);
   writeFileSync(original, "CHANGED!");
   overwrite(copy, "CHANGED!");
-  expect(own.copyOf(original)).toBe(copy);
+  expect(copies.copyOf(original)).toBe(copy);
   expect([readFileSync(copy, "utf8"), copy.endsWith("host.mjs")]).toEqual(["ORIGINAL", true]);
 });
 
 test("ignores unknown paths", () => {
-  const { own } = open();
-  own.put("program", Buffer.from("ORIGINAL"));
-  expect(own.verify(["/usr", "/nonexistent"])).toBe(true);
+  const { copies } = open();
+  copies.put("program", Buffer.from("ORIGINAL"));
+  expect(copies.verify(["/usr", "/nonexistent"])).toBe(true);
 });
 
 test("removes its own folder on close and those of killed processes", () => {
-  const { own, parent } = open();
+  const { copies, parent } = open();
   // No process has this pid: it is above the kernel's maximum.
   mkdirSync(join(parent, "own-4194305-0123"), { recursive: true });
   mkdirSync(join(parent, `own-${process.ppid}-0123`));
-  own.put("program", Buffer.from("ORIGINAL"));
+  copies.put("program", Buffer.from("ORIGINAL"));
   expect(readdirSync(parent)).toHaveLength(2);
-  own.close();
+  copies.close();
   expect(readdirSync(parent)).toEqual([`own-${process.ppid}-0123`]);
   expect(existsSync(join(parent, "own-4194305-0123"))).toBe(false);
 });

@@ -76,10 +76,10 @@ verifies("integrity.exec", "stops a start if a mounted file changed after its ch
 });
 
 verifies("integrity.exec", "kills a process whose program changed while it was executed", () => {
-  const own = new PrivateCopies(emptyFolder());
-  onTestFinished(() => own.close());
-  const program = own.put("sandbox-init", readFileSync("/bin/sleep"), 0o555);
-  const tools = { program, filter: own.openUnnamed(Buffer.from("filter")), own };
+  const copies = new PrivateCopies(emptyFolder());
+  onTestFinished(() => copies.close());
+  const program = copies.put("sandbox-init", readFileSync("/bin/sleep"), 0o555);
+  const tools = { program, filter: copies.openUnnamed(Buffer.from("filter")), copies };
   const intact = spawnConfined([program, "60"], tools);
   intact.kill();
   afterLook(

@@ -18,9 +18,9 @@ const NOT_STARTED = 126;
 
 async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
   const { file } = await findOrBuildInit(CACHE);
-  const own = new PrivateCopies(CACHE);
-  onTestFinished(() => own.close());
-  const filter = own.openUnnamed(systemCallFilter(filteredArch(process.arch)!));
+  const copies = new PrivateCopies(CACHE);
+  onTestFinished(() => copies.close());
+  const filter = copies.openUnnamed(systemCallFilter(filteredArch(process.arch)!));
   const stdio = ["ignore", "ignore", "inherit", "pipe", filter, "pipe", "pipe", "pipe"] as const;
   const namespace = [
     "--unshare-pid",

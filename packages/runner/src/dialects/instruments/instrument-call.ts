@@ -22,8 +22,8 @@ export function initializeParams(
   return {
     pluginId: pluginIdOf(request.package),
     dataDir,
-    // The protocol has no field for secrets: they are settings like any other.
-    config: { ...flatConfig(config), ...secrets },
+    // The protocol has no field for secrets, so they are passed as settings.
+    config: { ...flattenConfig(config), ...secrets },
     heftyVersion: HEFTY_VERSION,
   };
 }
@@ -46,14 +46,14 @@ export function invokeParams(
 }
 
 /** Flattens `{a: {b: 1}}` to `{"a.b": "1"}`. A list becomes its JSON text; null is left out. */
-function flatConfig(config: JsonObject): Record<string, string> {
+function flattenConfig(config: JsonObject): Record<string, string> {
   const flat: Record<string, string> = {};
   const walk = (value: JsonObject, prefix: string) => {
-    for (const [key, one] of Object.entries(value)) {
+    for (const [key, setting] of Object.entries(value)) {
       const name = `${prefix}${key}`;
-      if (one === null) continue;
-      if (typeof one === "object" && !Array.isArray(one)) walk(one, `${name}.`);
-      else flat[name] = typeof one === "object" ? JSON.stringify(one) : String(one);
+      if (setting === null) continue;
+      if (typeof setting === "object" && !Array.isArray(setting)) walk(setting, `${name}.`);
+      else flat[name] = typeof setting === "object" ? JSON.stringify(setting) : String(setting);
     }
   };
   walk(config, "");
@@ -63,12 +63,12 @@ function flatConfig(config: JsonObject): Record<string, string> {
 /** The code with which our host programs report a result that is not valid JSON or breaks the protocol. */
 const MALFORMED_RESULT = "MALFORMED_RESULT";
 
-/** The model reads stdout and stderr as text. A failed call keeps what was printed. */
+/** Converts stdout and stderr to text for the model. A failed call keeps its output. */
 export function acceptInstrument({ data, error, status }: InstrumentResult): Answer {
-  const printed = isObject(data) ? data : {};
-  const isStdio = typeof printed.stdout === "string" || typeof printed.stderr === "string";
+  const output = isObject(data) ? data : {};
+  const isStdio = typeof output.stdout === "string" || typeof output.stderr === "string";
   const texts = isStdio
-    ? [printed.stdout, printed.stderr]
+    ? [output.stdout, output.stderr]
     : [typeof data === "string" ? data : JSON.stringify(data)];
   const content = texts.flatMap((text) =>
     typeof text === "string" && text !== "" && text !== "null" ? [{ type: "text", text }] : [],

@@ -22,8 +22,8 @@ export type StreamEvents = Pick<TransportEvents, "receive" | "violation">;
 
 const RETRY_MS = 1_000;
 /** A server that asks for no delay must not keep the gateway busy. */
-const SHORTEST_RETRY_MS = 100;
-const LONGEST_RETRY_MS = 30_000;
+const MIN_RETRY_MS = 100;
+const MAX_RETRY_MS = 30_000;
 const MAX_TRIES = 5;
 
 /** Reads until the stream ends or carries its answer. Throws when a limit is exceeded. */
@@ -39,7 +39,7 @@ export async function followStream(
       stream.last_event = value;
     },
     retry: (ms) => {
-      stream.retry_ms = Math.min(Math.max(ms, SHORTEST_RETRY_MS), LONGEST_RETRY_MS);
+      stream.retry_ms = Math.min(Math.max(ms, MIN_RETRY_MS), MAX_RETRY_MS);
     },
   });
   try {
@@ -84,7 +84,7 @@ export function canResume({ last_event, tries }: AnswerStream): boolean {
 
 /** The delay before the next attempt: what the server asked for, or exponential backoff. */
 export function pauseBefore({ retry_ms, tries }: AnswerStream): number {
-  return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), LONGEST_RETRY_MS);
+  return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), MAX_RETRY_MS);
 }
 
 export function freshStream(id: number | null): AnswerStream {

@@ -17,7 +17,7 @@ export interface Requester {
 
 const MESSAGE_CHARS = 4_000;
 /** An upper bound; callers can have shorter timeouts. */
-const LONGEST_MS = 300_000;
+const MAX_DURATION_MS = 300_000;
 
 /** Rejects with a BackplaneError, which is `plugin_failed` when the server answers with an error. */
 export async function makeRequest(
@@ -53,7 +53,7 @@ function once(
       session.withdraw(id, "timeout");
       pending.lost(new BackplaneError("timeout", `${method} was not answered in time.`));
     };
-    const late = session.after(LONGEST_MS, timeOut);
+    const late = session.after(MAX_DURATION_MS, timeOut);
     signal?.addEventListener("abort", timeOut, { once: true });
     pending.stop = () => {
       late();

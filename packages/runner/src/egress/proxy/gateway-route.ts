@@ -12,14 +12,15 @@ import type { Refusal } from "../destinations/refusals.ts";
 export interface GatewayRoute {
   /** The value of the Host header that the gateway expects. */
   host: string;
-  /** The `host:port` of the gateway inside the sandbox. `ready` is the event of a usable connection. */
+  /** The `host:port` of the gateway inside the sandbox. */
   inside: string;
+  /** The socket event after which the connection can be used. */
   ready: "connect" | "secureConnect";
   /** All `host:port` values by which a plugin may address the gateway. */
   names: ReadonlySet<string>;
   check(request: IncomingMessage, path: string): Pick<Refusal, "reason" | "detail"> | null;
   connect(): Socket;
-  /** Added to each request, so that the gateway knows through which listeners it came. Plugins never see it. */
+  /** Added to each request to tell the gateway which listener received it. Plugins never see it. */
   proof: string;
 }
 
@@ -46,8 +47,8 @@ export function gatewayRoute(
     names: new Set([hostAndPort(base_url), inside]),
     check(request, path) {
       const [route] = path.split("?", 1) as [string];
-      const socket = route === `${prefix}/ws` && request.headers.upgrade !== undefined;
-      const served = route.startsWith(`${prefix}/v1/`) || route === `${prefix}/mcp` || socket;
+      const isWebSocket = route === `${prefix}/ws` && request.headers.upgrade !== undefined;
+      const served = route.startsWith(`${prefix}/v1/`) || route === `${prefix}/mcp` || isWebSocket;
       if (!served || AMBIGUOUS_PATH.test(route)) {
         return { reason: "gateway.route", detail: route };
       }
@@ -87,6 +88,9 @@ function hostAndPort(url: string): string {
 
 function destinationOfUrl(text: string): Destination {
   const url = new URL(text);
-  const usual = url.protocol === "https:" ? 443 : 80;
-  return { host: url.hostname.replaceAll(/[[\]]/g, ""), port: url.port === "" ? usual : Number(url.port) };
+  const default_port = url.protocol === "https:" ? 443 : 80;
+  return {
+    host: url.hostname.replaceAll(/[[\]]/g, ""),
+    port: url.port === "" ? default_port : Number(url.port),
+  };
 }

@@ -1,4 +1,4 @@
-/** The client is told why it was refused, and the record names the host, also after the client has disconnected. */
+/** Refused connections: the reason that the client receives and the host that the record names. */
 import { expect, test } from "vitest";
 import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
@@ -36,17 +36,17 @@ test("records the host of each refused request on one connection", async () => {
 
 test.each(["http", "connect", "socks"])(
   "%s: records a refusal after the client has disconnected",
-  async (way) => {
-    const { promise: looked, resolve: look } = Promise.withResolvers<string[]>();
-    const egress = await openTestEgress({ domains: ["a.test"], resolve: () => looked });
+  async (protocol) => {
+    const { promise: addresses, resolve: resolveName } = Promise.withResolvers<string[]>();
+    const egress = await openTestEgress({ domains: ["a.test"], resolve: () => addresses });
     const client = new TestClient(egress.proxy);
-    if (way === "socks") client.send(socksConnect("a.test", 443));
-    else if (way === "connect") client.send(connectLine("a.test:443"));
+    if (protocol === "socks") client.send(socksConnect("a.test", 443));
+    else if (protocol === "connect") client.send(connectLine("a.test:443"));
     else client.send("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n");
     while (egress.resolved.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
     client.socket.resetAndDestroy();
     while (egress.session.counts().sockets > 0) await new Promise((resolve) => setTimeout(resolve, 2));
-    look(["169.254.169.254"]);
+    resolveName(["169.254.169.254"]);
     await new Promise(setImmediate);
     expect(egress.session.refusals()).toMatchObject([{ host: "a.test", reason: "address.forbidden" }]);
   },
