@@ -1,4 +1,4 @@
-/** ARCHITECTURE.md lists the files that a reader opens to follow a call, a turn and an installation. The lists stay true and short. */
+/** ARCHITECTURE.md lists the files that a reader opens to follow a call, a turn and an installation. The files must exist and the lists must stay short. */
 import { existsSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 
@@ -8,7 +8,7 @@ test.each([
   ["A tool call from the socket to the settled record", 20],
   ["An agent turn with one tool call, beyond the files above", 16],
   ["`npm:` install from the command to the committed rows", 14],
-])("the walk %s has at most %i files, and all exist", (title, most) => {
+])("the walkthrough %s has at most %i files, and all exist", (title, max) => {
   const from = text.indexOf(`### ${title}\n`);
   expect(from).toBeGreaterThan(0);
   const section = text.slice(from + 4).split(/\n###? /)[0]!;
@@ -16,5 +16,5 @@ test.each([
   expect(files.filter((file) => !existsSync(file))).toEqual([]);
   expect(new Set(files).size).toBe(files.length);
   expect(files.length).toBeGreaterThan(5);
-  expect(files.length).toBeLessThanOrEqual(most);
+  expect(files.length).toBeLessThanOrEqual(max);
 });
