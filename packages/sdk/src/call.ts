@@ -60,7 +60,7 @@ export interface HarnessCall<Config = JsonObject> extends Call<Config> {
 }
 
 /** setTimeout fires immediately for longer delays. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class LiveCall implements ToolCall, HookCall, HarnessCall {
   readonly context: InvocationContext;
@@ -113,7 +113,7 @@ export class LiveCall implements ToolCall, HookCall, HarnessCall {
         wire.addEventListener("abort", () => abort.abort(wire.reason), { once: true });
         this.#timer = setTimeout(
           () => abort.abort(new Error("The deadline of this call has passed.")),
-          Math.min(this.timeLeft(), LONGEST_TIMER_MS),
+          Math.min(this.timeLeft(), MAX_TIMER_MS),
         );
       }
     }

@@ -241,7 +241,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
       type: "run.completed",
       subject: { kind: "run", id: "run_bad" },
     });
-    expect(bad).toMatchObject({ status: "retryable_failure", text: "The channel is away." });
+    expect(bad).toMatchObject({ status: "retryable_failure", text: "The channel is unavailable." });
     const foreign = await run.deliver("watch", { type: "binding.changed" });
     expect(foreign).toMatchObject({
       status: "failed",

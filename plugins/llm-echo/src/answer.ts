@@ -15,7 +15,7 @@ import { HELP, readScript, type Script, type ScriptedError, type Step } from "./
 type Message = GenerateRequest["history"][number];
 
 const PIECES = 16;
-const SHORTEST_PIECE = 6;
+const MIN_PIECE_LENGTH = 6;
 /** The maximum number of conversations whose scripted errors are counted. */
 const COUNTED = 1_000;
 
@@ -124,7 +124,7 @@ async function* speak(
   signal: StopSignal,
   type: "content" | "thinking" = "content",
 ): AsyncGenerator<LlmPart, void, undefined> {
-  const length = Math.max(SHORTEST_PIECE, Math.ceil(text.length / PIECES));
+  const length = Math.max(MIN_PIECE_LENGTH, Math.ceil(text.length / PIECES));
   // The text is cut between characters, never inside one.
   for (const [piece] of text.matchAll(new RegExp(`[\\s\\S]{1,${length}}`, "gu"))) {
     if (signal.aborted) return;

@@ -59,7 +59,7 @@ const PRAGMAS = `
 `;
 
 /** Statements are per scope; a gateway with many scopes must not cache one for each without limit. */
-const MOST_STATEMENTS = 256;
+const MAX_STATEMENTS = 256;
 
 export function openDatabase({ file, fullText }: DatabaseOptions): Database {
   // The file is created here and not by SQLite, so that its mode is right from the first byte; SQLite copies
@@ -72,7 +72,7 @@ export function openDatabase({ file, fullText }: DatabaseOptions): Database {
   const rows = (text: string, ...values: SQLInputValue[]): Row[] => {
     let statement = statements.get(text);
     if (statement === undefined) {
-      if (statements.size >= MOST_STATEMENTS) statements.clear();
+      if (statements.size >= MAX_STATEMENTS) statements.clear();
       statement = sqlite.prepare(text);
       statements.set(text, statement);
     }

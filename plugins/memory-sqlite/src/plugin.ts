@@ -17,7 +17,7 @@ import type { Note, Scope } from "./notes.ts";
 import { type OpenNotes, openNotes } from "./open-notes.ts";
 import { CONFIG_SCHEMA, readSettings } from "./settings.ts";
 
-const MOST_HITS = 50;
+const MAX_HITS = 50;
 const TEXT_BYTES = 64 * 1024;
 const META_BYTES = 16 * 1024;
 const ID_LENGTH = 200;
@@ -89,7 +89,7 @@ async function query(event: BusEvent<"memory.query">, ctx: PluginContext, notes:
     hits = await notes.query({
       scope: scopeOf(event),
       query: event.payload.query,
-      k: Math.min(MOST_HITS, Math.max(0, Math.trunc(event.payload.k) || 0)),
+      k: Math.min(MAX_HITS, Math.max(0, Math.trunc(event.payload.k) || 0)),
       now: Math.round(event.ts * 1000),
       ...(half_life_days === undefined ? {} : { half_life_days }),
     });

@@ -4,19 +4,19 @@
  */
 const TERM = /[\p{L}\p{N}\p{M}\p{Co}]+/gu;
 /** A long message is searched by its first words; more terms cost time and do not improve the result. */
-const MOST_TERMS = 32;
-const LONGEST_TERM = 64;
+const MAX_TERMS = 32;
+const MAX_TERM_LENGTH = 64;
 /** A single letter would match half of all words. */
 const LONG_ENOUGH = /^..+$/u;
 
 export function searchTerms(query: string): string[] {
   const terms = new Set<string>();
   for (const [term] of query.toWellFormed().matchAll(TERM)) {
-    const word = term.toLowerCase().slice(0, LONGEST_TERM).toWellFormed();
+    const word = term.toLowerCase().slice(0, MAX_TERM_LENGTH).toWellFormed();
     // A repeated word counts at its last position.
     terms.delete(word);
     terms.add(word);
-    if (terms.size === MOST_TERMS) break;
+    if (terms.size === MAX_TERMS) break;
   }
   return [...terms];
 }

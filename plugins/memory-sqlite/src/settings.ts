@@ -13,7 +13,7 @@ export interface Settings {
   half_life_days?: number;
 }
 
-const MOST_ENTRIES = 10_000_000;
+const MAX_ENTRIES = 10_000_000;
 
 export const CONFIG_SCHEMA: JsonObject = {
   type: "object",
@@ -22,7 +22,7 @@ export const CONFIG_SCHEMA: JsonObject = {
       type: "integer",
       default: 100_000,
       minimum: 1,
-      maximum: MOST_ENTRIES,
+      maximum: MAX_ENTRIES,
       description: "Notes that each project keeps; the oldest are dropped.",
     },
     half_life_days: {
@@ -39,7 +39,7 @@ export function readSettings(config: JsonObject): { settings: Settings; problems
   const { max_entries, half_life_days } = config;
   if (isEntryCount(max_entries)) settings.max_entries = max_entries;
   else if ((max_entries ?? null) !== null) {
-    problems.push(`max_entries is not a whole number from 1 to ${MOST_ENTRIES}`);
+    problems.push(`max_entries is not a whole number from 1 to ${MAX_ENTRIES}`);
   }
   if (typeof half_life_days === "number" && half_life_days > 0) settings.half_life_days = half_life_days;
   else if ((half_life_days ?? null) !== null) problems.push("half_life_days is not a number above 0");
@@ -47,4 +47,4 @@ export function readSettings(config: JsonObject): { settings: Settings; problems
 }
 
 const isEntryCount = (value: unknown): value is number =>
-  Number.isInteger(value) && (value as number) >= 1 && (value as number) <= MOST_ENTRIES;
+  Number.isInteger(value) && (value as number) >= 1 && (value as number) <= MAX_ENTRIES;

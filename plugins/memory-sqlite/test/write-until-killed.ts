@@ -1,6 +1,6 @@
 /**
- * Runs as a process: writes entries through the plugin, four at a time, and prints the number of each stored
- * entry.
+ * A program that writes entries through the plugin, four at a time, until it is killed. It prints the number of each
+ * entry after the entry is stored.
  */
 import { writeSync } from "node:fs";
 import { scriptedContext } from "../../strategy-react/test/scripted-context.ts";
@@ -12,7 +12,7 @@ const ctx = scriptedContext({ stateDir });
 await plugin.onLoad!(ctx);
 
 let next = Number(from);
-async function writeOn(): Promise<never> {
+async function writeEntries(): Promise<never> {
   for (;;) {
     const number = next;
     next += 1;
@@ -20,4 +20,4 @@ async function writeOn(): Promise<never> {
     writeSync(1, `${number}\n`);
   }
 }
-await Promise.all([writeOn(), writeOn(), writeOn(), writeOn()]);
+await Promise.all([writeEntries(), writeEntries(), writeEntries(), writeEntries()]);

@@ -1,4 +1,4 @@
-/** Agent Plugins folders, which become several packages, from an archive or a folder on the host. */
+/** Installs an Agent Plugins folder, from an archive or from the host. One folder becomes several packages. */
 import { BackplaneError } from "@backplane/contract";
 import { AgentPluginInstalledSchema } from "@backplane/contract/schema";
 import type { Caller, InstallationSource } from "@backplane/ports";
@@ -12,7 +12,7 @@ const FolderBody = z.strictObject({
   source: z.strictObject({ folder: z.string().regex(/^\/./, "must be an absolute path") }),
 });
 const StrictQuery = z.strictObject({
-  strict: z.enum(["0", "1"]).default("0").describe("1 installs nothing if a part cannot be used."),
+  strict: z.enum(["0", "1"]).default("0").describe("1: if any part cannot be used, nothing is installed."),
 });
 
 export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
@@ -24,7 +24,7 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
       summary: "Install an Agent Plugins folder",
       description:
         "The body is an archive, or JSON that names a folder on the host (admin token only). Each server of its mcp.json " +
-        "becomes a package, and all its skills become one. `binding` of each is the body that binds it. `left_out` lists " +
+        "becomes a package, and all its skills become one package. The field `binding` of each package is the request body that binds it. `left_out` lists " +
         "the parts that cannot be used, with the reason.",
       tag: "Packages",
       auth: { scope: "packages:write" },

@@ -92,7 +92,7 @@ function writeHead(reply: FastifyReply): void {
   reply.raw.write(": connected\n\n");
 }
 
-/** Waits for a slow reader, so that its backlog does not fill the memory. */
+/** Waits for a slow reader, so that its backlog does not exhaust memory. */
 async function write(raw: ServerResponse, text: string, stop: AbortSignal): Promise<void> {
   if (raw.write(text)) return;
   await once(raw, "drain", { signal: stop }).catch(() => undefined);

@@ -6,7 +6,7 @@ import { startApi, type TestApi } from "../support/start-api.ts";
 let t: TestApi;
 afterEach(() => t.close());
 
-test("responds 503 on readyz, but not on healthz, while the store is away or the gateway stops", async () => {
+test("responds 503 on readyz, but not on healthz, while the store is unavailable or the gateway stops", async () => {
   let health: Partial<Awaited<ReturnType<Kernel["health"]>>> = {};
   t = await startApi({
     wrap: (kernel) => ({ ...kernel, health: async () => ({ ...(await kernel.health()), ...health }) }),

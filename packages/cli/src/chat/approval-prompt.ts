@@ -1,21 +1,21 @@
-/** The approval prompt: tool, risk, exact arguments and keys. */
+/** The approval prompt: shows the tool, its risk, the exact arguments and the keys that answer it. */
 import type { Approval, ApprovalAnswer, Risk } from "@backplane/contract";
 import type { Output } from "../terminal/output.ts";
 import { exactJson, plainLine } from "../terminal/plain-text.ts";
 
-/** Enter alone rejects calls of these risks. */
+/** For these risks, pressing Enter rejects the call. */
 const HIGH_RISKS: ReadonlySet<Risk> = new Set(["high", "critical", "unknown"]);
 
 function isHighRisk({ risk }: Pick<Approval, "risk">): boolean {
   return HIGH_RISKS.has(risk);
 }
 
-export function questionText(out: Output, approval: Approval, asking: string): string {
+export function questionText(out: Output, approval: Approval, chat_session: string): string {
   const { tool, package_id, package_version, risk, brief, reason, session_id, changed } = approval;
-  const word = isHighRisk(approval) ? out.paint("red", `${risk} risk`) : `${risk} risk`;
-  const whose = session_id !== null && session_id !== asking ? ` for ${session_id}` : "";
+  const riskText = isHighRisk(approval) ? out.paint("red", `${risk} risk`) : `${risk} risk`;
+  const origin = session_id !== null && session_id !== chat_session ? ` for ${session_id}` : "";
   return [
-    `${out.paint("yellow", "?")} ${plainLine(`${tool} of ${package_id}@${package_version} wants to run${whose}`)} (${word})`,
+    `${out.paint("yellow", "?")} ${plainLine(`${tool} of ${package_id}@${package_version} wants to run${origin}`)} (${riskText})`,
     ...(brief === "" ? [] : [`  ${plainLine(brief)}`]),
     ...(reason === "" ? [] : [`  ${plainLine(`reason: ${reason}`)}`]),
     ...(changed.length === 0
@@ -35,8 +35,8 @@ export function readAnswer(approval: Approval, line: string): ApprovalAnswer | n
   const text = line.trim();
   if (/^y(es)?$/i.test(text)) return { response: "approve", digest };
   if (/^s$/i.test(text)) return { response: "approve_for_session", digest };
-  const no = text === "" && isHighRisk(approval) ? ["n", ""] : /^no?(?:[\s,:]+(.*))?$/is.exec(text);
-  if (no === null) return null;
-  const feedback = no[1] ?? "";
+  const rejection = text === "" && isHighRisk(approval) ? ["n", ""] : /^no?(?:[\s,:]+(.*))?$/is.exec(text);
+  if (rejection === null) return null;
+  const feedback = rejection[1] ?? "";
   return { response: "reject", digest, ...(feedback === "" ? {} : { feedback: feedback.slice(0, 2_000) }) };
 }

@@ -13,17 +13,17 @@ export function addCompletionCommand(program: Command, io: Io): void {
       "\nExamples:\n  source <(backplane completion bash)\n  backplane completion fish > ~/.config/fish/completions/backplane.fish\n",
     )
     .action((shell: keyof typeof SCRIPTS) => {
-      io.stdout.write(SCRIPTS[shell](wordsOf(program)));
+      io.stdout.write(SCRIPTS[shell](commandNamesOf(program)));
     });
 }
 
-interface Words {
+interface CommandNames {
   top: string[];
   groups: Record<string, string[]>;
   flags: string[];
 }
 
-function wordsOf(program: Command): Words {
+function commandNamesOf(program: Command): CommandNames {
   const groups: Record<string, string[]> = {};
   for (const command of program.commands) {
     if (command.commands.length > 0) groups[command.name()] = command.commands.map((sub) => sub.name());
@@ -34,7 +34,7 @@ function wordsOf(program: Command): Words {
 
 const SCRIPTS = { bash, zsh, fish };
 
-function bash({ top, groups, flags }: Words): string {
+function bash({ top, groups, flags }: CommandNames): string {
   const cases = Object.entries(groups).map(([group, subs]) => `      ${group}) words="${subs.join(" ")}" ;;`);
   return `_backplane() {
   local words="${flags.join(" ")}" word="\${COMP_WORDS[COMP_CWORD]}"
@@ -52,7 +52,7 @@ complete -F _backplane backplane
 `;
 }
 
-function zsh({ top, groups }: Words): string {
+function zsh({ top, groups }: CommandNames): string {
   const cases = Object.entries(groups).map(([group, subs]) => `    ${group}) compadd ${subs.join(" ")} ;;`);
   return `#compdef backplane
 _backplane() {
@@ -67,11 +67,11 @@ compdef _backplane backplane
 `;
 }
 
-function fish({ top, groups }: Words): string {
+function fish({ top, groups }: CommandNames): string {
   const lines = [`complete -c backplane -n __fish_use_subcommand -f -a "${top.join(" ")}"`];
   for (const [group, subs] of Object.entries(groups)) {
-    const unset = `__fish_seen_subcommand_from ${group}; and not __fish_seen_subcommand_from ${subs.join(" ")}`;
-    lines.push(`complete -c backplane -n "${unset}" -f -a "${subs.join(" ")}"`);
+    const condition = `__fish_seen_subcommand_from ${group}; and not __fish_seen_subcommand_from ${subs.join(" ")}`;
+    lines.push(`complete -c backplane -n "${condition}" -f -a "${subs.join(" ")}"`);
   }
   return `${lines.join("\n")}\n`;
 }

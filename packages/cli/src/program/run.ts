@@ -15,7 +15,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
     await program.parseAsync([...argv], { from: "user" });
     return exit;
   } catch (thrown) {
-    const error = toUsageError(thrown, () => commandPath(program, argv), wantsJson(argv));
+    const error = toReportedError(thrown, () => commandPath(program, argv), wantsJson(argv));
     return error === null ? EXIT.ok : report(error, io, wantsJson(argv));
   }
 }
@@ -28,9 +28,9 @@ function report(error: BackplaneError, io: Io, json: boolean): number {
   return exit;
 }
 
-/** Converts errors of commander; null for help and version, which are not failures. */
-function toUsageError(thrown: unknown, command: () => string, json: boolean): BackplaneError | null {
-  if (!(thrown instanceof CommanderError)) return describeUnknown(thrown);
+/** Converts an error of commander; null for help and version, which are not failures. */
+function toReportedError(thrown: unknown, command: () => string, json: boolean): BackplaneError | null {
+  if (!(thrown instanceof CommanderError)) return toInternalError(thrown);
   if (thrown.code === "commander.help" && json) return missingSubcommand(command());
   if (thrown.exitCode === 0 || thrown.code === "commander.help") return null;
   const message = thrown.message.replace(/^error: /, "").replace(/\n/g, " ");
@@ -39,7 +39,7 @@ function toUsageError(thrown: unknown, command: () => string, json: boolean): Ba
   });
 }
 
-/** With --json a group without a subcommand is an error document instead of its help. */
+/** With --json, a command group without a subcommand prints an error document instead of its help. */
 function missingSubcommand(command: string): BackplaneError {
   return new BackplaneError("cli.usage", `${command} needs a subcommand.`, { fix: `${command} --help` });
 }
@@ -57,8 +57,8 @@ function commandPath(program: Command, argv: readonly string[]): string {
   return path.join(" ");
 }
 
-/** Any other error happened in this process; its message is more useful than "internal". */
-function describeUnknown(thrown: unknown): BackplaneError {
+/** Keeps the message of an unexpected error, which is more useful than "internal". */
+function toInternalError(thrown: unknown): BackplaneError {
   const error = toBackplaneError(thrown);
   if (error !== thrown && thrown instanceof Error) {
     return new BackplaneError("internal", `The command failed: ${thrown.message}`, {

@@ -4,15 +4,15 @@ import { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey } from "../vocabulary/c
 import { CONFIG_LIMITS } from "../vocabulary/limits.ts";
 import { JsonValueSchema } from "./scalars.ts";
 
-const SPELLING = "write dotted segments of letters, digits, _ and -, such as plugin.llm_openai.base_url";
+const KEY_FORMAT = "write dotted segments of letters, digits, _ and -, such as plugin.llm_openai.base_url";
 
-export const ConfigKeySchema = z.string().max(CONFIG_LIMITS.key_length).regex(CONFIG_KEY_PATTERN, SPELLING);
+export const ConfigKeySchema = z.string().max(CONFIG_LIMITS.key_length).regex(CONFIG_KEY_PATTERN, KEY_FORMAT);
 
-/** One key, or every key below one: `providers.prod.*`. */
+/** A key, or a prefix that selects every key below it: `providers.prod.*`. */
 export const ConfigKeyPatternSchema = z
   .string()
   .max(CONFIG_LIMITS.key_length + 2)
-  .refine((text) => isConfigKey(text) || configPrefixOf(text) !== null, SPELLING);
+  .refine((text) => isConfigKey(text) || configPrefixOf(text) !== null, KEY_FORMAT);
 
 export const ConfigEntrySchema = z.object({ key: z.string(), value: JsonValueSchema });
 export const ConfigMapSchema = z.record(z.string(), JsonValueSchema);
@@ -23,14 +23,18 @@ export const ConfigWrittenSchema = z.object({
   dropped: z
     .array(z.string())
     .optional()
-    .describe("Secret keys that were removed because the destination they were entered for has changed."),
+    .describe(
+      "Secret keys that were removed because the address or plugin that they belonged to has changed.",
+    ),
 });
 export const ConfigRemovedSchema = z.object({ key: z.string(), removed: z.boolean() });
 
 /** The payload of `config.updated`, one event for every key that was written or removed. */
 export const ConfigUpdatedSchema = z.object({
   key: z.string(),
-  prefix_match_hint: z.string().describe("The key up to and including its last dot; empty without one."),
+  prefix_match_hint: z
+    .string()
+    .describe("The key up to and including its last dot; empty if the key has no dot."),
 });
 
 export type ConfigEntry = z.infer<typeof ConfigEntrySchema>;

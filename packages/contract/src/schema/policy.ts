@@ -15,7 +15,7 @@ import {
 } from "../vocabulary/vocabulary.ts";
 import { DomainSchema, JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
-const few = <T extends z.ZodType>(item: T) => z.array(item).max(256);
+const boundedList = <T extends z.ZodType>(item: T) => z.array(item).max(256);
 
 export const CategorySchema = z.string().min(1).max(64);
 
@@ -23,7 +23,7 @@ export const CategorySchema = z.string().min(1).max(64);
 export const ToolPatternSchema = z
   .string()
   .max(128)
-  .regex(/^[A-Za-z0-9_*-]+$/, "write a tool's name, with * for any characters");
+  .regex(/^[A-Za-z0-9_*-]+$/, "write a tool name, with * for any characters");
 
 const RISK = z.enum(RISKS);
 
@@ -32,13 +32,16 @@ const MatchSchema = z
     pointer: z
       .string()
       .max(512)
-      .regex(/^(\/([^~/]|~[01])*)*$/, "write a JSON pointer such as /path; empty is the whole input"),
+      .regex(
+        /^(\/([^~/]|~[01])*)*$/,
+        "write a JSON pointer such as /path, or an empty string for the whole input",
+      ),
     matches: z
       .string()
       .min(1)
       .max(512)
       .optional()
-      .describe("A regular expression that a text argument has to match."),
+      .describe("A regular expression that a string argument must match."),
     equals: z.json().optional(),
     one_of: z.array(z.json()).min(1).max(64).optional(),
     exists: z.boolean().optional(),
@@ -46,32 +49,35 @@ const MatchSchema = z
   .refine(
     ({ matches, equals, one_of, exists }) =>
       [matches, equals, one_of, exists].filter((test) => test !== undefined).length === 1,
-    "give one of matches, equals, one_of and exists",
+    "set exactly one of matches, equals, one_of and exists",
   );
 
 /** A rule can only deny a call or raise its risk, never allow a call (instr.security-rules). */
 export const SecurityRuleSchema = z
   .strictObject({
     id: z.string().min(1).max(64).optional(),
-    tools: few(ToolPatternSchema)
+    tools: boundedList(ToolPatternSchema)
       .min(1)
       .optional()
-      .describe("Without it, every tool that the rule can match."),
+      .describe("If absent, the rule applies to every tool, or in a plugin to the tool that contains it."),
     when: z
       .array(MatchSchema)
       .max(16)
       .default([])
-      .describe("All of them have to match. An empty list matches every call."),
+      .describe("All conditions must match. An empty list matches every call."),
     action: z.enum(["deny", "raise"]),
     risk: RISK.optional().describe("The risk that `raise` sets; the default is high."),
     reason: z.string().max(300).optional(),
   })
-  .refine(({ action, risk }) => action === "raise" || risk === undefined, "a rule that denies has no risk");
+  .refine(
+    ({ action, risk }) => action === "raise" || risk === undefined,
+    "set a risk only with the action raise",
+  );
 
 const RoleSelectionSchema = z.strictObject({
-  origins: few(z.enum(ORIGINS)).optional(),
-  tools: few(ToolPatternSchema).optional(),
-  categories: few(CategorySchema).optional(),
+  origins: boundedList(z.enum(ORIGINS)).optional(),
+  tools: boundedList(ToolPatternSchema).optional(),
+  categories: boundedList(CategorySchema).optional(),
 });
 
 /** `deny` takes precedence over `allow` (instr.origins). */
@@ -79,7 +85,7 @@ export const RolePolicySchema = z.strictObject({
   allow: RoleSelectionSchema.optional(),
   deny: RoleSelectionSchema.optional(),
   max_risk: RISK.optional(),
-  disabled: z.boolean().optional().describe("true: calls and turns of this role neither start nor continue."),
+  disabled: z.boolean().optional().describe("true: no call or turn of this role starts or continues."),
 });
 
 const ToleranceSchema = z.strictObject({
@@ -100,14 +106,14 @@ export const RiskFloorSchema = z.strictObject({
 export const HostLevelSchema = z.strictObject({
   class: z.enum(EXECUTION_CLASSES).optional().describe("The minimum isolation."),
   network: z.enum(NETWORK_ACCESS).optional(),
-  allowed_domains: few(DomainSchema).optional(),
+  allowed_domains: boundedList(DomainSchema).optional(),
   mounts: z.boolean().optional().describe("false: no folder on the host is mounted."),
 });
 
 export const PolicySchema = z.strictObject({
   tolerance: ToleranceSchema.optional(),
-  allowed_tool_categories: few(CategorySchema).nullable().optional().describe("Null allows all."),
-  allowed_origins: few(z.enum(ORIGINS)).nullable().optional().describe("Null allows all."),
+  allowed_tool_categories: boundedList(CategorySchema).nullable().optional().describe("Null allows all."),
+  allowed_origins: boundedList(z.enum(ORIGINS)).nullable().optional().describe("Null allows all."),
   roles: z.partialRecord(z.enum(ROLES), RolePolicySchema).optional(),
   risks: z
     .record(ToolPatternSchema, RISK)
@@ -118,13 +124,13 @@ export const PolicySchema = z.strictObject({
   floor: RiskFloorSchema.optional(),
   host: HostLevelSchema.optional(),
   rules: z.array(SecurityRuleSchema).max(256).optional(),
-  deferred_tools: few(ToolPatternSchema).optional().describe("Only found by tool_search."),
+  deferred_tools: boundedList(ToolPatternSchema)
+    .optional()
+    .describe("Tools that a model sees only after tool_search has found them."),
   archived: z
     .boolean()
     .optional()
-    .describe(
-      "true: calls, turns and deliveries neither start nor continue here. Records can still be read.",
-    ),
+    .describe("true: no call, turn or delivery starts or continues here. Records can still be read."),
 });
 
 /** A null field is reset to its default; an absent field is kept. */
@@ -169,8 +175,8 @@ export const CatalogEntrySchema = z.object({
   package_version: z.string(),
   binding_id: z.string(),
   status: z.enum(CATALOG_STATUSES),
-  reason: z.string().nullable().describe("Why it is not offered."),
-  fix: z.string().nullable().describe("How to allow it, as a command if there is one."),
+  reason: z.string().nullable().describe("Why the tool is not offered."),
+  fix: z.string().nullable().describe("How to make the tool available, as a command if there is one."),
   category: z.string().nullable(),
   risk: RISK,
   effect_class: z.enum(EFFECT_CLASSES),
@@ -178,9 +184,7 @@ export const CatalogEntrySchema = z.object({
   deferred: z.boolean().describe("Models see the tool only after tool_search has found it."),
   token_cost: z.int().describe("Estimated tokens of its name, description and schema in every model call."),
   input_schema: JsonObjectSchema,
-  taken_out: z
-    .array(z.string())
-    .describe("Hidden characters in the author's texts, which are not shown to anyone."),
+  taken_out: z.array(z.string()).describe("Hidden characters that were removed from the author's texts."),
 });
 
 export const PolicyExplanationSchema = z.object({

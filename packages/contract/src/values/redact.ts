@@ -4,7 +4,7 @@
  * the cost is bounded by the length of the text.
  */
 import type { Json } from "./json.ts";
-import { SHORTEST_SECRET, spellingsOf } from "./secret-spellings.ts";
+import { MIN_SECRET_LENGTH, spellingsOf } from "./secret-spellings.ts";
 
 export const REDACTED = "[redacted]";
 /** A match of this many characters is sufficient; the matching rest is redacted as well. */
@@ -170,5 +170,5 @@ function overlap(left: string, right: string): number {
     }
     if (tail.charCodeAt(i) === head.charCodeAt(length)) length++;
   }
-  return length >= SHORTEST_SECRET ? length : 0;
+  return length >= MIN_SECRET_LENGTH ? length : 0;
 }

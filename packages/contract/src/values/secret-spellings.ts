@@ -4,24 +4,25 @@
  */
 
 /** Shorter values are not redacted: they would match by chance in most answers. */
-export const SHORTEST_SECRET = 4;
+export const MIN_SECRET_LENGTH = 4;
 /** A shorter encoded piece would match by chance in other base64 text. */
-const SHORTEST_CODE = 8;
+const MIN_ENCODED_LENGTH = 8;
 /** Line lengths of `base64` and PEM. */
 const WRAPS = [76, 64];
 
 export function spellingsOf(secret: string): Set<string> {
   const all = new Set<string>();
-  if (secret.length < SHORTEST_SECRET) return all;
+  if (secret.length < MIN_SECRET_LENGTH) return all;
   all.add(secret);
   // Most secrets have the same form in JSON and in a URL.
   if (!/^[\w.-]+$/.test(secret)) addEscaped(secret, all);
   const bytes = utf8Of(secret.toWellFormed());
   const hex = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (hex.length >= SHORTEST_CODE) all.add(hex).add(hex.toUpperCase());
+  if (hex.length >= MIN_ENCODED_LENGTH) all.add(hex).add(hex.toUpperCase());
   for (let shift = 0; shift < 3; shift++) {
     for (const code of base64At(bytes, shift)) {
-      if (code.length >= SHORTEST_CODE) all.add(code).add(code.replaceAll("+", "-").replaceAll("/", "_"));
+      if (code.length >= MIN_ENCODED_LENGTH)
+        all.add(code).add(code.replaceAll("+", "-").replaceAll("/", "_"));
     }
   }
   return all;

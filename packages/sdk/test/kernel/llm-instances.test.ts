@@ -1,4 +1,4 @@
-/** Ownership of calls, and the effect of a write to an instance. */
+/** Which plugin answers a model call, and how a configuration change affects a provider instance. */
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { instanceOf } from "./llm-bus.ts";
@@ -17,32 +17,32 @@ verifies("llm.instances", "reloads only the changed instance in its own org", as
   const { bus, built } = busOf((_, { id, config }) =>
     parts({ type: "content", text: `${id} ${config.model as string}` }),
   );
-  const write = (id: string, model: string) => instanceOf("llm-test", { model }, id);
-  bus.instances.org_a = [write("one", "v1"), write("two", "v1")];
-  bus.instances.org_b = [write("one", "b1")];
-  const say = async (provider: string, org_id = "org_a") =>
+  const instance = (id: string, model: string) => instanceOf("llm-test", { model }, id);
+  bus.instances.org_a = [instance("one", "v1"), instance("two", "v1")];
+  bus.instances.org_b = [instance("one", "b1")];
+  const answer = async (provider: string, org_id = "org_a") =>
     (await bus.end({ provider, model: "" }, { org_id })).payload.text;
-  expect([await say("one"), await say("two"), await say("one", "org_b"), await say("one")]).toEqual([
-    "one v1",
-    "two v1",
-    "one b1",
-    "one v1",
-  ]);
+  expect([
+    await answer("one"),
+    await answer("two"),
+    await answer("one", "org_b"),
+    await answer("one"),
+  ]).toEqual(["one v1", "two v1", "one b1", "one v1"]);
   expect(built).toEqual(["one", "two", "one"]);
 
-  bus.instances.org_a = [write("one", "v2"), { ...write("two", "v1"), label: "renamed" }];
+  bus.instances.org_a = [instance("one", "v2"), { ...instance("two", "v1"), label: "renamed" }];
   for (const key of ["providers.one.model", "providers.two.label", "plugin.llm_test.x", "provider"]) {
     const hint = key.slice(0, key.lastIndexOf(".") + 1);
     await bus.send("config.updated", { key, prefix_match_hint: hint }, { session_id: "kernel" }).handled;
   }
-  expect([await say("one"), await say("two"), await say("one", "org_b")]).toEqual([
+  expect([await answer("one"), await answer("two"), await answer("one", "org_b")]).toEqual([
     "one v2",
     "two v1",
     "one b1",
   ]);
   expect(built).toEqual(["one", "two", "one", "one"]);
 
-  bus.instances.org_a = [write("one", "v2")];
+  bus.instances.org_a = [instance("one", "v2")];
   await bus.send("config.updated", { key: "providers.two.plugin", prefix_match_hint: "providers.two." })
     .handled;
   await bus.ask({ provider: "two" }).handled;
@@ -77,7 +77,7 @@ verifies("llm.instances", "keeps the provider of a running call while its instan
   expect(built).toHaveLength(2);
 });
 
-test("treats the plugin's own name as an instance if no instance has it", async () => {
+test("accepts the plugin's own name as an instance id if no instance has that id", async () => {
   const { bus } = busOf((_, { id }) => parts({ type: "content", text: `I am ${id}` }));
   bus.instances.org_a = [];
   expect((await bus.end({ provider: "llm-test" })).payload.text).toBe("I am llm-test");
@@ -86,7 +86,7 @@ test("treats the plugin's own name as an instance if no instance has it", async 
   expect(bus.emitted.filter(({ kind }) => kind === "llm.call.response")).toHaveLength(1);
 });
 
-test("reports the worst health of its instances without a call", async () => {
+test("reports the worst health of its instances without calling a model", async () => {
   const { bus, plugin } = busOf(() => parts(), {
     healthCheck: ({ config }) =>
       config.api_key === undefined ? { status: "degraded", message: "no api_key" } : { status: "ok" },

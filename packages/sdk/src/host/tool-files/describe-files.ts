@@ -25,7 +25,7 @@ export interface DescribeParts {
  * The number of concurrent children: each is a separate Node process, and the sandbox limits their total
  * memory.
  */
-const MOST_CHILDREN = 4;
+const MAX_CHILDREN = 4;
 
 interface Batch {
   described: Map<string, ToolFileDescription>;
@@ -77,7 +77,7 @@ async function inTurns(files: readonly string[], describe: (file: string) => Pro
   const work = async () => {
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) await describe(file);
   };
-  await Promise.all(Array.from({ length: MOST_CHILDREN }, work));
+  await Promise.all(Array.from({ length: MAX_CHILDREN }, work));
 }
 
 /** Resolves when the child ends; by then at least the first file is described or has failed. */

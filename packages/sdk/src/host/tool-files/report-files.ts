@@ -24,7 +24,7 @@ export async function reportFiles(folder: string, files: readonly string[]): Pro
       await new Promise((resolve) => setImmediate(resolve));
       report({ described: description });
     } catch (error) {
-      report({ failed: file, error: wordsOf(error) });
+      report({ failed: file, error: describeError(error) });
     }
   }
 }
@@ -41,6 +41,6 @@ function report(line: ReportLine): void {
   }
 }
 
-function wordsOf(error: unknown): string {
+function describeError(error: unknown): string {
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }
