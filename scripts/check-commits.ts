@@ -6,12 +6,12 @@ import { execFileSync } from "node:child_process";
 
 const TYPES = ["feat", "fix", "perf", "refactor", "test", "docs", "style", "build", "ci", "chore", "revert"];
 const SUBJECT = new RegExp(`^(${TYPES.join("|")})(\\([a-z0-9,-]+\\))?!?: [a-z0-9\`/.-]`);
-const LONGEST = 72;
+const MAX_LENGTH = 72;
 
 /** Returns the fault of a subject, or null if there is none. */
 export function subjectProblem(subject: string): string | null {
   if (subject.startsWith("Merge ")) return null;
-  if (subject.length > LONGEST) return `${subject.length} characters, ${LONGEST} are allowed`;
+  if (subject.length > MAX_LENGTH) return `${subject.length} characters, ${MAX_LENGTH} are allowed`;
   if (!SUBJECT.test(subject))
     return `not "type(module): imperative summary" with a type of ${TYPES.join(", ")}`;
   return subject.endsWith(".") ? "ends with a full stop" : null;

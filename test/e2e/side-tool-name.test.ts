@@ -1,4 +1,4 @@
-/** A published side-process plugin whose tool names are not valid export ids runs unchanged. */
+/** A plugin of the side-process protocol (rterm.plugin.v1) whose tool names are not valid export ids. */
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,15 +14,15 @@ beforeAll(async () => {
 afterAll(() => gateway.dispose());
 
 const PROGRAM = `import json, sys
-def say(value):
+def send(value):
     print(json.dumps(value), flush=True)
 json.loads(sys.stdin.readline())
-say({"type": "handshake", "manifest": {"plugin_id": "Python.Echo", "plugin_version": "0.3",
+send({"type": "handshake", "manifest": {"plugin_id": "Python.Echo", "plugin_version": "0.3",
     "protocol_version": "rterm.plugin.v1", "exposed_tools": ["plugin.python_echo", "plugin.upper/case"]}})
 request = json.loads(sys.stdin.readline())
 text = request["input"]["text"]
-shown = {"plugin.python_echo": text, "plugin.upper/case": text.upper()}[request["tool_name"]]
-say({"type": "response", "request_id": request["request_id"], "status": "ok", "output": shown})
+output = {"plugin.python_echo": text, "plugin.upper/case": text.upper()}[request["tool_name"]]
+send({"type": "response", "request_id": request["request_id"], "status": "ok", "output": output})
 `;
 const MANIFEST = `api_version = "vai.plugin.v1"
 package_id = "acme/python-echo"
@@ -51,15 +51,15 @@ tool_name = "plugin.missing"
 
 verifies(
   ["side.tool-name", "side.tool-exposed"],
-  "installs, binds and calls a published plugin with dotted tool names unchanged",
+  "calls an unchanged plugin whose tool names contain dots and slashes",
   async () => {
-    const folder = mkdtempSync(join(tmpdir(), "backplane-published-"));
+    const folder = mkdtempSync(join(tmpdir(), "backplane-side-plugin-"));
     writeFileSync(join(folder, "plugin.py"), PROGRAM);
     writeFileSync(join(folder, "vai-plugin.toml"), MANIFEST);
     const ids = ["python_echo", "upper", "missing"];
     const bindings = await installAndBind(gateway, folder, ids, { class: "worker" });
     const call = async (id: string) => {
-      const request = { binding_id: bindings[id], input: { text: "Ahoi" }, timeout_ms: 60_000 };
+      const request = { binding_id: bindings[id], input: { text: "Hello" }, timeout_ms: 60_000 };
       const answer = await gateway.http<{
         status: string;
         result: { structured_output: unknown } | null;
@@ -67,8 +67,8 @@ verifies(
       }>("POST", "/v1/invocations?wait=true", request);
       return answer.body;
     };
-    expect((await call("python_echo")).result?.structured_output).toBe("Ahoi");
-    expect((await call("upper")).result?.structured_output).toBe("AHOI");
+    expect((await call("python_echo")).result?.structured_output).toBe("Hello");
+    expect((await call("upper")).result?.structured_output).toBe("HELLO");
     expect((await call("missing")).error).toMatchObject({
       code: "tool_not_exposed",
       message: expect.stringContaining("plugin.python_echo, plugin.upper/case"),

@@ -15,7 +15,7 @@ import { eventually, isAlive } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
 const KILLS = 12;
-const AT_ONCE = 6;
+const CONCURRENT_CALLS = 6;
 const SERVERS = 3;
 /** Writes to its scratch folder, starts a child process and takes a while. */
 const BUSY = `async (request) => {
@@ -44,7 +44,7 @@ verifies(
       let started = 0;
       for (let kill = 0; kill < KILLS; kill++) {
         let served = 0;
-        const load = Array.from({ length: AT_ONCE }, (_, at) =>
+        const load = Array.from({ length: CONCURRENT_CALLS }, (_, at) =>
           call(gateway, exports, at, (export_id) => {
             served++;
             reached.add(export_id);

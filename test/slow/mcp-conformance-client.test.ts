@@ -13,7 +13,7 @@ import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 const SUITE = resolve("node_modules/@modelcontextprotocol/conformance/dist/index.js");
 const CLIENT = resolve("scripts/mcp-conformance-client.ts");
 const SLOT = resolve("scripts/mcp-conformance-slot.ts");
-const CLIENTS_AT_ONCE = 2;
+const MAX_CLIENTS = 2;
 /** Ends a client that hangs; it is not a measurement. */
 const CLIENT_MS = 600_000;
 /** Extensions that are not supported; the skills scenarios check nothing without such a client. */
@@ -50,7 +50,7 @@ test.each([
 
 async function summary(...how: string[]): Promise<string[]> {
   const slots = mkdtempSync(join(folder, "slots-"));
-  const command = [process.execPath, SLOT, slots, CLIENTS_AT_ONCE, process.execPath, CLIENT].join(" ");
+  const command = [process.execPath, SLOT, slots, MAX_CLIENTS, process.execPath, CLIENT].join(" ");
   const args = [SUITE, "client", ...how, "--timeout", String(CLIENT_MS), "--command", command];
   const env = { ...process.env, BACKPLANE_URL: gateway.url, BACKPLANE_TOKEN: gateway.token };
   const output = await new Promise<string>((done) => {

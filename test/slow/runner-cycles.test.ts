@@ -13,7 +13,7 @@ import {
 } from "../../packages/runner/test/support/runner.ts";
 
 const CYCLES = 1_000;
-const AT_ONCE = 4;
+const CONCURRENCY = 4;
 
 /** The resources that a leak would increase; pending file operations vary. */
 function resources(): Record<string, number> {
@@ -70,7 +70,7 @@ test("1,000 start and kill cycles leave nothing behind", async () => {
   const baseline = await quiet();
   const endings: Record<string, number> = {};
   let next = 4;
-  const workers = Array.from({ length: AT_ONCE }, async () => {
+  const workers = Array.from({ length: CONCURRENCY }, async () => {
     while (next < CYCLES + 4) {
       const ending = await cycle(testRunner, next++);
       endings[ending] = (endings[ending] ?? 0) + 1;

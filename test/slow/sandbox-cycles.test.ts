@@ -12,7 +12,7 @@ import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
 const CYCLES = 1_000;
-const AT_ONCE = 8;
+const CONCURRENCY = 8;
 const STUBBORN = "trap '' TERM HUP; setsid sleep 600 & echo up; read x; sleep 601";
 
 const openFiles = () => readdirSync("/proc/self/fd").length;
@@ -57,12 +57,12 @@ verifies(
     // A sandbox keeps a few stages prepared, depending on recent demand; leftovers are counted after it is closed.
     const cycles = async (count: number) => {
       const sandbox = await openTestSandbox();
-      for (let number = 0; number < count; number += AT_ONCE) {
-        await Promise.all(Array.from({ length: AT_ONCE }, (_, at) => cycle(sandbox, number + at)));
+      for (let number = 0; number < count; number += CONCURRENCY) {
+        await Promise.all(Array.from({ length: CONCURRENCY }, (_, at) => cycle(sandbox, number + at)));
       }
       await sandbox.close();
     };
-    await cycles(AT_ONCE);
+    await cycles(CONCURRENCY);
     const before = { files: openFiles(), mounts: mounts(), timers: timers() };
     await cycles(CYCLES);
     started.delete("");

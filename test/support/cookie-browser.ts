@@ -8,7 +8,7 @@ export interface CookieBrowser {
   readonly set: string[];
 }
 
-const LONGEST = 10;
+const MAX_REDIRECTS = 10;
 
 export function cookieBrowser(): CookieBrowser {
   const jar = new Map<string, Map<string, string>>();
@@ -33,7 +33,7 @@ export function cookieBrowser(): CookieBrowser {
     set,
     async open(url) {
       let at = url;
-      for (let step = 0; step < LONGEST; step++) {
+      for (let step = 0; step < MAX_REDIRECTS; step++) {
         const answer = await get(at);
         const next = answer.headers.get("location");
         if (next === null) return { status: answer.status, text: await answer.text(), url: at };

@@ -60,7 +60,7 @@ export function createServiceAccess(
 
 export const NET_FETCH = "net.fetch";
 
-const TOKENS_AT_ONCE = 64;
+const TOKENS_PER_BATCH = 64;
 const TOKEN_BYTES = 18;
 
 /**
@@ -93,7 +93,7 @@ export class MintedCallers implements Callers {
   /** Random bytes are read in batches, because every tool call needs a token. */
   #token(): string {
     if (this.#spare.length === 0) {
-      const bytes = randomBytes(TOKENS_AT_ONCE * TOKEN_BYTES);
+      const bytes = randomBytes(TOKENS_PER_BATCH * TOKEN_BYTES);
       for (let at = 0; at < bytes.length; at += TOKEN_BYTES) {
         this.#spare.push(`as_${bytes.toString("base64url", at, at + TOKEN_BYTES)}`);
       }

@@ -17,8 +17,8 @@ import { type LiveConfig, PLUGIN_SETTINGS_SCOPE, readPluginSettings } from "@bac
 import type { KernelService } from "../plugins/plugins-port.ts";
 import { number, object, optional, text } from "./arguments.ts";
 
-const TIMEOUT_MS = 30_000;
-const LONGEST_MS = 600_000;
+const DEFAULT_TIMEOUT_MS = 30_000;
+const MAX_TIMEOUT_MS = 600_000;
 
 export interface NetFetchDeps {
   runner: Pick<Runner, "fetch">;
@@ -32,7 +32,7 @@ export function netFetch({ runner, config, live }: NetFetchDeps): KernelService 
       throw new BackplaneError("egress.unreachable", "this gateway has no network for its plugins");
     }
     const { allowed_domains } = await readPluginSettings(config, PLUGIN_SETTINGS_SCOPE.org_id, plugin);
-    const { timeout_ms = TIMEOUT_MS } = optional(args, "timeout_ms", number);
+    const { timeout_ms = DEFAULT_TIMEOUT_MS } = optional(args, "timeout_ms", number);
     try {
       const answer = await runner.fetch({
         url: text(args, "url"),
@@ -40,7 +40,7 @@ export function netFetch({ runner, config, live }: NetFetchDeps): KernelService 
         headers: headersOf(args),
         body: optional(args, "body", text).body ?? null,
         encoding: optional(args, "encoding", text).encoding === "base64" ? "base64" : "utf8",
-        timeout_ms: Math.min(Math.max(1, timeout_ms), LONGEST_MS),
+        timeout_ms: Math.min(Math.max(1, timeout_ms), MAX_TIMEOUT_MS),
         allowed_domains,
       });
       return answer as unknown as Json;

@@ -9,7 +9,7 @@ import type { RegisteredTool } from "@backplane/ports";
 import type { Turn } from "../loop/turn.ts";
 
 const DEFAULT_LIMIT = 5;
-const MOST = 20;
+const MAX_RESULTS = 20;
 
 export function toolSearch(
   version: string,
@@ -27,7 +27,7 @@ export function toolSearch(
           limit: {
             type: "integer",
             minimum: 1,
-            maximum: MOST,
+            maximum: MAX_RESULTS,
             description: `At most this many, default ${DEFAULT_LIMIT}.`,
           },
         },
@@ -54,7 +54,7 @@ export function toolSearch(
  * description.
  */
 function search(tools: readonly OfferedTool[], query: string, limit: number): OfferedTool[] {
-  const words = wordsOf(query);
+  const words = splitWords(query);
   return tools
     .map((tool) => ({ tool, score: scoreOf(tool, words) }))
     .filter(({ score }) => score > 0)
@@ -64,9 +64,9 @@ function search(tools: readonly OfferedTool[], query: string, limit: number): Of
 }
 
 function scoreOf({ name, description, keywords, about }: OfferedTool, words: readonly string[]): number {
-  const named = wordsOf(`${name} ${about.title ?? ""}`);
-  const keyed = keywords.flatMap(wordsOf);
-  const described = wordsOf(description);
+  const named = splitWords(`${name} ${about.title ?? ""}`);
+  const keyed = keywords.flatMap(splitWords);
+  const described = splitWords(description);
   let score = 0;
   for (const word of words) {
     const meets = (one: string) => one === word || (word.length > 3 && one.startsWith(word));
@@ -75,7 +75,7 @@ function scoreOf({ name, description, keywords, about }: OfferedTool, words: rea
   return score;
 }
 
-function wordsOf(text: string): string[] {
+function splitWords(text: string): string[] {
   return text
     .toLowerCase()
     .split(/[^\p{L}\p{N}]+/u)

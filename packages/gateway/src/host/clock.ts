@@ -1,6 +1,6 @@
 import type { Clock } from "@backplane/ports";
 
-const LONGEST_TIMEOUT = 2_147_483_647;
+const MAX_TIMEOUT_MS = 2_147_483_647;
 
 /** The clock of the system. setTimeout overflows at 24.8 days, so longer timers run in several steps. */
 export function systemClock(): Clock {
@@ -11,7 +11,7 @@ export function systemClock(): Clock {
       let left = ms;
       let timer: NodeJS.Timeout;
       const step = () => {
-        const wait = Math.min(left, LONGEST_TIMEOUT);
+        const wait = Math.min(left, MAX_TIMEOUT_MS);
         left -= wait;
         timer = setTimeout(left > 0 ? step : run, wait);
       };
