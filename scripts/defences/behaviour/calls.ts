@@ -122,7 +122,7 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "recover: a recovered call has at least some time",
     file: RECOVER,
-    from: "Math.max(row.timeout_ms - used, least)",
+    from: "Math.max(row.timeout_ms - used, minimum)",
     to: "row.timeout_ms - used",
     tests: RECOVERED,
     only: "subtracts the used time",
@@ -130,8 +130,8 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "recover: a clock that went back gives no more time",
     file: RECOVER,
-    from: "return Math.min(Math.max(row.timeout_ms - used, least), row.timeout_ms);",
-    to: "return Math.max(row.timeout_ms - used, least);",
+    from: "return Math.min(Math.max(row.timeout_ms - used, minimum), row.timeout_ms);",
+    to: "return Math.max(row.timeout_ms - used, minimum);",
     tests: RECOVERED,
     only: "subtracts the used time",
   },

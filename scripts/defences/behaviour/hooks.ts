@@ -87,7 +87,7 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: a whole page is followed by the next",
     file: DISPATCH,
-    from: "if (moved && ahead.amount < PAGE) return;",
+    from: "if (moved && ahead.count < PAGE) return;",
     to: "if (moved) return;",
     tests: DISPATCHED,
   },
