@@ -189,7 +189,7 @@ export interface CatalogTool {
   origin: Origin;
   /** The package that provides the tool of this name. */
   package_id: string;
-  /** Set for a tool of a kernel plugin; null where the rollout selects the binding at the call. */
+  /** Set for a tool of a kernel plugin; null if the rollout selects the binding at the call. */
   binding_id: string | null;
 }
 

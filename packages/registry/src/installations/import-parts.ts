@@ -111,9 +111,9 @@ function leaveOut({ kind, parts }: OpenedSource, part: SourcePart, thrown: unkno
 function requireComplete(left_out: readonly LeftOut[], opened: OpenedSource): void {
   const [first] = left_out;
   if (first === undefined) return;
-  const of = opened.plugin === undefined ? "" : ` of ${opened.plugin.name}`;
+  const origin = opened.plugin === undefined ? "" : ` of ${opened.plugin.name}`;
   const more = left_out.length === 1 ? "" : ` (and ${left_out.length - 1} more)`;
-  const what = `The ${first.kind} ${first.name}${of} cannot be used${more}: ${first.reason}`;
+  const what = `The ${first.kind} ${first.name}${origin} cannot be used${more}: ${first.reason}`;
   throw new BackplaneError("package.invalid", what, {
     details: { left_out },
     ...(first.fix === null ? {} : { fix: first.fix }),

@@ -16,7 +16,7 @@ export type OnHandlerSettled = (handler: RunningHandler, failed: boolean, error:
 export class RunningHandler {
   subscription: Subscription | null = null;
   event: BusEvent | null = null;
-  /** The session queue that waits for this handler; null where the next event does not wait. */
+  /** The session queue that waits for this handler; null if the next event does not wait. */
   queue: SessionQueue | null = null;
   deadline = 0;
   limit_ms = 0;

@@ -48,12 +48,12 @@ export function* startInvocation(p: {
   started_at: string;
   delegation: SqlValue[] | null;
 }): Op<boolean> {
-  const hit = yield sql(
+  const updated = yield sql(
     `update invocations set status = 'running', started_at = $3
       where id = $1 and fence = $2 and status = 'waiting_approval' returning id`,
     [p.id, p.fence, p.started_at],
   );
-  if (hit.length === 0) return false;
+  if (updated.length === 0) return false;
   if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
   return true;
 }
@@ -66,11 +66,11 @@ export function* replaceApproval(p: {
   approval: SqlValue[];
   facts: FactRows;
 }): Op<boolean> {
-  const hit = yield sql(
+  const updated = yield sql(
     "update invocations set body = $3 where id = $1 and fence = $2 and status = 'waiting_approval' returning id",
     [p.id, p.fence, p.body],
   );
-  if (hit.length === 0) return false;
+  if (updated.length === 0) return false;
   yield sql(INSERT_APPROVAL, p.approval);
   yield* writeFacts(p.facts);
   return true;
@@ -83,11 +83,11 @@ export function* recordRetry(p: {
   /** Set after a crash: the delegation from before the crash is revoked and replaced by this one, if there is one. */
   renewed: { delegation: SqlValue[] | null } | null;
 }): Op<boolean> {
-  const hit = yield sql(
+  const updated = yield sql(
     "update invocations set retry_count = $3 where id = $1 and fence = $2 and status = 'running' returning id",
     [p.id, p.fence, p.retry_count],
   );
-  if (hit.length === 0) return false;
+  if (updated.length === 0) return false;
   if (p.renewed === null) return true;
   yield sql("delete from delegations where invocation_id = $1", [p.id]);
   if (p.renewed.delegation !== null) yield sql(INSERT_DELEGATION, p.renewed.delegation);
@@ -109,21 +109,21 @@ const SETTLE = `update invocations set status = $3, retry_count = $4, started_at
 const SETTLE_RETURNING = `${SETTLE} returning id`;
 
 /** The same in one round trip, which dominates the cost of a settlement on PostgreSQL. */
-const SETTLE_IN_ONE_STATEMENT = `with hit as (${SETTLE_RETURNING}),
-  revoked as (delete from delegations where invocation_id in (select id from hit)),
+const SETTLE_IN_ONE_STATEMENT = `with settled as (${SETTLE_RETURNING}),
+  revoked as (delete from delegations where invocation_id in (select id from settled)),
   published as (
     insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
     select e->>0, e->>1, e->>2, e->>3, (e->>4)::bigint, e->>5, e->>6, e->>7, (e->>8)::bigint
-      from json_array_elements($7::json) e where exists (select 1 from hit))
-  select id from hit`;
+      from json_array_elements($7::json) e where exists (select 1 from settled))
+  select id from settled`;
 
 export function* settleInvocation(p: SettleInvocation, dialect: Dialect): Op<boolean> {
   const values = [p.id, p.fence, p.status, p.retry_count, p.started_at, p.outcome];
   if (dialect === "postgres" && p.facts.audit === null) {
     return (yield sql(SETTLE_IN_ONE_STATEMENT, [...values, JSON.stringify(p.facts.events)])).length > 0;
   }
-  const hit = yield sql(dialect === "sqlite" ? SETTLE : SETTLE_RETURNING, values);
-  if (hit.length === 0) return false;
+  const updated = yield sql(dialect === "sqlite" ? SETTLE : SETTLE_RETURNING, values);
+  if (updated.length === 0) return false;
   yield sql("delete from delegations where invocation_id = $1", [p.id]);
   yield* writeFacts(p.facts);
   return true;

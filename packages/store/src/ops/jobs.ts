@@ -95,12 +95,12 @@ export function* extendJob(
   p: { id: string; fence: number; now: number | null; lease_ms: number },
   dialect: Dialect,
 ): Op<boolean> {
-  const hit = yield sql(
+  const updated = yield sql(
     `update jobs set due_at = ${nowAt(dialect, "$3")} + $4
       where id = $1 and fence = $2 and state = 'leased' returning id`,
     [p.id, p.fence, p.now, p.lease_ms],
   );
-  return hit.length > 0;
+  return updated.length > 0;
 }
 
 export function* completeJob(

@@ -125,11 +125,11 @@ export interface ResumeRun {
 
 /** Null: the run has ended, or another node has taken it over since. */
 export function* resumeRun(p: ResumeRun, dialect: Dialect): Op<AppendedRows | null> {
-  const hit = yield sql(
+  const updated = yield sql(
     "update runs set body = $2 where id = $1 and node_id = $3 and fence = $4 and status = 'running' returning id",
     [p.id, p.body, p.node_id, p.fence],
   );
-  return hit.length === 0 ? null : yield* writeTape(p.tape, dialect);
+  return updated.length === 0 ? null : yield* writeTape(p.tape, dialect);
 }
 
 /**

@@ -36,11 +36,11 @@ export function* replaceSealed(p: {
     const values: SqlValue[] = [org_id, row_name, was, now];
     // The size of a configuration value counts against a limit.
     const bytes = kind === "config" ? `, bytes = bytes + $${values.push(now.length - was.length)}` : "";
-    const hit = yield sql(
+    const updated = yield sql(
       `update ${table} set ${text} = $4${bytes} where org_id = $1 and ${name} = $2 and ${text} = $3 returning org_id`,
       values,
     );
-    replaced += hit.length;
+    replaced += updated.length;
   }
   return replaced;
 }

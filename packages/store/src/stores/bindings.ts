@@ -28,9 +28,9 @@ export function createBindingStore(backend: Backend): BindingStore {
       if (facts.events !== undefined) backend.notifyAppended();
     },
     async update(row, expected, facts) {
-      const hit = await backend.write("updateBinding", { ...encodeBinding(row, facts), expected });
-      if (hit && facts.events !== undefined) backend.notifyAppended();
-      return hit;
+      const written = await backend.write("updateBinding", { ...encodeBinding(row, facts), expected });
+      if (written && facts.events !== undefined) backend.notifyAppended();
+      return written;
     },
     async updateAll(changes) {
       const encoded = changes.map(({ row, expected, facts }) => ({ ...encodeBinding(row, facts), expected }));

@@ -12,15 +12,15 @@ export function createDefinitionStore(backend: Backend): DefinitionStore {
         return row === undefined ? null : (JSON.parse(row.body as string) as Definitions);
       }),
     async put(org_id, row, facts) {
-      const hit = await backend.write("putDefinitions", {
+      const written = await backend.write("putDefinitions", {
         org_id,
         binding_id: row.binding_id,
         revision: row.revision,
         body: JSON.stringify(row),
         facts: encodeFacts(facts),
       });
-      if (hit && facts.events !== undefined) backend.notifyAppended();
-      return hit;
+      if (written && facts.events !== undefined) backend.notifyAppended();
+      return written;
     },
   };
 }

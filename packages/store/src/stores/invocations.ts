@@ -39,15 +39,15 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         delegation: encodeDelegation(also.delegation),
       }),
     async replaceApproval(row, approval, facts) {
-      const hit = await backend.write("replaceApproval", {
+      const written = await backend.write("replaceApproval", {
         id: row.id,
         fence: row.fence,
         body: encodeFixed(row),
         approval: encodeApproval(approval),
         facts: encodeFacts(facts),
       });
-      if (hit && facts.events !== undefined) backend.notifyAppended();
-      return hit;
+      if (written && facts.events !== undefined) backend.notifyAppended();
+      return written;
     },
     recordRetry: (id, fence, retry_count, renewed) =>
       backend.write("recordRetry", {
@@ -57,9 +57,9 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         renewed: renewed === undefined ? null : { delegation: encodeDelegation(renewed.delegation) },
       }),
     async settle(id, fence, end, facts) {
-      const hit = await backend.write("settleInvocation", encodeSettlement(id, fence, end, facts));
-      if (hit && facts.events !== undefined) backend.notifyAppended();
-      return hit;
+      const written = await backend.write("settleInvocation", encodeSettlement(id, fence, end, facts));
+      if (written && facts.events !== undefined) backend.notifyAppended();
+      return written;
     },
     async settleWithTape(id, fence, end, facts, tape) {
       const written = await backend.write("settleWithTape", {

@@ -40,14 +40,14 @@ export function createKeyStore(backend: Backend): KeyStore {
       return pageOf(rows, page, (row) => row.id as string, decodeKey);
     },
     async revoke(scope, id, at, facts) {
-      const hit = await backend.write("revokeKey", {
+      const written = await backend.write("revokeKey", {
         ...scopeColumns(scope),
         id,
         at,
         facts: encodeFacts(facts),
       });
-      if (hit && facts.events !== undefined) backend.notifyAppended();
-      return hit;
+      if (written && facts.events !== undefined) backend.notifyAppended();
+      return written;
     },
   };
 }

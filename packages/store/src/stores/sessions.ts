@@ -135,13 +135,13 @@ export function createSessionStore(backend: Backend): SessionStore {
       return row === null ? null : notify(decodeChain(row), facts);
     },
     async moveHead(key, from, to, facts) {
-      const hit = await backend.write("moveHead", {
+      const written = await backend.write("moveHead", {
         key: keyColumns(key),
         from,
         to,
         facts: encodeFacts(facts),
       });
-      return hit ? notify(true, facts) : false;
+      return written ? notify(true, facts) : false;
     },
     verify: (scope, chain_id) => verifyChain(backend, scope, chain_id),
   };
