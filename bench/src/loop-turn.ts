@@ -1,7 +1,7 @@
 /**
  * One turn: the model asks for one tool, the tool answers, the model answers. The model is instantaneous, the tool
  * inline and read-only; ours goes through bus, strategy, the one door and the tape. The limit is a loop written by
- * hand over the same SQLite (WAL, FULL): four commits a turn, one after the other, and nothing else. The Vercel AI
+ * hand over the same SQLite (WAL, FULL): four commits a turn, one after another, and nothing else. The Vercel AI
  * SDK is the peer: the same turn with nothing durable at all, answered whole (`generateText`) and, beside our own turns
  * whose model sends its words in parts, as a stream (`streamText`).
  */

@@ -76,7 +76,7 @@ verifies(
           const said_texts = messages.filter(({ role }) => role === "user").map(({ content }) => content!);
           expect(said_texts.toSorted()).toEqual(texts);
           const roles = messages.map(({ role }) => role);
-          // Two turns are written one after the other; a single turn answers after both messages.
+          // Two turns are written one after another; a single turn answers after both messages.
           if (runs.length === 2) expect(roles).toEqual(["user", "assistant", "user", "assistant"]);
           else {
             joined++;

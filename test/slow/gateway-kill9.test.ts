@@ -115,7 +115,7 @@ async function bindAll(gateway: TestGateway, folder: string): Promise<string[]> 
   return names;
 }
 
-/** Makes calls one after the other until the gateway is killed. */
+/** Makes calls one after another until the gateway is killed. */
 async function call(
   gateway: TestGateway,
   exports: string[],

@@ -58,17 +58,17 @@ export function accessCases(subject: () => Subject): void {
 
   test("lets a project change only its own secrets and read its own and the org's", async () => {
     const { org_id } = freshOrg();
-    const of = (project_id: string | null) => ({ org_id, project_id });
+    const scopeOf = (project_id: string | null) => ({ org_id, project_id });
     const put = (project_id: string | null, name: string) =>
       store().secrets.put({ org_id, project_id, name, ciphertext: "x", last4: "****" }, NOW, {});
     const namesIn = async (project_id: string | null) =>
-      (await store().secrets.list(of(project_id), { limit: 9 })).items.map(({ name }) => name);
+      (await store().secrets.list(scopeOf(project_id), { limit: 9 })).items.map(({ name }) => name);
     await put(null, "shared");
     expect((await put("proj_a", "mine")).project_id).toBe("proj_a");
     await put("proj_b", "theirs");
     for (const name of ["shared", "theirs"]) {
       await expect(put("proj_a", name)).rejects.toMatchObject({ code: "policy.denied" });
-      await expect(store().secrets.remove(of("proj_a"), name, {})).rejects.toMatchObject({
+      await expect(store().secrets.remove(scopeOf("proj_a"), name, {})).rejects.toMatchObject({
         code: "policy.denied",
       });
       expect((await store().secrets.get(org_id, name))?.version).toBe(1);
@@ -78,9 +78,9 @@ export function accessCases(subject: () => Subject): void {
     expect(await put(null, "mine")).toMatchObject({ version: 3, project_id: "proj_a" });
     expect(await namesIn("proj_a")).toEqual(["mine", "shared"]);
     expect(await namesIn(null)).toEqual(["mine", "shared", "theirs"]);
-    expect(await store().secrets.remove(of("proj_a"), "nothing", {})).toBe(false);
-    expect(await store().secrets.remove(of("proj_a"), "mine", {})).toBe(true);
-    expect(await store().secrets.remove(of(null), "theirs", {})).toBe(true);
+    expect(await store().secrets.remove(scopeOf("proj_a"), "nothing", {})).toBe(false);
+    expect(await store().secrets.remove(scopeOf("proj_a"), "mine", {})).toBe(true);
+    expect(await store().secrets.remove(scopeOf(null), "theirs", {})).toBe(true);
   });
 
   test("finds a key by its hash before and after it is revoked", async () => {

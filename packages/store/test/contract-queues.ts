@@ -144,7 +144,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.get(given_up.id)).toMatchObject({ state: "dead", attempt: 1 });
   });
 
-  test("runs the jobs of a group one after the other, also after a dead one", async () => {
+  test("runs the jobs of a group one after another, also after a dead one", async () => {
     const name = queue();
     const group = (g: string, count: number) =>
       Array.from({ length: count }, () => sampleJob({ queue: name, group: g, max_attempts: 1 }));

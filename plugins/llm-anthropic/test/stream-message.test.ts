@@ -62,7 +62,7 @@ verifies(
       stop("tool_use", 42);
     for (const bytes of [1, 7, 512]) {
       vendor.answer = sse(stream, { bytes });
-      const { payload } = await bus.end({ model: "", tools });
+      const { payload } = await bus.call({ model: "", tools });
       expect(payload).toMatchObject({
         text: "Zwölf 🙂",
         tool_calls: [
@@ -110,7 +110,7 @@ const messages = [
 
 test("sends the results of a step in one user turn and caches system, tools and the last turn", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-  await bus.end({ messages, tools, params: { temperature: 0.2, max_tokens: 77, stream: false } });
+  await bus.call({ messages, tools, params: { temperature: 0.2, max_tokens: 77, stream: false } });
   expect(vendor.body).toEqual({
     model: "m1",
     stream: true,
@@ -157,27 +157,27 @@ test("sends the results of a step in one user turn and caches system, tools and 
 test("sets no cache markers with cache: false", async () => {
   bus.instances.org_a = [withConfig({ cache: false })];
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-  await bus.end({ messages, tools });
+  await bus.call({ messages, tools });
   expect(JSON.stringify(vendor.body)).not.toContain("cache_control");
 });
 
 test("sends a thinking budget with a message and omits it between a call and its answer", async () => {
   bus.instances.org_a = [withConfig({ thinking_budget: 9_000, temperature: 0.3 })];
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-  await bus.end({ messages });
+  await bus.call({ messages });
   expect(vendor.body).toMatchObject({
     thinking: { type: "enabled", budget_tokens: 9_000 },
     max_tokens: 10_024,
   });
   expect(vendor.body.temperature).toBeUndefined();
-  await bus.end({ messages: messages.slice(0, -1) });
+  await bus.call({ messages: messages.slice(0, -1) });
   expect(vendor.body).toMatchObject({ max_tokens: 8_192, temperature: 0.3 });
   expect(vendor.body.thinking).toBeUndefined();
 });
 
 test("starts with a user turn when the conversation begins with the assistant", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-  await bus.end({
+  await bus.call({
     messages: [
       { role: "assistant", content: "Hello." },
       { role: "user", content: "hi" },
@@ -212,12 +212,12 @@ verifies("llm.provider", "types refused, cut and torn connections, before and af
   ];
   for (const [answer, expected] of cases) {
     vendor.answer = answer;
-    const end = await bus.end();
+    const end = await bus.call();
     expect(end.kind).toBe("llm.call.error");
     expect(end.payload).toMatchObject({ retryable: true, ...expected });
   }
   await vendor.stop();
-  expect((await bus.end()).payload).toMatchObject({ kind: "connection", retryable: true });
+  expect((await bus.call()).payload).toMatchObject({ kind: "connection", retryable: true });
   vendor = new Vendor();
   await vendor.start();
 });
@@ -240,7 +240,7 @@ test("sends no key from the environment to any instance", async () => {
 
 test("sends no request without a key and reports the missing key in health", async () => {
   bus.instances.org_a = [instanceOf("llm-anthropic", { model: "claude-test" })];
-  const { payload } = await bus.end();
+  const { payload } = await bus.call();
   expect(payload).toMatchObject({ kind: "other", retryable: false });
   expect(payload.error).toContain("providers.main.api_key");
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });

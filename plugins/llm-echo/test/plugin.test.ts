@@ -15,7 +15,7 @@ async function converse(bus: LlmBus, text: string) {
   const messages: ChatMessage[] = [{ role: "user", content: text }];
   const steps: string[][] = [];
   for (let turn = 0; turn < 10; turn++) {
-    const { kind, payload } = await bus.end({ messages });
+    const { kind, payload } = await bus.call({ messages });
     if (kind !== "llm.call.response") throw new Error(String(payload.error));
     const tool_calls = payload.tool_calls as ToolCallRequest[];
     if (tool_calls.length === 0) return { steps, text: payload.text as string };
@@ -30,7 +30,7 @@ async function converse(bus: LlmBus, text: string) {
 
 test("echoes plain text in several deltas, with usage", async () => {
   const bus = newBus();
-  const { payload } = await bus.end({ messages: [{ role: "user", content: "hello there, 🙂 world" }] });
+  const { payload } = await bus.call({ messages: [{ role: "user", content: "hello there, 🙂 world" }] });
   expect(payload.text).toBe("echo: hello there, 🙂 world");
   expect(payload.stop_reason).toBe("stop");
   const deltas = bus.deltas().map(({ content }) => content);
@@ -40,7 +40,7 @@ test("echoes plain text in several deltas, with usage", async () => {
 
 test("sends a slow answer in more than three deltas", async () => {
   const bus = newBus();
-  await bus.end({ messages: [{ role: "user", content: "/slow 1\n/say one two three four five six" }] });
+  await bus.call({ messages: [{ role: "user", content: "/slow 1\n/say one two three four five six" }] });
   expect(bus.deltas().length).toBeGreaterThan(3);
 });
 
@@ -74,13 +74,13 @@ test("follows only the last user message, from its start", async () => {
     { role: "assistant", content: "Tool results" },
     { role: "user", content: "/tool later" },
   ];
-  const { payload } = await bus.end({ messages });
+  const { payload } = await bus.call({ messages });
   expect(payload.tool_calls).toMatchObject([{ name: "later" }]);
 });
 
 test("reports the scripted thoughts and input tokens", async () => {
   const bus = newBus();
-  const { payload } = await bus.end({
+  const { payload } = await bus.call({
     messages: [{ role: "user", content: "/think hm\n/usage 90000\n/say hi" }],
   });
   expect(bus.deltas()[0]).toEqual({ thinking: "hm" });
@@ -95,7 +95,7 @@ test("fails as often as scripted, then continues, and counts again for the next 
   for (let round = 0; round < 2; round++) {
     const ends: unknown[] = [];
     for (let n = 0; n < 4; n++) {
-      const { kind, payload } = await bus.end({ messages });
+      const { kind, payload } = await bus.call({ messages });
       ends.push(
         kind === "llm.call.response"
           ? payload.text
@@ -110,7 +110,7 @@ test("fails every time for an error without a count", async () => {
   const bus = newBus();
   for (const kind of ["connection", "timeout", "other", "empty"]) {
     for (let n = 0; n < 3; n++) {
-      const { payload } = await bus.end({ messages: [{ role: "user", content: `/error ${kind}` }] });
+      const { payload } = await bus.call({ messages: [{ role: "user", content: `/error ${kind}` }] });
       expect(payload).toMatchObject({ kind, retryable: kind !== "other" });
     }
   }
@@ -141,7 +141,7 @@ test("ends a slow answer immediately on an interrupt and leaves no timer", async
   const bus = newBus();
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
-    const call = bus.ask({
+    const call = bus.request({
       messages: [{ role: "user", content: "/slow 60000\n/say a long and slow answer" }],
     });
     await bus.until(() => bus.emitted.length > 0);

@@ -49,7 +49,7 @@ verifies(
       done;
     for (const bytes of [1, 7, 64]) {
       vendor.answer = sse(stream, { bytes });
-      const end = await bus.end({ model: "", tools });
+      const end = await bus.call({ model: "", tools });
       expect(end.payload).toMatchObject({
         text: "Zwölf 🙂 ",
         tool_calls: [
@@ -80,7 +80,7 @@ verifies(
 test("sends the conversation as chat messages and images as image_url", async () => {
   vendor.answer = sse(text("ok") + done);
   const call = { id: "c1", name: "add", args: { a: 1 } };
-  await bus.end({
+  await bus.call({
     messages: [
       { role: "system", content: "Be short." },
       {
@@ -171,7 +171,7 @@ test("accepts compatible servers that omit usage, indexes, ids and [DONE]", asyn
   ];
   for (const [stream, calls] of cases) {
     vendor.answer = sse(stream + chunk({}, "tool_calls"));
-    const { payload } = await bus.end();
+    const { payload } = await bus.call();
     expect(payload.tool_calls).toMatchObject(calls);
     expect(payload.tool_calls).toHaveLength(calls.length);
     expect(new Set((payload.tool_calls as { id: string }[]).map(({ id }) => id)).size).toBe(calls.length);
@@ -185,13 +185,13 @@ test("repeats the request without stream_options for a server that does not supp
     const refusal = json(400, { error: { message: "Unrecognized request argument: stream_options" } });
     return known ? sse(text("ok") + done)(response, request) : refusal(response, request);
   };
-  expect((await bus.end()).payload.text).toBe("ok");
+  expect((await bus.call()).payload.text).toBe("ok");
   expect(vendor.requests).toHaveLength(2);
 });
 
 test("reports a reasoning server's thoughts as thinking, not as text", async () => {
   vendor.answer = sse(chunk({ reasoning_content: "let me see" }) + text("42") + done);
-  const { payload } = await bus.end();
+  const { payload } = await bus.call();
   expect(payload.text).toBe("42");
   expect(bus.deltas()[0]).toEqual({ thinking: "let me see" });
 });
@@ -227,13 +227,13 @@ verifies("llm.provider", "types refused, cut and torn connections, before and af
   const kinds: unknown[] = [];
   for (const answer of broken) {
     vendor.answer = answer;
-    const { payload } = await bus.end();
+    const { payload } = await bus.call();
     kinds.push(payload.kind);
     expect(payload.retryable).toBe(true);
   }
   expect(kinds).toEqual(["connection", "connection", "connection", "connection", "status", "connection"]);
   await vendor.stop();
-  const { payload } = await bus.end();
+  const { payload } = await bus.call();
   expect(payload).toMatchObject({ kind: "connection", retryable: true });
   vendor = new Vendor();
   await vendor.start();
@@ -251,11 +251,11 @@ test("closes the connection on an interrupt", async () => {
 
 test("uses a changed key in the next call", async () => {
   vendor.answer = sse(text("ok") + done);
-  await bus.end();
+  await bus.call();
   bus.instances.org_a = [instanceOf("llm-openai", { api_key: "sk-new", base_url: url })];
   await bus.send("config.updated", { key: "providers.main.api_key", prefix_match_hint: "providers.main." })
     .handled;
-  await bus.end();
+  await bus.call();
   expect(vendor.requests.map(({ headers }) => headers.authorization)).toEqual([
     "Bearer sk-test-key",
     "Bearer sk-new",
@@ -270,7 +270,7 @@ test("sends no key from the environment to any instance", async () => {
 
 test("sends no request without a key and reports the missing key in health", async () => {
   bus.instances.org_a = [instanceOf("llm-openai", { model: "gpt-test" })];
-  const { payload } = await bus.end();
+  const { payload } = await bus.call();
   expect(payload).toMatchObject({ kind: "other", retryable: false });
   expect(payload.error).toContain("providers.main.api_key");
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });

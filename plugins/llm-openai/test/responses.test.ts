@@ -54,7 +54,7 @@ verifies("llm.provider", "assembles the text, thoughts, calls and usage of a res
     completed;
   for (const bytes of [3, 1024]) {
     vendor.answer = sse(stream, { bytes });
-    const { payload } = await bus.end();
+    const { payload } = await bus.call();
     expect(payload).toMatchObject({
       text: "Zwölf ",
       tool_calls: [
@@ -72,7 +72,7 @@ verifies("llm.provider", "assembles the text, thoughts, calls and usage of a res
 test("sends the conversation as items and stores nothing at the vendor", async () => {
   vendor.answer = sse(event("response.output_text.delta", { delta: "ok" }) + completed);
   const tools = [{ name: "add", description: "Adds", parameters: { type: "object" } }];
-  await bus.end({
+  await bus.call({
     messages: [
       { role: "system", content: "Be short." },
       { role: "user", content: "look", attachments: [{ url: "https://example.com/cat.jpg" }] },
@@ -121,7 +121,7 @@ verifies("llm.provider", "types the failures of a response at every stage", asyn
   ];
   for (const [answer, expected] of cases) {
     vendor.answer = answer;
-    expect((await bus.end()).payload).toMatchObject({ retryable: true, ...expected });
+    expect((await bus.call()).payload).toMatchObject({ retryable: true, ...expected });
   }
 });
 
@@ -135,5 +135,5 @@ test("reports an answer that the token limit cut short", async () => {
   vendor.answer = sse(
     event("response.output_text.delta", { delta: "half" }) + event("response.incomplete", { response }),
   );
-  expect((await bus.end()).payload).toMatchObject({ text: "half", stop_reason: "max_output_tokens" });
+  expect((await bus.call()).payload).toMatchObject({ text: "half", stop_reason: "max_output_tokens" });
 });

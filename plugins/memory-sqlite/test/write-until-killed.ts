@@ -3,7 +3,7 @@
  * entry after the entry is stored.
  */
 import { writeSync } from "node:fs";
-import { scriptedContext } from "../../strategy-react/test/scripted-context.ts";
+import { scriptedContext } from "../../../test/support/scripted-context.ts";
 import { plugin } from "../src/plugin.ts";
 import { writeEvent } from "./memory-events.ts";
 

@@ -1,8 +1,8 @@
 import { type AgentLoopState, type BusEvent, type JsonObject, tokenUsage } from "@backplane/contract";
 import { expect, test } from "vitest";
+import { type Script, scriptedContext } from "../../../test/support/scripted-context.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
-import { type Script, scriptedContext } from "./scripted-context.ts";
 
 const state: AgentLoopState = {
   session_id: "sess_1",

@@ -41,12 +41,12 @@ verifies(
     rig.fanout.close();
     await rig.idle();
     expect([left.ended, lively.ended]).toEqual([[], ["shutdown"]]);
-    const of = (connection_id: string) =>
+    const reasonsOf = (connection_id: string) =>
       contextEvents(rig.seen)
         .filter(({ payload }) => (payload as { connection_id: string }).connection_id === connection_id)
         .map(({ payload }) => (payload as { reason?: string }).reason ?? "attached");
     const watchers = [quiet, throwing, slow, left, lively];
-    expect(watchers.map(({ connection_id }) => of(connection_id))).toEqual([
+    expect(watchers.map(({ connection_id }) => reasonsOf(connection_id))).toEqual([
       ["attached", "timeout"],
       ["attached", "send_failed"],
       ["attached", "send_failed"],

@@ -34,16 +34,16 @@ const answered = (request_id: string, ...ids: string[]) =>
     },
   ] as const;
 
-const of = (...lines: (readonly [Entry["kind"], JsonObject, string?])[]) =>
+const progressAfter = (...lines: (readonly [Entry["kind"], JsonObject, string?])[]) =>
   progressOf(tape(...(lines as [Entry["kind"], JsonObject, string?][])), FIRST_ENTRY_ID);
 
 test("starts from the beginning when the turn had not asked the model", () => {
-  expect(of(said("user"))).toMatchObject({ answer: null, open: [], usage: [] });
-  expect(of(said("user"), asked)).toMatchObject({ answer: null, steered: false });
+  expect(progressAfter(said("user"))).toMatchObject({ answer: null, open: [], usage: [] });
+  expect(progressAfter(said("user"), asked)).toMatchObject({ answer: null, steered: false });
 });
 
 test("returns the last answer with the results of its calls and omits calls that were not made", () => {
-  const progress = of(
+  const progress = progressAfter(
     said("user"),
     asked,
     answered("q1", "a", "b", "c"),
@@ -63,23 +63,31 @@ test("counts a refusal of a tool as a result", () => {
     "event",
     { name: "tool.error", data: { id: "a", kind: "rejected", brief: "no" } },
   ] as const;
-  const { open, results } = of(said("user"), answered("q1", "a"), called("a", "q1"), refused);
+  const { open, results } = progressAfter(said("user"), answered("q1", "a"), called("a", "q1"), refused);
   expect({ open, result: results.get("a") }).toEqual({ open: [], result: { ok: false, brief: "no" } });
 });
 
 test("waits for the calls of an answer that was not kept and then asks the model", () => {
-  const progress = of(said("user"), answered("q1", "a"), called("a", "q1"), result("a"), called("b", "q2"));
+  const progress = progressAfter(
+    said("user"),
+    answered("q1", "a"),
+    called("a", "q1"),
+    result("a"),
+    called("b", "q2"),
+  );
   expect(progress).toMatchObject({ answer: null, open: ["b"] });
-  expect(of(said("user"), called("a", "q0"), answered("q1", "b")).answer).toMatchObject({ step: "q1" });
+  expect(progressAfter(said("user"), called("a", "q0"), answered("q1", "b")).answer).toMatchObject({
+    step: "q1",
+  });
 });
 
 test("ignores an answer that became a message or that is older than the turn", () => {
-  expect(of(said("user"), answered("q1"), said("assistant"), said("user")).answer).toBeNull();
+  expect(progressAfter(said("user"), answered("q1"), said("assistant"), said("user")).answer).toBeNull();
   const [kind, payload] = answered("q1");
-  const progress = of([kind, { ...payload, old: true }], said("user"));
+  const progress = progressAfter([kind, { ...payload, old: true }], said("user"));
   expect(progress).toMatchObject({ answer: null, usage: [] });
   // A call id that an earlier turn has used is open again.
-  const again = of(
+  const again = progressAfter(
     said("user"),
     called("a", "q0"),
     result("a"),
@@ -99,13 +107,13 @@ test("ignores an answer of an earlier turn that a compaction has copied behind t
 });
 
 test("marks a message after the last model call as unanswered", () => {
-  expect(of(said("user"), asked, answered("q1"), said("user")).steered).toBe(true);
-  expect(of(said("user"), asked, said("user"), answered("q1")).steered).toBe(true);
-  expect(of(said("user"), said("user"), asked, answered("q1")).steered).toBe(false);
+  expect(progressAfter(said("user"), asked, answered("q1"), said("user")).steered).toBe(true);
+  expect(progressAfter(said("user"), asked, said("user"), answered("q1")).steered).toBe(true);
+  expect(progressAfter(said("user"), said("user"), asked, answered("q1")).steered).toBe(false);
 });
 
 test("does not reuse an earlier result when a model numbers its calls from zero", () => {
-  const again = of(
+  const again = progressAfter(
     said("user"),
     answered("q1", "call_0"),
     called("call_0", "q1"),

@@ -11,7 +11,7 @@ import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
 import { createTestSession } from "./test-session.ts";
 
-/** A strategy that makes these decisions one after the other and keeps the states that it was asked with. */
+/** A strategy that makes these decisions one after another and keeps the states that it was asked with. */
 function scripted(...decisions: Decision[]) {
   const states: AgentLoopState[] = [];
   const plugin: KernelPlugin = {
@@ -43,8 +43,8 @@ async function run(text: string, decisions: Decision[], plugins: KernelPlugin[] 
   const fixture = await createTestSession({ plugins: [plugin, ...plugins] });
   await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "scripted" });
   const ended = await fixture.say(text);
-  const of = (kind: string) => fixture.events.filter((event: BusEvent) => event.kind === kind);
-  return { fixture, ended, states, of };
+  const eventsOf = (kind: string) => fixture.events.filter((event: BusEvent) => event.kind === kind);
+  return { fixture, ended, states, eventsOf };
 }
 
 describe("the order of steps", () => {
@@ -67,8 +67,8 @@ describe("the order of steps", () => {
 });
 
 test("sends the system text of the strategy before the conversation", async () => {
-  const { of } = await run("/say hi", [{ next: "llm", system: "Be brief." }]);
-  const [asked] = of("llm.call.request");
+  const { eventsOf } = await run("/say hi", [{ next: "llm", system: "Be brief." }]);
+  const [asked] = eventsOf("llm.call.request");
   expect(asked!.payload.messages).toMatchObject([{ role: "system", content: "Be brief." }, { role: "user" }]);
 });
 
@@ -85,16 +85,16 @@ test("shows the strategy the results of the last step only", async () => {
 });
 
 test("records the calls of the last answer that did not run", async () => {
-  const { fixture, of } = await run('/tool add {"a": 1, "b": 2}', [{ next: "llm" }]);
+  const { fixture, eventsOf } = await run('/tool add {"a": 1, "b": 2}', [{ next: "llm" }]);
   const last = (await fixture.tape()).at(-1)!;
   expect(last.payload.tool_calls).toMatchObject([{ name: "add" }]);
-  expect(of("tool.call.request")).toEqual([]);
+  expect(eventsOf("tool.call.request")).toEqual([]);
 });
 
 test("adds up the usage of all model calls of a turn", async () => {
   const text = '/tool add {"a": 1, "b": 2}\n/then\n/say done';
-  const { ended, of } = await run(text, [{ next: "llm" }, { next: "tool" }, { next: "llm" }]);
-  const usages = of("llm.call.response").map(({ payload }) => payload.usage as TokenUsage);
+  const { ended, eventsOf } = await run(text, [{ next: "llm" }, { next: "tool" }, { next: "llm" }]);
+  const usages = eventsOf("llm.call.response").map(({ payload }) => payload.usage as TokenUsage);
   expect(usages).toHaveLength(2);
   expect(ended.usage.output).toBe(usages[0]!.output + usages[1]!.output);
   expect(ended.usage.output).toBeGreaterThan(usages[1]!.output);
@@ -146,10 +146,10 @@ test("refuses a run of the API while a turn of the session runs", async () => {
 test("writes a memory at the end of a turn if a memory plugin is loaded", async () => {
   const done: Decision = { next: "done", content: "ok", write: { text: "the user likes tea" } };
   const kept = await run("hello", [done], [memory]);
-  expect(kept.of("memory.write").map(({ payload }) => payload.entry)).toEqual([
+  expect(kept.eventsOf("memory.write").map(({ payload }) => payload.entry)).toEqual([
     { text: "the user likes tea" },
   ]);
-  expect((await run("hello", [done])).of("memory.write")).toEqual([]);
+  expect((await run("hello", [done])).eventsOf("memory.write")).toEqual([]);
 });
 
 test("ends a turn whose model asks for too many calls in one step", async () => {

@@ -1,5 +1,5 @@
 /**
- * One WebSocket of a client. It performs operations one after the other and has at most one attachment for each session.
+ * One WebSocket of a client. It performs operations one after another and has at most one attachment for each session.
  * An invalid frame is answered with an error; too many in a row close the socket. The credential is checked again before
  * each operation that reads or writes, so a revoked one can do nothing more.
  */

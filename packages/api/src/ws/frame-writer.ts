@@ -16,7 +16,7 @@ export class WriteTicks {
   #watched: WatchedEvent | null = null;
   #frame: Buffer | null = null;
 
-  /** All sockets of a session are sent an event one after the other, so caching one frame is enough. */
+  /** All sockets of a session are sent an event one after another, so caching one frame is enough. */
   frameOf(watched: WatchedEvent): Buffer {
     if (this.#watched !== watched || this.#frame === null) {
       this.#watched = watched;

@@ -1,5 +1,5 @@
 /**
- * Sends the messages of a script one after the other. Answers go to stdout, everything else to stderr. An approval
+ * Sends the messages of a script one after another. Answers go to stdout, everything else to stderr. An approval
  * request is printed with the commands that answer it.
  */
 import type { Approval, Run, Session } from "@backplane/contract";

@@ -46,7 +46,8 @@ export class LlmBus {
     return { id, handled };
   }
 
-  ask(payload: Partial<Record<string, unknown>> = {}, options?: SendOptions) {
+  /** Sends a model call. */
+  request(payload: Partial<Record<string, unknown>> = {}, options?: SendOptions) {
     const request = {
       provider: "main",
       model: "m1",
@@ -58,15 +59,15 @@ export class LlmBus {
   }
 
   /** Sends a request, waits for its end event and returns that event. */
-  async end(payload: Partial<Record<string, unknown>> = {}, options?: SendOptions): Promise<Emitted> {
-    const { id, handled } = this.ask(payload, options);
+  async call(payload: Partial<Record<string, unknown>> = {}, options?: SendOptions): Promise<Emitted> {
+    const { id, handled } = this.request(payload, options);
     await handled;
-    const ends = this.of(id).filter((event) => event.kind !== "llm.call.delta");
-    if (ends.length !== 1) throw new Error(`${ends.length} ends`);
+    const ends = this.eventsOf(id).filter((event) => event.kind !== "llm.call.delta");
+    if (ends.length !== 1) throw new Error(`expected one end event, got ${ends.length}`);
     return ends[0]!;
   }
 
-  of(request_id: string): Emitted[] {
+  eventsOf(request_id: string): Emitted[] {
     return this.emitted.filter((event) => event.payload.request_id === request_id);
   }
 

@@ -1,11 +1,14 @@
-/** A provider plugin around a generator of the test, on a bus. */
+/** Runs a provider plugin on a bus. The test supplies the generator that answers. */
 import type { GenerateRequest, LlmPart, LlmProvider, ProviderInstance } from "@backplane/contract";
 import { type LlmProviderOptions, llmProviderPlugin } from "../../src/kernel/index.ts";
 import { instanceOf, LlmBus } from "./llm-bus.ts";
 
 type Generate = (request: GenerateRequest, instance: ProviderInstance) => AsyncIterable<LlmPart>;
 
-export function busOf(generate: Generate, options: Partial<LlmProviderOptions> & Partial<LlmProvider> = {}) {
+export function createLlmBus(
+  generate: Generate,
+  options: Partial<LlmProviderOptions> & Partial<LlmProvider> = {},
+) {
   const { onRetryableError, ...rest } = options;
   const built: string[] = [];
   const plugin = llmProviderPlugin({

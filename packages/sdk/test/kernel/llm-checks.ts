@@ -19,7 +19,7 @@ export async function expectStatuses(
   for (const [status_code, body, headers, told] of cases) {
     vendor.answer = json(status_code, body, headers);
     const before = vendor.requests.length;
-    const end = await bus.end();
+    const end = await bus.call();
     expect(end.kind).toBe("llm.call.error");
     expect(end.payload).toMatchObject({ kind: "status", status_code, ...told });
     expect(end.payload.error).not.toContain(key);
@@ -36,7 +36,7 @@ export async function expectTimeouts(
 ): Promise<void> {
   for (const answer of answers) {
     vendor.answer = answer;
-    expect((await bus.end()).payload).toMatchObject({ kind: "timeout", retryable: true });
+    expect((await bus.call()).payload).toMatchObject({ kind: "timeout", retryable: true });
     await vendor.requests.at(-1)?.closed;
   }
 }
@@ -44,7 +44,7 @@ export async function expectTimeouts(
 /** `answer` sends one part and hangs; the user interrupts the call. */
 export async function expectInterrupted(vendor: Vendor, bus: LlmBus, answer: VendorAnswer): Promise<void> {
   vendor.answer = answer;
-  const call = bus.ask();
+  const call = bus.request();
   await bus.until(() => bus.emitted.length > 0);
   await bus.send("user.interrupt", {}).handled;
   await call.handled;
@@ -62,7 +62,7 @@ export async function expectNoKeyOfEnvironment(
   for (const name of names) process.env[name] = "sk-of-the-gateway";
   try {
     bus.instances.org_a = [instance];
-    expect((await bus.end()).kind).toBe("llm.call.response");
+    expect((await bus.call()).kind).toBe("llm.call.response");
     expect(JSON.stringify(vendor.requests[0]?.headers)).not.toContain("of-the-gateway");
   } finally {
     for (const name of names) delete process.env[name];

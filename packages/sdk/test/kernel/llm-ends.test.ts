@@ -2,17 +2,17 @@
 import type { GenerateRequest } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
 import { instanceOf } from "./llm-bus.ts";
-import { busOf, stuck } from "./llm-calls.ts";
+import { createLlmBus, stuck } from "./llm-calls.ts";
 
 test("ends the calls of an interrupted session without an answer, and no other session's", async () => {
   const signals: GenerateRequest["signal"][] = [];
-  const { bus, plugin } = busOf((request) => {
+  const { bus, plugin } = createLlmBus((request) => {
     signals.push(request.signal);
     return stuck(request);
   });
-  const [first, second] = [bus.ask(), bus.ask()];
-  const other = bus.ask({}, { session_id: "s2" });
-  const foreign = bus.ask({}, { org_id: "org_b" });
+  const [first, second] = [bus.request(), bus.request()];
+  const other = bus.request({}, { session_id: "s2" });
+  const foreign = bus.request({}, { org_id: "org_b" });
   await foreign.handled;
   await bus.until(() => bus.emitted.length === 3);
   await bus.send("user.interrupt", {}).handled;
@@ -25,11 +25,11 @@ test("ends the calls of an interrupted session without an answer, and no other s
 
 test("stops a call that is interrupted right after its request before it starts", async () => {
   let started = false;
-  const { bus } = busOf((request) => {
+  const { bus } = createLlmBus((request) => {
     started = request.signal.aborted === false;
     return stuck(request);
   });
-  const call = bus.ask();
+  const call = bus.request();
   await bus.send("user.interrupt", {}).handled;
   await call.handled;
   expect(bus.emitted).toEqual([]);
@@ -38,7 +38,7 @@ test("stops a call that is interrupted right after its request before it starts"
 
 test("drops deltas that are queued for a slow bus after an interrupt", async () => {
   const gate = Promise.withResolvers<void>();
-  const { bus } = busOf(async function* (request) {
+  const { bus } = createLlmBus(async function* (request) {
     for (let n = 0; n < 3; n++) {
       yield { type: "content", text: `${n}` };
       await new Promise((resolve) => setImmediate(resolve));
@@ -50,7 +50,7 @@ test("drops deltas that are queued for a slow bus after an interrupt", async () 
     sending.resolve();
     return gate.promise;
   };
-  const call = bus.ask();
+  const call = bus.request();
   await sending.promise;
   for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
   await bus.send("user.interrupt", {}).handled;
@@ -60,24 +60,27 @@ test("drops deltas that are queued for a slow bus after an interrupt", async () 
 });
 
 test("reports every call in flight as cut off when the plugin is unloaded", async () => {
-  const { bus, plugin } = busOf(stuck);
-  const call = bus.ask();
+  const { bus, plugin } = createLlmBus(stuck);
+  const call = bus.request();
   await bus.until(() => bus.emitted.length === 1);
   await plugin.onUnload?.(bus.context());
   await plugin.onUnload?.(bus.context());
   await call.handled;
-  expect(bus.of(call.id).at(-1)).toMatchObject({ kind: "llm.call.error", payload: { kind: "connection" } });
+  expect(bus.eventsOf(call.id).at(-1)).toMatchObject({
+    kind: "llm.call.error",
+    payload: { kind: "connection" },
+  });
 });
 
 test("times out after timeout_s when the model sends nothing more", async () => {
-  const { bus } = busOf(stuck);
+  const { bus } = createLlmBus(stuck);
   bus.instances.org_a = [instanceOf("llm-test", { timeout_s: 0.02 })];
-  const { payload } = await bus.end();
+  const { payload } = await bus.call();
   expect(payload).toMatchObject({ kind: "timeout", retryable: true });
 });
 
 test("keeps a slow answer running while its parts keep arriving", async () => {
-  const { bus } = busOf(async function* () {
+  const { bus } = createLlmBus(async function* () {
     for (let piece = 0; piece < 5; piece++) {
       yield { type: "content", text: "." };
       await new Promise((resolve) => setTimeout(resolve, 600));
@@ -86,17 +89,17 @@ test("keeps a slow answer running while its parts keep arriving", async () => {
   bus.instances.org_a = [instanceOf("llm-test", { timeout_s: 1 })];
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
-    const call = bus.ask();
+    const call = bus.request();
     await vi.advanceTimersByTimeAsync(4_000);
     await call.handled;
-    expect(bus.of(call.id).at(-1)?.payload.text).toBe(".....");
+    expect(bus.eventsOf(call.id).at(-1)?.payload.text).toBe(".....");
   } finally {
     vi.useRealTimers();
   }
 });
 
 test("ends an endless answer when the loop's deadline passes", async () => {
-  const { bus } = busOf(async function* (request) {
+  const { bus } = createLlmBus(async function* (request) {
     while (!request.signal.aborted) {
       yield { type: "content", text: "." };
       await new Promise((resolve) => setTimeout(resolve, 50_000));
@@ -104,10 +107,13 @@ test("ends an endless answer when the loop's deadline passes", async () => {
   });
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
-    const call = bus.ask();
+    const call = bus.request();
     await vi.advanceTimersByTimeAsync(610_000);
     await call.handled;
-    expect(bus.of(call.id).at(-1)).toMatchObject({ kind: "llm.call.error", payload: { kind: "timeout" } });
+    expect(bus.eventsOf(call.id).at(-1)).toMatchObject({
+      kind: "llm.call.error",
+      payload: { kind: "timeout" },
+    });
     expect(vi.getTimerCount()).toBeLessThan(2);
   } finally {
     vi.useRealTimers();
@@ -116,7 +122,7 @@ test("ends an endless answer when the loop's deadline passes", async () => {
 
 test("merges deltas for a slow bus without loss and in order", async () => {
   const words = Array.from({ length: 500 }, (_, at) => `w${at} `);
-  const { bus } = busOf(async function* () {
+  const { bus } = createLlmBus(async function* () {
     for (const text of words) yield { type: "content", text };
     yield { type: "thinking", text: "a" };
     yield { type: "thinking", text: "b" };
@@ -124,7 +130,7 @@ test("merges deltas for a slow bus without loss and in order", async () => {
     yield { type: "tool_call", index: 0, args: "}" };
   });
   bus.slow = () => new Promise((resolve) => setImmediate(resolve));
-  const end = await bus.end();
+  const end = await bus.call();
   const deltas = bus.deltas();
   expect(deltas.length).toBeLessThan(50);
   expect(deltas.map(({ content = "" }) => content).join("")).toBe(words.join(""));
@@ -138,14 +144,14 @@ test("merges deltas for a slow bus without loss and in order", async () => {
 test("pauses the stream on a stuck bus instead of filling memory", async () => {
   const gate = Promise.withResolvers<void>();
   let made = 0;
-  const { bus } = busOf(async function* () {
+  const { bus } = createLlmBus(async function* () {
     for (; made < 100; made++) yield { type: "content", text: "x".repeat(16 * 1024) };
   });
   bus.slow = () => gate.promise;
-  const call = bus.ask();
+  const call = bus.request();
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
   expect(made).toBeLessThan(30);
   gate.resolve();
   await call.handled;
-  expect(String(bus.of(call.id).at(-1)?.payload.text)).toHaveLength(100 * 16 * 1024);
+  expect(String(bus.eventsOf(call.id).at(-1)?.payload.text)).toHaveLength(100 * 16 * 1024);
 });

@@ -2,26 +2,26 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { instanceOf } from "./llm-bus.ts";
-import { busOf, parts } from "./llm-calls.ts";
+import { createLlmBus, parts } from "./llm-calls.ts";
 
 test("ignores a request for another plugin's instance or for no instance", async () => {
-  const { bus, built } = busOf(() => parts({ type: "content", text: "mine" }));
+  const { bus, built } = createLlmBus(() => parts({ type: "content", text: "mine" }));
   bus.instances.org_a!.push(instanceOf("llm-other", {}, "theirs"));
-  await bus.ask({ provider: "theirs" }).handled;
-  await bus.ask({ provider: "nobody" }).handled;
+  await bus.request({ provider: "theirs" }).handled;
+  await bus.request({ provider: "nobody" }).handled;
   expect(bus.emitted).toEqual([]);
   expect(built).toEqual([]);
 });
 
 verifies("llm.instances", "reloads only the changed instance in its own org", async () => {
-  const { bus, built } = busOf((_, { id, config }) =>
+  const { bus, built } = createLlmBus((_, { id, config }) =>
     parts({ type: "content", text: `${id} ${config.model as string}` }),
   );
   const instance = (id: string, model: string) => instanceOf("llm-test", { model }, id);
   bus.instances.org_a = [instance("one", "v1"), instance("two", "v1")];
   bus.instances.org_b = [instance("one", "b1")];
   const answer = async (provider: string, org_id = "org_a") =>
-    (await bus.end({ provider, model: "" }, { org_id })).payload.text;
+    (await bus.call({ provider, model: "" }, { org_id })).payload.text;
   expect([
     await answer("one"),
     await answer("two"),
@@ -45,49 +45,49 @@ verifies("llm.instances", "reloads only the changed instance in its own org", as
   bus.instances.org_a = [instance("one", "v2")];
   await bus.send("config.updated", { key: "providers.two.plugin", prefix_match_hint: "providers.two." })
     .handled;
-  await bus.ask({ provider: "two" }).handled;
+  await bus.request({ provider: "two" }).handled;
   expect(built).toHaveLength(4);
 });
 
 test("applies a configuration write before its change event arrives", async () => {
-  const { bus } = busOf((_, { config }) => parts({ type: "content", text: config.model as string }));
+  const { bus } = createLlmBus((_, { config }) => parts({ type: "content", text: config.model as string }));
   for (const model of ["v1", "v2"]) {
     bus.instances.org_a = [instanceOf("llm-test", { model })];
-    expect((await bus.end()).payload.text).toBe(model);
+    expect((await bus.call()).payload.text).toBe(model);
   }
 });
 
 verifies("llm.instances", "keeps the provider of a running call while its instance is reloaded", async () => {
   const gate = Promise.withResolvers<void>();
-  const { bus, built } = busOf(async function* (_, { config }) {
+  const { bus, built } = createLlmBus(async function* (_, { config }) {
     yield { type: "content", text: `${config.model as string} ` };
     if (config.model === "v1") await gate.promise;
     yield { type: "content", text: "done" };
   });
   bus.instances.org_a = [instanceOf("llm-test", { model: "v1" })];
-  const old = bus.ask();
+  const old = bus.request();
   await bus.until(() => bus.emitted.length > 0);
   bus.instances.org_a = [instanceOf("llm-test", { model: "v2" })];
   await bus.send("config.updated", { key: "providers.main.model", prefix_match_hint: "providers.main." })
     .handled;
-  expect((await bus.end()).payload.text).toBe("v2 done");
+  expect((await bus.call()).payload.text).toBe("v2 done");
   gate.resolve();
   await old.handled;
-  expect(bus.of(old.id).at(-1)?.payload.text).toBe("v1 done");
+  expect(bus.eventsOf(old.id).at(-1)?.payload.text).toBe("v1 done");
   expect(built).toHaveLength(2);
 });
 
 test("accepts the plugin's own name as an instance id if no instance has that id", async () => {
-  const { bus } = busOf((_, { id }) => parts({ type: "content", text: `I am ${id}` }));
+  const { bus } = createLlmBus((_, { id }) => parts({ type: "content", text: `I am ${id}` }));
   bus.instances.org_a = [];
-  expect((await bus.end({ provider: "llm-test" })).payload.text).toBe("I am llm-test");
+  expect((await bus.call({ provider: "llm-test" })).payload.text).toBe("I am llm-test");
   bus.instances.org_a = [instanceOf("llm-other", {}, "llm-test")];
-  await bus.ask({ provider: "llm-test" }).handled;
+  await bus.request({ provider: "llm-test" }).handled;
   expect(bus.emitted.filter(({ kind }) => kind === "llm.call.response")).toHaveLength(1);
 });
 
 test("reports the worst health of its instances without calling a model", async () => {
-  const { bus, plugin } = busOf(() => parts(), {
+  const { bus, plugin } = createLlmBus(() => parts(), {
     healthCheck: ({ config }) =>
       config.api_key === undefined ? { status: "degraded", message: "no api_key" } : { status: "ok" },
   });

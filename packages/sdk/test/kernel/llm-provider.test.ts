@@ -4,14 +4,14 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { LlmCallError } from "../../src/kernel/index.ts";
 import { instanceOf } from "./llm-bus.ts";
-import { busOf, failing, parts } from "./llm-calls.ts";
+import { createLlmBus, failing, parts } from "./llm-calls.ts";
 
 verifies(
   "llm.provider",
   "emits deltas in order, then one response with derived usage, all with the request's id",
   async () => {
     const seen: GenerateRequest[] = [];
-    const { bus } = busOf((request) => {
+    const { bus } = createLlmBus((request) => {
       seen.push(request);
       return parts(
         { type: "thinking", text: "hm" },
@@ -30,7 +30,7 @@ verifies(
       { role: "system", content: "Be kind." },
       { role: "user", content: "1+2?" },
     ];
-    const end = await bus.end({ messages, tools, params: { temperature: 0 } });
+    const end = await bus.call({ messages, tools, params: { temperature: 0 } });
     expect(seen[0]).toMatchObject({
       model: "m1",
       system: "Be short.\n\nBe kind.",
@@ -97,14 +97,14 @@ verifies("llm.provider", "emits one typed error that states whether a retry is u
     { error: "a bug", kind: "other", retryable: false },
     { error: "The model gave neither text nor a tool call.", kind: "empty", retryable: true },
   ];
-  const { bus } = busOf(() => {
+  const { bus } = createLlmBus(() => {
     const error = thrown.shift();
     return error === undefined
       ? parts({ type: "usage", usage: { output: 0 } }, { type: "thinking", text: "…" })
       : failing(error);
   });
   for (const payload of expected) {
-    const end = await bus.end();
+    const end = await bus.call();
     const { request_id: _, ...rest } = end.payload;
     expect(end.kind).toBe("llm.call.error");
     expect(rest).toEqual(payload);
@@ -112,24 +112,24 @@ verifies("llm.provider", "emits one typed error that states whether a retry is u
 });
 
 test("emits a failure after the deltas before it", async () => {
-  const { bus } = busOf(async function* () {
+  const { bus } = createLlmBus(async function* () {
     yield { type: "content", text: "half " };
     throw new LlmCallError({ kind: "connection", message: "gone" });
   });
-  await bus.ask().handled;
+  await bus.request().handled;
   expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta", "llm.call.error"]);
 });
 
 test("lets the provider's classification decide whether an error is retried", async () => {
   const asked: unknown[] = [];
-  const { bus } = busOf(() => failing(new LlmCallError({ kind: "connection", message: "gone" })), {
+  const { bus } = createLlmBus(() => failing(new LlmCallError({ kind: "connection", message: "gone" })), {
     onRetryableError(failure, attempt) {
       asked.push([failure.kind, attempt]);
       return attempt < 2;
     },
   });
-  expect((await bus.end({ attempt: 1 })).payload.retryable).toBe(true);
-  expect((await bus.end({ attempt: 2 })).payload.retryable).toBe(false);
+  expect((await bus.call({ attempt: 1 })).payload.retryable).toBe(true);
+  expect((await bus.call({ attempt: 2 })).payload.retryable).toBe(false);
   expect(asked).toEqual([
     ["connection", 1],
     ["connection", 2],
@@ -138,14 +138,14 @@ test("lets the provider's classification decide whether an error is retried", as
 
 test("fails a call whose arguments are not a JSON object as retryable", async () => {
   for (const args of ['{"a":', "[1]", '"text"']) {
-    const { bus } = busOf(() => parts({ type: "tool_call", index: 0, id: "c", name: "add", args }));
-    const { payload } = await bus.end();
+    const { bus } = createLlmBus(() => parts({ type: "tool_call", index: 0, id: "c", name: "add", args }));
+    const { payload } = await bus.call();
     expect(payload).toMatchObject({ kind: "other", retryable: true, error: expect.stringMatching(/add/) });
   }
 });
 
 test("assigns call ids that are unique in the conversation", async () => {
-  const { bus } = busOf(() =>
+  const { bus } = createLlmBus(() =>
     parts(
       { type: "tool_call", index: 0, id: "call_0", name: "a" },
       { type: "tool_call", index: 1, id: "call_0", name: "b" },
@@ -157,20 +157,20 @@ test("assigns call ids that are unique in the conversation", async () => {
     { role: "assistant", content: "", tool_calls: [{ id: "call_0", name: "a", args: {} }] },
     { role: "tool", tool_call_id: "call_0", content: "ok" },
   ];
-  const { payload } = await bus.end({ messages });
+  const { payload } = await bus.call({ messages });
   const ids = (payload.tool_calls as { id: string }[]).map(({ id }) => id);
   expect(ids).toEqual(["call_0_2", "call_0_3", "call_evt_1_2"]);
 });
 
 test("redacts every secret of the instance in errors", async () => {
   const secret = "sk-live-1234567890";
-  const { bus } = busOf((_, { config }) =>
+  const { bus } = createLlmBus((_, { config }) =>
     failing(
       new Error(`bad key ${config.api_key as string} at http://me:pw@host/ (${config.region as string})`),
     ),
   );
   bus.instances.org_a = [instanceOf("llm-test", { api_key: secret, region: "eu-1" })];
-  const { payload } = await bus.end();
+  const { payload } = await bus.call();
   expect(payload.error).toBe("bad key **** at http://****@host/ (eu-1)");
   expect(JSON.stringify(bus.emitted)).not.toContain(secret);
 });

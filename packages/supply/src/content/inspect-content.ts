@@ -1,4 +1,4 @@
-/** Verifies every installed tree against its digest, one after the other, for `doctor`. */
+/** Verifies every installed tree against its digest, one after another, for `doctor`. */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Difference } from "../tree/verify-tree.ts";

@@ -1,5 +1,5 @@
 /**
- * A worker thread that is started on demand and ended when it has been idle for a while. Tasks run one after the other, so
+ * A worker thread that is started on demand and ended when it has been idle for a while. Tasks run one after another, so
  * the task that exceeds its time limit is known; the limit counts from the start of the task.
  */
 import { Worker } from "node:worker_threads";

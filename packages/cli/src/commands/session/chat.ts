@@ -1,5 +1,5 @@
 /**
- * `session chat`: a chat at the terminal, or messages of a script one after the other. Exit code of a script: 0 answered,
+ * `session chat`: a chat at the terminal, or messages of a script one after another. Exit code of a script: 0 answered,
  * 1 the turn failed, 3 an approval was rejected or not answered, 130 interrupted.
  */
 import { BackplaneError, codeOf, type Session } from "@backplane/contract";

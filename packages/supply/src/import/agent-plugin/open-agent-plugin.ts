@@ -15,7 +15,7 @@ import { serverPart } from "../mcp/server-part.ts";
 import type { ContentPart, PartImport, SourceContent } from "../parts/source-content.ts";
 import { AGENT_PLUGIN_SCHEMA, type AgentPlugin, readAgentPlugin } from "./read-agent-plugin.ts";
 
-/** The parts read the files of `tree` when they are imported, one after the other: they write the same manifest file. */
+/** The parts read the files of `tree` when they are imported, one after another: they write the same manifest file. */
 export async function agentPluginContent(tree: string, into: PartImport): Promise<SourceContent> {
   const plugin = await read(tree);
   const { name, version, servers, skills, left_out, notes } = plugin;
