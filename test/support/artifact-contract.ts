@@ -1,5 +1,9 @@
 /** The test cases of every store of artifacts. */
+
 import { hash } from "node:crypto";
+import { once } from "node:events";
+import { readdirSync, readlinkSync } from "node:fs";
+import { Readable } from "node:stream";
 import type { ArtifactFiles } from "@backplane/ports";
 import { expect, test } from "vitest";
 
@@ -24,6 +28,18 @@ export async function readAll(content: AsyncIterable<Uint8Array>): Promise<Buffe
   const pieces: Uint8Array[] = [];
   for await (const piece of content) pieces.push(piece);
   return Buffer.concat(pieces);
+}
+
+/** The descriptors of this process that lead to a file with this name. */
+function openFiles(name: string): string[] {
+  return readdirSync("/proc/self/fd").filter((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`).includes(name);
+    } catch {
+      // Closed meanwhile.
+      return false;
+    }
+  });
 }
 
 export function artifactContract(subject: () => ArtifactSubject): void {
@@ -76,6 +92,24 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     }
     // A swept artifact can be stored again.
     await files.keep(old[0]!.sha256, old[0]!.bytes);
-    expect((await files.open(old[0]!.sha256))?.bytes).toBe(300);
+    const kept = await files.open(old[0]!.sha256);
+    expect((await readAll(kept!.content)).length).toBe(300);
+  });
+
+  test("holds no file when a reader gives up before the first piece or after it", async () => {
+    const { files } = subject();
+    const { bytes, sha256 } = freshBytes(600_000);
+    await files.keep(sha256, bytes);
+    const before = openFiles(sha256);
+    const unread = await files.open(sha256);
+    const unreadStream = Readable.from(unread!.content);
+    unreadStream.destroy();
+    await once(unreadStream, "close");
+    const begun = await files.open(sha256);
+    for await (const piece of begun!.content) {
+      expect(piece.length).toBeGreaterThan(0);
+      break;
+    }
+    expect(openFiles(sha256)).toEqual(before);
   });
 }

@@ -2,6 +2,7 @@
  * A real sandbox for tests. sandbox-init is compiled once into the module's dist folder; everything is closed with
  * the test.
  */
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -65,8 +66,12 @@ export async function finish({ child, exitCause }: Confined): Promise<Ran> {
   child.stderr.on("data", (chunk: Buffer) => {
     if (output.err.length < 1_000_000) output.err += chunk.toString("utf8");
   });
+  // The exit may be known before the last output was read.
+  const read = [child.stdout, child.stderr].map((stream) => once(stream, "close"));
   child.stdin.end();
-  return { ...output, exitCause: await exitCause, out: output.out, err: output.err };
+  const cause = await exitCause;
+  await Promise.all(read);
+  return { ...output, exitCause: cause };
 }
 
 export async function sh(sandbox: Sandbox, script: string, change: RunChange = {}): Promise<Ran> {

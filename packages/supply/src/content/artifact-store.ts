@@ -95,16 +95,35 @@ async function sizeIfIntact(file: FileHandle, sha256: string): Promise<number | 
   }
 }
 
-async function* contentOf(file: FileHandle): AsyncGenerator<Uint8Array> {
-  try {
-    for (let at = 0; ; ) {
-      const piece = Buffer.allocUnsafe(PIECE_BYTES);
-      const { bytesRead } = await file.read(piece, 0, piece.length, at);
-      if (bytesRead === 0) return;
-      at += bytesRead;
-      yield piece.subarray(0, bytesRead);
-    }
-  } finally {
-    await file.close();
-  }
+/**
+ * Not a generator: one that was never started would not close the file when its reader gives up, and Node ends the process
+ * when it collects an open file.
+ */
+function contentOf(file: FileHandle): AsyncIterableIterator<Uint8Array> {
+  let at = 0;
+  let closing: Promise<void> | undefined;
+  const end = async (): Promise<IteratorReturnResult<undefined>> => {
+    closing ??= file.close();
+    await closing;
+    return { done: true, value: undefined };
+  };
+  return {
+    async next() {
+      if (closing !== undefined) return await end();
+      try {
+        const piece = Buffer.allocUnsafe(PIECE_BYTES);
+        const { bytesRead } = await file.read(piece, 0, piece.length, at);
+        if (bytesRead === 0) return await end();
+        at += bytesRead;
+        return { done: false, value: piece.subarray(0, bytesRead) };
+      } catch (error) {
+        await end();
+        throw error;
+      }
+    },
+    return: end,
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
 }
