@@ -1,6 +1,6 @@
 /**
- * Computes requirement coverage from the JSON reports of the test runs. Fails for an id that no passed test
- * cites and that is not pending, for a cited pending id, and for an unknown id.
+ * Computes requirement coverage from the JSON reports of the test runs. Fails for a requirement that is neither
+ * cited by a passed test nor pending, for a pending requirement that is cited, and for an unknown id.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -40,9 +40,11 @@ interface Assertion {
 
 export function problems({ required, pending, cited }: Coverage): string[] {
   const known = new Set(required);
-  const open = new Set(pending);
+  const pending_ids = new Set(pending);
   return [
-    ...required.filter((id) => !cited.has(id) && !open.has(id)).map((id) => `${id}: no passed test cites it`),
+    ...required
+      .filter((id) => !cited.has(id) && !pending_ids.has(id))
+      .map((id) => `${id}: no passed test cites it`),
     ...pending.filter((id) => cited.has(id)).map((id) => `${id}: cited, so take it out of spec/pending.txt`),
     ...pending.filter((id) => !known.has(id)).map((id) => `${id}: pending, but not in spec/requirements.md`),
     ...[...cited].filter((id) => !known.has(id)).map((id) => `${id}: cited, but not in spec/requirements.md`),

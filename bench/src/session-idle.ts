@@ -12,8 +12,8 @@ interface Memory {
 }
 
 export async function sessionIdle(): Promise<Row[]> {
-  const ours = await perClient("ours", (n) => `idle-${n}`);
-  const bare = await perClient("bare", null);
+  const ours = await measurePerClient("ours", (n) => `idle-${n}`);
+  const bare = await measurePerClient("bare", null);
   const metric = `bytes each, ${SESSIONS.toLocaleString("en")} sessions, 1 client each`;
   return [
     row("session.idle-bytes", `${metric}, resident`, "lower", ours.rss, bare.rss),
@@ -21,13 +21,17 @@ export async function sessionIdle(): Promise<Row[]> {
   ];
 }
 
-async function perClient(kind: "ours" | "bare", session: ((n: number) => string) | null): Promise<Memory> {
+/** `session` names the session that the n-th client attaches to; null measures connections without a session. */
+async function measurePerClient(
+  kind: "ours" | "bare",
+  session: ((n: number) => string) | null,
+): Promise<Memory> {
   const server = startChild("./watch-server.ts", [kind], ["--expose-gc"]);
   try {
     const { url } = await server.hear<{ url: string }>();
-    // One-time compilation and caching happen before the first reading.
-    const first = await openCrowd(url, WARM_UP, session === null ? null : (n) => `warm-${n}`);
-    first.close();
+    // The warm-up keeps one-time compilation and caching out of the measurement.
+    const warm_up = await openCrowd(url, WARM_UP, session === null ? null : (n) => `warm-${n}`);
+    warm_up.close();
     const before = await server.ask<Memory>("measure");
     const crowd = await openCrowd(url, SESSIONS, session);
     const after = await server.ask<Memory>("measure");

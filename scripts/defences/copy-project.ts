@@ -1,4 +1,4 @@
-/** Mutants are tried in a copy, so that a run that is killed leaves the sources as they were. */
+/** Copies the project for the mutation tests, so that a killed run does not leave a mutant in the sources. */
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";

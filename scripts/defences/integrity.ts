@@ -1,10 +1,10 @@
-/** Only verified bytes run: packages from images, the gateway's own programs from private copies. */
+/** Mutants of the checks that only verified bytes run: packages from images, our own programs from private copies. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const SUPPLY = "packages/supply/src";
 const IMAGES = ["packages/supply/test/package-images.test.ts"];
-const OWN = ["packages/runner/test/programs/private-copies.test.ts"];
-const POOL = ["packages/runner/test/pool/changed-image.test.ts"];
+const PRIVATE_COPIES = ["packages/runner/test/programs/private-copies.test.ts"];
+const CHANGED_IMAGE = ["packages/runner/test/pool/changed-image.test.ts"];
 
 export const INTEGRITY_DEFENCES: Mutant[] = [
   {
@@ -89,42 +89,42 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
     file: `${RUNNER}/calls/call.ts`,
     from: "await pool.check(worker);",
     to: "",
-    tests: POOL,
+    tests: CHANGED_IMAGE,
   },
   {
     defence: "integrity: a process that serves many calls is checked again",
     file: `${RUNNER}/pool/pool.ts`,
     from: "checked_at !== null && this.#deps.clock.monotonic() - checked_at < FRESH_MS",
     to: "checked_at !== null && FRESH_MS > 0",
-    tests: POOL,
+    tests: CHANGED_IMAGE,
   },
   {
     defence: "integrity: a process with changed files is ended",
     file: `${RUNNER}/pool/pool.ts`,
     from: 'worker.process.kill("its files were changed");',
     to: "",
-    tests: POOL,
+    tests: CHANGED_IMAGE,
   },
   {
     defence: "integrity: an image is released",
     file: `${RUNNER}/pool/launch-preparation.ts`,
     from: "this.#image?.release();",
     to: "",
-    tests: POOL,
+    tests: CHANGED_IMAGE,
   },
   {
     defence: "integrity: our own files are checked by their times",
     file: `${RUNNER}/programs/private-copies.ts`,
     from: "if (fingerprintOf(path) !== file.seen) return false;",
     to: "",
-    tests: OWN,
+    tests: PRIVATE_COPIES,
   },
   {
     defence: "integrity: our own files are checked by their bytes while times cannot be trusted",
     file: `${RUNNER}/programs/private-copies.ts`,
     from: "if (!readFileSync(path).equals(file.bytes)) return false;",
     to: "",
-    tests: OWN,
+    tests: PRIVATE_COPIES,
   },
   {
     defence: "integrity: sandbox-init is confirmed after it was executed",

@@ -1,4 +1,4 @@
-/** Tool files end to end: a folder becomes tools, in the real sandbox, with the real commands. */
+/** Tool files end to end: folders are installed with the real CLI, and their tools run in the real sandbox. */
 import { expect } from "vitest";
 import {
   type Called,
@@ -74,7 +74,7 @@ const CONTEXT = `export default {
 
 verifies(
   "tools.context",
-  "a tool in a turn gets its conversation id, streams output, and can end the turn",
+  "gives a tool in a turn its conversation id, streams its output, and lets it end the turn",
   async () => {
     await cli("plugin", "install", folder("context", { "tools/context.js": CONTEXT }));
     const { body } = await gateway.http<{ id: string; status: string; iterations: number }>(
@@ -107,15 +107,16 @@ verifies(
 
 verifies(
   "tools.target",
-  "refuses a tool that asks for the host until the admin allows its binding",
+  "refuses a tool that targets the host until the host administrator allows it on the binding",
   async () => {
-    const here = "export default { execute: () => ({ content: process.cwd() }) };";
-    const asks = 'export default { executionTarget: "host", execute: () => ({ content: process.cwd() }) };';
+    const default_target = "export default { execute: () => ({ content: process.cwd() }) };";
+    const host_target =
+      'export default { executionTarget: "host", execute: () => ({ content: process.cwd() }) };';
     const path = folder("hosted", {
       "package.json": JSON.stringify({ name: "@acme/hosted", version: "1.2.0" }),
-      "tools/host_where.js": here,
-      "tools/asks_where.js": asks,
-      "tools/inside_where.js": here,
+      "tools/host_where.js": default_target,
+      "tools/asks_where.js": host_target,
+      "tools/inside_where.js": default_target,
     });
     const { stdout } = await cli("plugin", "install", path, "--json");
     const { bindings } = JSON.parse(stdout) as { bindings: { binding_id: string }[] };
@@ -125,18 +126,19 @@ verifies(
     }
     expect(await textOf("inside_where")).toBe("/plugin");
 
+    // A key cannot allow it, whatever its role.
     const key = await gateway.http<{ token: string }>("POST", "/v1/keys", {
       name: "operator",
       role: "admin",
       scopes: ["bindings:write", "bindings:read"],
     });
-    const allowed = await gateway.http(
+    const refused = await gateway.http(
       "PATCH",
       `/v1/plugin-bindings/${id}`,
       { policy: { host_target: true } },
       { authorization: `Bearer ${key.body.token}` },
     );
-    expect(allowed.status).toBe(403);
+    expect(refused.status).toBe(403);
 
     await cli("binding", "set", id, "--host-target");
     expect(await textOf("host_where")).toBe(process.cwd());

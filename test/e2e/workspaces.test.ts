@@ -1,4 +1,4 @@
-/** Folders that the operator trusts or links: edits await review, or load when they are saved. */
+/** Folders that the operator trusts or links: edits await review, or are loaded on save if the folder is watched. */
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -39,7 +39,7 @@ verifies(
     const shown = await cli("workspace", "show", path);
     expect(shown.stdout).toContain("1 files, not trusted");
     expect(shown.stdout).toContain("as reviewed");
-    // There is no terminal to ask at, and a key cannot access the host's disk, whatever its role.
+    // Without a terminal the command cannot ask for confirmation. No key may access the host's disk, whatever its role.
     expect((await gateway.cli("workspace", "trust", path)).code).toBe(2);
     const key = await gateway.http<{ token: string }>("POST", "/v1/keys", {
       name: "all",
@@ -68,7 +68,7 @@ verifies(
     const again = await cli("workspace", "show", path);
     expect(again.stdout).toContain("trusted, changed since then");
     expect(again.stdout).toContain("edited");
-    // These are not the reviewed bytes, so nothing is trusted.
+    // The listed digest is the reviewed one. The files have changed since, so nothing new is trusted.
     const stale = await gateway.http("POST", "/v1/workspaces", { path, digest: waiting!.digest });
     expect([stale.status, (stale.body as { error: { code: string } }).error.code]).toEqual([
       409,
@@ -85,21 +85,22 @@ verifies(
   },
 );
 
-/** Reads the list of tools instead of calling one, because a call takes longer. */
-async function until(name: string, wanted: string): Promise<number> {
+/** Returns how long it took. Reads the list of tools instead of calling the tool, because a call takes longer. */
+async function untilDescribedAs(name: string, description: string): Promise<number> {
   return await eventually(
     async () => {
       const { body } = await gateway.http<Listed>("GET", "/v1/plugin-tools");
-      return body.items.find((item) => item.export_id === name)?.description === wanted;
+      return body.items.find((item) => item.export_id === name)?.description === description;
     },
     20_000,
-    `${name} is ${wanted}`,
+    `${name} is ${description}`,
   );
 }
 
-const USUAL_START_MS = 50;
+const NODE_START_IDLE_MS = 50;
 
-function startOfNode(): number {
+/** The median of three starts. */
+function measureNodeStart(): number {
   const times = Array.from({ length: 3 }, () => {
     const from = performance.now();
     spawnSync(process.execPath, ["-e", "0"]);
@@ -113,19 +114,19 @@ const described = (text: string) =>
 
 verifies(
   "tools.hot",
-  "loads a saved file in under 1 s, and keeps the last good version of a broken one",
+  "loads a saved file in under 1 s, and keeps the last working version of a broken file",
   async () => {
     const path = folder("live", { "tools/live.ts": described("first"), "tools/beside.ts": says("beside") });
     await cli("workspace", "trust", path, "--watch", "--yes");
     expect(await textOf("live")).toBe("first");
-    const took: number[] = [];
+    const durations: number[] = [];
     for (let save = 0; save < 5; save++) {
       writeFileSync(join(path, "tools/live.ts"), described(`save ${save}`));
-      const ms = await until("live", `save ${save}`);
-      took.push(ms / Math.max(1, startOfNode() / USUAL_START_MS));
+      const ms = await untilDescribedAs("live", `save ${save}`);
+      durations.push(ms / Math.max(1, measureNodeStart() / NODE_START_IDLE_MS));
     }
     // The limit applies to an idle machine; the measured start time of Node accounts for other load.
-    expect(Math.min(...took)).toBeLessThan(1_000);
+    expect(Math.min(...durations)).toBeLessThan(1_000);
 
     writeFileSync(join(path, "tools/live.ts"), "export default { description: ");
     const errorShown = async () =>
@@ -134,13 +135,13 @@ verifies(
     expect(await textOf("live")).toBe("save 4");
     // Other tools keep working.
     writeFileSync(join(path, "tools/beside.ts"), described("beside two"));
-    await until("beside", "beside two");
+    await untilDescribedAs("beside", "beside two");
     expect([await textOf("live"), await textOf("beside")]).toEqual(["save 4", "beside two"]);
 
     writeFileSync(join(path, "tools/live.ts"), described("mended"));
-    await until("live", "mended");
-    const mended = async () => Object.keys((await folders())[0]?.errors ?? {}).length === 0;
-    await eventually(mended, 20_000, "the error is gone");
+    await untilDescribedAs("live", "mended");
+    const errorGone = async () => Object.keys((await folders())[0]?.errors ?? {}).length === 0;
+    await eventually(errorGone, 20_000, "the error is gone");
     expect(await textOf("live")).toBe("mended");
   },
   180_000,
@@ -148,7 +149,7 @@ verifies(
 
 verifies(
   "tools.hot",
-  "reloads an editable install when its folder changes, also after a restart of the gateway",
+  "reloads an editable install after changes to its folder, including those made while the gateway was stopped",
   async () => {
     const path = folder("editable", {
       "package.json": JSON.stringify({ name: "edited-plugin", version: "2.0.0" }),
@@ -159,11 +160,11 @@ verifies(
     expect(stdout).toMatch(/Linked .* as local\/edited-plugin@2\.0\.0-d/);
     expect(await textOf("edited")).toBe("one");
     writeFileSync(join(path, "tools/edited.ts"), described("two"));
-    await until("edited", "two");
+    await untilDescribedAs("edited", "two");
     await gateway.stop();
     writeFileSync(join(path, "tools/edited.ts"), described("three"));
     await restart();
-    await until("edited", "three");
+    await untilDescribedAs("edited", "three");
     expect(await textOf("edited")).toBe("three");
   },
   180_000,

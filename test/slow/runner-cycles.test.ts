@@ -28,16 +28,16 @@ function resources(): Record<string, number> {
 }
 
 /** The minimum of each kind over half a second, so that a timer about to fire is not part of the baseline. */
-async function quiet(): Promise<Record<string, number>> {
+async function baselineResources(): Promise<Record<string, number>> {
   const least = resources();
-  for (let look = 0; look < 20; look++) {
+  for (let sample = 0; sample < 20; sample++) {
     await new Promise((resolve) => setTimeout(resolve, 25));
     for (const [kind, count] of Object.entries(resources())) least[kind] = Math.min(least[kind]!, count);
   }
   return least;
 }
 
-/** Four kinds of start and end, in rotation. */
+/** Rotates through a timeout, a cancellation, a normal exit, and a timeout that races the exit. */
 async function cycle(testRunner: TestRunner, n: number): Promise<string> {
   const pool_key = `cycle-${n}`;
   const grant = { filesystem: "scratch" } as const;
@@ -63,11 +63,11 @@ async function settle(testRunner: TestRunner): Promise<void> {
   await until(() => readdirSync(testRunner.scratch_root).length === 0, 30_000);
 }
 
-test("1,000 start and kill cycles leave nothing behind", async () => {
+test("1,000 start and kill cycles leave no process, descriptor, timer or scratch folder", async () => {
   const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 20, shutdown_grace_ms: 50 } });
   for (let n = 0; n < 4; n++) await cycle(testRunner, n);
   await settle(testRunner);
-  const baseline = await quiet();
+  const baseline = await baselineResources();
   const endings: Record<string, number> = {};
   let next = 4;
   const workers = Array.from({ length: CONCURRENCY }, async () => {
@@ -78,9 +78,9 @@ test("1,000 start and kill cycles leave nothing behind", async () => {
   });
   await Promise.all(workers);
   await settle(testRunner);
-  const isBack = () => Object.entries(resources()).every(([kind, count]) => count <= baseline[kind]!);
-  await until(isBack, 30_000).catch(() => {});
-  expect(isBack(), `${JSON.stringify(resources())} after ${JSON.stringify(baseline)}`).toBe(true);
+  const isAtBaseline = () => Object.entries(resources()).every(([kind, count]) => count <= baseline[kind]!);
+  await until(isAtBaseline, 30_000).catch(() => {});
+  expect(isAtBaseline(), `${JSON.stringify(resources())} after ${JSON.stringify(baseline)}`).toBe(true);
   expect(endings.timeout).toBeGreaterThanOrEqual(CYCLES / 4);
   expect(endings.cancelled).toBe(CYCLES / 4);
   expect(endings.succeeded).toBeGreaterThanOrEqual(CYCLES / 4);

@@ -1,7 +1,7 @@
 import { test } from "vitest";
 
 /**
- * A test that shows requirements. The ids are stored in the test's metadata and in the report, and
+ * Defines a test that verifies requirements. The ids are stored in the test's metadata and thus in the report;
  * `npm run check:requirements` counts only those of tests that ran and passed.
  */
 export function verifies(

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import * as client from "../src/index.ts";
 
-test("exports exactly these names", () => {
+test("exports only createClient and readSse", () => {
   expect(Object.keys(client).sort()).toEqual(["createClient", "readSse"]);
 });

@@ -14,7 +14,7 @@ import { LOCAL, NOW, sampleInvocation, sampleSettlement } from "./samples.ts";
 let dir: string;
 let prepared: string;
 let file: string;
-let runs = 0;
+let copies = 0;
 
 beforeAll(async () => {
   dir = createMemoryFolder("bp-damage-");
@@ -28,7 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 beforeEach(() => {
-  file = join(dir, `store-${runs++}.db`);
+  file = join(dir, `store-${copies++}.db`);
   copyFileSync(prepared, file);
   copyFileSync(`${prepared}.commits`, `${file}.commits`);
 });
@@ -40,8 +40,10 @@ const logger = {
   warn: (fields: object, message: string) => void log.push({ message, fields: { ...fields } }),
   error: (fields: object, message: string) => void log.push({ message, fields: { ...fields } }),
 };
-const open = (more: object = {}) => openSqliteStore({ file, threaded: false, log: logger as never, ...more });
-const killedStore = () => {
+const open = (overrides: object = {}) =>
+  openSqliteStore({ file, threaded: false, log: logger as never, ...overrides });
+/** Replaces the store with the files that a killed gateway leaves behind, with the latest commits only in the WAL. */
+const useKilledStore = () => {
   for (const part of ["", "-wal", ".commits"]) copyFileSync(join(dir, `killed.db${part}`), `${file}${part}`);
 };
 function tamper(text: string): void {
@@ -49,12 +51,12 @@ function tamper(text: string): void {
   database.exec(text);
   database.close();
 }
-function flip(path: string, offset: number): void {
+function flipBit(path: string, offset: number): void {
   const bytes = readFileSync(path);
   bytes[offset]! ^= 1;
   writeFileSync(path, bytes);
 }
-function spansIn(path: string): number {
+function countSpans(path: string): number {
   const database = new DatabaseSync(path, { readOnly: true });
   const { count } = database.prepare("select count(*) as count from spans").get() as { count: number };
   database.close();
@@ -89,6 +91,7 @@ const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
 ];
 
 test.each(PLAUSIBLE_CHANGES)("refuses to read a changed row of %s (%s)", async (table, change, read) => {
+  // The read finds these rows by `ref`, so a changed `ref` could hide the row. The checksum is changed instead.
   if (table === "binding_secrets") tamper("update binding_secrets set sum = sum + 1");
   else tamper(`update ${table} set ${change}`);
   log.length = 0;
@@ -126,7 +129,7 @@ test.each([
   ["sessions", "last_entry = last_entry + 1"],
   ["sessions", "head_chain = 'ch_other'"],
   ["chains", "hash = 'x'"],
-])("refuses to append to a session after a change of %s (%s)", async (table, change) => {
+])("refuses to append to a session whose row of %s was changed (%s)", async (table, change) => {
   const key = { scope: LOCAL, workspace: "/w", session_id: "sess_append" };
   for (const [id, session_id] of [
     ["ch_own", "sess_append"],
@@ -138,17 +141,17 @@ test.each([
     await store.close();
   }
   tamper(`update ${table} set ${change} where ${table === "chains" ? "session_id" : "id"} = 'sess_append'`);
-  const before = spansIn(file);
+  const before = countSpans(file);
   const store = await open();
   await expect(store.sessions.append(key, [message("hi")])).rejects.toMatchObject({
     code: "store.damaged",
     details: { table },
   });
   await store.close();
-  expect(spansIn(file)).toBe(before);
+  expect(countSpans(file)).toBe(before);
 });
 
-test("adds checksums to older rows, and keeps rows damaged across a schema change", async () => {
+test("adds checksums to rows of an older schema, and still refuses a damaged row after a migration", async () => {
   file = join(dir, "old.db");
   const old = await openSqliteStore({
     file,
@@ -171,10 +174,10 @@ test("adds checksums to older rows, and keeps rows damaged across a schema chang
   await store.close();
 });
 
-test("refuses a store with a damaged log at each start, and keeps a copy of the log", async () => {
-  killedStore();
+test("refuses a store with a damaged WAL at each start, and keeps one copy of the WAL", async () => {
+  useKilledStore();
   const size = readFileSync(`${file}-wal`).length;
-  flip(`${file}-wal`, Math.floor(size / 2));
+  flipBit(`${file}-wal`, Math.floor(size / 2));
   for (let start = 0; start < 2; start++) {
     await expect(open()).rejects.toMatchObject({
       code: "store.commits_lost",
@@ -189,12 +192,12 @@ test("refuses a store with a damaged log at each start, and keeps a copy of the 
   expect(readFileSync(join(dir, kept[0]!)).length).toBe(size);
 });
 
-test("refuses a store whose log is missing, and opens it with an intact log", async () => {
-  killedStore();
+test("opens the store of a killed gateway with its WAL, and refuses it if the WAL is missing", async () => {
+  useKilledStore();
   const store = await open();
   expect(await store.invocations.get(LOCAL, "inv_full_039")).not.toBeNull();
   await store.close();
-  killedStore();
+  useKilledStore();
   rmSync(`${file}-wal`);
   await expect(open()).rejects.toMatchObject({ code: "store.commits_lost" });
 });
@@ -202,21 +205,21 @@ test("refuses a store whose log is missing, and opens it with an intact log", as
 test.each([
   ["is empty", () => truncateSync(file, 0), "store.damaged", "is empty"],
   ["is missing", () => rmSync(file), "store.damaged", "is missing"],
-  ["is cut off", () => truncateSync(file, 40_960), "store.damaged", "malformed"],
-  ["is another file", () => writeFileSync(file, "x".repeat(9_000)), "store.damaged", "not a SQLite database"],
-  ["has a damaged first byte", () => flip(file, 0), "store.damaged", "not a SQLite database"],
-  ["has another text encoding", () => flip(file, 58), "store.damaged", "text encoding"],
-])("names the file and the newest backup when the file %s", async (_, damage, code, says) => {
+  ["is truncated", () => truncateSync(file, 40_960), "store.damaged", "malformed"],
+  ["is a text file", () => writeFileSync(file, "x".repeat(9_000)), "store.damaged", "not a SQLite database"],
+  ["has a damaged first byte", () => flipBit(file, 0), "store.damaged", "not a SQLite database"],
+  ["has another text encoding", () => flipBit(file, 58), "store.damaged", "text encoding"],
+])("refuses to open and names the newest backup when the file %s", async (_, damage, code, text) => {
   writeFileSync(`${file}.schema-12.backup`, "");
   damage();
   await expect(open()).rejects.toMatchObject({
     code,
-    message: expect.stringContaining(says),
+    message: expect.stringContaining(text),
     fix: expect.stringContaining(`backplane store restore ${file}.schema-12.backup`),
   });
 });
 
-test("refuses a store with a damaged index at the start", async () => {
+test("refuses to open a store with a damaged index", async () => {
   const database = new DatabaseSync(file);
   const { rootpage } = database
     .prepare("select rootpage from sqlite_schema where name = 'approvals_list'")
@@ -225,7 +228,7 @@ test("refuses a store with a damaged index at the start", async () => {
   database.close();
   const bytes = readFileSync(file);
   const at = bytes.indexOf("appr_full_020", (rootpage - 1) * page_size);
-  flip(file, at);
+  flipBit(file, at);
   await expect(open()).rejects.toMatchObject({
     code: "store.damaged",
     message: expect.stringContaining("approvals_list"),
@@ -234,19 +237,19 @@ test("refuses a store with a damaged index at the start", async () => {
 
 test.each([
   [
-    "a changed definition of a table",
+    "a changed table definition",
     "pragma writable_schema = on; update sqlite_schema set sql = replace(sql, 'lane text not null', 'lane text') where name = 'jobs'",
   ],
   ["a dropped index", "drop index approvals_list"],
-  ["numbering that went back", "update sqlite_sequence set seq = 0 where name = 'outbox'"],
-])("refuses a store with %s at the start", async (_, change) => {
+  ["a row number sequence that was reset", "update sqlite_sequence set seq = 0 where name = 'outbox'"],
+])("refuses to open a store with %s", async (_, change) => {
   if (change.includes("sqlite_sequence")) tamper("delete from outbox");
   tamper(change);
   await expect(open()).rejects.toMatchObject({ code: "store.damaged" });
 });
 
-test("reports and keeps a damaged commit file, and starts", async () => {
-  flip(`${file}.commits`, 3);
+test("reports a damaged commit file, keeps a copy of it, and opens the store", async () => {
+  flipBit(`${file}.commits`, 3);
   log.length = 0;
   const store = await open();
   await store.config.write(
@@ -263,7 +266,7 @@ test("reports and keeps a damaged commit file, and starts", async () => {
   await (await open()).close();
 });
 
-test("checks a large store while it is used, and is not ready once damage is found", async () => {
+test("checks a large store in the background, and is no longer ready once damage is found", async () => {
   tamper("drop index approvals_list");
   const store = await open({ check_first_bytes: { structure: 0, rows: 0 } });
   await expect
@@ -279,7 +282,7 @@ test("checks a large store while it is used, and is not ready once damage is fou
   await store.close();
 });
 
-test("checks the rows of a larger store while it is used, and refuses a damaged row from the start", async () => {
+test("refuses a damaged row even before the background check of the rows reports it", async () => {
   tamper("update invocations set outcome = '{}' where id = 'inv_full_000'");
   log.length = 0;
   const store = await open({ check_first_bytes: { rows: 0 } });
@@ -291,7 +294,7 @@ test("checks the rows of a larger store while it is used, and refuses a damaged 
   await store.close();
 });
 
-test("refuses a larger store with structural damage before it is used", async () => {
+test("checks the structure before opening even if the rows are checked in the background", async () => {
   tamper("drop index approvals_list");
   await expect(open({ check_first_bytes: { rows: 0 } })).rejects.toMatchObject({ code: "store.damaged" });
 });

@@ -1,7 +1,7 @@
 import * as store from "@backplane/store";
 import { expect, test } from "vitest";
 
-test("exports what opens, checks and repairs a store, and nothing else", () => {
+test("exports only the public names of the module", () => {
   expect(Object.keys(store).sort()).toEqual([
     "SCHEMA_VERSION",
     "backUpStoreFile",

@@ -1,7 +1,7 @@
 /**
  * Converts the conversation into the form that the Messages API requires: alternating user and assistant
- * turns that start with the user, all results of a step first in the one user turn after it, and no empty
- * text.
+ * turns that start with the user, all tool results of a step together at the start of the next user turn, and
+ * no empty text.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
 import { contentPieces, type GenerateRequest, textOf } from "@backplane/sdk/kernel";
@@ -46,7 +46,7 @@ function toTurn(message: Message): Turn {
         content: [
           {
             type: "tool_result",
-            tool_use_id: vendorId(message.tool_call_id),
+            tool_use_id: toAcceptedId(message.tool_call_id),
             content: blocksOf(message.content),
             ...(message.is_error === true ? { is_error: true } : {}),
           },
@@ -55,7 +55,7 @@ function toTurn(message: Message): Turn {
     case "assistant": {
       const text = textOf(message.content).trimEnd();
       const calls = (message.tool_calls ?? []).map(
-        ({ id, name, args }): Block => ({ type: "tool_use", id: vendorId(id), name, input: args }),
+        ({ id, name, args }): Block => ({ type: "tool_use", id: toAcceptedId(id), name, input: args }),
       );
       return { role: "assistant", content: text === "" ? calls : [{ type: "text", text }, ...calls] };
     }
@@ -73,7 +73,7 @@ function blocksOf(...content: Parameters<typeof contentPieces>) {
   );
 }
 
-/** After a change of model, call ids of another vendor may contain characters that this API refuses. */
-function vendorId(id: string): string {
+/** The history may contain call ids of another vendor's model, with characters that this API refuses. */
+function toAcceptedId(id: string): string {
   return id.replaceAll(/[^a-zA-Z0-9_-]/g, "_");
 }

@@ -1,10 +1,11 @@
+/** Bus events as the kernel sends them to a memory plugin. */
 import type { BusEvent } from "@backplane/contract";
 
 export const NOW_S = Date.parse("2026-05-01T00:00:00Z") / 1000;
 
-type Change = Partial<Pick<BusEvent, "id" | "ts" | "org_id" | "project_id" | "session_id">>;
+type Overrides = Partial<Pick<BusEvent, "id" | "ts" | "org_id" | "project_id" | "session_id">>;
 
-function event(kind: string, payload: Record<string, unknown>, change: Change): BusEvent {
+function event(kind: string, payload: Record<string, unknown>, overrides: Overrides): BusEvent {
   return {
     id: "evt_1",
     kind,
@@ -14,11 +15,11 @@ function event(kind: string, payload: Record<string, unknown>, change: Change): 
     org_id: "org_local",
     project_id: "proj_default",
     payload,
-    ...change,
+    ...overrides,
   };
 }
 
-export const writeEvent = (entry: Record<string, unknown>, change: Change = {}): BusEvent =>
-  event("memory.write", { entry }, change);
-export const queryEvent = (query: string, k: number, change: Change = {}): BusEvent =>
-  event("memory.query", { query, k }, change);
+export const writeEvent = (entry: Record<string, unknown>, overrides: Overrides = {}): BusEvent =>
+  event("memory.write", { entry }, overrides);
+export const queryEvent = (query: string, k: number, overrides: Overrides = {}): BusEvent =>
+  event("memory.query", { query, k }, overrides);

@@ -45,7 +45,7 @@ export class Supervisor {
 
   /** Watches for the exit of the plugin's process. */
   watch(record: PluginRecord, instance: Instance): void {
-    instance.died.catch((error: unknown) => this.#exited(record, instance, error));
+    instance.died.catch((error: unknown) => this.#onExit(record, instance, error));
   }
 
   #unloadFailed(record: PluginRecord, instance: Instance, failure: unknown): void {
@@ -55,19 +55,19 @@ export class Supervisor {
     const { message, trace } = describeThrown(failure);
     Object.assign(record, { error: message, trace });
     deps.log.error({ plugin: record.name, trace }, `a plugin failed ${threshold} times in a row`);
-    const end = record.queue(async () => {
+    const unloaded = record.queue(async () => {
       await lifecycle.retire(instance, 0);
       subscriptions.release(record.name);
       record.instance = null;
       record.status = "failed";
       announcer.publish("plugin.removed", { name: record.name });
     });
-    end.catch((error: unknown) =>
+    unloaded.catch((error: unknown) =>
       deps.log.error({ err: error, plugin: record.name }, "unloading a plugin failed"),
     );
   }
 
-  #exited(record: PluginRecord, instance: Instance, error: unknown): void {
+  #onExit(record: PluginRecord, instance: Instance, error: unknown): void {
     if (record.instance !== instance || record.status !== "loaded") return;
     const { lifecycle, announcer, threshold } = this.#parts;
     const { message, trace } = describeThrown(error);
@@ -86,8 +86,8 @@ export class Supervisor {
 
   #restartLater(record: PluginRecord): void {
     const { deps, timeouts } = this.#parts;
-    const wait = timeouts.restart_ms * 2 ** (record.failures - 1);
-    record.restart = deps.clock.after(wait, () => void record.queue(() => this.#restart(record)));
+    const delay_ms = timeouts.restart_ms * 2 ** (record.failures - 1);
+    record.restart = deps.clock.after(delay_ms, () => void record.queue(() => this.#restart(record)));
   }
 
   /** Does nothing when the plugin was loaded, disabled or removed meanwhile. Never throws. */

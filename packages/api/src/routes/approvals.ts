@@ -1,4 +1,4 @@
-/** Approvals, and the grants from answers "for this session". A late answer gets 409 approval.closed. */
+/** Approvals, and the grants that an answer "for this session" creates. A late answer gets 409 approval.closed. */
 import { APPROVAL_STATUSES } from "@backplane/contract";
 import { ApprovalAnswerSchema, ApprovalGrantSchema, ApprovalSchema } from "@backplane/contract/schema";
 import { z } from "zod";

@@ -5,7 +5,7 @@ import { PassThrough } from "node:stream";
 import { packFolder } from "@backplane/supply";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { packed as packFolderOf } from "../support/packed.ts";
+import { packed as packToBuffer } from "../support/packed.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
 
@@ -15,8 +15,8 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-const packed = (version: string, remark = ""): Promise<Buffer> =>
-  packFolderOf(writeSamplePackage(t.home, version, remark));
+const sampleArchive = (version: string, remark = ""): Promise<Buffer> =>
+  packToBuffer(writeSamplePackage(t.home, version, remark));
 
 const upload = (body: Buffer, headers: Record<string, string> = {}, token?: string) =>
   t.call("POST", "/v1/plugin-packages", {
@@ -33,7 +33,7 @@ verifies(
   "api.packages",
   "installs an archive once, lists and reads it, and keeps it while it is bound",
   async () => {
-    const archive = await packed("1.0.0");
+    const archive = await sampleArchive("1.0.0");
     const created = await upload(archive, { "content-type": "application/gzip" });
     expect(created.status).toBe(201);
     expect(created.json).toMatchObject({ package_id: PACKAGE_ID, version: "1.0.0", origin: "upload" });
@@ -74,24 +74,24 @@ verifies("api.packages", "accepts a folder on the host only with the admin token
   }
   const relative = await t.call("POST", "/v1/plugin-packages", { body: { source: "folder:../x" } });
   expect([relative.status, relative.json.error.code]).toEqual([400, "request.invalid"]);
-  const asArchive = await upload(await packed("2.0.1"), {}, token);
+  const asArchive = await upload(await sampleArchive("2.0.1"), {}, token);
   expect(asArchive.status).toBe(201);
 });
 
 verifies("pkg.immutable", "rejects different bytes under the same version", async () => {
-  expect((await upload(await packed("3.0.0"))).status).toBe(201);
-  const other = await upload(await packed("3.0.0", "changed"));
+  expect((await upload(await sampleArchive("3.0.0"))).status).toBe(201);
+  const other = await upload(await sampleArchive("3.0.0", "changed"));
   expect([other.status, other.json.error.code]).toEqual([409, "package.conflict"]);
 });
 
-test("rejects an archive over the limit, with or without Content-Length, and invalid archives", async () => {
+test("rejects an upload over the limit and a body that is not an archive", async () => {
   const large = await upload(Buffer.alloc(200_001));
   expect([large.status, large.json.error.code]).toEqual([413, "request.too_large"]);
   const noise = await upload(Buffer.from("not an archive at all"));
   expect(noise.status).toBe(422);
 });
 
-test("rejects an archive that exceeds the limit while it is read and keeps nothing of it", async () => {
+test("rejects a streamed archive that exceeds the limit and stores nothing of it", async () => {
   const dir = writeSamplePackage(t.home, "5.0.0");
   writeFileSync(join(dir, "noise.bin"), randomBytes(300_000));
   const stream = new PassThrough();
@@ -112,8 +112,8 @@ test("rejects an archive that exceeds the limit while it is read and keeps nothi
   expect((await t.call("GET", "/v1/plugin-packages?limit=500")).text).not.toContain('"5.0.0"');
 });
 
-test("returns the first response for a repeated upload and installs nothing for other bytes", async () => {
-  const archive = await packed("4.0.0");
+test("replays the response to a repeated upload and rejects other bytes under the same Idempotency-Key", async () => {
+  const archive = await sampleArchive("4.0.0");
   const headers = { "idempotency-key": "upload-1" };
   const first = await upload(archive, headers);
   const repeat = await upload(archive, headers);
@@ -122,7 +122,7 @@ test("returns the first response for a repeated upload and installs nothing for 
     first.text,
     "true",
   ]);
-  const other = await upload(await packed("4.0.1"), headers);
+  const other = await upload(await sampleArchive("4.0.1"), headers);
   expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
   const versions = (await t.call("GET", "/v1/plugin-packages")).json.items.map(
     (item: { version: string }) => item.version,
@@ -130,7 +130,7 @@ test("returns the first response for a repeated upload and installs nothing for 
   expect(versions).not.toContain("4.0.1");
 });
 
-test("pages lists", async () => {
+test("paginates the list of packages", async () => {
   const first = await t.call("GET", "/v1/plugin-packages?limit=2");
   expect(first.json.items).toHaveLength(2);
   const second = await t.call("GET", `/v1/plugin-packages?limit=2&after=${first.json.next}`);

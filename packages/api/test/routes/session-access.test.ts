@@ -1,4 +1,4 @@
-/** Who may do what with sessions, and which ids and rows a caller can name. */
+/** Access to sessions: the scopes that each route requires, and the ids that a caller may use. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { bundled } from "../support/bundled.ts";
@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-const shown = ({ status, json }: TestAnswer) => [status, json?.error?.code];
+const statusAndCode = ({ status, json }: TestAnswer) => [status, json?.error?.code];
 const run = (session_id: string, text: string) =>
   t.call("POST", "/v1/runs?wait=true", { body: { session_id, input: { text } } });
 
@@ -32,7 +32,7 @@ verifies(
       "a\u200bb",
     ]) {
       const part = encodeURIComponent(id);
-      const asked = [
+      const responses = [
         t.call("POST", "/v1/sessions", { body: { session_id: id } }),
         t.call("PATCH", `/v1/sessions/${part}`, { body: { metadata: {} } }),
         t.call("POST", "/v1/sessions/ids-1:branch", { body: { child_id: id } }),
@@ -43,19 +43,19 @@ verifies(
         t.call("POST", "/v1/runs", { body: { session_id: id, input } }),
         t.call("POST", "/v1/invocations", { body: { export_id: "x", session_id: id } }),
       ];
-      for (const answer of await Promise.all(asked))
-        expect(shown(answer), id).toEqual([400, "request.invalid"]);
-      // No such session exists either.
-      const missing = [
+      for (const answer of await Promise.all(responses))
+        expect(statusAndCode(answer), id).toEqual([400, "request.invalid"]);
+      // These routes only look a session up, so they may also respond that it does not exist.
+      const lookups = [
         t.call("GET", `/v1/sessions/${part}/events`),
         t.call("POST", "/v1/chains", { body: { session_id: id } }),
         t.call("POST", "/v1/compactions", { body: { session_id: id } }),
         t.call("POST", `/v1/sessions/${part}:branch`),
       ];
-      for (const answer of await Promise.all(missing)) expect([400, 404], id).toContain(answer.status);
+      for (const answer of await Promise.all(lookups)) expect([400, 404], id).toContain(answer.status);
     }
-    const made = (await t.call("GET", "/v1/sessions?limit=500")).json.items as { id: string }[];
-    expect(made.filter(({ id }) => /^kernel$|_bridge|::agent::|[\s\u200b]/.test(id))).toEqual([]);
+    const sessions = (await t.call("GET", "/v1/sessions?limit=500")).json.items as { id: string }[];
+    expect(sessions.filter(({ id }) => /^kernel$|_bridge|::agent::|[\s\u200b]/.test(id))).toEqual([]);
   },
 );
 
@@ -93,19 +93,20 @@ verifies(
       ["POST", (one) => `/v1/runs/${one}:cancel`, id],
     ];
     for (const [method, path, one, body] of requests) {
-      const asked = await t.call(method, path(one), { body, headers: here });
-      const nowhere = await t.call(method, path(one.replace(/.{6}$/, "zzzzzz")), { body, headers: here });
-      expect([asked.status, asked.text], `${method} ${path("ID")}`).toEqual([404, nowhere.text]);
+      const foreign = await t.call(method, path(one), { body, headers: here });
+      const missing = await t.call(method, path(one.replace(/.{6}$/, "zzzzzz")), { body, headers: here });
+      expect([foreign.status, foreign.text], `${method} ${path("ID")}`).toEqual([404, missing.text]);
     }
     for (const key of ["chain_id", "from_chain_id"]) {
-      const by = (one: string) =>
+      const requestWith = (one: string) =>
         key === "chain_id"
           ? t.call("POST", "/v1/runs", { body: { chain_id: one, input }, headers: here })
           : t.call("POST", "/v1/chains", {
               body: { session_id: "ids-1", from_chain_id: one },
               headers: here,
             });
-      expect((await by(chain_id)).text).toBe((await by(chain_id.replace(/.{6}$/, "zzzzzz"))).text);
+      const unknown_id = chain_id.replace(/.{6}$/, "zzzzzz");
+      expect((await requestWith(chain_id)).text).toBe((await requestWith(unknown_id)).text);
     }
     for (const list of ["sessions", "chains?session_id=ids-1"])
       expect((await t.call("GET", `/v1/${list}`)).text).not.toMatch(/theirs|secret words/);
@@ -115,7 +116,7 @@ verifies(
   },
 );
 
-test("requires the scope of a key and limits guests to reading", async () => {
+test("rejects a key without the scope of the route, and write requests of a guest", async () => {
   const keyWith = async (role: string, ...scopes: string[]) =>
     (await t.call("POST", "/v1/keys", { body: { name: "k", role, scopes } })).json.token as string;
   const reader = await keyWith("user", "sessions:read");
@@ -126,11 +127,12 @@ test("requires the scope of a key and limits guests to reading", async () => {
     expect((await t.call("POST", "/v1/runs", { body, token })).status).toBe(403);
   for (const path of ["sessions", "chains?session_id=ids-1", "compactions?session_id=ids-1"]) {
     expect((await t.call("GET", `/v1/${path}`, { token: reader })).status, path).toBe(200);
-    expect(shown(await t.call("GET", `/v1/${path}`, { token: unrelated }))).toEqual([403, "auth.scope"]);
+    const refused = await t.call("GET", `/v1/${path}`, { token: unrelated });
+    expect(statusAndCode(refused)).toEqual([403, "auth.scope"]);
   }
 });
 
-test("limits a delegated token to its scopes, one for each noun", async () => {
+test("limits a delegated token to the routes of its scope", async () => {
   const delegated = async (version: string, ...scopes: string[]) => {
     const folder = writeSamplePackage(t.home, version, "", scopes);
     await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
@@ -165,7 +167,7 @@ test("limits a delegated token to its scopes, one for each noun", async () => {
       if (needs === scope) expect(status, `${scope}: ${method} ${path}`).toBeLessThan(300);
       else expect(status, `${scope}: ${method} ${path}`).toBe(403);
     }
-    // Removed, because otherwise the next version would move this binding and would not get new scopes.
+    // Otherwise the next version would move this binding, and a moved binding does not get new scopes.
     expect((await t.call("DELETE", `/v1/plugin-bindings/${binding_id}`)).status).toBe(204);
   }
 });

@@ -37,7 +37,7 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
 
 async function create(context: Context, options: CreateOptions, name: string): Promise<undefined> {
   const { flags, out } = context;
-  const made = await context.client().keys.create({
+  const created = await context.client().keys.create({
     name,
     scopes: options.scope.map(asScope),
     role: options.role ?? "user",
@@ -45,8 +45,8 @@ async function create(context: Context, options: CreateOptions, name: string): P
     ...(flags.project === undefined ? {} : { project_id: flags.project }),
     ...(options.expires === undefined ? {} : { expires_at: expiry(options.expires, Date.now()) }),
   });
-  out.data(made, () => made.token ?? "");
-  if (!out.json) out.note(`Key ${made.key.id}. The token above is shown only once; store it safely.`);
+  out.data(created, () => created.token ?? "");
+  if (!out.json) out.note(`Key ${created.key.id}. The token above is shown only once; store it safely.`);
   return undefined;
 }
 
@@ -85,11 +85,11 @@ function asScope(text: string): KeyScope {
   });
 }
 
-const UNITS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+const UNIT_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 export function expiry(text: string, now: number): string {
-  const span = /^(\d{1,5})([mhd])$/.exec(text);
-  if (span !== null) return new Date(now + Number(span[1]) * UNITS[span[2]!]!).toISOString();
+  const duration = /^(\d{1,5})([mhd])$/.exec(text);
+  if (duration !== null) return new Date(now + Number(duration[1]) * UNIT_MS[duration[2]!]!).toISOString();
   const time = /^\d{4}-\d{2}-\d{2}T/.test(text) ? Date.parse(text) : Number.NaN;
   if (!Number.isNaN(time) && time > now) return new Date(time).toISOString();
   throw new BackplaneError("cli.usage", `--expires ${text} is not a time in the future.`, {

@@ -9,7 +9,7 @@ export interface InstallOptions extends BindingOptions {
   strict?: boolean;
 }
 
-/** Resolves the names of secrets, so that an unknown one is reported before anything is sent. */
+/** Resolves the names of secrets, so that an unknown secret is reported before anything is sent. */
 export async function installationSettings(
   context: Context,
   options: InstallOptions,
@@ -38,11 +38,11 @@ const BINDING_FLAGS = [
   "orgWide",
 ] as const;
 
-/** Rejects a binding flag that would have no effect. */
+/** Rejects a binding flag without `--bind`, because it would have no effect. */
 export function assertNoBindingFlags(options: InstallOptions, source: string): void {
-  const named = BINDING_FLAGS.find((flag) => options[flag] !== undefined);
-  if (options.bind === true || named === undefined) return;
-  const flag = named.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  const given = BINDING_FLAGS.find((flag) => options[flag] !== undefined);
+  if (options.bind === true || given === undefined) return;
+  const flag = given.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   throw new BackplaneError("cli.usage", `--${flag} applies to a binding and needs --bind.`, {
     fix: `backplane plugin install ${source} --bind, with the same flags`,
   });

@@ -16,7 +16,7 @@ export const RunSchema = z.object({
   trigger: z.enum(RUN_TRIGGERS),
   status: z.enum(RUN_STATUSES),
   strategy: z.string(),
-  /** The entry id of the message that began the run. A run without a message begins with the next entry. */
+  /** The entry id of the message that began the run. For a run without a message, the id of the next entry. */
   first_entry_id: z.int(),
   input: z.object({ text: z.string(), attachments: z.array(JsonObjectSchema).optional() }),
   output: z.object({ content: z.string(), entry_id: z.int() }).nullable(),
@@ -32,7 +32,7 @@ export const RunSchema = z.object({
   }),
   /** Number of model calls. */
   iterations: z.int(),
-  /** How often another gateway resumed the run after a crash. */
+  /** How many times another gateway resumed the run after a crash. */
   resumed: z.int().optional(),
   requested_by: z.string(),
   started_at: TimestampSchema,

@@ -8,35 +8,35 @@ const SECRET = 'p@ss "wörd"/42+x~!';
 const redactor = createRedactor([SECRET])!;
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
-/** As programs of several languages write it. */
+/** The secret in the encodings that programs in several languages produce, each with the name of the encoding. */
 const SPELLINGS: [string, string][] = [
   ["raw", SECRET],
   ["JSON.stringify", JSON.stringify(SECRET).slice(1, -1)],
   ["JSON with \\/", JSON.stringify(SECRET).slice(1, -1).replaceAll("/", "\\/")],
   ["Python's json.dumps", 'p@ss \\"w\\u00f6rd\\"/42+x~!'],
-  ["JSON in capitals", 'p@ss \\"w\\u00F6rd\\"/42+x~!'],
+  ["JSON with upper-case escapes", 'p@ss \\"w\\u00F6rd\\"/42+x~!'],
   ["encodeURIComponent", encodeURIComponent(SECRET)],
   ["encodeURI", encodeURI(SECRET)],
-  ["lower-case %", encodeURIComponent(SECRET).replace(/%../g, (code) => code.toLowerCase())],
+  ["lower-case percent-encoding", encodeURIComponent(SECRET).replace(/%../g, (code) => code.toLowerCase())],
   ["URLSearchParams", new URLSearchParams({ a: SECRET }).toString().slice(2)],
   ["Python's quote", "p%40ss%20%22w%C3%B6rd%22/42%2Bx~%21"],
   ["Python's quote_plus", "p%40ss+%22w%C3%B6rd%22%2F42%2Bx~%21"],
   ["base64", base64(SECRET)],
   ["base64url", Buffer.from(SECRET).toString("base64url")],
   ["hex", Buffer.from(SECRET).toString("hex")],
-  ["HEX", Buffer.from(SECRET).toString("hex").toUpperCase()],
+  ["upper-case hex", Buffer.from(SECRET).toString("hex").toUpperCase()],
 ];
 
-test.each(SPELLINGS)("redacts a secret that is %s", (_, spelling) => {
+test.each(SPELLINGS)("redacts a secret encoded as: %s", (_, spelling) => {
   const clean = redactor.text(`before ${spelling} after`);
   expect(clean).toBe(`before ${REDACTED} after`);
 });
 
 test("redacts the output of repr and inspect", () => {
-  const odd = `a\\b"c'd\n${"e".repeat(4)}`;
-  const finds = createRedactor([odd])!;
-  for (const shown of [`'a\\\\b"c\\'d\\neeee'`, `\`a\\\\b"c'd\\neeee\``, inspect(odd)]) {
-    expect(finds.text(shown).slice(1, -1)).toBe(REDACTED);
+  const secret = `a\\b"c'd\n${"e".repeat(4)}`;
+  const quoted_redactor = createRedactor([secret])!;
+  for (const printed of [`'a\\\\b"c\\'d\\neeee'`, `\`a\\\\b"c'd\\neeee\``, inspect(secret)]) {
+    expect(quoted_redactor.text(printed).slice(1, -1)).toBe(REDACTED);
   }
 });
 
@@ -62,7 +62,7 @@ const word = fc.string({
   maxLength: 24,
 });
 
-test("finds exactly the ranges of a plain search, with overlaps joined", () => {
+test("finds the same ranges as a naive search, with overlaps merged", () => {
   fc.assert(
     fc.property(
       fc.array(word, { minLength: 1, maxLength: 4 }),
@@ -86,7 +86,7 @@ test("finds exactly the ranges of a plain search, with overlaps joined", () => {
   );
 });
 
-test("keeps other text byte for byte", () => {
+test("leaves text without secrets unchanged", () => {
   const many = createRedactor(
     Array.from({ length: 64 }, (_, i) => `canary-${i}-${base64(String(i * 7919))}`),
   )!;
@@ -103,7 +103,7 @@ test("keeps other text byte for byte", () => {
   const image = base64(
     Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * i * 31 + (i >> 3)) & 255)).toString("latin1"),
   );
-  // Four letters of somebody's pin must not eat pieces of a picture.
+  // The encodings of a short secret must not match by chance inside an encoded image.
   expect(createRedactor(["true"])!.text(image)).toBe(image);
 });
 
@@ -120,15 +120,15 @@ test("redacts values, keys and numbers and copies only changed parts", () => {
 
 test("redacts a partial secret at both ends of an excerpt", () => {
   const long = "k".repeat(10) + Array.from({ length: 9_000 }, (_, i) => i).join(".");
-  const finds = createRedactor([long, SECRET])!;
+  const both = createRedactor([long, SECRET])!;
   for (const cut of [4, 17, 500, 20_000]) {
-    expect(finds.excerpt(`${long.slice(-cut)} log`)).toBe(" log");
-    // Where it begins, 64 characters of it are found as such.
-    expect(finds.excerpt(`log ${long.slice(0, cut)}`)).toBe(cut < 64 ? "log " : `log ${REDACTED}`);
+    expect(both.excerpt(`${long.slice(-cut)} log`)).toBe(" log");
+    // From 64 characters on, the start of a secret counts as a match and is replaced instead of dropped.
+    expect(both.excerpt(`log ${long.slice(0, cut)}`)).toBe(cut < 64 ? "log " : `log ${REDACTED}`);
   }
-  expect(finds.excerpt(SECRET.slice(5))).toBe("");
-  expect(finds.begun(`x${SECRET.slice(0, 6)}`)).toBe(6);
-  expect(finds.begun(`x${SECRET.slice(0, 3)}`)).toBe(0);
+  expect(both.excerpt(SECRET.slice(5))).toBe("");
+  expect(both.begun(`x${SECRET.slice(0, 6)}`)).toBe(6);
+  expect(both.begun(`x${SECRET.slice(0, 3)}`)).toBe(0);
 });
 
 test("redacts delegated tokens of other calls by their format", () => {
@@ -144,15 +144,15 @@ test("does not redact very short values", () => {
   expect(createRedactor(["longenough", "no"])!.text("no longenough")).toBe(`no ${REDACTED}`);
 });
 
-test("the cost is bounded by the length of the text for adversarial secrets and texts", () => {
-  const most = createRedactor(
+test("takes linear time for adversarial secrets and texts", () => {
+  const many = createRedactor(
     Array.from({ length: 64 }, (_, i) => `canary-${i}-${base64(String(i * 7919))}`),
   )!;
   const evil = createRedactor([`${"a".repeat(65_535)}b`, "a".repeat(63), `${"a".repeat(40)}b`])!;
   const started = performance.now();
-  expect(most.ranges("canary-".repeat(150_000))).toEqual([]);
+  expect(many.ranges("canary-".repeat(150_000))).toEqual([]);
   expect(evil.ranges("a".repeat(1 << 20))).toHaveLength(1);
   expect(evil.begun("a".repeat(1 << 20))).toBe(65_535);
-  // Some 40 ms; a search that starts again at every place takes minutes.
+  // This takes about 40 ms; a search that restarts at every position takes minutes.
   expect(performance.now() - started).toBeLessThan(5_000);
 });

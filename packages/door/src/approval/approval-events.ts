@@ -16,7 +16,7 @@ import type { Caller, Kernel, Logger } from "@backplane/ports";
 import type { KernelPort } from "@backplane/session";
 import type { ApprovalPublisher } from "./pending-approvals.ts";
 
-/** The actor of an answer from the bus. Such an answer is not published again: every subscriber has seen it. */
+/** Actor prefix of answers from the bus. Such an answer is not published again: every subscriber has seen it. */
 export const BUS_ACTOR = "plugin:";
 
 export function createApprovalPublisher(port: KernelPort, log: Logger): ApprovalPublisher {

@@ -42,13 +42,13 @@ const REASONS: Record<ArtifactFault, string> = {
   secret: "it contains a secret of the call",
 };
 
-/** The first file must be requested without delay: a process that has already exited waits for one request only. */
+/** The first file must be requested without delay: the sandbox of an exited process ends once no request is pending. */
 export async function collect(result: Json, how: Collection): Promise<Json> {
   const references = artifactsIn(result);
   if (references.length > ARTIFACT_LIMITS.per_result) throw refused("", "too_many");
-  const taken = new Map<JsonObject, JsonObject>();
-  for (const reference of references) taken.set(reference, await collectFile(reference, how));
-  return withArtifacts(result, (reference) => taken.get(reference)!);
+  const collected = new Map<JsonObject, JsonObject>();
+  for (const reference of references) collected.set(reference, await collectFile(reference, how));
+  return withArtifacts(result, (reference) => collected.get(reference)!);
 }
 
 async function collectFile(reference: JsonObject, how: Collection): Promise<JsonObject> {

@@ -1,4 +1,4 @@
-/** The sealed values of every org in all tables, for sealing them again with another key. */
+/** Lists and replaces the sealed values of all organisations and tables, to change the key they are sealed with. */
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 export type SealedKind = "secret" | "config" | "sign_in";
@@ -9,7 +9,7 @@ const TABLES = {
   sign_in: { table: "sign_ins", name: "binding_id", text: "ciphertext", where: "" },
 };
 
-/** Values that do not begin with `prefix`, sorted by org and name, after the given position. */
+/** Returns the values that do not begin with `prefix`, sorted by org and name, after the given position. */
 export function* listSealed(
   kind: SealedKind,
   prefix: string,
@@ -34,7 +34,7 @@ export function* replaceSealed(p: {
   for (const { kind, org_id, name: row_name, was, now } of p.rows) {
     const { table, name, text } = TABLES[kind];
     const values: SqlValue[] = [org_id, row_name, was, now];
-    // The size of a configuration value counts against a limit.
+    // The recorded size of a configuration value counts against a limit, so it must follow the new text.
     const bytes = kind === "config" ? `, bytes = bytes + $${values.push(now.length - was.length)}` : "";
     const updated = yield sql(
       `update ${table} set ${text} = $4${bytes} where org_id = $1 and ${name} = $2 and ${text} = $3 returning org_id`,

@@ -1,6 +1,6 @@
 /**
- * A worker thread that is started on demand and ended when it has been idle for a while. Tasks run one after another, so
- * the task that exceeds its time limit is known; the limit counts from the start of the task.
+ * Runs schema tasks in a worker thread that is started on demand and ended when it has been idle for a while. Tasks run
+ * one after another, so the task that exceeds its time limit is known; the limit counts from the start of the task.
  */
 import { Worker } from "node:worker_threads";
 import type { WorkerReply, WorkerTask } from "./schema-worker.ts";
@@ -13,16 +13,16 @@ export interface SchemaThread {
 }
 
 const START_MS = 30_000;
-const HEAP = { maxOldGenerationSizeMb: 96, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 };
+const LIMITS = { maxOldGenerationSizeMb: 96, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 };
 
 export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
   let worker: Worker | null = null;
   let previous: Promise<unknown> = Promise.resolve();
-  let idle: NodeJS.Timeout | undefined;
-  let waiting = 0;
+  let idle_timer: NodeJS.Timeout | undefined;
+  let unfinished = 0;
 
   const end = async (): Promise<void> => {
-    clearTimeout(idle);
+    clearTimeout(idle_timer);
     const ended = worker;
     worker = null;
     await ended?.terminate();
@@ -30,23 +30,23 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
 
   const start = async (): Promise<Worker | ThreadReply> => {
     if (worker !== null) return worker;
-    const started = new Worker(file, { resourceLimits: HEAP, execArgv: [], env: {}, name: "schemas" });
-    // A late error of a thread that is being ended must not be uncaught.
+    const started = new Worker(file, { resourceLimits: LIMITS, execArgv: [], env: {}, name: "schemas" });
+    // Without a listener, a late error of a thread that is being ended would be an uncaught exception.
     started.on("error", () => {});
     worker = started;
-    const first = await answerOf(started, START_MS);
+    const first = await nextAnswer(started, START_MS);
     return first === "ready" ? started : asFailure(first);
   };
 
   const runNow = async (task: WorkerTask, limit_ms: number): Promise<ThreadReply> => {
-    clearTimeout(idle);
+    clearTimeout(idle_timer);
     const ready = await start();
     if (!(ready instanceof Worker)) {
       await end();
       return ready;
     }
     ready.ref();
-    const answered = answerOf(ready, limit_ms);
+    const answered = nextAnswer(ready, limit_ms);
     ready.postMessage(task);
     const answer = await answered;
     if (answer === "too_slow" || answer === "ready" || answer instanceof Error) {
@@ -59,14 +59,14 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
 
   return {
     run(task, limit_ms) {
-      waiting++;
+      unfinished++;
       const run = previous.then(() => runNow(task, limit_ms));
       previous = run
         .catch(() => end())
         .then(() => {
-          if (--waiting > 0) return;
-          idle = setTimeout(() => void end(), idle_ms);
-          idle.unref();
+          if (--unfinished > 0) return;
+          idle_timer = setTimeout(() => void end(), idle_ms);
+          idle_timer.unref();
         });
       return run;
     },
@@ -81,7 +81,7 @@ function asFailure(answer: Answer): ThreadReply {
   return { kind: "died", why: answer instanceof Error ? answer.message : "it sent an unexpected message" };
 }
 
-function answerOf(worker: Worker, limit_ms: number): Promise<Answer> {
+function nextAnswer(worker: Worker, limit_ms: number): Promise<Answer> {
   return new Promise((resolve) => {
     const settle = (answer: Answer) => {
       clearTimeout(timer);

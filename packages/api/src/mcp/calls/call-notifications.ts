@@ -13,15 +13,18 @@ import { notification } from "../protocol/json-rpc.ts";
 import { isLogged, type LogLevel, levelOf } from "../protocol/log-levels.ts";
 
 export interface CallNotifications {
-  /** Null: this client receives no notification of the event. */
+  /** Returns null when the client must not be notified of the event. */
   ofEvent(event: InvocationEvent["event"]): JsonObject | null;
-  /** Announces that a person must approve first. Repeated as progress, so that the client does not time out. */
+  /**
+   * Announces that a person must approve the call first. The announcement is repeated while the call waits. A
+   * repetition is sent only as progress: it keeps the client from timing out without filling its log.
+   */
   ofApproval(invocation: Invocation, repeated: boolean): JsonObject[];
 }
 
 export function createCallNotifications(
   progress_token: string | number | undefined,
-  least_level: LogLevel | null,
+  min_level: LogLevel | null,
   tool: string,
 ): CallNotifications {
   let last_progress = 0;
@@ -42,7 +45,7 @@ export function createCallNotifications(
   }
 
   function log(level: LogLevel, data: Json): JsonObject | null {
-    return isLogged(level, least_level)
+    return isLogged(level, min_level)
       ? notification("notifications/message", { level, logger: tool, data })
       : null;
   }
@@ -59,13 +62,13 @@ export function createCallNotifications(
     },
     ofApproval({ id, approval_id }, repeated) {
       const message = awaitingApproval(tool, approval_id ?? id);
-      const sent = [progress(message, undefined, undefined)];
-      if (!repeated) sent.push(log("notice", { message, invocation_id: id, approval_id }));
-      return sent.filter((each) => each !== null);
+      const notifications = [progress(message, undefined, undefined)];
+      if (!repeated) notifications.push(log("notice", { message, invocation_id: id, approval_id }));
+      return notifications.filter((each) => each !== null);
     },
   };
 }
 
-export function awaitingApproval(what: string, id: string): string {
-  return `${what} is awaiting approval. To approve it, run: backplane approve allow ${id}`;
+export function awaitingApproval(tool: string, id: string): string {
+  return `${tool} is awaiting approval. To approve it, run: backplane approve allow ${id}`;
 }

@@ -1,4 +1,7 @@
-/** Prompts of the bound servers. In the whole catalog they are named like tools: `mcp_<server>_<prompt>`. */
+/**
+ * Prompts of the bound servers. In the view of the whole catalog they are named like tools, `mcp_<server>_<prompt>`; in
+ * the view of one server they keep the server's own names.
+ */
 import { isObject, type JsonObject } from "@backplane/contract";
 import type { Caller, ServerInfo } from "@backplane/ports";
 import { RPC, RpcError } from "../protocol/json-rpc.ts";
@@ -9,7 +12,7 @@ import type { View } from "./view.ts";
 
 export interface Prompts {
   list(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
-  /** The server, and the server's own name of the prompt. Throws when no server offers it. */
+  /** Returns the server and its own name for the prompt. Throws when no server offers the prompt. */
   find(caller: Caller, view: View, name: unknown): Promise<{ server: ServerInfo; name: string }>;
 }
 

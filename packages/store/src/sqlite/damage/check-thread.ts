@@ -1,4 +1,4 @@
-/** The entry of the thread that checks a large store. It sends one message with the damage. */
+/** The entry point of the thread that checks a large store. It sends one message, which lists the damage. */
 import { parentPort, workerData } from "node:worker_threads";
 import { openConnection } from "../connection/connection.ts";
 import { type CheckPart, findDamage } from "./check-file.ts";
@@ -10,6 +10,6 @@ export interface CheckThreadData {
 
 const { file, parts } = workerData as CheckThreadData;
 const connection = openConnection(file, "read");
-const found = findDamage(connection.database, parts);
+const damage = findDamage(connection.database, parts);
 connection.close();
-parentPort!.postMessage(found);
+parentPort!.postMessage(damage);
