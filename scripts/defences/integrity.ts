@@ -46,7 +46,7 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
     defence: "integrity: a file added to the store is damage",
     file: `${SUPPLY}/images/package-images.ts`,
     from: "if (name_difference !== null) throw",
-    to: "if (misnamed === undefined) throw",
+    to: "if (name_difference === undefined) throw",
     tests: IMAGES,
   },
   {

@@ -7,6 +7,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { logTo } from "@backplane/test-kit/log-to";
 import { noGrant } from "@backplane/test-kit/no-grant";
@@ -16,6 +17,9 @@ import type { ExitCause } from "../../src/sandbox/exit-cause.ts";
 import type { Confined, ConfineRequest } from "../../src/sandbox/launch-confined.ts";
 import type { SandboxOptions } from "../../src/sandbox/make-sandbox.ts";
 import { openSandbox, type Sandbox } from "../../src/sandbox/open-sandbox.ts";
+
+/** Ends the wait for the end of an output that never comes. */
+const UNREAD_MS = 5_000;
 
 export const CACHE = fileURLToPath(new URL("../../dist/sandbox-init/", import.meta.url));
 
@@ -67,10 +71,11 @@ export async function finish({ child, exitCause }: Confined): Promise<Ran> {
     if (output.err.length < 1_000_000) output.err += chunk.toString("utf8");
   });
   // The exit may be known before the last output was read.
-  const read = [child.stdout, child.stderr].map((stream) => once(stream, "close"));
+  const read = [child.stdout, child.stderr].map((stream) => once(stream, "end"));
   child.stdin.end();
   const cause = await exitCause;
-  await Promise.all(read);
+  // A weakened sandbox may leave a process that holds the pipes.
+  await Promise.race([Promise.all(read), setTimeout(UNREAD_MS)]);
   return { ...output, exitCause: cause };
 }
 

@@ -3,9 +3,9 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createJudge, type Judge } from "../scripts/defences/judge.ts";
-import type { Mutant } from "../scripts/defences/mutant.ts";
-import { selectMutants } from "../scripts/defences/select.ts";
+import { createJudge, type Judge } from "../../scripts/defences/judge.ts";
+import type { Mutant } from "../../scripts/defences/mutant.ts";
+import { selectMutants } from "../../scripts/defences/select.ts";
 
 const SOURCE = `export const limit = 3;
 export function below(n) {
