@@ -120,6 +120,8 @@ function rebindingAttack(): Attack {
     host: "x.cdn.acme.test",
     options: { resolve: async () => (asked++ === 0 ? [PUBLIC] : ["127.0.0.1"]) },
     run: async ({ tunnel, send, port }) => {
+      // Several test files of one process run this attack.
+      asked = 0;
       await (await tunnel("x.cdn.acme.test", hello({ name: "x.cdn.acme.test" }))).waitFor(/\r\n\r\n/);
       return send(`CONNECT x.cdn.acme.test:${port} HTTP/1.1\r\n\r\n`).readToEnd();
     },

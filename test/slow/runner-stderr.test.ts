@@ -1,5 +1,5 @@
+import { measureLag } from "@backplane/test-kit/event-loop-lag";
 import { expect } from "vitest";
-import { measureLag } from "../../packages/runner/test/support/event-loop-lag.ts";
 import { vai } from "../../packages/runner/test/support/request.ts";
 import { createTestRunner } from "../../packages/runner/test/support/runner.ts";
 import { verifies } from "../support/verifies.ts";
@@ -15,7 +15,7 @@ verifies(
     const outcome = await testRunner.run(
       vai("floods-stderr", { ...change, context: { secrets: { secret } } }),
     );
-    expect(lag()).toBeLessThan(50);
+    expect(await lag()).toBeLessThan(50);
     expect(outcome).toMatchObject({ status: "succeeded", result: "done", violations: 0 });
     const tail = outcome.stderr_tail!;
     expect(tail.endsWith("[redacted]\nthe end\n")).toBe(true);

@@ -1,0 +1,48 @@
+/**
+ * The longest time in ms for which the code under test blocked the event loop: CPU time of this thread between two ticks
+ * of a timer, because on a busy machine the wall clock includes the time of other programs. Garbage collections do not
+ * count, because the heap of a test process holds what earlier test files left.
+ */
+import { PerformanceObserver } from "node:perf_hooks";
+import { setImmediate } from "node:timers/promises";
+
+const TICK_MS = 1;
+
+interface Gap {
+  from: number;
+  to: number;
+  busy: number;
+}
+
+/** Starts to measure. The returned function ends it. */
+export function measureLag(): () => Promise<number> {
+  const gaps: Gap[] = [];
+  const collections: { from: number; to: number }[] = [];
+  const observer = new PerformanceObserver((list) => {
+    for (const { startTime, duration } of list.getEntries())
+      collections.push({ from: startTime, to: startTime + duration });
+  });
+  observer.observe({ entryTypes: ["gc"] });
+  let last = { at: performance.now(), busy: busyMs() };
+  const tick = (): void => {
+    const now = { at: performance.now(), busy: busyMs() };
+    gaps.push({ from: last.at, to: now.at, busy: Math.min(now.busy - last.busy, now.at - last.at) });
+    last = now;
+  };
+  const timer = setInterval(tick, TICK_MS);
+  return async () => {
+    tick();
+    clearInterval(timer);
+    // The observer hears of a collection in a later turn of the event loop.
+    for (let turn = 0; turn < 3; turn++) await setImmediate();
+    observer.disconnect();
+    const collecting = ({ from, to }: Gap): number =>
+      collections.reduce((sum, one) => sum + Math.max(0, Math.min(to, one.to) - Math.max(from, one.from)), 0);
+    return gaps.reduce((most, gap) => Math.max(most, gap.busy - collecting(gap)), 0);
+  };
+}
+
+function busyMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1_000;
+}
