@@ -128,9 +128,11 @@ verifies("launch.slow", "reports slow_start for a plugin that computes until its
 });
 
 verifies("launch.slow", "applies launch_ms to side processes only", async () => {
-  // In the sandbox, where a start always takes a few milliseconds.
+  // In the sandbox, where a start takes a few milliseconds.
   const isolated = { class: "isolated" as const, timeout_ms: 60_000 };
   const testRunner = createConfinedTestRunner({ timeouts: { launch_ms: 0.001 } });
   expect(await testRunner.run(vai("echo", isolated))).toMatchObject({ status: "succeeded" });
-  expect((await testRunner.run(side("echo", isolated))).error).toMatchObject({ code: "slow_start" });
+  // When this thread is busy, the timer of the limit and the end of the start can be due together.
+  const start = async () => (await testRunner.run(side("echo", isolated))).error?.code;
+  await expect.poll(start).toBe("slow_start");
 });
