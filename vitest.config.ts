@@ -15,8 +15,8 @@ const poll = { timeout: Number(process.env.BACKPLANE_POLL_MS ?? 60_000), interva
 export default defineConfig({
   ...shared,
   test: {
-    // One more than processors: the tests of a worker wait for processes and timers about a fifth of the time.
-    maxWorkers: availableParallelism() + 1,
+    // Left alone it keeps one core free, which on two of them is half the machine.
+    maxWorkers: availableParallelism(),
     reporters: [
       "default",
       ["json", { outputFile: `reports/${process.env.BACKPLANE_REPORT ?? "tests"}.json` }],

@@ -259,10 +259,10 @@ test("declines server requests as the protocol specifies if no caller can answer
 test("asks no caller if calls of two sessions are in flight", async () => {
   const testRunner = createTestRunner();
   const asked: string[] = [];
-  const run = (tool: string, session_id: string) =>
+  const run = (tool: string, session_id: string, timeout_ms = 60_000) =>
     testRunner.runner.run(
       requestOf({
-        ...mcp("plain", tool, { timeout_ms: 1_000 }),
+        ...mcp("plain", tool, { timeout_ms }),
         env: { MARK: testRunner.mark },
         context: { session_id },
       }),
@@ -274,8 +274,9 @@ test("asks no caller if calls of two sessions are in flight", async () => {
         },
       },
     );
-  const other = run("hangs", "a");
-  const same = run("hangs", "b");
+  // Long enough to be in flight during the third call, also on a busy machine.
+  const other = run("hangs", "a", 5_000);
+  const same = run("hangs", "b", 5_000);
   const refused = await run("elicits", "b");
   expect(text(refused.result)).toContain("several sessions");
   expect(asked).toEqual([]);
