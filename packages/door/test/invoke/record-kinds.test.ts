@@ -93,7 +93,8 @@ verifies(
     await fixture.call({ export_id: "flow", input: {} }, admin);
     await until(async () => (await recordOf(fixture, "notify")).some(({ ended_at }) => ended_at !== null));
     for (const export_id of ["notify", "shrink", "flow"]) {
-      const rows = await recordOf(fixture, export_id);
+      // A later event of the hook may still be under way.
+      const rows = (await recordOf(fixture, export_id)).filter(({ ended_at }) => ended_at !== null);
       expect(rows.length, export_id).toBeGreaterThan(0);
       expect(rows[0]).toMatchObject({
         status: "failed",
