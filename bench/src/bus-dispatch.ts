@@ -7,7 +7,7 @@ import { EventEmitter } from "node:events";
 import { createIdSource } from "@backplane/contract";
 import { createBus } from "@backplane/session";
 import { logTo } from "@backplane/test-kit/log-to";
-import { systemClock as clock } from "@backplane/test-kit/system-clock";
+import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 

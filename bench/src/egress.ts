@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { systemClock as clock } from "@backplane/test-kit/system-clock";
+import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createEgress } from "../../packages/runner/src/egress/create-egress.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";

@@ -19,7 +19,7 @@ import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { inlineLoader } from "@backplane/test-kit/inline-loader";
 import { logTo } from "@backplane/test-kit/log-to";
-import { systemClock as clock } from "@backplane/test-kit/system-clock";
+import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { median } from "./measure.ts";

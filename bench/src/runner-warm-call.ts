@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
 import { logTo } from "@backplane/test-kit/log-to";
-import { systemClock as clock } from "@backplane/test-kit/system-clock";
+import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { importEchoPackage } from "./echo-package.ts";
 import { benchContext, type EchoPeer, rawVai } from "./echo-peer.ts";
 import { callRows } from "./wire-warm-call.ts";

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
 import { logTo } from "@backplane/test-kit/log-to";
-import { systemClock as clock } from "@backplane/test-kit/system-clock";
+import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
 import { importEchoPackage } from "./echo-package.ts";
 import { benchContext } from "./echo-peer.ts";

@@ -18,7 +18,7 @@ import type { Kernel } from "@backplane/ports";
 import { createBus, createSessions, type TapeFeed } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
 import { logTo } from "@backplane/test-kit/log-to";
-import { systemClock as clock } from "@backplane/test-kit/system-clock";
+import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { WebSocketServer } from "ws";
 
 export const TOKEN = "the-token-of-the-bench";

@@ -195,14 +195,14 @@ export const BEHAVIOUR: Mutant[] = [
   },
   {
     defence: "tool context: a direct call has an id of a conversation",
-    file: "packages/sdk/src/host/tool-files/call-tool.ts",
+    file: "packages/sdk/src/host/tool-files/execute-tool-file.ts",
     from: "context.session_id ?? context.invocation_id",
     to: 'context.session_id ?? ""',
     tests: ["packages/sdk/test/host/tool-files.test.ts"],
   },
   {
     defence: "tool context: the working directory is the mounted workspace",
-    file: "packages/sdk/src/host/tool-files/call-tool.ts",
+    file: "packages/sdk/src/host/tool-files/execute-tool-file.ts",
     from: "mounted ? WORKSPACE : (context.scratch_dir ?? process.cwd())",
     to: "mounted && context.scratch_dir === undefined ? WORKSPACE : process.cwd()",
     tests: ["packages/sdk/test/host/tool-files.test.ts"],

@@ -52,7 +52,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "the file is checked before it is used",
     file: `${SQLITE}/open.ts`,
-    from: "checkContent(owner, file, check_first, log);",
+    from: "checkDatabaseContent(owner, file, check_first, log);",
     to: "",
     tests: DAMAGE,
   },

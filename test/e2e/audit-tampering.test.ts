@@ -7,7 +7,7 @@ import { DatabaseSync } from "node:sqlite";
 import { canonicalJson } from "@backplane/contract";
 import { loadConfig, startGateway } from "@backplane/gateway";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { EXIT, run } from "../../packages/cli/src/index.ts";
+import { EXIT, runProgram } from "../../packages/cli/src/index.ts";
 import { captureIo } from "../../packages/cli/test/support/capture-io.ts";
 import {
   addChecksumFunctions,
@@ -43,7 +43,7 @@ const start = (toml = "") => {
 
 async function backplane(...argv: string[]) {
   const io = captureIo({ env: { BACKPLANE_HOME: home } });
-  const exit = await run([...argv, "--json"], io);
+  const exit = await runProgram([...argv, "--json"], io);
   return { exit, json: io.out() === "" ? null : JSON.parse(io.out()), err: io.err() };
 }
 

@@ -1,4 +1,4 @@
-/** The names that an entry file exports, read from its source, because types do not exist at run time. */
+/** Names that files export, read from the source, because types do not exist at run time. */
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
@@ -7,13 +7,19 @@ const DECLARED =
 const LISTED = /^export (type )?\{([^}]*)\}/gm;
 const STARRED = /^export (type )?\*(?: as ([\w$]+))? from "(\.[^"]+)"/gm;
 
-/** `name` for a value, `type name` for a type. */
-export function exportedNames(file: string): string[] {
-  const text = readFileSync(file, "utf8").replaceAll(/\/\*[\s\S]*?\*\//g, "");
+/** The names that the text of a file declares and exports: `name` for a value, `type name` for a type. */
+export function declaredNames(text: string): string[] {
   const names = new Set<string>();
-  for (const [, kind = "", name] of text.matchAll(DECLARED)) {
+  for (const [, kind = "", name] of withoutComments(text).matchAll(DECLARED)) {
     names.add(kind === "interface" || kind === "type" ? `type ${name}` : `${name}`);
   }
+  return [...names];
+}
+
+/** The names that a file exports, also those of the files that it exports whole. */
+export function exportedNames(file: string): string[] {
+  const text = withoutComments(readFileSync(file, "utf8"));
+  const names = new Set<string>(declaredNames(text));
   for (const [, allTypes, list = ""] of text.matchAll(LISTED)) {
     for (const part of list.split(",").map((piece) => piece.trim())) {
       if (part === "") continue;
@@ -33,4 +39,8 @@ export function exportedNames(file: string): string[] {
     }
   }
   return [...names].sort();
+}
+
+function withoutComments(text: string): string {
+  return text.replaceAll(/\/\*[\s\S]*?\*\//g, "");
 }

@@ -4,5 +4,5 @@
  * several files), program.
  */
 export { EXIT, type ExitCode, exitCodeOf } from "./command-line/exit-codes.ts";
-export { run } from "./program/run.ts";
+export { runProgram } from "./program/run.ts";
 export { type Io, processIo, type Signal } from "./terminal/io.ts";

@@ -16,7 +16,7 @@ async function start(): Promise<void> {
   restartWithSmallHeap(process as Parameters<typeof restartWithSmallHeap>[0]);
 
   // Imported after the restart, which would load it twice, and by package name, which loads the bundle.
-  const { processIo, run } = await import("@backplane/cli");
+  const { processIo, runProgram } = await import("@backplane/cli");
 
   // `backplane plugin list | head` closes stdout early, which is not a failure.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
@@ -24,5 +24,5 @@ async function start(): Promise<void> {
     throw error;
   });
 
-  process.exitCode = await run(process.argv.slice(2), processIo(import.meta.url));
+  process.exitCode = await runProgram(process.argv.slice(2), processIo(import.meta.url));
 }

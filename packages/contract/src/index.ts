@@ -21,9 +21,9 @@ export * from "./plugins/instrument.ts";
 export {
   INSTRUMENT_API,
   INSTRUMENT_API_SOURCE,
-  instrumentResult,
+  instrumentReturn,
   type StdioResult,
-} from "./plugins/instrument-result.ts";
+} from "./plugins/instrument-return.ts";
 export * from "./plugins/kernel-plugin.ts";
 export * from "./plugins/llm.ts";
 export * from "./plugins/loop.ts";
@@ -37,15 +37,15 @@ export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } f
 export { canonicalJson, isObject, type Json, type JsonObject } from "./values/json.ts";
 export { spendJson } from "./values/json-budget.ts";
 export { type MaybePromise, mapMaybe } from "./values/maybe-promise.ts";
+export { createRedactor, REDACTED, type Redactor, type TextRange } from "./values/redact.ts";
 export {
+  describeHiddenCharacters,
+  findHiddenCharacters,
   HIDDEN_MARK,
   type HiddenCharacters,
-  findHiddenCharacters,
-  describeHiddenCharacters,
   sanitizeJson,
   sanitizeText,
 } from "./values/sanitize-text.ts";
-export { createRedactor, REDACTED, type Redactor, type TextRange } from "./values/redact.ts";
 export { plainName, serverName } from "./values/server-name.ts";
 export type * from "./views/catalog.ts";
 export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
@@ -73,5 +73,6 @@ export {
   isSecretConfigKey,
 } from "./vocabulary/config-key.ts";
 export * from "./vocabulary/limits.ts";
+export * from "./vocabulary/mcp.ts";
 export * from "./vocabulary/risk.ts";
 export * from "./vocabulary/vocabulary.ts";

@@ -14,7 +14,7 @@ import { type RevocableTurn, RevocationWatch } from "./authority/revocation-watc
 import { ConcurrencyGates } from "./calls/concurrency.ts";
 import { LiveCalls } from "./calls/live-calls.ts";
 import { createToolCatalog, type ToolCatalog } from "./catalog/catalog.ts";
-import { discover } from "./catalog/discover.ts";
+import { discoverExports } from "./catalog/discover.ts";
 import { explain } from "./catalog/explain.ts";
 import { createHiddenTools } from "./catalog/hidden-tools.ts";
 import { createOffers } from "./catalog/offers.ts";
@@ -129,7 +129,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     tools,
     facade: {
       catalog: createOffers(tools, changes, listHiddenTools),
-      exports: { discover: (caller, kind) => discover(door, caller, kind) },
+      exports: { discover: (caller, kind) => discoverExports(door, caller, kind) },
       invocations: createInvocations(door),
       approvals,
       keys: createKeys(deps, calls.live, authority),

@@ -5,7 +5,7 @@ export {
   homeFolder,
   loadConfig,
 } from "./config/config.ts";
-export type { Check } from "./doctor/check.ts";
+export type { DoctorCheck } from "./doctor/check.ts";
 export { type ContentOptions, checkContent } from "./doctor/check-content.ts";
 export { checkSystem } from "./doctor/check-system.ts";
 export { type DaemonState, prepareHome, readDaemon } from "./home/home.ts";

@@ -1,12 +1,12 @@
 import { isTerminal } from "@backplane/contract";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 test("cancels calls immediately on stop, waits for the grace period, and writes a terminal record for each", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("quick"), tool("slow")]));
+  await fixture.bind(manifest([toolExport("quick"), toolExport("slow")]));
   await fixture.kernel.bindings.create(user, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
@@ -57,7 +57,7 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
 
 test("reports the store, the runner and running work as health", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("slow")]));
+  await fixture.bind(manifest([toolExport("slow")]));
   fixture.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
   await until(() => fixture.runner.running === 1);

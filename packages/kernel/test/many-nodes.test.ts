@@ -1,6 +1,6 @@
 import type { HostPolicy } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, seedTestKernel, type TestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -35,7 +35,7 @@ verifies(
   "never exceeds max_concurrency across two gateways on one PostgreSQL, also when one of them dies",
   async () => {
     const [first, second] = await twoTestKernels({ queue_per_binding: 40 });
-    await first.bind(manifest([tool("narrow", { max_concurrency: 3 })]));
+    await first.bind(manifest([toolExport("narrow", { max_concurrency: 3 })]));
     let running = 0;
     let most = 0;
     const script = async () => {
@@ -68,7 +68,7 @@ verifies(
 
 test("takes over the calls and approvals of a dead gateway", async () => {
   const [first, second] = await twoTestKernels();
-  const content = manifest([tool("read"), tool("ask", {}, { requires_approval: true })]);
+  const content = manifest([toolExport("read"), toolExport("ask", {}, { requires_approval: true })]);
   await first.bind(content);
   await first.bind(content, { export_id: "ask", policy: { approval_timeout_ms: 3_600_000 } });
   first.runner.script = () => new Promise<never>(() => {});
@@ -89,7 +89,7 @@ test("takes over the calls and approvals of a dead gateway", async () => {
 
 test("watches, answers and cancels a call from the other gateway", async () => {
   const [first, second] = await twoTestKernels();
-  const content = manifest([tool("slow"), tool("ask", {}, { requires_approval: true })]);
+  const content = manifest([toolExport("slow"), toolExport("ask", {}, { requires_approval: true })]);
   await first.bind(content);
   await first.bind(content, { export_id: "ask" });
   first.runner.script = async ({ event, request, cancelled }) => {
@@ -125,7 +125,7 @@ verifies(
         async () => await createTestSessionIn(await openPostgresStore({ url: server.url, schema }), ""),
       ),
     );
-    const content = manifest([tool("slow"), tool("ask", {}, { requires_approval: true })]);
+    const content = manifest([toolExport("slow"), toolExport("ask", {}, { requires_approval: true })]);
     await first!.bind(content);
     await first!.bind(content, { export_id: "ask" });
     first!.runner.script = () => new Promise<never>(() => {});

@@ -55,7 +55,7 @@ export {
   EMPTY_SIGN_IN,
   loginSealName,
   type OAuthClient,
-  readSignIn,
+  readStoredSignIn,
   type SignInRecord,
   type SignInSession,
   type StoredSignIn,

@@ -6,10 +6,10 @@
 import { type JsonObject, OPS } from "@backplane/contract";
 import type { VaiCall } from "@backplane/wire";
 import { withLargeInput } from "./artifact.ts";
-import { LiveCall } from "./call.ts";
+import { ServedCall } from "./call.ts";
 import type { CompactRequest, HarnessAnswer, HarnessRequest, HookEvent } from "./contracts.ts";
 import type { ExportDefinition, Plugin } from "./define.ts";
-import { fail, failureReply, outcomeOf, type Reply, replyToThrow, toToolAnswer } from "./outcome.ts";
+import { fail, failureReply, type Reply, replyToThrow, statusOfError, toToolAnswer } from "./outcome.ts";
 
 export function answerWith(
   plugin: Plugin,
@@ -19,7 +19,7 @@ export function answerWith(
   return (wire) => {
     const entry = exportsById.get(wire.body.export_id);
     if (entry === undefined || OPS[entry.kind] !== wire.op) return notExported(plugin, wire);
-    const call = new LiveCall(wire, log);
+    const call = new ServedCall(wire, log);
     let value: unknown;
     try {
       const read = withLargeInput(wire.body, call.context.scratch_dir);
@@ -34,7 +34,7 @@ export function answerWith(
 
 async function answerLater(
   entry: ExportDefinition,
-  call: LiveCall,
+  call: ServedCall,
   value: PromiseLike<unknown>,
 ): Promise<Reply> {
   try {
@@ -45,7 +45,7 @@ async function answerLater(
 }
 
 /** Calls the author's function, which may return a promise. */
-function run(entry: ExportDefinition, body: VaiCall["body"], call: LiveCall): unknown {
+function run(entry: ExportDefinition, body: VaiCall["body"], call: ServedCall): unknown {
   switch (entry.kind) {
     case "tool": {
       const { input = {} } = body as unknown as JsonObject;
@@ -82,15 +82,15 @@ function replyOf(entry: ExportDefinition, value: unknown): Reply {
   }
 }
 
-function replyToError(call: LiveCall, error: unknown): Reply {
+function replyToError(call: ServedCall, error: unknown): Reply {
   const reply = replyToThrow(error, call.cancelled);
   // The reply carries one sentence; the stack trace of the author's code belongs in the log.
-  if (reply.status === "failed" && error instanceof Error && outcomeOf(error) === undefined)
+  if (reply.status === "failed" && error instanceof Error && statusOfError(error) === undefined)
     call.log(error.stack);
   return reply;
 }
 
-function end(call: LiveCall, reply: Reply): Reply {
+function end(call: ServedCall, reply: Reply): Reply {
   call.end();
   return reply;
 }

@@ -62,7 +62,7 @@ export interface HarnessCall<Config = JsonObject> extends Call<Config> {
 /** setTimeout fires immediately for longer delays. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-export class LiveCall implements ToolCall, HookCall, HarnessCall {
+export class ServedCall implements ToolCall, HookCall, HarnessCall {
   readonly context: InvocationContext;
   readonly #wire: VaiCall;
   readonly #log: (line: string) => void;

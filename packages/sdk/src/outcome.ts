@@ -41,7 +41,7 @@ export function toToolAnswer(value: unknown, hasOutputSchema: boolean): ToolAnsw
 
 /** Classifies a thrown value. A handler that throws after its cancel has acknowledged the cancel. */
 export function replyToThrow(error: unknown, cancelled: boolean): Reply {
-  const status = outcomeOf(error);
+  const status = statusOfError(error);
   if (status !== undefined) return failureReply(status, messageOf(error));
   if (cancelled) return failureReply("cancelled", messageOf(error));
   return failureReply("failed", messageOf(error));
@@ -75,7 +75,7 @@ function outcomeError(message: string, status: TerminalStatus): Error {
 }
 
 /** Recognized by symbol and not by class, because a plugin may contain two copies of the SDK. */
-export function outcomeOf(error: unknown): TerminalStatus | undefined {
+export function statusOfError(error: unknown): TerminalStatus | undefined {
   if (typeof error !== "object" || error === null) return undefined;
   return (error as { [OUTCOME]?: TerminalStatus })[OUTCOME];
 }

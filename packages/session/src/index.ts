@@ -17,12 +17,12 @@ export {
 } from "./sessions/persister.ts";
 export { sessionName } from "./sessions/session-name.ts";
 export {
-  type Compaction,
+  type ChainCompaction,
   createSessions,
   type Hydrated,
   type SessionDeps,
   type Sessions,
 } from "./sessions/sessions.ts";
 export { share, snapshot } from "./snapshot/snapshot.ts";
-export { displayText, refusalKind, type ToolOutcome, toolError } from "./tape/outcome.ts";
+export { displayText, refusalKind, type ToolOutcomeEvent, toolErrorOutcome } from "./tape/outcome.ts";
 export { createTurnTape, type TurnCall, type TurnTape, turnOf } from "./tape/turn-tape.ts";

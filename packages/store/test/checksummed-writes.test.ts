@@ -5,12 +5,12 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { type Op, type Row, type SqlValue, sql } from "../src/ops/op.ts";
-import { type Connection, openConnection } from "../src/sqlite/connection/connection.ts";
+import { openConnection, type SqliteConnection } from "../src/sqlite/connection/connection.ts";
 import { findDamagedRows } from "../src/sqlite/connection/row-checksums.ts";
 import { migrateFile } from "../src/sqlite/migrate.ts";
 
 let dir: string;
-let connection: Connection;
+let connection: SqliteConnection;
 
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), "bp-checksums-"));

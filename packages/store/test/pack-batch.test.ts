@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { createPacker, unpackBatch } from "../src/sqlite/writer/pack-batch.ts";
-import type { Call } from "../src/sqlite/writer/run-batch.ts";
+import type { WriteCall } from "../src/sqlite/writer/run-batch.ts";
 
 const pack = createPacker();
 
@@ -10,7 +10,7 @@ test("unpacks a batch to the same calls", () => {
   const plain = fc.jsonValue().map((value) => JSON.parse(JSON.stringify(value)) as unknown);
   fc.assert(
     fc.property(fc.array(plain), (inputs) => {
-      const calls = inputs.map((input) => ({ name: "openInvocation", input }) as Call);
+      const calls = inputs.map((input) => ({ name: "openInvocation", input }) as WriteCall);
       expect(unpackBatch(pack(calls))).toEqual(calls);
     }),
     { numRuns: 300 },
@@ -19,7 +19,7 @@ test("unpacks a batch to the same calls", () => {
 
 test("keeps a key named __proto__", () => {
   const input = JSON.parse('{"__proto__":{"polluted":true},"a":1}') as unknown;
-  const [call] = unpackBatch(pack([{ name: "openInvocation", input } as Call]));
+  const [call] = unpackBatch(pack([{ name: "openInvocation", input } as WriteCall]));
   const out = call!.input as object;
   expect(Object.getPrototypeOf(out)).toBe(Object.prototype);
   expect(JSON.stringify(out)).toBe(JSON.stringify(input));
@@ -27,7 +27,7 @@ test("keeps a key named __proto__", () => {
 
 test("separates strings of any content", () => {
   const strings = ["", "ü", "\u0000", "\ud800", "\u{1F511}", "a".repeat(10_000)];
-  const calls: Call[] = strings.map((input) => ({
+  const calls: WriteCall[] = strings.map((input) => ({
     name: "appendProgress",
     input: [[input, 2 ** 53 - 1, null]],
   }));
@@ -35,7 +35,7 @@ test("separates strings of any content", () => {
 });
 
 test("writes a key once for all calls of a batch", () => {
-  const calls: Call[] = Array.from({ length: 5 }, (_, n) => ({
+  const calls: WriteCall[] = Array.from({ length: 5 }, (_, n) => ({
     name: "appendProgress",
     input: { outcome: n },
   }));
@@ -45,10 +45,10 @@ test("writes a key once for all calls of a batch", () => {
 });
 
 test("packs the next batch correctly after one that outgrew the array", () => {
-  const many: Call[] = [
+  const many: WriteCall[] = [
     { name: "appendProgress", input: Array.from({ length: 70_000 }, (_, n) => [n, `${n}`]) },
   ];
-  const few: Call[] = [{ name: "appendProgress", input: [["a", 1, null]] }];
+  const few: WriteCall[] = [{ name: "appendProgress", input: [["a", 1, null]] }];
   const first = pack(few);
   expect(unpackBatch(pack(many))).toEqual(many);
   expect(unpackBatch(pack(few))).toEqual(few);

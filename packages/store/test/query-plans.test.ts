@@ -15,7 +15,7 @@ import {
   candidateBindings,
   listBindings,
 } from "../src/ops/bindings.ts";
-import { listConfig, readConfig } from "../src/ops/config.ts";
+import { listConfig, readConfigValue } from "../src/ops/config.ts";
 import type { EntryRow } from "../src/ops/entry-hash.ts";
 import { readHeld } from "../src/ops/holds.ts";
 import { listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
@@ -147,7 +147,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
         "sqlite",
       ),
   ],
-  ["setting", () => readConfig("o", "k")],
+  ["setting", () => readConfigValue("o", "k")],
   ["settings", () => listConfig("o", { from: "a.", to: "a.~" })],
   ["list", () => list({})],
   ["list by status", () => list({ status: "failed" })],

@@ -4,7 +4,7 @@ export { type FrameLimits, frameLimits } from "./codecs/limits.ts";
 export { NdjsonDecoder } from "./codecs/ndjson.ts";
 export { parseJson } from "./codecs/parse-frame.ts";
 export { checkRpcResponse, idFromText, isRpcReply, shownId } from "./peers/check-rpc.ts";
-export { Connection, type ConnectionOptions } from "./peers/connection.ts";
+export { type ConnectionOptions, WireConnection } from "./peers/connection.ts";
 export { InstrumentHost, type InstrumentHostOptions } from "./peers/instrument-host.ts";
 export { InstrumentPlugin, type InstrumentPluginOptions } from "./peers/instrument-plugin.ts";
 export { OneWayMessages } from "./peers/one-way-messages.ts";

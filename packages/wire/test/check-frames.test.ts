@@ -18,11 +18,11 @@ import { expect, test } from "vitest";
 import { checkRpcRequest, checkRpcResponse } from "../src/peers/check-rpc.ts";
 import { checkSideHandshake, checkSideResponse } from "../src/peers/check-side.ts";
 import {
-  checkEvent,
   checkHostHello,
   checkPluginHello,
-  checkRequest,
-  checkResponse,
+  checkVaiEvent,
+  checkVaiRequest,
+  checkVaiResponse,
   isNonEmpty,
 } from "../src/peers/check-vai.ts";
 
@@ -54,7 +54,7 @@ const AGREEMENTS: Record<string, Agreement> = {
   },
   event: {
     valid: [{ protocol: "vai.rpc.v1", type: "event", request_id: "r", event: { type: "progress", n: 1 } }],
-    ours: (frame) => frame.type === "event" && checkEvent(frame) === undefined,
+    ours: (frame) => frame.type === "event" && checkVaiEvent(frame) === undefined,
     theirs: (frame) => VaiEventSchema.safeParse(frame).success,
   },
   response: {
@@ -72,7 +72,8 @@ const AGREEMENTS: Record<string, Agreement> = {
       { protocol: "vai.rpc.v1", type: "response", id: "r", ok: true, error, body: { status: "succeeded" } },
       { protocol: "vai.rpc.v1", type: "response", id: "r", ok: true, body: { status: "ack", error } },
     ],
-    ours: (frame) => frame.type === "response" && isNonEmpty(frame.id) && checkResponse(frame) === undefined,
+    ours: (frame) =>
+      frame.type === "response" && isNonEmpty(frame.id) && checkVaiResponse(frame) === undefined,
     // The schemas do not express that ok:false excludes success and success excludes an error; vai.response does.
     theirs: (frame) => {
       const body = frame.body as { status?: unknown; error?: unknown } | null | undefined;
@@ -231,7 +232,7 @@ test("request: check and schema agree except for the context, which only has to 
     for (const to of [undefined, ...ODD]) {
       const changed = change(frame, path, to);
       const ours =
-        changed.type === "request" && isNonEmpty(changed.id) && checkRequest(changed) === undefined;
+        changed.type === "request" && isNonEmpty(changed.id) && checkVaiRequest(changed) === undefined;
       const theirs = VaiRequestSchema.safeParse(changed).success;
       if (theirs) accepted++;
       if (path.includes("context") ? theirs && !ours : ours !== theirs) disagree.push(changed);

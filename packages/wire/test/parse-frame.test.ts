@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { OffThreadParser } from "../src/codecs/off-thread-parser.ts";
-import { parseFrame, printable } from "../src/codecs/parse-frame.ts";
+import { parseFrame, previewBytes } from "../src/codecs/parse-frame.ts";
 import { type Codec, decodeAll, frameOf } from "./decode-all.ts";
 
 const nested = (depth: number): string => `${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`;
@@ -85,9 +85,9 @@ verifies(
 );
 
 test("shortens stray output and removes characters that are not printable", () => {
-  expect(printable(Buffer.from(`a\tb\nc\u0007\u001b[0m\u202e${"é".repeat(500)}`))).toBe(
+  expect(previewBytes(Buffer.from(`a\tb\nc\u0007\u001b[0m\u202e${"é".repeat(500)}`))).toBe(
     `a b c[0m${"é".repeat(192)}`,
   );
-  expect(printable(Uint8Array.of(0xff, 0xfe, 0x41))).toContain("A");
-  expect(printable(new Uint8Array())).toBe("");
+  expect(previewBytes(Uint8Array.of(0xff, 0xfe, 0x41))).toContain("A");
+  expect(previewBytes(new Uint8Array())).toBe("");
 });

@@ -1,13 +1,13 @@
 /** The host against real processes that share no code with the host. */
 import { type ChildProcess, spawn } from "node:child_process";
-import type { BackplaneError, Op } from "@backplane/contract";
+import type { BackplaneError, ExportOp } from "@backplane/contract";
 import { afterEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { stdioTransport, VaiHost, type VaiHostOptions, type VaiViolation } from "../src/index.ts";
 import { loopLag } from "./loop-lag.ts";
 
 const PLUGIN = new URL("./fixtures/raw-plugin.mjs", import.meta.url).pathname;
-const OP: Op = "tool.invoke";
+const OP: ExportOp = "tool.invoke";
 const children: ChildProcess[] = [];
 
 interface Started {

@@ -13,7 +13,7 @@ const STATUS_OF: Record<string, number> = {
   overloaded_error: 529,
 };
 
-export function classify(error: unknown): LlmFailure {
+export function classifyAnthropicError(error: unknown): LlmFailure {
   const { type } = (error ?? {}) as { type?: unknown };
   return withStatusOf(classifyFailure(error), [type], STATUS_OF);
 }

@@ -5,16 +5,16 @@
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
 import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplane/sdk/kernel";
-import { type AnthropicConfig, VENDOR_HOST } from "./config.ts";
+import { ANTHROPIC_HOST, type AnthropicConfig } from "./config.ts";
 
-export type LazyClient = () => Promise<Anthropic>;
+export type AnthropicClient = () => Promise<Anthropic>;
 
-export function lazyClient(id: string, config: AnthropicConfig): LazyClient {
-  return lazyVendorClient(accessOf(id, config), () => connect(config));
+export function anthropicClient(id: string, config: AnthropicConfig): AnthropicClient {
+  return lazyVendorClient(anthropicAccess(id, config), () => connect(config));
 }
 
-export function accessOf(id: string, { api_key, base_url }: AnthropicConfig): VendorAccess {
-  return { id, api_key, base_url, vendor_host: VENDOR_HOST };
+export function anthropicAccess(id: string, { api_key, base_url }: AnthropicConfig): VendorAccess {
+  return { id, api_key, base_url, vendor_host: ANTHROPIC_HOST };
 }
 
 async function connect(config: AnthropicConfig): Promise<Anthropic> {

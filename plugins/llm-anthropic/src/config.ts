@@ -8,8 +8,8 @@ import {
   TIMEOUT_FIELD,
 } from "@backplane/sdk/kernel";
 
-export const VENDOR_HOST = "api.anthropic.com";
-const VENDOR_URL = `https://${VENDOR_HOST}`;
+export const ANTHROPIC_HOST = "api.anthropic.com";
+const VENDOR_URL = `https://${ANTHROPIC_HOST}`;
 /** The API requires a limit in every request. */
 const MAX_TOKENS = 8_192;
 

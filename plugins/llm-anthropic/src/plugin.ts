@@ -2,8 +2,8 @@
  * Claude through the official SDK alone (llm.sdk-only): Messages with tool use, prompt caching and thinking.
  */
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
-import { classify } from "./classify.ts";
-import { accessOf, lazyClient } from "./client.ts";
+import { classifyAnthropicError } from "./classify.ts";
+import { anthropicAccess, anthropicClient } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
 import { streamMessage } from "./stream-message.ts";
 
@@ -13,9 +13,9 @@ export const plugin = llmProviderPlugin({
   configSchema,
   create(instance) {
     const config = readConfig(instance);
-    const client = lazyClient(instance.id, config);
+    const client = anthropicClient(instance.id, config);
     return { generate: (request) => streamMessage(client, config, request) };
   },
-  classify,
-  healthCheck: (instance) => vendorHealth(accessOf(instance.id, readConfig(instance))),
+  classify: classifyAnthropicError,
+  healthCheck: (instance) => vendorHealth(anthropicAccess(instance.id, readConfig(instance))),
 });

@@ -7,7 +7,7 @@ import {
   type LlmPart,
   vendorStream,
 } from "@backplane/sdk/kernel";
-import type { LazyClient } from "./client.ts";
+import type { AnthropicClient } from "./client.ts";
 import type { AnthropicConfig } from "./config.ts";
 import { markLastTurn, toTurns } from "./turns.ts";
 
@@ -18,7 +18,7 @@ const OURS = new Set(["model", "messages", "system", "tools", "stream"]);
 const ANSWER_TOKENS = 1_024;
 
 export async function* streamMessage(
-  connect: LazyClient,
+  connect: AnthropicClient,
   config: AnthropicConfig,
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {

@@ -20,7 +20,7 @@ function chatMessage(message: Message): OpenAI.ChatCompletionMessageParam {
     case "user":
       return { role: "user", content: userContent(message) };
     case "tool":
-      return { role: "tool", tool_call_id: message.tool_call_id, content: resultText(message) };
+      return { role: "tool", tool_call_id: message.tool_call_id, content: toolMessageText(message) };
     case "assistant": {
       const content = textOf(message.content);
       if (!message.tool_calls?.length) return { role: "assistant", content };
@@ -35,7 +35,7 @@ function chatMessage(message: Message): OpenAI.ChatCompletionMessageParam {
 }
 
 /** Results are text in both of OpenAI's APIs, so an image in a result is mentioned in the text. */
-export function resultText({ content }: Extract<Message, { role: "tool" }>): string {
+export function toolMessageText({ content }: Extract<Message, { role: "tool" }>): string {
   return contentPieces(content)
     .map((piece) => (piece.type === "text" ? piece.text : "[an image, not shown]"))
     .join("\n");

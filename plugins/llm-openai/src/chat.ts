@@ -12,7 +12,7 @@ import {
 import type { OpenAI } from "openai";
 import { type CallFragment, CallSlots } from "./call-slots.ts";
 import { chatMessages } from "./chat-messages.ts";
-import type { LazyClient } from "./client.ts";
+import type { OpenAiClient } from "./client.ts";
 import { isVendor, type OpenAiConfig } from "./config.ts";
 import { freeParams } from "./params.ts";
 
@@ -34,7 +34,7 @@ interface LooseUsage {
 }
 
 export async function* streamChat(
-  connect: LazyClient,
+  connect: OpenAiClient,
   config: OpenAiConfig,
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {

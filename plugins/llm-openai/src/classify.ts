@@ -11,7 +11,7 @@ const STATUS_OF: Record<string, number> = {
   invalid_prompt: 400,
 };
 
-export function classify(error: unknown): LlmFailure {
+export function classifyOpenAiError(error: unknown): LlmFailure {
   const { code, type } = (error ?? {}) as { code?: unknown; type?: unknown };
   return withStatusOf(classifyFailure(error), [code, type], STATUS_OF);
 }

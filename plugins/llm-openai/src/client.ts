@@ -5,16 +5,16 @@
  */
 import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
-import { type OpenAiConfig, VENDOR_HOST } from "./config.ts";
+import { OPENAI_HOST, type OpenAiConfig } from "./config.ts";
 
-export type LazyClient = () => Promise<OpenAI>;
+export type OpenAiClient = () => Promise<OpenAI>;
 
-export function lazyClient(id: string, config: OpenAiConfig): LazyClient {
-  return lazyVendorClient(accessOf(id, config), () => connect(config));
+export function openAiClient(id: string, config: OpenAiConfig): OpenAiClient {
+  return lazyVendorClient(openAiAccess(id, config), () => connect(config));
 }
 
-export function accessOf(id: string, { api_key, base_url }: OpenAiConfig): VendorAccess {
-  return { id, api_key, base_url, vendor_host: VENDOR_HOST };
+export function openAiAccess(id: string, { api_key, base_url }: OpenAiConfig): VendorAccess {
+  return { id, api_key, base_url, vendor_host: OPENAI_HOST };
 }
 
 async function connect(config: OpenAiConfig): Promise<OpenAI> {

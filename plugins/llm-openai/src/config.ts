@@ -9,8 +9,8 @@ import {
   TIMEOUT_FIELD,
 } from "@backplane/sdk/kernel";
 
-export const VENDOR_HOST = "api.openai.com";
-const VENDOR_URL = `https://${VENDOR_HOST}/v1`;
+export const OPENAI_HOST = "api.openai.com";
+const VENDOR_URL = `https://${OPENAI_HOST}/v1`;
 
 export interface OpenAiConfig {
   api_key: string;
@@ -65,5 +65,5 @@ export function readConfig({ config }: ProviderInstance): OpenAiConfig {
 
 /** Whether calls go to OpenAI itself, which supports the newer field names. */
 export function isVendor(base_url: string): boolean {
-  return isVendorUrl(base_url, VENDOR_HOST);
+  return isVendorUrl(base_url, OPENAI_HOST);
 }

@@ -5,8 +5,8 @@
  */
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { streamChat } from "./chat.ts";
-import { classify, worthRetrying } from "./classify.ts";
-import { accessOf, lazyClient } from "./client.ts";
+import { classifyOpenAiError, worthRetrying } from "./classify.ts";
+import { openAiAccess, openAiClient } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
 import { streamResponse } from "./responses.ts";
 
@@ -16,13 +16,13 @@ export const plugin = llmProviderPlugin({
   configSchema,
   create(instance) {
     const config = readConfig(instance);
-    const client = lazyClient(instance.id, config);
+    const client = openAiClient(instance.id, config);
     const stream = config.api === "responses" ? streamResponse : streamChat;
     return {
       generate: (request) => stream(client, config, request),
       onRetryableError: worthRetrying,
     };
   },
-  classify,
-  healthCheck: (instance) => vendorHealth(accessOf(instance.id, readConfig(instance))),
+  classify: classifyOpenAiError,
+  healthCheck: (instance) => vendorHealth(openAiAccess(instance.id, readConfig(instance))),
 });

@@ -13,8 +13,8 @@ import {
   vendorStream,
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
-import { resultText } from "./chat-messages.ts";
-import type { LazyClient } from "./client.ts";
+import { toolMessageText } from "./chat-messages.ts";
+import type { OpenAiClient } from "./client.ts";
 import type { OpenAiConfig } from "./config.ts";
 import { freeParams } from "./params.ts";
 
@@ -23,7 +23,7 @@ type Event = OpenAI.Responses.ResponseStreamEvent;
 type Response = OpenAI.Responses.Response;
 
 export async function* streamResponse(
-  connect: LazyClient,
+  connect: OpenAiClient,
   config: OpenAiConfig,
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
@@ -64,7 +64,9 @@ function toItems(message: GenerateRequest["history"][number]): Item[] {
         },
       ];
     case "tool":
-      return [{ type: "function_call_output", call_id: message.tool_call_id, output: resultText(message) }];
+      return [
+        { type: "function_call_output", call_id: message.tool_call_id, output: toolMessageText(message) },
+      ];
     case "assistant": {
       const content = textOf(message.content);
       const calls = (message.tool_calls ?? []).map(

@@ -2,9 +2,9 @@
 import { join } from "node:path";
 import { openDatabase } from "./database.ts";
 import { createNotes } from "./notes.ts";
-import type { Check, ThreadData } from "./notes-thread.ts";
+import type { NotesCheck, ThreadData } from "./notes-thread.ts";
 
-export function checkNotes({ dir, fullText }: ThreadData): Check {
+export function checkNotes({ dir, fullText }: ThreadData): NotesCheck {
   const file = join(dir, "memory.db");
   const database = openDatabase({ file, ...(fullText === undefined ? {} : { fullText }) });
   try {

@@ -6,12 +6,12 @@
 import { chmodSync, closeSync, openSync } from "node:fs";
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 
-export type Row = Record<string, unknown>;
+export type NoteRow = Record<string, unknown>;
 
 export interface Database {
   /** False if this SQLite has no FTS5; searches then read every entry. */
   readonly fullText: boolean;
-  readonly rows: (text: string, ...values: SQLInputValue[]) => Row[];
+  readonly rows: (text: string, ...values: SQLInputValue[]) => NoteRow[];
   /** Everything is on disk when this returns, or nothing is. */
   readonly transaction: <T>(run: () => T) => T;
   close(): void;
@@ -69,14 +69,14 @@ export function openDatabase({ file, fullText }: DatabaseOptions): Database {
   const sqlite = new DatabaseSync(file);
   const statements = new Map<string, StatementSync>();
 
-  const rows = (text: string, ...values: SQLInputValue[]): Row[] => {
+  const rows = (text: string, ...values: SQLInputValue[]): NoteRow[] => {
     let statement = statements.get(text);
     if (statement === undefined) {
       if (statements.size >= MAX_STATEMENTS) statements.clear();
       statement = sqlite.prepare(text);
       statements.set(text, statement);
     }
-    return statement.all(...values) as Row[];
+    return statement.all(...values) as NoteRow[];
   };
   const transaction = <T>(run: () => T): T => {
     sqlite.exec("begin immediate");

@@ -13,19 +13,22 @@ export interface ThreadData {
   fullText?: boolean;
 }
 
-export type Ask = { call: number } & (
+export type ThreadRequest = { call: number } & (
   | { op: "write"; write: Write }
   | { op: "query"; query: Query }
   | { op: "check" }
   | { op: "close" }
 );
-export interface Check {
+export interface NotesCheck {
   entries: number;
   fullText: boolean;
 }
-export type Answer = { call: number } & ({ value: MemoryEntry[] | Check | null } | { error: string });
+export type ThreadResponse = { call: number } & (
+  | { value: MemoryEntry[] | NotesCheck | null }
+  | { error: string }
+);
 
-type WriteAsk = Extract<Ask, { op: "write" }>;
+type WriteAsk = Extract<ThreadRequest, { op: "write" }>;
 
 const { dir, fullText } = workerData as ThreadData;
 const port = parentPort!;
@@ -35,9 +38,9 @@ const database = openDatabase({
 });
 const notes = createNotes(database);
 
-port.on("message", (first: Ask) => {
+port.on("message", (first: ThreadRequest) => {
   const writes: WriteAsk[] = [];
-  for (let ask: Ask | undefined = first; ask !== undefined; ask = nextAsk()) {
+  for (let ask: ThreadRequest | undefined = first; ask !== undefined; ask = nextAsk()) {
     if (ask.op === "write") {
       writes.push(ask);
       continue;
@@ -49,8 +52,8 @@ port.on("message", (first: Ask) => {
   commit(writes);
 });
 
-function nextAsk(): Ask | undefined {
-  return (receiveMessageOnPort(port) as { message: Ask } | undefined)?.message;
+function nextAsk(): ThreadRequest | undefined {
+  return (receiveMessageOnPort(port) as { message: ThreadRequest } | undefined)?.message;
 }
 
 function commit(asks: WriteAsk[]): void {
@@ -65,7 +68,7 @@ function commit(asks: WriteAsk[]): void {
   }
 }
 
-function answer(ask: Exclude<Ask, WriteAsk>): void {
+function answer(ask: Exclude<ThreadRequest, WriteAsk>): void {
   const { call } = ask;
   try {
     switch (ask.op) {
@@ -85,6 +88,6 @@ function answer(ask: Exclude<Ask, WriteAsk>): void {
   }
 }
 
-function reply(message: Answer): void {
+function reply(message: ThreadResponse): void {
   port.postMessage(message);
 }

@@ -5,11 +5,11 @@
  */
 import { createHash, randomUUID } from "node:crypto";
 import type { JsonObject, MemoryEntry } from "@backplane/sdk/kernel";
-import type { Database, Row } from "./database.ts";
+import type { Database, NoteRow } from "./database.ts";
 import { likePattern, matchExpression, searchTerms } from "./search-terms.ts";
 import { createWordCounts } from "./word-counts.ts";
 
-export interface Scope {
+export interface NoteScope {
   org_id: string;
   project_id: string | null;
 }
@@ -23,13 +23,13 @@ export interface Note {
 }
 
 export interface Write {
-  scope: Scope;
+  scope: NoteScope;
   note: Note;
   max_entries: number;
 }
 
 export interface Query {
-  scope: Scope;
+  scope: NoteScope;
   query: string;
   k: number;
   now: number;
@@ -66,7 +66,7 @@ export function createNotes(database: Database): Notes {
   const { rows, transaction } = database;
   const counts = createWordCounts(database);
 
-  const find = ({ org_id, project_id }: Scope): Kept | undefined =>
+  const find = ({ org_id, project_id }: NoteScope): Kept | undefined =>
     rows(
       "select id, entries, indexed from scope where org_id = ? and project_id = ?",
       org_id,
@@ -125,7 +125,7 @@ export function createNotes(database: Database): Notes {
     return remove(kept, rows(`delete from entry where n in (${oldest}) returning n`, kept.id, count));
   }
 
-  function remove(kept: Kept, gone: Row[]): number {
+  function remove(kept: Kept, gone: NoteRow[]): number {
     if (database.fullText) {
       for (const { n } of gone) rows(`delete from words_${kept.id} where rowid = ?`, Number(n));
     }

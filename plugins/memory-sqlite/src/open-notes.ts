@@ -6,19 +6,19 @@
 import { Worker } from "node:worker_threads";
 import type { MemoryEntry } from "@backplane/sdk/kernel";
 import type { Query, Write } from "./notes.ts";
-import type { Answer, Ask, Check, ThreadData } from "./notes-thread.ts";
+import type { NotesCheck, ThreadData, ThreadRequest, ThreadResponse } from "./notes-thread.ts";
 
 export interface OpenNotes {
   /** Resolves when the note is on disk. */
   write(write: Write): Promise<void>;
   query(query: Query): Promise<MemoryEntry[]>;
-  check(): Promise<Check>;
+  check(): Promise<NotesCheck>;
   /** Closes after all earlier requests. Safe to call twice. */
   close(): Promise<void>;
 }
 
 interface Waiting {
-  resolve(value: MemoryEntry[] | Check | null): void;
+  resolve(value: MemoryEntry[] | NotesCheck | null): void;
   reject(error: Error): void;
 }
 
@@ -27,7 +27,11 @@ interface Thread {
   waiting: Map<number, Waiting>;
 }
 
-type Question = Ask extends infer One ? (One extends Ask ? Omit<One, "call"> : never) : never;
+type Question = ThreadRequest extends infer One
+  ? One extends ThreadRequest
+    ? Omit<One, "call">
+    : never
+  : never;
 
 const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16, stackSizeMb: 1 };
 
@@ -44,7 +48,7 @@ export function openNotes(data: ThreadData): OpenNotes {
       for (const waiting of started.waiting.values()) waiting.reject(error);
       started.waiting.clear();
     };
-    worker.on("message", (answer: Answer) => {
+    worker.on("message", (answer: ThreadResponse) => {
       const waiting = started.waiting.get(answer.call);
       started.waiting.delete(answer.call);
       if (started.waiting.size === 0) worker.unref();
@@ -56,7 +60,7 @@ export function openNotes(data: ThreadData): OpenNotes {
     return started;
   }
 
-  function ask<T extends MemoryEntry[] | Check | null>(question: Question): Promise<T> {
+  function ask<T extends MemoryEntry[] | NotesCheck | null>(question: Question): Promise<T> {
     thread ??= start();
     const { worker, waiting } = thread;
     calls += 1;
@@ -64,7 +68,7 @@ export function openNotes(data: ThreadData): OpenNotes {
     return new Promise<T>((resolve, reject) => {
       waiting.set(call, { resolve: resolve as Waiting["resolve"], reject });
       worker.ref();
-      worker.postMessage({ ...question, call } as Ask);
+      worker.postMessage({ ...question, call } as ThreadRequest);
     });
   }
 
@@ -73,7 +77,7 @@ export function openNotes(data: ThreadData): OpenNotes {
     if (thread !== null) await ask<null>({ op: "close" }).catch(() => null);
   }
 
-  const open = <T extends MemoryEntry[] | Check | null>(question: Question): Promise<T> =>
+  const open = <T extends MemoryEntry[] | NotesCheck | null>(question: Question): Promise<T> =>
     closing === null ? ask<T>(question) : Promise.reject(new Error("the memory is closed"));
 
   return {
@@ -81,7 +85,7 @@ export function openNotes(data: ThreadData): OpenNotes {
       await open<null>({ op: "write", write });
     },
     query: (query) => open<MemoryEntry[]>({ op: "query", query }),
-    check: () => open<Check>({ op: "check" }),
+    check: () => open<NotesCheck>({ op: "check" }),
     close() {
       closing ??= closeThread();
       return closing;

@@ -13,7 +13,7 @@ import {
   type PluginContext,
 } from "@backplane/sdk/kernel";
 import { checkNotes } from "./check-notes.ts";
-import type { Note, Scope } from "./notes.ts";
+import type { Note, NoteScope } from "./notes.ts";
 import { type OpenNotes, openNotes } from "./open-notes.ts";
 import { CONFIG_SCHEMA, readSettings } from "./settings.ts";
 
@@ -117,7 +117,7 @@ async function checkHealth(ctx: PluginContext, notes: OpenNotes): Promise<Health
   };
 }
 
-function scopeOf({ org_id, project_id }: BusEvent): Scope {
+function scopeOf({ org_id, project_id }: BusEvent): NoteScope {
   return { org_id, project_id };
 }
 

@@ -3,7 +3,7 @@
  */
 import type { JsonObject } from "@backplane/sdk/kernel";
 
-export interface Settings {
+export interface MemorySettings {
   /**
    * The limit for one org and project. Beyond it the oldest notes are deleted, so that no tenant can displace
    * another's notes.
@@ -33,9 +33,9 @@ export const CONFIG_SCHEMA: JsonObject = {
   },
 };
 
-export function readSettings(config: JsonObject): { settings: Settings; problems: string[] } {
+export function readSettings(config: JsonObject): { settings: MemorySettings; problems: string[] } {
   const problems: string[] = [];
-  const settings: Settings = { max_entries: 100_000 };
+  const settings: MemorySettings = { max_entries: 100_000 };
   const { max_entries, half_life_days } = config;
   if (isEntryCount(max_entries)) settings.max_entries = max_entries;
   else if ((max_entries ?? null) !== null) {

@@ -4,11 +4,11 @@ import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Database, openDatabase } from "../src/database.ts";
-import { createNotes, type Notes, type Scope } from "../src/notes.ts";
+import { createNotes, type NoteScope, type Notes } from "../src/notes.ts";
 
 const DAY = 86_400_000;
 const NOW = Date.parse("2026-05-01T00:00:00Z");
-const acme: Scope = { org_id: "org_acme", project_id: "proj_a" };
+const acme: NoteScope = { org_id: "org_acme", project_id: "proj_a" };
 
 let dir: string;
 let open: Database[];
@@ -31,7 +31,7 @@ function notesOf(fullText = true): Notes {
 const keep = (
   notes: Notes,
   text: string,
-  more: { at?: number; id?: string; scope?: Scope; max?: number } = {},
+  more: { at?: number; id?: string; scope?: NoteScope; max?: number } = {},
 ) =>
   notes.write([
     {
@@ -97,7 +97,7 @@ describe.each([
 
   test("neither finds, deletes nor replaces entries of another scope", () => {
     const notes = notesOf(fullText);
-    const others: Scope[] = [
+    const others: NoteScope[] = [
       { org_id: "org_acme", project_id: "proj_b" },
       { org_id: "org_acme", project_id: null },
       { org_id: "org_other", project_id: "proj_a" },

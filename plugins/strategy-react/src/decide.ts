@@ -6,7 +6,7 @@
  *      └────────────────►┘└─────────────────────────►┘
  */
 import type { AgentLoopState, Decision, MemoryEntry } from "@backplane/sdk/kernel";
-import type { Settings } from "./settings.ts";
+import type { ReactSettings } from "./settings.ts";
 import { shorten } from "./shorten.ts";
 import { systemPrompt } from "./system-prompt.ts";
 
@@ -17,7 +17,7 @@ const ANSWER_LENGTH = 1_600;
 const SUB_AGENT = "::agent::";
 
 /** The caller adds the instance and the model. */
-export function decide(state: AgentLoopState, settings: Settings): Decision {
+export function decide(state: AgentLoopState, settings: ReactSettings): Decision {
   switch (state.phase) {
     case "start":
       if (!state.has_memory || !settings.memory || settings.memory_k === 0 || state.input.text.trim() === "")
@@ -32,7 +32,7 @@ export function decide(state: AgentLoopState, settings: Settings): Decision {
   return askModel(state, settings);
 }
 
-function askModel(state: AgentLoopState, settings: Settings): Decision {
+function askModel(state: AgentLoopState, settings: ReactSettings): Decision {
   const decision: Decision = {
     next: "llm",
     system: systemPrompt(settings.system_prompt, notesOf(state), state.skills ?? []),
@@ -48,7 +48,7 @@ function notesOf({ memory, session_id }: AgentLoopState): MemoryEntry[] {
   return (memory ?? []).filter((note) => note.meta?.session_id !== session_id);
 }
 
-function afterModel(state: AgentLoopState, settings: Settings): Decision {
+function afterModel(state: AgentLoopState, settings: ReactSettings): Decision {
   const answer = state.last_response;
   if (answer !== null && answer.tool_calls.length > 0) return { next: "tool" };
   const text = answer?.text.trim() ?? "";

@@ -9,7 +9,7 @@ import {
   type PluginContext,
 } from "@backplane/sdk/kernel";
 import { decide } from "./decide.ts";
-import { CONFIG_SCHEMA, readSettings, type Settings } from "./settings.ts";
+import { CONFIG_SCHEMA, type ReactSettings, readSettings } from "./settings.ts";
 
 export const plugin = defineKernelPlugin({
   name: "strategy-react",
@@ -47,7 +47,7 @@ export const plugin = defineKernelPlugin({
  * omitted, the active instance's model would apply.
  */
 async function resolveTarget(
-  settings: Settings,
+  settings: ReactSettings,
   ctx: PluginContext,
 ): Promise<{ provider?: string; model?: string }> {
   const provider = settings.provider ?? (await ctx.providers.activeId());

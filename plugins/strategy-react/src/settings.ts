@@ -4,7 +4,7 @@
  */
 import type { JsonObject } from "@backplane/sdk/kernel";
 
-export interface Settings {
+export interface ReactSettings {
   system_prompt: string;
   /** Whether to search memory at the start of a turn. */
   memory: boolean;
@@ -59,7 +59,7 @@ export const CONFIG_SCHEMA: JsonObject = {
   },
 };
 
-export function readSettings(config: JsonObject): { settings: Settings; problems: string[] } {
+export function readSettings(config: JsonObject): { settings: ReactSettings; problems: string[] } {
   const problems: string[] = [];
   const read = <T>(key: string, what: string, accept: (value: unknown) => value is T): T | undefined => {
     const value = config[key];
@@ -68,7 +68,7 @@ export function readSettings(config: JsonObject): { settings: Settings; problems
     problems.push(`${key} is not ${what}`);
     return undefined;
   };
-  const settings: Settings = {
+  const settings: ReactSettings = {
     system_prompt: read("system_prompt", "a text", isText) ?? DEFAULT_SYSTEM_PROMPT,
     memory: read("memory", "true or false", isFlag) ?? true,
     memory_k: read("memory_k", "a whole number from 0 to 50", isCount) ?? 5,

@@ -1,14 +1,14 @@
 import type { JsonObject } from "@backplane/sdk/kernel";
-import { ok, pick, type ServedRoute } from "./route.ts";
+import { jsonAnswer, pick, type ServedRoute } from "./route.ts";
 
-export const pluginRoutes: readonly ServedRoute[] = [
+export const PLUGIN_ROUTES: readonly ServedRoute[] = [
   {
     method: "GET",
     path: "/api/plugins",
     summary: "List kernel plugins with their status",
     scope: "plugins:read",
     responses: { 200: "Every plugin." },
-    handle: async ({ service }) => ok({ plugins: await service("plugins.list") }),
+    handle: async ({ service }) => jsonAnswer({ plugins: await service("plugins.list") }),
   },
   {
     method: "GET",
@@ -18,7 +18,7 @@ export const pluginRoutes: readonly ServedRoute[] = [
     responses: { 200: "One report for each plugin." },
     handle: async ({ query, service }) => {
       const timeout_ms = /^\d{1,6}$/.test(query.timeout_ms ?? "") ? Number(query.timeout_ms) : 3_000;
-      return ok({ plugins: await service("plugins.health", { timeout_ms }) });
+      return jsonAnswer({ plugins: await service("plugins.health", { timeout_ms }) });
     },
   },
   {
@@ -42,7 +42,7 @@ export const pluginRoutes: readonly ServedRoute[] = [
       if (body.enabled !== undefined) {
         row = await service<JsonObject>("plugins.enable", { name, ...pick(body, "enabled") });
       }
-      return ok({
+      return jsonAnswer({
         name,
         enabled: row.enabled!,
         trusted: row.trusted!,
@@ -59,7 +59,7 @@ export const pluginRoutes: readonly ServedRoute[] = [
     body: { type: "object", properties: { source: { type: "string" } }, required: ["source"] },
     responses: { 200: "The plugins of the source.", 400: "The source is not allowed." },
     handle: async ({ body, service }) =>
-      ok({ plugins: await service("plugins.inspect", pick(body, "source")) }),
+      jsonAnswer({ plugins: await service("plugins.inspect", pick(body, "source")) }),
   },
   {
     method: "POST",
@@ -75,7 +75,7 @@ export const pluginRoutes: readonly ServedRoute[] = [
     responses: { 200: "Installed and loaded.", 400: "The source is not allowed.", 500: "npm failed." },
     async handle({ body, service }) {
       const plugins = await service("plugins.install", pick(body, "source", "editable"));
-      return ok({ source: body.source!, ok: true, plugins });
+      return jsonAnswer({ source: body.source!, ok: true, plugins });
     },
   },
   {
@@ -84,7 +84,8 @@ export const pluginRoutes: readonly ServedRoute[] = [
     summary: "Reload a plugin",
     scope: "plugins:write",
     responses: { 200: "The plugin after the reload." },
-    handle: async ({ params, service }) => ok(await service("plugins.reload", { name: params.name! })),
+    handle: async ({ params, service }) =>
+      jsonAnswer(await service("plugins.reload", { name: params.name! })),
   },
   {
     method: "DELETE",
@@ -98,7 +99,7 @@ export const pluginRoutes: readonly ServedRoute[] = [
     },
     async handle({ params, service }) {
       await service("plugins.remove", { name: params.name! });
-      return ok({ name: params.name!, removed: true });
+      return jsonAnswer({ name: params.name!, removed: true });
     },
   },
 ];

@@ -4,17 +4,17 @@
  * rights.
  */
 import { type AdapterAnswer, type AdapterRequest, defineKernelPlugin } from "@backplane/sdk/kernel";
-import { configRoutes } from "./config-routes.ts";
-import { pluginRoutes } from "./plugin-routes.ts";
-import { providerRoutes } from "./provider-routes.ts";
+import { CONFIG_ROUTES } from "./config-routes.ts";
+import { PLUGIN_ROUTES } from "./plugin-routes.ts";
+import { PROVIDER_ROUTES } from "./provider-routes.ts";
 import { type ServedRoute, serveRoutes } from "./route.ts";
-import { sessionRoutes } from "./session-routes.ts";
+import { SESSION_ROUTES } from "./session-routes.ts";
 
 const ROUTES: readonly ServedRoute[] = [
-  ...configRoutes,
-  ...pluginRoutes,
-  ...providerRoutes,
-  ...sessionRoutes,
+  ...CONFIG_ROUTES,
+  ...PLUGIN_ROUTES,
+  ...PROVIDER_ROUTES,
+  ...SESSION_ROUTES,
 ];
 const serve = serveRoutes(ROUTES);
 

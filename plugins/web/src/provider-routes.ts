@@ -1,8 +1,8 @@
-import { ok, parseFlag, pick, type ServedRoute } from "./route.ts";
+import { jsonAnswer, parseFlag, pick, type ServedRoute } from "./route.ts";
 
 const fields = { label: { type: "string" }, config: { type: "object" } };
 
-export const providerRoutes: readonly ServedRoute[] = [
+export const PROVIDER_ROUTES: readonly ServedRoute[] = [
   {
     method: "GET",
     path: "/api/llm-providers",
@@ -11,7 +11,7 @@ export const providerRoutes: readonly ServedRoute[] = [
     scope: "config:read",
     responses: { 200: "An array of instances." },
     handle: async ({ query, service }) =>
-      ok(await service("providers.list", { show: parseFlag(query.show) })),
+      jsonAnswer(await service("providers.list", { show: parseFlag(query.show) })),
   },
   {
     method: "POST",
@@ -31,7 +31,7 @@ export const providerRoutes: readonly ServedRoute[] = [
       409: "The id is taken.",
     },
     handle: async ({ body, service }) =>
-      ok(await service("providers.create", pick(body, "id", "plugin", "label", "config")), 201),
+      jsonAnswer(await service("providers.create", pick(body, "id", "plugin", "label", "config")), 201),
   },
   {
     method: "PATCH",
@@ -47,7 +47,7 @@ export const providerRoutes: readonly ServedRoute[] = [
     responses: { 200: "The instance is now active.", 404: "There is no such instance." },
     async handle({ body, service }) {
       await service("providers.activate", { id: body.name! });
-      return ok({ active: body.name!, ok: true });
+      return jsonAnswer({ active: body.name!, ok: true });
     },
   },
   {
@@ -58,7 +58,7 @@ export const providerRoutes: readonly ServedRoute[] = [
     body: { type: "object", properties: fields, additionalProperties: false },
     responses: { 200: "The instance.", 404: "There is no such instance." },
     handle: async ({ params, body, service }) =>
-      ok(await service("providers.patch", { ...pick(body, "label", "config"), id: params.id! })),
+      jsonAnswer(await service("providers.patch", { ...pick(body, "label", "config"), id: params.id! })),
   },
   {
     method: "DELETE",
@@ -84,6 +84,6 @@ export const providerRoutes: readonly ServedRoute[] = [
       200: "Whether the instance answered, and the response time.",
       404: "There is no such instance.",
     },
-    handle: async ({ params, service }) => ok(await service("providers.test", { id: params.id! })),
+    handle: async ({ params, service }) => jsonAnswer(await service("providers.test", { id: params.id! })),
   },
 ];

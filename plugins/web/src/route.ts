@@ -31,7 +31,7 @@ export function serveRoutes(routes: readonly ServedRoute[]) {
   };
 }
 
-export const ok = (body: Json, status = 200): AdapterAnswer => ({ status, body });
+export const jsonAnswer = (body: Json, status = 200): AdapterAnswer => ({ status, body });
 
 /** Reads an integer from the query and caps it at `max`. Any other text becomes `fallback`. */
 export function parseCount(text: string | undefined, fallback: number, max: number): number {

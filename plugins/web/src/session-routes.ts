@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from "@backplane/sdk/kernel";
-import { ok, parseCount, pick, type RouteCall, type ServedRoute } from "./route.ts";
+import { jsonAnswer, parseCount, pick, type RouteCall, type ServedRoute } from "./route.ts";
 
 const DEFAULT_PAGE_SIZE = 50;
 const MAX_PAGE_SIZE = 1_000;
@@ -9,7 +9,7 @@ const refOf = ({ params, query }: RouteCall): JsonObject => ({
   ...(query.workspace === undefined ? {} : { workspace: query.workspace }),
 });
 
-export const sessionRoutes: readonly ServedRoute[] = [
+export const SESSION_ROUTES: readonly ServedRoute[] = [
   {
     method: "GET",
     path: "/api/sessions",
@@ -22,7 +22,7 @@ export const sessionRoutes: readonly ServedRoute[] = [
         ...(query.after === undefined ? {} : { after: query.after }),
         ...(query.workspace === undefined ? {} : { workspace: query.workspace }),
       });
-      return ok({ sessions: page.items, next: page.next });
+      return jsonAnswer({ sessions: page.items, next: page.next });
     },
   },
   {
@@ -35,7 +35,7 @@ export const sessionRoutes: readonly ServedRoute[] = [
       const after = parseCount(call.query.after, 0, Number.MAX_SAFE_INTEGER);
       const limit = parseCount(call.query.limit, 500, MAX_PAGE_SIZE);
       const entries: Json = await call.service("sessions.entries", { ...refOf(call), after, limit });
-      return ok({ entries });
+      return jsonAnswer({ entries });
     },
   },
   {
@@ -51,7 +51,7 @@ export const sessionRoutes: readonly ServedRoute[] = [
     },
     responses: { 202: "Accepted; the answer arrives as an event.", 429: "Too many messages are queued." },
     handle: async (call) =>
-      ok(
+      jsonAnswer(
         await call.service("sessions.message", {
           ...pick(call.body, "text", "attachments"),
           ...refOf(call),
@@ -65,7 +65,8 @@ export const sessionRoutes: readonly ServedRoute[] = [
     summary: "End the running turn",
     scope: "sessions:write",
     responses: { 200: "Whether a turn was running." },
-    handle: async (call) => ok({ interrupted: await call.service("sessions.interrupt", refOf(call)) }),
+    handle: async (call) =>
+      jsonAnswer({ interrupted: await call.service("sessions.interrupt", refOf(call)) }),
   },
   {
     method: "POST",
@@ -79,7 +80,10 @@ export const sessionRoutes: readonly ServedRoute[] = [
     },
     responses: { 201: "The child.", 404: "There is no such session.", 409: "The id is taken." },
     handle: async (call) =>
-      ok(await call.service("sessions.fork", { ...pick(call.body, "child_id", "at"), ...refOf(call) }), 201),
+      jsonAnswer(
+        await call.service("sessions.fork", { ...pick(call.body, "child_id", "at"), ...refOf(call) }),
+        201,
+      ),
   },
   {
     method: "POST",
@@ -87,7 +91,7 @@ export const sessionRoutes: readonly ServedRoute[] = [
     summary: "Archive the tape and start a new one",
     scope: "sessions:write",
     responses: { 200: "The session with its new chain.", 404: "There is no such session." },
-    handle: async (call) => ok(await call.service("sessions.reset", refOf(call))),
+    handle: async (call) => jsonAnswer(await call.service("sessions.reset", refOf(call))),
   },
   {
     method: "POST",
@@ -95,7 +99,7 @@ export const sessionRoutes: readonly ServedRoute[] = [
     summary: "Compact the session: summarise earlier entries on a new chain",
     scope: "sessions:write",
     responses: { 200: "The new chain.", 404: "There is no such session." },
-    handle: async (call) => ok(await call.service("sessions.compact", refOf(call))),
+    handle: async (call) => jsonAnswer(await call.service("sessions.compact", refOf(call))),
   },
   {
     method: "POST",
@@ -103,6 +107,6 @@ export const sessionRoutes: readonly ServedRoute[] = [
     summary: "Undo a compaction: move the session back to the previous chain",
     scope: "sessions:write",
     responses: { 200: "The previous chain, which is the head again.", 400: "The head is not a compaction." },
-    handle: async (call) => ok(await call.service("sessions.undo", refOf(call))),
+    handle: async (call) => jsonAnswer(await call.service("sessions.undo", refOf(call))),
   },
 ];

@@ -301,8 +301,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "dispatch: an unknown tool is an outcome",
     file: DISPATCH,
-    from: 'toolError(ids, "not_found", `there is no tool ${name}`)',
-    to: 'toolError(ids, "rejected", `there is no tool ${name}`)',
+    from: 'toolErrorOutcome(ids, "not_found", `there is no tool ${name}`)',
+    to: 'toolErrorOutcome(ids, "rejected", `there is no tool ${name}`)',
     tests: CALLS,
   },
   {

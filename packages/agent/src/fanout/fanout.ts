@@ -35,11 +35,16 @@ import {
   type TapeFeed,
 } from "@backplane/session";
 import { ANSWER_ENDS, isAnnounced, isTaped, isVisibleTo, subjectOf, TAPE_MOVES } from "./client-events.ts";
-import { type AttachOptions, Connection, type ConnectionDeps, type DetachReason } from "./connection.ts";
 import { Envelopes, rowAt } from "./envelopes.ts";
 import type { Hub } from "./hub.ts";
 import { Hubs } from "./hubs.ts";
 import { Partials } from "./partials.ts";
+import {
+  type AttachOptions,
+  type ConnectionDeps,
+  type DetachReason,
+  SubscriberConnection,
+} from "./subscriber-connection.ts";
 
 type FanoutLimits = Record<keyof typeof FANOUT_LIMITS, number>;
 
@@ -123,7 +128,7 @@ class SessionFanout implements FanoutService {
       }
       const cursor = Math.min(since_entry ?? last, last);
       const at = { id: ids.next("connection"), actor: caller.actor, hub, cursor, now: clock.monotonic() };
-      const connection = new Connection(at, options, this.#connection);
+      const connection = new SubscriberConnection(at, options, this.#connection);
       hub.connections.add(connection);
       this.#publish(key, "session.context.attached", { session_id, connection_id: at.id, adapter_id });
       this.#arm();
@@ -214,7 +219,7 @@ class SessionFanout implements FanoutService {
     return workspace === null ? hubs : hubs.filter(({ key }) => key.workspace === workspace);
   }
 
-  #onDetached(connection: Connection, reason: DetachReason): void {
+  #onDetached(connection: SubscriberConnection, reason: DetachReason): void {
     const { hub, id } = connection;
     const { session_id } = hub.key;
     this.#publish(hub.key, "session.context.detached", { session_id, connection_id: id, reason });

@@ -7,10 +7,10 @@
 import type { BusEvent, Entry } from "@backplane/contract";
 import type { SessionKey } from "@backplane/ports";
 import type { WrittenItem } from "@backplane/session";
-import type { Connection } from "./connection.ts";
 import { Envelope, type Envelopes, finishedBy } from "./envelopes.ts";
 import type { Partials, UnfinishedAnswer } from "./partials.ts";
 import { Recent, type RecentEnvelope } from "./recent.ts";
+import type { SubscriberConnection } from "./subscriber-connection.ts";
 
 export interface HubDeps {
   envelopes: Envelopes;
@@ -21,7 +21,7 @@ export interface HubDeps {
 
 export class Hub {
   readonly key: SessionKey;
-  readonly connections = new Set<Connection>();
+  readonly connections = new Set<SubscriberConnection>();
   /** Attaches in progress. They keep the hub alive before the first client is connected. */
   pins = 0;
   /** The highest entry id that the hub has received. */

@@ -3,8 +3,8 @@
  * lookup.
  */
 import type { Scope, SessionKey } from "@backplane/ports";
-import type { Connection } from "./connection.ts";
 import { Hub, type HubDeps } from "./hub.ts";
+import type { SubscriberConnection } from "./subscriber-connection.ts";
 
 const NONE: readonly Hub[] = [];
 
@@ -40,7 +40,7 @@ export class Hubs {
     for (const hubs of this.#byId.values()) yield* hubs;
   }
 
-  *connections(): Iterable<Connection> {
+  *connections(): Iterable<SubscriberConnection> {
     for (const hub of this.all()) yield* hub.connections;
   }
 

@@ -23,7 +23,7 @@ import { type Door, invoke } from "@backplane/door";
 import type { Caller, Logger, NewEntry, RunHold, SessionKey } from "@backplane/ports";
 import {
   blockOf,
-  type Compaction,
+  type ChainCompaction,
   ContextBuilder,
   contextOf,
   entryOfBlock,
@@ -187,7 +187,7 @@ export class Compactions {
         "the conversation is too short for a compaction to save anything",
       );
     }
-    const compaction: Compaction = { summary, source: at, tokens_before, tokens_after, seed };
+    const compaction: ChainCompaction = { summary, source: at, tokens_before, tokens_after, seed };
     const chain = await sessions.compact(key, compaction, hold);
     histories.forget(key);
     persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1));

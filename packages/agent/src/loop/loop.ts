@@ -16,7 +16,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import { delegatedCallerOf, type NodeLease } from "@backplane/door";
-import type { Accepted, Caller, Changes, Logger, RunRow, Scope, SessionKey } from "@backplane/ports";
+import type { AcceptedMessage, Caller, Changes, Logger, RunRow, Scope, SessionKey } from "@backplane/ports";
 import { type LiveSessions, sessionName } from "@backplane/session";
 import type { ActiveTurns } from "./active-turns.ts";
 import {
@@ -32,7 +32,7 @@ import { endOrphan, keyOf, resumeTurn } from "./resume.ts";
 import { type RunTurnDeps, runTurn } from "./run-turn.ts";
 import type { StopReason, Turn } from "./turn.ts";
 
-export interface AcceptedTurn extends Accepted {
+export interface AcceptedTurn extends AcceptedMessage {
   /** Null when the message joined a turn of another gateway. */
   turn: Turn | null;
 }

@@ -11,7 +11,7 @@ import {
   type JsonObject,
   type TokenUsage,
 } from "@backplane/contract";
-import { modelAnswerOf, type ModelAnswer } from "../models/call-model.ts";
+import { type ModelAnswer, modelAnswerOf } from "../models/call-model.ts";
 
 type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
   /** The tool returned control to the user. */

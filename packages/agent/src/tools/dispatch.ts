@@ -7,7 +7,13 @@
 import { type BusEvent, codeOf, toBackplaneError } from "@backplane/contract";
 import { type Door, invoke, type OfferedTool, SEARCH_TOOL } from "@backplane/door";
 import type { Scope } from "@backplane/ports";
-import { type KernelPort, refusalKind, type ToolOutcome, type TurnCall, toolError } from "@backplane/session";
+import {
+  type KernelPort,
+  refusalKind,
+  type ToolOutcomeEvent,
+  type TurnCall,
+  toolErrorOutcome,
+} from "@backplane/session";
 import type { Turn } from "../loop/turn.ts";
 import { endWithTurn } from "./end-with-turn.ts";
 
@@ -26,19 +32,19 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
     const { name, args } = event.payload;
     const call: TurnCall = { key: turn.key, request: event, brief: null };
     const ids = { id: event.payload.id, request_id: event.id };
-    const refuse = (outcome: ToolOutcome) =>
+    const refuse = (outcome: ToolOutcomeEvent) =>
       turn.waitFor(door.store_wait.run("a call", () => door.turns.refuse(call, outcome), turn.signal));
     const tool = turn.tools.get(name);
     if (tool === undefined) {
-      return await refuse(toolError(ids, "not_found", `there is no tool ${name}`));
+      return await refuse(toolErrorOutcome(ids, "not_found", `there is no tool ${name}`));
     }
     if (!turn.allows(name)) {
       turn.forbidden.push(name);
-      return await refuse(toolError(ids, "rejected", `this agent may not use ${name}`));
+      return await refuse(toolErrorOutcome(ids, "rejected", `this agent may not use ${name}`));
     }
     if (tool.deferred && !turn.found.has(name)) {
       const brief = `${name} has to be found with ${SEARCH_TOOL} first`;
-      return await refuse(toolError(ids, "not_found", brief));
+      return await refuse(toolErrorOutcome(ids, "not_found", brief));
     }
     port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
     call.brief = await briefOf(tool, event);
@@ -82,7 +88,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
       // The door has already recorded and published this refusal.
       if (details?.invocation_id !== undefined && code !== "gateway_stopping") return;
       const ids = { id, request_id: call.request.id };
-      const outcome = toolError(ids, refusalKind(code) ?? "rejected", message);
+      const outcome = toolErrorOutcome(ids, refusalKind(code) ?? "rejected", message);
       await door.store_wait.run("a call", () => door.turns.refuse(call, outcome), turn.signal);
     }
   }

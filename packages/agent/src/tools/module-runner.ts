@@ -16,8 +16,8 @@ import type {
   RegisteredTool,
   RunListener,
   Runner,
-  RunRequest,
   RunOutcome,
+  RunRequest,
   Scope,
 } from "@backplane/ports";
 import { displayText } from "@backplane/session";

@@ -2,7 +2,7 @@
 import { BackplaneError, type KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { openPostgresStore } from "@backplane/store";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import pg from "pg";
@@ -112,7 +112,7 @@ verifies(
 
 test("does not dispatch a queued call that another gateway has taken over", async () => {
   const [first, second] = await twoNodes();
-  const narrow = tool("narrow", { max_concurrency: 1 }, { effect_class: "non_idempotent_write" });
+  const narrow = toolExport("narrow", { max_concurrency: 1 }, { effect_class: "non_idempotent_write" });
   await first.bind(manifest([narrow]));
   const { promise, resolve } = Promise.withResolvers<void>();
   first.runner.script = async () => {
@@ -136,7 +136,7 @@ test("does not dispatch a queued call that another gateway has taken over", asyn
 test("dispatches nothing while the lease is expired", async () => {
   const [first, second] = await twoNodes();
   await second.crash();
-  await first.bind(manifest([tool("read")]));
+  await first.bind(manifest([toolExport("read")]));
   const thaw = first.freeze();
   await until(async () => !(await first.kernel.health()).lease.held);
   const ticket = await first.kernel.invocations.invoke(user, { export_id: "read" });
@@ -152,7 +152,11 @@ verifies(
   "leaves calls and deliveries of live gateways alone for one lease after a store outage",
   async () => {
     const [first, second, schema] = await twoNodes();
-    const content = manifest([tool("quick"), tool("read"), hook("notify", ["invocation.settled"])]);
+    const content = manifest([
+      toolExport("quick"),
+      toolExport("read"),
+      hookExport("notify", ["invocation.settled"]),
+    ]);
     await first.bind(content);
     for (const export_id of ["read", "notify"]) await first.bind(content, { export_id });
     const { promise, resolve } = Promise.withResolvers<void>();

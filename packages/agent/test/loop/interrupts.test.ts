@@ -1,7 +1,7 @@
 import type { Entry, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { contextOf } from "@backplane/session";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { addTool, createTestSession } from "./test-session.ts";
@@ -26,7 +26,7 @@ const asking: KernelTool = { ...addTool, name: "asking", requires_approval: true
 test("records the result of each call before the next message after an interrupt", async () => {
   const fixture = await createTestSession({ tools: [addTool, polite, asking] });
   // This tool runs in its own process and never answers.
-  await fixture.bind(manifest([tool("deaf")]));
+  await fixture.bind(manifest([toolExport("deaf")]));
   fixture.runner.honoursCancel = false;
   fixture.runner.script = () => new Promise(() => {});
   const random = randomOf(4711);

@@ -1,6 +1,6 @@
 import type { Approval, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -161,7 +161,7 @@ test("finds a run by its idempotency key after the gateway died", async () => {
 
 test("does not record a call again that answers after the gateway has stopped", async () => {
   const fixture = await createTestSession();
-  await fixture.bind(manifest([tool("deaf")]), { policy: { class: "worker" } });
+  await fixture.bind(manifest([toolExport("deaf")]), { policy: { class: "worker" } });
   fixture.runner.honoursCancel = false;
   const late = Promise.withResolvers<void>();
   fixture.runner.script = async () => {

@@ -2,7 +2,7 @@ import type { Entry, KernelPlugin, KernelTool } from "@backplane/contract";
 import { plugin as echo } from "@backplane/plugin-llm-echo";
 import type { Caller } from "@backplane/ports";
 import { toolOk } from "@backplane/sdk/kernel";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -206,7 +206,7 @@ verifies("tools.context", "returns control to the user after a crash when the re
   const calls: string[] = [];
   const tools = [counted("look", "read_only", calls)];
   const first = await createTestSession({ tools });
-  await first.bind(manifest([tool("choose")]), { policy: { class: "worker" } });
+  await first.bind(manifest([toolExport("choose")]), { policy: { class: "worker" } });
   first.runner.script = () => ok({ content: [{ type: "text", text: "Which one?" }], yield_to_user: true });
   const text = '/tool choose {}\n/tool look {"hang": true}\n/then\n/say went on';
   const { run_id } = await first.kernel.sessions.message(user, s1, { text });

@@ -4,7 +4,7 @@
  */
 import type { BusEvent, Json, KernelTool, Risk } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -166,7 +166,7 @@ test("keeps the catalog of a turn from its start and applies policy from the nex
   const fixture = await createTestSession({ tools: [wait, addTool] });
   const turn = fixture.say('/tool wait {}\n/then\n/tool late {}\n/tool add {"a":1,"b":2}\n/then\n/say end');
   await entered.promise;
-  await fixture.bind(manifest([tool("late")]));
+  await fixture.bind(manifest([toolExport("late")]));
   await fixture.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["add"] } } } });
   gate.resolve();
   await turn;

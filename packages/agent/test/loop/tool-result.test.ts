@@ -1,6 +1,6 @@
 /** The tool_result entry of a bound tool's call: the host writes it from the checked result, whatever the tool sends. */
 import type { Json, JsonObject } from "@backplane/contract";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -10,7 +10,7 @@ const schemas = { "out.json": { type: "object", required: ["issues"] } };
 
 async function createSession(): Promise<TestSession> {
   const fixture = await createTestSession();
-  const content = manifest([tool("search", {}, { output_schema: "out.json" }), tool("free")]);
+  const content = manifest([toolExport("search", {}, { output_schema: "out.json" }), toolExport("free")]);
   await fixture.bind(content, {}, schemas);
   await fixture.bind(content, { export_id: "free" }, schemas);
   return fixture;

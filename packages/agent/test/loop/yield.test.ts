@@ -1,4 +1,4 @@
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
@@ -10,7 +10,7 @@ const asks = (yield_to_user: boolean) =>
 
 verifies("tools.context", "ends the turn without another model call when a result yields", async () => {
   const fixture = await createTestSession();
-  await fixture.bind(manifest([tool("choose")]), { policy: { class: "worker" } });
+  await fixture.bind(manifest([toolExport("choose")]), { policy: { class: "worker" } });
   const models = () => fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
 
   fixture.runner.script = () => asks(false);
@@ -35,7 +35,7 @@ verifies("tools.context", "ends the turn without another model call when a resul
 
 verifies("tools.context", "informs a tool whether the conversation has a watcher", async () => {
   const fixture = await createTestSession();
-  await fixture.bind(manifest([tool("look")]), { policy: { class: "worker" } });
+  await fixture.bind(manifest([toolExport("look")]), { policy: { class: "worker" } });
   await fixture.say("/tool look {}");
   const watcher = await fixture.kernel.fanout.attach(
     user,

@@ -2,7 +2,7 @@ import { LLM_LIMITS } from "@backplane/contract";
 import type { KernelPort } from "@backplane/session";
 import { scope } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { modelAnswerOf, ModelCalls } from "../../src/models/call-model.ts";
+import { ModelCalls, modelAnswerOf } from "../../src/models/call-model.ts";
 
 type Reply = { kind: string; payload: object; delta?: string };
 

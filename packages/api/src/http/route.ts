@@ -42,7 +42,7 @@ export const TAGS = [
   "System",
 ] as const;
 
-export interface Context<P, Q, B, A> {
+export interface RouteContext<P, Q, B, A> {
   /** Null on public routes only. */
   caller: A extends "public" ? null : Caller;
   params: P;
@@ -55,7 +55,7 @@ export interface Context<P, Q, B, A> {
 type Headers = Record<string, string>;
 
 /** What a handler returns. After `hijacked` the handler has written to the socket itself. */
-export type Answer =
+export type RouteResponse =
   | { status: number; json: unknown; headers?: Headers }
   | { status: number; text: string; type: string; headers?: Headers }
   | { status: number; content: AsyncIterable<Uint8Array>; headers: Headers }
@@ -88,7 +88,9 @@ export interface Route<
   /** Accepts If-Match or If-None-Match and responds with an ETag. */
   etag?: boolean;
   responses: Record<number, { description: string; schema?: z.ZodType; type?: string }>;
-  handler(context: Context<z.output<P>, z.output<Q>, z.output<B>, A>): Promise<Answer> | Answer;
+  handler(
+    context: RouteContext<z.output<P>, z.output<Q>, z.output<B>, A>,
+  ): Promise<RouteResponse> | RouteResponse;
 }
 
 /** Types the handler by its schemas, then erases the type parameters so that all routes fit into one list. */

@@ -3,10 +3,11 @@
  * server under its own names.
  */
 import type { IncomingHttpHeaders } from "node:http";
+import { MCP_ERRORS } from "@backplane/contract";
 import type { Caller, Clock, Kernel, Logger } from "@backplane/ports";
 import { z } from "zod";
 import type { Metrics } from "../http/metrics.ts";
-import { type Answer, defineRoute, type Route } from "../http/route.ts";
+import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import type { EventStreams } from "../sse/event-streams.ts";
 import { SuspendedCalls } from "./calls/suspended-calls.ts";
 import { createPrompts } from "./lists/prompts.ts";
@@ -21,8 +22,8 @@ import { createListWatch } from "./notifications/list-watch.ts";
 import { sessionNotifications } from "./notifications/notification-streams.ts";
 import { createSubscriptions } from "./notifications/subscriptions.ts";
 import { createPost, sessionNotFound } from "./post-message.ts";
-import { errorMessage, RPC, RpcError } from "./protocol/json-rpc.ts";
-import { firstValue, namesStateless } from "./protocol/revisions.ts";
+import { errorMessage, McpError } from "./protocol/json-rpc.ts";
+import { namesStateless, requestHeader } from "./protocol/revisions.ts";
 import { type McpSession, McpSessions } from "./session/sessions.ts";
 
 export interface McpDeps {
@@ -76,8 +77,8 @@ export function createMcpServer(deps: McpDeps): McpServer {
   type Find = (caller: Caller, name: string | null) => Promise<View | null> | View;
   const find: Find = (caller, name) => (name === null ? WHOLE_CATALOG : findView(kernel, caller, name));
 
-  function findSession(caller: Caller, view: View, headers: IncomingHttpHeaders): McpSession | Answer {
-    const id = firstValue(headers["mcp-session-id"]);
+  function findSession(caller: Caller, view: View, headers: IncomingHttpHeaders): McpSession | RouteResponse {
+    const id = requestHeader(headers["mcp-session-id"]);
     if (id === undefined || namesStateless(headers)) return methodNotAllowed();
     return sessions.find(caller, id, view.server?.binding_id ?? null) ?? unknownSession();
   }
@@ -170,19 +171,19 @@ export function createMcpServer(deps: McpDeps): McpServer {
   };
 }
 
-function serverNotFound(name: string | null): Answer {
-  const error = new RpcError(
-    RPC.refused,
+function serverNotFound(name: string | null): RouteResponse {
+  const error = new McpError(
+    MCP_ERRORS.refused,
     `no MCP server ${name?.slice(0, 128)} is bound here; run backplane binding list to see which are`,
   );
   return { status: 404, json: errorMessage(null, error) };
 }
 
-function methodNotAllowed(): Answer {
-  const error = new RpcError(RPC.refused, "without a session only POST is allowed");
+function methodNotAllowed(): RouteResponse {
+  const error = new McpError(MCP_ERRORS.refused, "without a session only POST is allowed");
   return { status: 405, json: errorMessage(null, error), headers: { allow: "POST" } };
 }
 
-function unknownSession(): Answer {
+function unknownSession(): RouteResponse {
   return { status: 404, json: errorMessage(null, sessionNotFound()) };
 }

@@ -2,17 +2,23 @@
  * The methods whose result the gateway returns in one response. Those that may notify or ask the client first are in
  * calls/ and notifications/.
  */
-import { type JsonObject, sanitizeText } from "@backplane/contract";
+import {
+  type JsonObject,
+  MCP_ERRORS,
+  MCP_NEGOTIATED,
+  MCP_STATELESS,
+  sanitizeText,
+} from "@backplane/contract";
 import type { Prompts } from "./lists/prompts.ts";
 import type { Resources } from "./lists/resources.ts";
 import type { ToolNames } from "./lists/tool-names.ts";
 import type { ToolPages } from "./lists/tool-pages.ts";
 import type { View } from "./lists/view.ts";
 import { MAX_SUBSCRIPTIONS, type Subscriptions } from "./notifications/subscriptions.ts";
-import { RPC, RpcError } from "./protocol/json-rpc.ts";
+import { McpError } from "./protocol/json-rpc.ts";
 import { type LogLevel, readLevel } from "./protocol/log-levels.ts";
-import { NEGOTIATED, STATELESS } from "./protocol/revisions.ts";
-import type { Exchange } from "./session/exchange.ts";
+
+import type { McpExchange } from "./session/exchange.ts";
 
 export interface MethodDeps {
   names: ToolNames;
@@ -20,10 +26,10 @@ export interface MethodDeps {
   resources: Resources;
   prompts: Prompts;
   subscriptions: Subscriptions;
-  onLevelChanged(exchange: Exchange, level: LogLevel): void;
+  onLevelChanged(exchange: McpExchange, level: LogLevel): void;
 }
 
-type Method = (params: JsonObject, exchange: Exchange) => Promise<JsonObject> | JsonObject;
+type Method = (params: JsonObject, exchange: McpExchange) => Promise<JsonObject> | JsonObject;
 export type Methods = ReadonlyMap<string, Method>;
 
 /** The same for every endpoint. A server without resources or prompts lists none. */
@@ -65,18 +71,18 @@ export function createMethods(deps: MethodDeps): { negotiated: Methods; stateles
   };
 }
 
-function discover(_params: JsonObject, { view }: Exchange): JsonObject {
+function discover(_params: JsonObject, { view }: McpExchange): JsonObject {
   return {
-    supportedVersions: [STATELESS, ...NEGOTIATED],
+    supportedVersions: [MCP_STATELESS, ...MCP_NEGOTIATED],
     capabilities: CAPABILITIES,
     instructions: instructionsOf(view),
   };
 }
 
-function setLevel(deps: MethodDeps, { level }: JsonObject, exchange: Exchange): JsonObject {
+function setLevel(deps: MethodDeps, { level }: JsonObject, exchange: McpExchange): JsonObject {
   const known = readLevel(level);
   if (known === null)
-    throw new RpcError(RPC.invalid_params, "params.level must be one of the RFC 5424 levels");
+    throw new McpError(MCP_ERRORS.invalid_params, "params.level must be one of the RFC 5424 levels");
   if (exchange.session !== null) exchange.session.level = known;
   deps.onLevelChanged(exchange, known);
   return {};
@@ -85,16 +91,19 @@ function setLevel(deps: MethodDeps, { level }: JsonObject, exchange: Exchange): 
 async function subscribe(
   { resources, subscriptions }: MethodDeps,
   { uri }: JsonObject,
-  { caller, view, session, stateless }: Exchange,
+  { caller, view, session, stateless }: McpExchange,
 ): Promise<JsonObject> {
   const server = await resources.serverOf(caller, view, uri, stateless);
   if (session === null)
-    throw new RpcError(RPC.invalid_request, "a subscription requires a session; send initialize first");
+    throw new McpError(
+      MCP_ERRORS.invalid_request,
+      "a subscription requires a session; send initialize first",
+    );
   const subscribed = uri as string;
   if (session.subscriptions.has(subscribed)) return {};
   if (session.subscriptions.size >= MAX_SUBSCRIPTIONS)
-    throw new RpcError(
-      RPC.refused,
+    throw new McpError(
+      MCP_ERRORS.refused,
       `a session may subscribe to at most ${MAX_SUBSCRIPTIONS} resources; unsubscribe from some first`,
     );
   const unsubscribe = await subscriptions.subscribe(caller, server, subscribed);
@@ -103,8 +112,8 @@ async function subscribe(
   return {};
 }
 
-function unsubscribe({ uri }: JsonObject, { session }: Exchange): JsonObject {
-  if (typeof uri !== "string") throw new RpcError(RPC.invalid_params, "params.uri must be a string");
+function unsubscribe({ uri }: JsonObject, { session }: McpExchange): JsonObject {
+  if (typeof uri !== "string") throw new McpError(MCP_ERRORS.invalid_params, "params.uri must be a string");
   session?.subscriptions.get(uri)?.();
   session?.subscriptions.delete(uri);
   return {};

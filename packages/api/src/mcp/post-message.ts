@@ -3,40 +3,44 @@
  * with the HTTP status that its revision requires.
  */
 import type { IncomingHttpHeaders } from "node:http";
-import { isObject, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
+import { isObject, type Json, type JsonObject, MCP_ERRORS, toBackplaneError } from "@backplane/contract";
 import type { Caller, Clock, Logger } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
-import type { Answer } from "../http/route.ts";
-import { type CallServerDeps, callServer, SERVER_METHODS, toRpcError } from "./calls/call-server.ts";
-import { type CallDeps, callTool } from "./calls/call-tool.ts";
+import type { RouteResponse } from "../http/route.ts";
+import { type CallServerDeps, callServer, SERVER_METHODS, toMcpError } from "./calls/call-server.ts";
+import { type CallToolDeps, callTool } from "./calls/call-tool.ts";
 import type { View } from "./lists/view.ts";
 import { CAPABILITIES, instructionsOf, type Methods } from "./methods.ts";
 import { listenNotifications, type NotificationDeps } from "./notifications/notification-streams.ts";
 import {
   errorMessage,
-  isId,
-  isRpcError,
-  RPC,
-  type RpcAnswer,
-  RpcError,
-  type RpcId,
-  type RpcNotification,
-  type RpcRequest,
+  isMcpError,
+  isMcpRequestId,
+  type McpClientNotification,
+  type McpClientRequest,
+  type McpClientResponse,
+  McpError,
+  type McpRequestId,
   readMessage,
   resultMessage,
 } from "./protocol/json-rpc.ts";
 import {
   checkVersionHeader,
+  chooseRevision,
   DEFAULT_REVISION,
-  firstValue,
   isStateless,
   namesStateless,
-  negotiate,
+  requestHeader,
 } from "./protocol/revisions.ts";
-import { type Exchange, negotiatedExchange, statelessExchange, withCacheFields } from "./session/exchange.ts";
+import {
+  type McpExchange,
+  negotiatedExchange,
+  statelessExchange,
+  withCacheFields,
+} from "./session/exchange.ts";
 import type { McpSession, McpSessions } from "./session/sessions.ts";
 
-export interface PostDeps extends CallDeps, CallServerDeps, NotificationDeps {
+export interface PostDeps extends CallToolDeps, CallServerDeps, NotificationDeps {
   clock: Clock;
   log: Logger;
   sessions: McpSessions;
@@ -54,9 +58,9 @@ export interface Post {
 
 const REVISIONS_WITH_BATCHES: ReadonlySet<string> = new Set(["2025-03-26", "2024-11-05"]);
 const MAX_BATCH = 100;
-const ACCEPTED: Answer = { status: 202, empty: true };
+const ACCEPTED: RouteResponse = { status: 202, empty: true };
 
-export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
+export function createPost(deps: PostDeps): (post: Post) => Promise<RouteResponse> {
   const server_info: JsonObject = { ...deps.server };
 
   return async function handlePost(post) {
@@ -65,7 +69,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
       return errorWithStatus(
         406,
         null,
-        new RpcError(RPC.refused, "Accept must contain application/json and text/event-stream"),
+        new McpError(MCP_ERRORS.refused, "Accept must contain application/json and text/event-stream"),
       );
     if (Array.isArray(post.body)) return await batch(post, post.body);
     const message = readMessage(post.body);
@@ -82,7 +86,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
     }
   };
 
-  async function request(post: Post, message: RpcRequest, streams: boolean): Promise<Answer> {
+  async function request(post: Post, message: McpClientRequest, streams: boolean): Promise<RouteResponse> {
     let stateless = false;
     try {
       stateless = isStateless(message, post.headers);
@@ -96,33 +100,40 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
       if (message.method === "initialize") return initialize(post, message);
       return await serve(message, negotiatedExchange(post, sessionOf(post), streams), post.reply);
     } catch (error) {
-      return errorAnswer(error, message.id, stateless && codeIn(error) === RPC.method_not_found);
+      return errorAnswer(error, message.id, stateless && codeIn(error) === MCP_ERRORS.method_not_found);
     }
   }
 
-  async function serve(message: RpcRequest, exchange: Exchange, reply: FastifyReply | null): Promise<Answer> {
+  async function serve(
+    message: McpClientRequest,
+    exchange: McpExchange,
+    reply: FastifyReply | null,
+  ): Promise<RouteResponse> {
     const { id, method, params } = message;
     if (method === "tools/call") return await callTool(deps, message, exchange, reply);
     if (SERVER_METHODS.has(method))
       return await callServer(deps, message, withCacheFields(exchange, method), reply);
     if (exchange.stateless && method === "subscriptions/listen") {
       if (reply === null || !exchange.streams)
-        throw new RpcError(RPC.invalid_request, "subscriptions/listen requires Accept: text/event-stream");
+        throw new McpError(
+          MCP_ERRORS.invalid_request,
+          "subscriptions/listen requires Accept: text/event-stream",
+        );
       const stream = await listenNotifications(message, exchange, deps);
       return await deps.streams.stream(reply, stream.items).finally(stream.close);
     }
     const methods = exchange.stateless ? deps.methods.stateless : deps.methods.negotiated;
     const run = methods.get(method);
     if (run === undefined)
-      throw new RpcError(RPC.method_not_found, `Method not found: ${method.slice(0, 128)}`);
+      throw new McpError(MCP_ERRORS.method_not_found, `Method not found: ${method.slice(0, 128)}`);
     return withCacheFields(exchange, method).answer(id, await run(params, exchange));
   }
 
-  function initialize({ caller, view }: Post, { id, params }: RpcRequest): Answer {
+  function initialize({ caller, view }: Post, { id, params }: McpClientRequest): RouteResponse {
     if (typeof params.protocolVersion !== "string")
-      throw new RpcError(RPC.invalid_params, "params.protocolVersion must be a string");
+      throw new McpError(MCP_ERRORS.invalid_params, "params.protocolVersion must be a string");
     const session = deps.sessions.open(caller, {
-      version: negotiate(params.protocolVersion),
+      version: chooseRevision(params.protocolVersion),
       capabilities: isObject(params.capabilities) ? params.capabilities : {},
       server: view.server?.binding_id ?? null,
     });
@@ -137,7 +148,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
 
   /** Null: the client sent no session id. Throws for an unknown one. */
   function sessionOf({ caller, headers, view }: Post): McpSession | null {
-    const id = firstValue(headers["mcp-session-id"]);
+    const id = requestHeader(headers["mcp-session-id"]);
     if (id === undefined) return null;
     const session = deps.sessions.find(caller, id, view.server?.binding_id ?? null);
     if (session === null) throw sessionNotFound();
@@ -145,14 +156,14 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
   }
 
   /** A notification, or the answer to a question of the gateway. */
-  function receive(session: McpSession | null, message: RpcNotification | RpcAnswer): void {
+  function receive(session: McpSession | null, message: McpClientNotification | McpClientResponse): void {
     if (session === null) return;
     if (message.kind === "answer") {
       session.receiveAnswer(message);
       return;
     }
     const { method, params } = message;
-    if (method !== "notifications/cancelled" || !isId(params.requestId)) return;
+    if (method !== "notifications/cancelled" || !isMcpRequestId(params.requestId)) return;
     const call = session.calls.get(params.requestId);
     if (call === undefined) {
       session.cancelEarly(params.requestId);
@@ -163,16 +174,16 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
   }
 
   /** The responses to a batch are sent together. Revisions without batches accept only single messages. */
-  async function batch(post: Post, messages: unknown[]): Promise<Answer> {
+  async function batch(post: Post, messages: unknown[]): Promise<RouteResponse> {
     try {
       checkVersionHeader(post.headers);
       const session = sessionOf(post);
       const version =
-        session?.version ?? firstValue(post.headers["mcp-protocol-version"]) ?? DEFAULT_REVISION;
+        session?.version ?? requestHeader(post.headers["mcp-protocol-version"]) ?? DEFAULT_REVISION;
       if (!REVISIONS_WITH_BATCHES.has(version))
-        throw new RpcError(RPC.invalid_request, `revision ${version} does not support batches`);
+        throw new McpError(MCP_ERRORS.invalid_request, `revision ${version} does not support batches`);
       if (messages.length === 0 || messages.length > MAX_BATCH)
-        throw new RpcError(RPC.invalid_request, `a batch must contain 1 to ${MAX_BATCH} messages`);
+        throw new McpError(MCP_ERRORS.invalid_request, `a batch must contain 1 to ${MAX_BATCH} messages`);
       const answers = await Promise.all(messages.map((message) => handleInBatch(post, session, message)));
       const responses = answers.filter((answer) => answer !== null);
       return responses.length === 0 ? ACCEPTED : { status: 200, json: responses };
@@ -197,43 +208,43 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
   }
 
   /** Only an invalid request has an error status; a valid one that fails has status 200. */
-  function errorAnswer(error: unknown, id: RpcId | null, invalid_request: boolean): Answer {
+  function errorAnswer(error: unknown, id: McpRequestId | null, invalid_request: boolean): RouteResponse {
     const code = codeIn(error);
-    const always = code === RPC.session_not_found || code === RPC.missing_capability;
+    const always = code === MCP_ERRORS.session_not_found || code === MCP_ERRORS.missing_capability;
     const status = invalid_request || always ? statusOf(code) : 200;
     return errorWithStatus(status, id, rpcErrorOf(error));
   }
 
-  function rpcErrorOf(error: unknown): RpcError {
-    if (isRpcError(error)) return error;
+  function rpcErrorOf(error: unknown): McpError {
+    if (isMcpError(error)) return error;
     const known = toBackplaneError(error);
     if (known.code === "internal") deps.log.error({ err: error }, "MCP request failed");
-    return toRpcError(known, false);
+    return toMcpError(known, false);
   }
 }
 
-function errorWithStatus(status: number, id: RpcId | null, error: RpcError): Answer {
+function errorWithStatus(status: number, id: McpRequestId | null, error: McpError): RouteResponse {
   return { status, json: errorMessage(id, error) };
 }
 
 function statusOf(code: number | null): number {
-  return code === RPC.method_not_found || code === RPC.session_not_found ? 404 : 400;
+  return code === MCP_ERRORS.method_not_found || code === MCP_ERRORS.session_not_found ? 404 : 400;
 }
 
 function codeIn(error: unknown): number | null {
-  return isRpcError(error) ? error.code : null;
+  return isMcpError(error) ? error.code : null;
 }
 
-export function sessionNotFound(): RpcError {
-  return new RpcError(RPC.session_not_found, "Session not found");
+export function sessionNotFound(): McpError {
+  return new McpError(MCP_ERRORS.session_not_found, "Session not found");
 }
 
-function notJsonRpc(): RpcError {
-  return new RpcError(RPC.invalid_request, "the body is not a JSON-RPC 2.0 message");
+function notJsonRpc(): McpError {
+  return new McpError(MCP_ERRORS.invalid_request, "the body is not a JSON-RPC 2.0 message");
 }
 
-function idIn(body: unknown): RpcId | null {
-  return isObject(body) && isId(body.id) ? body.id : null;
+function idIn(body: unknown): McpRequestId | null {
+  return isObject(body) && isMcpRequestId(body.id) ? body.id : null;
 }
 
 /** Null: the client accepts neither JSON nor event streams. Without an Accept header it gets JSON. */

@@ -7,7 +7,7 @@ import { hash } from "node:crypto";
 import { BackplaneError, canonicalJson } from "@backplane/contract";
 import type { Caller, Kernel, OnceKey } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
-import type { Answer } from "../http/route.ts";
+import type { RouteResponse } from "../http/route.ts";
 
 /** Null when the request has no Idempotency-Key header. */
 export function readIdempotencyKey(request: FastifyRequest): string | null {
@@ -34,7 +34,7 @@ export async function createOnce(
   request: FastifyRequest,
   body: unknown,
   work: () => Promise<{ status: number; json: unknown; headers?: Record<string, string> }>,
-): Promise<Answer> {
+): Promise<RouteResponse> {
   const key = readIdempotencyKey(request);
   if (key === null) return work();
   let headers: Record<string, string> | undefined;
@@ -59,7 +59,7 @@ export async function createInTransaction<T, B>(
   body: unknown,
   status: number,
   run: { create: (once?: OnceKey) => Promise<T>; again: (stored: B) => Promise<T> },
-): Promise<Answer> {
+): Promise<RouteResponse> {
   const key = readIdempotencyKey(request);
   if (key === null) return { status, json: await run.create() };
   const digest = requestDigest(caller, request, body);

@@ -17,7 +17,8 @@ export const PageQuery = z.strictObject({
   after: nameOf(256).optional().describe("`next` of the previous page."),
 });
 
-export const listOf = (item: z.ZodType) => z.object({ items: z.array(item), next: z.string().nullable() });
+export const listSchema = (item: z.ZodType) =>
+  z.object({ items: z.array(item), next: z.string().nullable() });
 
 export function splitPage<Q extends { limit: number; after?: string | undefined }>(
   query: Q,

@@ -10,7 +10,7 @@ import { TimestampSchema } from "@backplane/contract/schema";
 import type { Caller, Kernel } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import { z } from "zod";
-import type { Answer } from "../http/route.ts";
+import type { RouteResponse } from "../http/route.ts";
 import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "./idempotency.ts";
 
 export const ARCHIVE_TYPES = ["application/gzip", "application/x-tar", "application/octet-stream"];
@@ -37,7 +37,7 @@ export async function importUpload(
   install: Install,
   /** Settings that the request carries outside its body; a repeat must have the same. */
   settings: JsonObject = {},
-): Promise<Answer> {
+): Promise<RouteResponse> {
   const hash = createHash("sha256");
   const bytes = limitBytes(payload, limit, request, (chunk) => hash.update(chunk));
   try {
@@ -58,9 +58,9 @@ async function installOnce(
   bytes: AsyncGenerator<Uint8Array>,
   digest: () => string,
   install: Install,
-): Promise<Answer> {
+): Promise<RouteResponse> {
   const key = readIdempotencyKey(request);
-  if (key === null) return (await install(bytes)) as Answer;
+  if (key === null) return (await install(bytes)) as RouteResponse;
   const done = await kernel.idempotency.once(caller, key, requestDigest(caller, request, about), async () => {
     const { status, json } = await install(bytes);
     // The digest covers the whole upload, also what the importer did not need to read.

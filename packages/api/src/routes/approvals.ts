@@ -4,7 +4,7 @@ import { ApprovalAnswerSchema, ApprovalGrantSchema, ApprovalSchema } from "@back
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
-import { IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const ListQuery = PageQuery.extend({ status: z.enum(APPROVAL_STATUSES).optional() });
@@ -19,7 +19,7 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Approvals",
       auth: { scope: "approvals:read" },
       query: ListQuery,
-      responses: { 200: { description: "A page.", schema: listOf(ApprovalSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(ApprovalSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.approvals.list(caller, filter, page) };

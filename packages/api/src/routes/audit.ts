@@ -1,6 +1,6 @@
 import { AuditEntrySchema, AuditReportSchema } from "@backplane/contract/schema";
 import { defineRoute, type Route } from "../http/route.ts";
-import { listOf, nameOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { listSchema, nameOf, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const ListQuery = PageQuery.extend({ action: nameOf(128).optional() });
@@ -15,7 +15,7 @@ export function auditRoutes({ kernel }: RouteDeps): Route[] {
       tag: "System",
       auth: { scope: "audit:read" },
       query: ListQuery,
-      responses: { 200: { description: "A page.", schema: listOf(AuditEntrySchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(AuditEntrySchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.audit.list(caller, filter, page) };

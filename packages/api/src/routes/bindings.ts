@@ -13,7 +13,7 @@ import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { etagOf, expectedGeneration, isUnchanged } from "../requests/etag.ts";
 import { createOnce } from "../requests/idempotency.ts";
-import { IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const ListQuery = PageQuery.extend({
@@ -100,7 +100,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Bindings",
       auth: { scope: "bindings:read" },
       query: ListQuery,
-      responses: { 200: { description: "A page.", schema: listOf(BindingSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(BindingSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.bindings.list(caller, filter, page) };

@@ -8,7 +8,7 @@ import { createInTransaction } from "../requests/idempotency.ts";
 import {
   EntryCursor,
   IdParams,
-  listOf,
+  listSchema,
   nameOf,
   PageQuery,
   refOf,
@@ -86,7 +86,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Chains",
       auth: READ,
       query: PageQuery.extend({ session_id: SessionId, workspace: Workspace.optional() }),
-      responses: { 200: { description: "A page.", schema: listOf(ChainSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(ChainSchema) } },
       async handler({ caller, query }) {
         const { page } = splitPage(query);
         const ref = refOf(query.session_id, query);
@@ -131,7 +131,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       auth: READ,
       params: IdParams,
       query: BlocksQuery,
-      responses: { 200: { description: "A page.", schema: listOf(BlockSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(BlockSchema) } },
       handler: async ({ caller, params, query }) => ({
         status: 200,
         json: await pageOfBlocks(caller, params.id, query.after, query.limit),
@@ -172,7 +172,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       auth: { ...READ, delegated: "runs:read" },
       params: IdParams,
       query: PageQuery,
-      responses: { 200: { description: "A page.", schema: listOf(RunSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(RunSchema) } },
       async handler({ caller, params, query }) {
         await chains.get(caller, params.id);
         return {

@@ -7,7 +7,7 @@ import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
 import {
   IdParams,
-  listOf,
+  listSchema,
   PageQuery,
   refOf,
   SessionId,
@@ -62,7 +62,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Compactions",
       auth: READ,
       query: PageQuery.extend({ session_id: SessionId, workspace: Workspace.optional() }),
-      responses: { 200: { description: "A page.", schema: listOf(CompactionSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(CompactionSchema) } },
       async handler({ caller, query }) {
         const ref = refOf(query.session_id, query);
         await sessions.get(caller, ref);

@@ -8,11 +8,11 @@ import { ExportIdSchema, InvocationSchema, InvokeBodySchema } from "@backplane/c
 import type { Caller, Ticket } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import { z } from "zod";
-import { type Answer, defineRoute, type Route } from "../http/route.ts";
+import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "../requests/idempotency.ts";
 import {
   IdParams,
-  listOf,
+  listSchema,
   nameOf,
   PageQuery,
   splitPage,
@@ -96,7 +96,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       tag: "Invocations",
       auth: { scope: "invocations:read" },
       query: ListQuery,
-      responses: { 200: { description: "A page.", schema: listOf(InvocationSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(InvocationSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.invocations.list(caller, filter, page) };
@@ -198,7 +198,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
     body: z.output<typeof InvokeBody>,
     wait_ms: number,
     request: FastifyRequest,
-  ): Promise<Answer> {
+  ): Promise<RouteResponse> {
     const digest = requestDigest(caller, request, body);
     const { id, ticket } = await kernel.invocations.invokeOnce(caller, body, key, digest);
     if (ticket === null) {

@@ -2,9 +2,9 @@
 import { definedFields } from "@backplane/contract";
 import { KeyCreateSchema, KeySchema, ProjectIdSchema } from "@backplane/contract/schema";
 import { z } from "zod";
-import { type Answer, defineRoute, type Route } from "../http/route.ts";
+import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
-import { IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const Project = z
@@ -28,7 +28,7 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       body: KeyCreateSchema,
       idempotent: true,
       responses: { 201: { description: "The key and its token.", schema: CreatedSchema } },
-      async handler({ caller, body, request }): Promise<Answer> {
+      async handler({ caller, body, request }): Promise<RouteResponse> {
         let created: Awaited<ReturnType<typeof kernel.keys.create>> | undefined;
         const answer = await createOnce(kernel, caller, request, body, async () => {
           created = await kernel.keys.create(caller, body);
@@ -45,7 +45,7 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Keys",
       auth: { scope: "keys:read" },
       query: PageQuery.extend({ project: Project.optional() }),
-      responses: { 200: { description: "A page.", schema: listOf(KeySchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(KeySchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.keys.list(caller, page, definedFields(filter)) };

@@ -5,7 +5,7 @@ import type { Caller, InstallationSource } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
-import { IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import { ARCHIVE_TYPES, ArchiveQuery, importUpload, isUpload } from "../requests/upload.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -72,7 +72,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       tag: "Packages",
       auth: { scope: "packages:read" },
       query: PageQuery,
-      responses: { 200: { description: "A page.", schema: listOf(PackageSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(PackageSchema) } },
       handler: async ({ caller, query }) => ({
         status: 200,
         json: await kernel.packages.list(caller, splitPage(query).page),

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { BackplaneError } from "@backplane/contract";
 import { z } from "zod";
-import { type Answer, defineRoute, type Route } from "../http/route.ts";
+import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import { renderErrorsPage } from "../pages/errors-page.ts";
 import { createChatFiles, createExplorerFiles, type FindFile } from "../pages/static-files.ts";
 
@@ -115,6 +115,6 @@ function staticRoute({ path, file, type, operation_id, summary }: (typeof FILES)
   });
 }
 
-function page(text: string, type: string): Answer {
+function page(text: string, type: string): RouteResponse {
   return { status: 200, text, type: `${type}; charset=utf-8`, headers: PAGE_HEADERS };
 }

@@ -7,12 +7,12 @@ import { RunSchema } from "@backplane/contract/schema";
 import type { Caller, RunTicket } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
-import { type Answer, defineRoute, type Route } from "../http/route.ts";
+import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "../requests/idempotency.ts";
 import {
   EntryCursor,
   IdParams,
-  listOf,
+  listSchema,
   nameOf,
   PageQuery,
   SessionId,
@@ -121,7 +121,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
         session_id: SessionId.optional(),
         workspace: Workspace.optional().describe("Default: all of them."),
       }),
-      responses: { 200: { description: "A page.", schema: listOf(RunSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(RunSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await runs.list(caller, definedFields(filter), page) };
@@ -176,7 +176,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
     request: FastifyRequest,
     reply: FastifyReply,
     headers: Record<string, string>,
-  ): Promise<Answer> {
+  ): Promise<RouteResponse> {
     if (wantsStream(request, query.stream))
       return stream(caller, started.id, started.entry_id - 1, reply, true);
     const wait_ms = waitMs(query.wait);
@@ -192,7 +192,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
     after: number | null,
     reply: FastifyReply,
     announce: boolean,
-  ): Promise<Answer> {
+  ): Promise<RouteResponse> {
     const opened = await openRunStream(deps, caller, id, after);
     const run = await runs.get(caller, id);
     try {

@@ -8,7 +8,7 @@ import {
 } from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const NameParams = z.object({ name: SecretNameSchema });
@@ -43,7 +43,7 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Secrets",
       auth: { scope: "secrets:read" },
       query: PageQuery,
-      responses: { 200: { description: "A page.", schema: listOf(SecretSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(SecretSchema) } },
       handler: async ({ caller, query }) => ({
         status: 200,
         json: await kernel.secrets.list(caller, splitPage(query).page),

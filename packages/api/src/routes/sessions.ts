@@ -8,7 +8,7 @@ import { createInTransaction } from "../requests/idempotency.ts";
 import {
   EntryCursor,
   IdParams,
-  listOf,
+  listSchema,
   nameOf,
   PageQuery,
   refOf,
@@ -85,7 +85,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       tag: "Sessions",
       auth: READ,
       query: PageQuery.extend({ workspace: Workspace.optional().describe("Default: all of them.") }),
-      responses: { 200: { description: "A page.", schema: listOf(SessionSchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(SessionSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await sessions.list(caller, definedFields(filter), page) };
@@ -222,7 +222,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       auth: READ,
       params: IdParams,
       query: EntriesQuery,
-      responses: { 200: { description: "A page.", schema: listOf(EntrySchema) } },
+      responses: { 200: { description: "A page.", schema: listSchema(EntrySchema) } },
       async handler({ caller, params, query }) {
         const { after, limit } = query;
         const items = await sessions.entries(caller, refOf(params.id, query), after, limit);

@@ -7,7 +7,7 @@ import { Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { authenticateRequest, checkRequestGate, type Gate } from "../auth/gate.ts";
 import type { Metrics, RouteMeter } from "../http/metrics.ts";
-import { type Answer, type Context, fastifyPath, type Route } from "../http/route.ts";
+import { fastifyPath, type Route, type RouteContext, type RouteResponse } from "../http/route.ts";
 import { checkRequest } from "../requests/check-request.ts";
 import { isUpload } from "../requests/upload.ts";
 
@@ -49,7 +49,7 @@ function register(app: FastifyInstance, route: Route, gate: Gate, meter: RouteMe
       done();
     },
     handler(request, reply) {
-      const context: Context<unknown, unknown, unknown, never> = {
+      const context: RouteContext<unknown, unknown, unknown, never> = {
         caller: request.caller as never,
         params: params === undefined ? undefined : checkRequest(params, "params", request.params),
         query: query === undefined ? undefined : checkRequest(query, "query", request.query),
@@ -69,7 +69,7 @@ function register(app: FastifyInstance, route: Route, gate: Gate, meter: RouteMe
   }
 }
 
-function send(reply: FastifyReply, answer: Answer): FastifyReply {
+function send(reply: FastifyReply, answer: RouteResponse): FastifyReply {
   if ("hijacked" in answer) return reply;
   if (answer.headers !== undefined) reply.headers(answer.headers);
   reply.code(answer.status);

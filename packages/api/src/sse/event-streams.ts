@@ -8,7 +8,7 @@ import { BackplaneError } from "@backplane/contract";
 import type { Clock, Timer } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { watchCredential } from "../auth/watch-credential.ts";
-import type { Answer } from "../http/route.ts";
+import type { RouteResponse } from "../http/route.ts";
 
 const HEARTBEAT_MS = 15_000;
 
@@ -20,7 +20,7 @@ export interface SseItem {
 
 export interface EventStreams {
   /** Takes over the reply and writes each item of `source`. A failure after the headers were sent becomes an `error` item. */
-  stream(reply: FastifyReply, source: (stop: AbortSignal) => AsyncIterable<SseItem>): Promise<Answer>;
+  stream(reply: FastifyReply, source: (stop: AbortSignal) => AsyncIterable<SseItem>): Promise<RouteResponse>;
   /** Ends every open stream. Streams opened later end immediately. */
   close(): void;
 }

@@ -17,8 +17,8 @@ import type { RawData, WebSocket } from "ws";
 import { authorize } from "../auth/authorize.ts";
 import { checkRequest } from "../requests/check-request.ts";
 import { parseJsonBody } from "../requests/json-body.ts";
-import type { FrameWriter } from "./frame-writer.ts";
 import { textFrame } from "./text-frame.ts";
+import type { WebSocketWriter } from "./websocket-writer.ts";
 
 /** The parts of the kernel that the operations use. */
 export interface WsKernel {
@@ -50,7 +50,7 @@ export class ClientSocket {
   last_seen: number;
   readonly #deps: ClientSocketDeps;
   readonly #ws: WebSocket;
-  readonly #writer: FrameWriter;
+  readonly #writer: WebSocketWriter;
   readonly #authenticate: () => Caller | Promise<Caller>;
   readonly #attached = new Map<string, Attached>();
   #queue: { data: RawData; binary: boolean }[] = [];
@@ -60,7 +60,7 @@ export class ClientSocket {
 
   constructor(
     ws: WebSocket,
-    writer: FrameWriter,
+    writer: WebSocketWriter,
     authenticate: () => Caller | Promise<Caller>,
     deps: ClientSocketDeps,
   ) {

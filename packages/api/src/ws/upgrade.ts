@@ -13,7 +13,7 @@ import { watchCredential } from "../auth/watch-credential.ts";
 import type { ErrorResponse } from "../http/error-envelope.ts";
 import { NOSNIFF_LINE, writeErrorResponse } from "../http/socket-response.ts";
 import { ClientSocket, type ClientSocketDeps, READ_AUTH, type WsKernel } from "./client-socket.ts";
-import { FrameWriter, WriteTicks } from "./frame-writer.ts";
+import { WebSocketWriter, WriteTicks } from "./websocket-writer.ts";
 
 export interface WsDeps {
   kernel: WsKernel;
@@ -110,7 +110,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
   }
 
   function open(ws: WebSocket, socket: Duplex, { authenticate, delegated }: Accepted): void {
-    const client = new ClientSocket(ws, new FrameWriter(ws, socket, ticks), authenticate, socket_deps);
+    const client = new ClientSocket(ws, new WebSocketWriter(ws, socket, ticks), authenticate, socket_deps);
     clients.add(client);
     ws.on("message", (data, binary) => client.received(data, binary));
     const alive = () => client.alive();

@@ -10,14 +10,14 @@ import {
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import {
-  listOf,
   mountOf,
+  parseList,
   percentage,
   samplingOf,
   slotPair,
   wholeNumber,
 } from "../command-line/parse-flags.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { readJsonObject } from "../terminal/read-input.ts";
 
 export interface BindingOptions {
@@ -47,8 +47,8 @@ export function bindingFlags(command: Command): Command {
     )
     .addOption(new Option("--approval <when>", "require approval of each call").choices(["always", "never"]))
     .option("--timeout <ms>", "timeout of a call", wholeNumber("--timeout", 1, 86_400_000))
-    .option("--domains <names>", "domains that it may connect to, separated by commas", listOf)
-    .option("--capabilities <names>", "capabilities of a side-process plugin, separated by commas", listOf)
+    .option("--domains <names>", "domains that it may connect to, separated by commas", parseList)
+    .option("--capabilities <names>", "capabilities of a side-process plugin, separated by commas", parseList)
     .option(
       "--mount <folder[:target][:rw]>",
       "mount a folder of the gateway's machine at TARGET (default: /data/NAME); repeatable",
@@ -76,7 +76,7 @@ export interface BindingParts {
 }
 
 /** Contains only what the flags set. Secret names are resolved to references; an unknown name throws. */
-export async function bindingParts(context: Context, options: BindingOptions): Promise<BindingParts> {
+export async function bindingParts(context: CommandContext, options: BindingOptions): Promise<BindingParts> {
   const policy = policyOf(options);
   return {
     ...(options.config === undefined
@@ -119,7 +119,10 @@ function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
   return sampling === false ? ({ sampling: undefined } as unknown as BindingPolicy) : {};
 }
 
-async function secretRefs(context: Context, names: Record<string, string>): Promise<Record<string, string>> {
+async function secretRefs(
+  context: CommandContext,
+  names: Record<string, string>,
+): Promise<Record<string, string>> {
   const refs: Record<string, string> = {};
   for (const [slot, name] of Object.entries(names)) {
     refs[slot] = name.startsWith("secret://") ? name : await refOf(context, name);
@@ -128,7 +131,7 @@ async function secretRefs(context: Context, names: Record<string, string>): Prom
 }
 
 /** The gateway's error does not name the secret, so it is added here. */
-async function refOf(context: Context, name: string): Promise<string> {
+async function refOf(context: CommandContext, name: string): Promise<string> {
   try {
     return (await context.client().secrets.get(name)).ref;
   } catch (error) {

@@ -3,10 +3,10 @@
  * is an error that lists the ids, since the command may be `remove`.
  */
 import { BackplaneError, type Binding, serverName } from "@backplane/contract";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { listAll } from "../context/page.ts";
 
-export async function findBinding(context: Context, name: string): Promise<Binding> {
+export async function findBinding(context: CommandContext, name: string): Promise<Binding> {
   const { bindings } = context.client();
   if (name.startsWith("bind_")) return await bindings.get(name);
   const found = (await listAll((page) => bindings.list(page))).filter((item) => matchesName(item, name));

@@ -1,9 +1,9 @@
 /** Finds a package by its id or by `publisher/name[@version]`; the API knows ids only. */
 import { BackplaneError, type Package } from "@backplane/contract";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { listAll } from "../context/page.ts";
 
-export async function findPackage(context: Context, name: string): Promise<Package> {
+export async function findInstalledPackage(context: CommandContext, name: string): Promise<Package> {
   const client = context.client();
   if (name.startsWith("pkg_")) return client.packages.get(name);
   const { package_id, version } = parsePackageName(name);

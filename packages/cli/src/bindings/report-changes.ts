@@ -3,11 +3,11 @@
  * grants, so an accepted flag may have no effect. A process that no longer starts is reported before its first call.
  */
 import { type Binding, type ValidationReport, WHOLE_PACKAGE } from "@backplane/contract";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 import { ifAllowed, reportTools, reportUnavailable } from "./report-tools.ts";
 
-export async function reportChanges(context: Context, before: Binding, now: Binding): Promise<void> {
+export async function reportChanges(context: CommandContext, before: Binding, now: Binding): Promise<void> {
   await reportNarrowedGrant(context, now);
   if (now.export_id !== WHOLE_PACKAGE || now.status !== "active") return;
   // A binding that has just become active lists its tools; otherwise only errors are reported.
@@ -15,7 +15,7 @@ export async function reportChanges(context: Context, before: Binding, now: Bind
   else await reportTools(context, now);
 }
 
-export async function reportNarrowedGrant(context: Context, binding: Binding): Promise<void> {
+export async function reportNarrowedGrant(context: CommandContext, binding: Binding): Promise<void> {
   const { allowed_domains: domains = [], mounts = [] } = binding.policy;
   if (context.out.quiet || (domains.length === 0 && mounts.length === 0)) return;
   const report = await ifAllowed(context.client().bindings.validate(binding.binding_id));
@@ -53,7 +53,7 @@ function withoutNetwork(
   return [`${missing.join(", ")} is not reachable: ${why}. Calls can reach: ${given}.`];
 }
 
-export function reportVersionChange({ out }: Context, binding: Binding): void {
+export function reportVersionChange({ out }: CommandContext, binding: Binding): void {
   const { binding_id, package_version, previous } = binding;
   if (previous === undefined) return;
   const set = `backplane binding set ${binding_id}`;

@@ -10,11 +10,11 @@ import {
   tolerates,
   type WorkspaceFolder,
 } from "@backplane/contract";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 export async function reportTools(
-  context: Context,
+  context: CommandContext,
   { binding_id, unbound_slots }: Pick<Binding, "binding_id" | "unbound_slots">,
   /** `broken: false` if load errors were already reported. */
   { broken = true } = {},
@@ -42,14 +42,14 @@ export async function reportTools(
 }
 
 /** Reports only that the plugin does not answer. */
-export async function reportUnavailable(context: Context, { binding_id }: Binding): Promise<void> {
+export async function reportUnavailable(context: CommandContext, { binding_id }: Binding): Promise<void> {
   if (context.out.quiet) return;
   const found = await ifAllowed(context.client().bindings.definitions(binding_id));
   if (found !== null && found.error !== null) noteUnavailable(context, binding_id, found.error);
 }
 
 function noteUnavailable(
-  { out }: Context,
+  { out }: CommandContext,
   binding_id: string,
   error: NonNullable<Definitions["error"]>,
 ): void {
@@ -66,7 +66,7 @@ function noteUnavailable(
  * Tells the operator after an installation that calls will need approval. For tools of unknown risk one policy command
  * changes that; a tool whose server declares that it writes still needs approval.
  */
-async function noteApprovals(context: Context, own: readonly CatalogEntry[]): Promise<void> {
+async function noteApprovals(context: CommandContext, own: readonly CatalogEntry[]): Promise<void> {
   const { out } = context;
   const policy = await ifAllowed(context.client().policy.get());
   if (policy === null) return;
@@ -106,6 +106,6 @@ export async function ifAllowed<T>(request: Promise<T>): Promise<T | null> {
   }
 }
 
-export function reportLoadErrors({ out }: Context, { errors }: Pick<WorkspaceFolder, "errors">): void {
+export function reportLoadErrors({ out }: CommandContext, { errors }: Pick<WorkspaceFolder, "errors">): void {
   for (const why of Object.values(errors)) out.note(plainLine(`Failed to load: ${why}`));
 }

@@ -1,12 +1,12 @@
 /** Asks for the approvals of a conversation, one at a time. A question that was answered elsewhere is withdrawn. */
 import { type Approval, type ApprovalAnswer, codeOf, toBackplaneError } from "@backplane/contract";
-import { errorLines, toFailure } from "../command-line/error-report.ts";
-import type { Context } from "../context/context.ts";
+import { errorLines, toErrorReport } from "../command-line/error-report.ts";
+import type { CommandContext } from "../context/context.ts";
 import type { LineEditor } from "../terminal/line-editor.ts";
 import { keysText, questionText, readAnswer } from "./approval-prompt.ts";
 
 export class ApprovalQueue {
-  readonly #context: Context;
+  readonly #context: CommandContext;
   readonly #editor: Pick<LineEditor, "askQuestion" | "cancelQuestion">;
   readonly #before: () => void;
   #waiting: { approval: Approval; session_id: string }[] = [];
@@ -14,7 +14,7 @@ export class ApprovalQueue {
 
   /** `before` ends the line that is being written. */
   constructor(
-    context: Context,
+    context: CommandContext,
     editor: Pick<LineEditor, "askQuestion" | "cancelQuestion">,
     before: () => void,
   ) {
@@ -78,7 +78,7 @@ export class ApprovalQueue {
       await this.#context.client().approvals.answer(approval.id, answer);
     } catch (error) {
       if (codeOf(error) === "approval.closed") this.#say("It has already been answered or has expired.");
-      else this.#say(errorLines(toFailure(toBackplaneError(error))));
+      else this.#say(errorLines(toErrorReport(toBackplaneError(error))));
     }
     if (this.#open === null) this.#next();
   }

@@ -1,6 +1,6 @@
 /** Local commands of a chat. Any other line, even one that starts with a slash, goes to the agent. */
 import type { Session } from "@backplane/contract";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { table } from "../terminal/output.ts";
 
 const COMMANDS = {
@@ -30,7 +30,7 @@ export function readChatCommand(line: string): ChatCommand | null {
 }
 
 export async function runChatCommand(
-  context: Context,
+  context: CommandContext,
   { session_id, ...where }: { session_id: string; workspace?: string },
   { name, argument }: ChatCommand,
 ): Promise<ChatReply> {

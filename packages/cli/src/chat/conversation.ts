@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Accepted } from "@backplane/client";
 import { type Approval, codeOf, type Run } from "@backplane/contract";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { type ChatEvent, readEvent } from "./chat-events.ts";
 import { pendingApprovals } from "./session-approvals.ts";
 
@@ -30,7 +30,7 @@ export class Conversation {
   readonly ref: { session_id: string; workspace?: string };
   /** All approval requests of this conversation so far. */
   readonly approvals = new Map<string, Approval>();
-  readonly #context: Context;
+  readonly #context: CommandContext;
   readonly #listener: Listener;
   readonly #stop = new AbortController();
   readonly #turns = new Map<string, PromiseWithResolvers<Run>>();
@@ -44,7 +44,7 @@ export class Conversation {
   #poll: NodeJS.Timeout | undefined;
   #stream: Promise<void> = Promise.resolve();
 
-  constructor(context: Context, ref: Conversation["ref"], listener: Listener) {
+  constructor(context: CommandContext, ref: Conversation["ref"], listener: Listener) {
     this.#context = context;
     this.ref = ref;
     this.#listener = listener;

@@ -6,14 +6,14 @@ import type { Approval, Run, Session } from "@backplane/contract";
 import { errorLines } from "../command-line/error-report.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { WorkspaceOptions } from "../command-line/workspace-flag.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
 import { chatEventText } from "./chat-event-text.ts";
 import type { ChatEvent } from "./chat-events.ts";
 import { Conversation } from "./conversation.ts";
 
 export async function runScriptedChat(
-  context: Context,
+  context: CommandContext,
   session: Session,
   where: WorkspaceOptions,
   messages: readonly string[],
@@ -74,7 +74,7 @@ export async function runScriptedChat(
 }
 
 async function exitOf(
-  context: Context,
+  context: CommandContext,
   conversation: Conversation,
   run: Run,
   gave_up: string | null,
@@ -94,7 +94,7 @@ async function exitOf(
 }
 
 /** Answers are skipped here; they are printed on stdout at the end of the turn. */
-function note({ out }: Context, chatEvent: ChatEvent, names: Map<string, string>): void {
+function note({ out }: CommandContext, chatEvent: ChatEvent, names: Map<string, string>): void {
   if (chatEvent.kind === "user_message" || chatEvent.kind === "answer" || chatEvent.kind === "error") return;
   const text = chatEventText(out, chatEvent, names);
   if (text !== null) out.note(text);

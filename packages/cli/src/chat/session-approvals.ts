@@ -1,17 +1,17 @@
 /** Approvals of a session and of its sub-agents, which are sessions of their own. */
 import { AGENT_SEPARATOR, type Approval, codeOf } from "@backplane/contract";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 
 const PAGE = 200;
 
 /** Empty if this credential may not list approvals. */
-export async function pendingApprovals(context: Context, session_id: string): Promise<Approval[]> {
+export async function pendingApprovals(context: CommandContext, session_id: string): Promise<Approval[]> {
   return await sessionApprovals(context, session_id, { status: "pending" });
 }
 
 /** Searches the newest approvals only; an old session may have more. */
 export async function sessionApprovals(
-  context: Context,
+  context: CommandContext,
   session_id: string,
   filter: { status?: "pending" } = {},
 ): Promise<Approval[]> {

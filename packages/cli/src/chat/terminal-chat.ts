@@ -4,10 +4,10 @@
  */
 import type { Run, Session } from "@backplane/contract";
 import { toBackplaneError } from "@backplane/contract";
-import { errorLines, toFailure } from "../command-line/error-report.ts";
+import { errorLines, toErrorReport } from "../command-line/error-report.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { WorkspaceOptions } from "../command-line/workspace-flag.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { LineEditor } from "../terminal/line-editor.ts";
 import { plainText } from "../terminal/plain-text.ts";
 import { AnswerText } from "./answer-text.ts";
@@ -20,7 +20,7 @@ import { Conversation } from "./conversation.ts";
 const TWICE_MS = 2_000;
 
 export async function runTerminalChat(
-  context: Context,
+  context: CommandContext,
   session: Session,
   where: WorkspaceOptions,
 ): Promise<number> {
@@ -29,7 +29,7 @@ export async function runTerminalChat(
 }
 
 class TerminalChat {
-  readonly #context: Context;
+  readonly #context: CommandContext;
   readonly #where: WorkspaceOptions;
   readonly #editor: LineEditor;
   readonly #text: AnswerText;
@@ -40,7 +40,7 @@ class TerminalChat {
   #reported = "";
   #interrupted_at = Number.NEGATIVE_INFINITY;
 
-  constructor(context: Context, where: WorkspaceOptions) {
+  constructor(context: CommandContext, where: WorkspaceOptions) {
     const { io } = context;
     this.#context = context;
     this.#where = where;
@@ -87,7 +87,7 @@ class TerminalChat {
       else if (line.trim() !== "") this.#report(await this.#conversation.say(line));
     } catch (error) {
       this.#text.reset();
-      this.#say(errorLines(toFailure(toBackplaneError(error))));
+      this.#say(errorLines(toErrorReport(toBackplaneError(error))));
     }
     this.#promptIfIdle();
   }
@@ -134,7 +134,7 @@ class TerminalChat {
     } else if (this.#conversation.running) {
       this.#questions.clear();
       this.#conversation.interrupt().catch((error: unknown) => {
-        this.#say(errorLines(toFailure(toBackplaneError(error))));
+        this.#say(errorLines(toErrorReport(toBackplaneError(error))));
       });
     } else {
       this.#say("Press Ctrl-C again or Ctrl-D to leave.");

@@ -3,7 +3,7 @@ import { type BackplaneError, ERROR_CODES, isErrorCode } from "@backplane/contra
 import { plainLine } from "../terminal/plain-text.ts";
 
 /** The fields of a report; they come from a thrown BackplaneError or from the error of an invocation. */
-export interface Failure {
+export interface ErrorReport {
   code: string;
   message: string;
   fix?: string | undefined;
@@ -12,7 +12,7 @@ export interface Failure {
   request_id?: string | undefined;
 }
 
-export function errorLines(failure: Failure): string {
+export function errorLines(failure: ErrorReport): string {
   const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
   const what = spec?.what ?? "The gateway reported an error code that this version does not know.";
   return [`error[${failure.code}] ${what}`, why(failure, what), `fix: ${fixOf(failure)}`]
@@ -20,7 +20,7 @@ export function errorLines(failure: Failure): string {
     .join("\n");
 }
 
-export function errorDocument(failure: Failure, exitCode: number): { error: Record<string, unknown> } {
+export function errorDocument(failure: ErrorReport, exitCode: number): { error: Record<string, unknown> } {
   const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
   return {
     error: {
@@ -36,7 +36,7 @@ export function errorDocument(failure: Failure, exitCode: number): { error: Reco
 }
 
 /** Moves the request id, which the client puts into the details, to its own field. */
-export function toFailure(error: BackplaneError): Failure {
+export function toErrorReport(error: BackplaneError): ErrorReport {
   const { code, message, fix, retryable } = error;
   const { request_id, ...details } = error.details ?? {};
   return {
@@ -50,7 +50,7 @@ export function toFailure(error: BackplaneError): Failure {
 }
 
 /** The suggested fix, with the ids that the gateway returned. */
-function fixOf({ code, fix, details }: Failure): string {
+function fixOf({ code, fix, details }: ErrorReport): string {
   const slot: unknown = Array.isArray(details?.unbound) ? details.unbound[0] : undefined;
   if (typeof slot === "string" && typeof details?.binding_id === "string") {
     return `backplane binding set ${details.binding_id} --secret ${slot}=NAME`;
@@ -80,7 +80,7 @@ function forEach(ids: unknown, command: string): string | undefined {
 }
 
 /** The second line is never empty and never repeats the first. */
-function why(failure: Failure, what: string): string {
+function why(failure: ErrorReport, what: string): string {
   const issues = issueText(failure.details);
   const redundant = failure.message === what || failure.message === "" || repeats(failure);
   const parts = redundant ? [] : [failure.message];
@@ -90,7 +90,7 @@ function why(failure: Failure, what: string): string {
 }
 
 /** For a list of issues the gateway's message is the first issue. */
-function repeats({ message, details }: Failure): boolean {
+function repeats({ message, details }: ErrorReport): boolean {
   const first: unknown = Array.isArray(details?.issues) ? details.issues[0]?.message : undefined;
   return typeof first === "string" && message.endsWith(`: ${first}`);
 }

@@ -21,7 +21,7 @@ export function percentage(flag: string): (text: string) => number {
 }
 
 /** For a flag that may be repeated and accepts lists separated by commas. */
-export function listOf(text: string, before: string[] = []): string[] {
+export function parseList(text: string, before: string[] = []): string[] {
   return [
     ...before,
     ...text
@@ -32,7 +32,7 @@ export function listOf(text: string, before: string[] = []): string[] {
 }
 
 /** For a flag that may be repeated; values are not split. */
-export function collect(text: string, before: string[] = []): string[] {
+export function collectValues(text: string, before: string[] = []): string[] {
   return [...before, text];
 }
 

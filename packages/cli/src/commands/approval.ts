@@ -3,8 +3,8 @@ import type { Approval, ApprovalResponse, ApprovalStatus } from "@backplane/cont
 import { APPROVAL_STATUSES } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
-import { type PageOptions, pageFlags, showPage, showRows } from "../context/page.ts";
+import type { CommandContext } from "../context/context.ts";
+import { type PageFlags, pageFlags, showPage, showRows } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { exactJson } from "../terminal/plain-text.ts";
 
@@ -51,8 +51,8 @@ interface AnswerOptions {
 }
 
 async function list(
-  context: Context,
-  options: PageOptions & { status: ApprovalStatus | "all" },
+  context: CommandContext,
+  options: PageFlags & { status: ApprovalStatus | "all" },
 ): Promise<undefined> {
   const { status, ...page } = options;
   const found = await context.client().approvals.list(status === "all" ? page : { ...page, status });
@@ -67,7 +67,7 @@ async function list(
   return undefined;
 }
 
-async function show(context: Context, _options: object, id: string): Promise<undefined> {
+async function show(context: CommandContext, _options: object, id: string): Promise<undefined> {
   const found = await context.client().approvals.get(id);
   context.out.data(found, () => describe(found));
   if (found.status === "pending") context.out.note(`Answer: backplane approve allow ${id} (or deny)`);
@@ -76,7 +76,7 @@ async function show(context: Context, _options: object, id: string): Promise<und
 
 /** Sends the digest of the current arguments, so that the answer cannot apply to changed ones. */
 async function answer(
-  context: Context,
+  context: CommandContext,
   id: string,
   response: ApprovalResponse,
   options: AnswerOptions,
@@ -98,7 +98,7 @@ async function answer(
   return undefined;
 }
 
-async function grants(context: Context): Promise<undefined> {
+async function grants(context: CommandContext): Promise<undefined> {
   const items = await context.client().approvals.grants();
   const rows = items.map((item) => [
     item.id,
@@ -112,7 +112,7 @@ async function grants(context: Context): Promise<undefined> {
   return undefined;
 }
 
-async function revoke(context: Context, _options: object, id: string): Promise<undefined> {
+async function revoke(context: CommandContext, _options: object, id: string): Promise<undefined> {
   await context.client().approvals.revokeGrant(id);
   context.out.data({ revoked: id }, () => `Revoked ${id}`);
   return undefined;

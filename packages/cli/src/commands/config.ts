@@ -5,7 +5,7 @@
 import { BackplaneError, configPrefixOf, isSecretConfigKey, type Json } from "@backplane/contract";
 import type { Command } from "commander";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { showRows } from "../context/page.ts";
 import { plainText } from "../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../terminal/prompts.ts";
@@ -40,14 +40,14 @@ export function addConfigCommands(program: Command, toAction: ToAction): void {
     .action(toAction(list));
 }
 
-async function get(context: Context, options: { show?: boolean }, key: string): Promise<undefined> {
+async function get(context: CommandContext, options: { show?: boolean }, key: string): Promise<undefined> {
   const found = await context.client().config.get(key, options);
   context.out.data(found, () => textOf(found.value));
   return undefined;
 }
 
 async function set(
-  context: Context,
+  context: CommandContext,
   options: { text?: boolean },
   key: string,
   argument: string | undefined,
@@ -72,7 +72,7 @@ async function set(
 }
 
 /** The gateway removes a credential when its destination changes. */
-function noteDropped({ out }: Context, dropped: readonly string[]): void {
+function noteDropped({ out }: CommandContext, dropped: readonly string[]): void {
   for (const key of dropped) {
     out.note(
       `Removed ${key}: it belonged to the previous destination. Set it again: backplane config set ${key} < file`,
@@ -80,7 +80,7 @@ function noteDropped({ out }: Context, dropped: readonly string[]): void {
   }
 }
 
-async function unset(context: Context, _options: object, key: string): Promise<undefined> {
+async function unset(context: CommandContext, _options: object, key: string): Promise<undefined> {
   if (configPrefixOf(key) !== null) {
     assertConfirmable(context.io, context.flags);
     await confirm(context.io, context.flags, `Remove every key under ${key.slice(0, -2)}?`);
@@ -90,7 +90,7 @@ async function unset(context: Context, _options: object, key: string): Promise<u
   return undefined;
 }
 
-async function list(context: Context, _options: object, prefix = ""): Promise<undefined> {
+async function list(context: CommandContext, _options: object, prefix = ""): Promise<undefined> {
   const all = Object.entries(await context.client().config.list());
   const rows = all.filter(([key]) => key.startsWith(prefix));
   const cells = rows.map(([key, value]) => [key, textOf(value)]);

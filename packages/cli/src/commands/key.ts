@@ -1,10 +1,10 @@
 /** `key`: API keys. The token is printed once, at creation. */
 import { BackplaneError, KEY_SCOPES, type KeyScope, ROLES, type Role } from "@backplane/contract";
 import { type Command, Option } from "commander";
-import { listOf } from "../command-line/parse-flags.ts";
+import { parseList } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
-import { type PageOptions, pageFlags, showPage } from "../context/page.ts";
+import type { CommandContext } from "../context/context.ts";
+import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
 import { confirm } from "../terminal/prompts.ts";
 
 interface CreateOptions {
@@ -18,7 +18,7 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
   key
     .command("create <name>")
     .description("Create a key and print its token, once.")
-    .requiredOption("--scope <scopes>", `permissions: ${KEY_SCOPES.join(", ")}`, listOf)
+    .requiredOption("--scope <scopes>", `permissions: ${KEY_SCOPES.join(", ")}`, parseList)
     .addOption(new Option("--role <role>", "role of the key").choices(ROLES))
     .option("--expires <when>", "expiry as a time (2030-01-31T00:00:00Z) or a duration (90d, 12h)")
     .addHelpText(
@@ -35,7 +35,7 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
     .action(toAction(revoke));
 }
 
-async function create(context: Context, options: CreateOptions, name: string): Promise<undefined> {
+async function create(context: CommandContext, options: CreateOptions, name: string): Promise<undefined> {
   const { flags, out } = context;
   const created = await context.client().keys.create({
     name,
@@ -50,7 +50,7 @@ async function create(context: Context, options: CreateOptions, name: string): P
   return undefined;
 }
 
-async function list(context: Context, options: PageOptions): Promise<undefined> {
+async function list(context: CommandContext, options: PageFlags): Promise<undefined> {
   const { project = "*" } = context.flags;
   const page = await context.client().keys.list({ ...options, project });
   showPage(context, page, ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "EXPIRES", "REVOKED"], (item) => [
@@ -65,7 +65,7 @@ async function list(context: Context, options: PageOptions): Promise<undefined> 
   return undefined;
 }
 
-async function revoke(context: Context, _options: object, id: string): Promise<undefined> {
+async function revoke(context: CommandContext, _options: object, id: string): Promise<undefined> {
   await confirm(
     context.io,
     context.flags,

@@ -21,7 +21,7 @@ import { type Command, Option } from "commander";
 import { ifAllowed } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { fields, type Output, table } from "../terminal/output.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 import { parseValue, readJson, readStdin } from "../terminal/read-input.ts";
@@ -81,7 +81,7 @@ function atLevel(command: Command): Command {
   );
 }
 
-async function show(context: Context, { level }: LevelOptions): Promise<undefined> {
+async function show(context: CommandContext, { level }: LevelOptions): Promise<undefined> {
   const found = await context.client().policy.get(level);
   const { effective, policy, generation, updated_by, updated_at } = found;
   context.out.data(found, () =>
@@ -97,7 +97,7 @@ async function show(context: Context, { level }: LevelOptions): Promise<undefine
 }
 
 async function set(
-  context: Context,
+  context: CommandContext,
   { level }: LevelOptions,
   field: string,
   argument: string | undefined,
@@ -123,7 +123,7 @@ async function set(
 }
 
 /** Setting one field does not conflict with changes of other fields, so a concurrent change is retried. */
-async function setField(context: Context, level: PolicyLevel, field: string, value: Json) {
+async function setField(context: CommandContext, level: PolicyLevel, field: string, value: Json) {
   const { policy } = context.client();
   for (let attempt = 1; ; attempt++) {
     const { policy: before, generation } = await policy.get(level);
@@ -154,7 +154,7 @@ function readField(field: string, text: string): Json {
 }
 
 /** A risk may be set before its tool exists, but the name may also be misspelt, so a note is printed. */
-async function noteUnmatchedPattern(context: Context, field: string): Promise<void> {
+async function noteUnmatchedPattern(context: CommandContext, field: string): Promise<void> {
   const [top, ...name] = field.split(".");
   if (top !== "risks" || name.length === 0 || context.out.quiet) return;
   const pattern = name.join(".");
@@ -190,7 +190,7 @@ function setPath(at: Json | undefined, path: readonly string[], value: Json): Js
   return there;
 }
 
-async function explain(context: Context, options: ExplainOptions, tool: string): Promise<number> {
+async function explain(context: CommandContext, options: ExplainOptions, tool: string): Promise<number> {
   const { role, input } = options;
   const found = await context.client().policy.explain(tool, {
     context: options.context,

@@ -3,9 +3,9 @@ import { BlockList, isIP } from "node:net";
 import { BackplaneError, isSecretConfigKey, type JsonObject } from "@backplane/contract";
 import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
-import { collect } from "../command-line/parse-flags.ts";
+import { collectValues } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { table } from "../terminal/output.ts";
 import { assertConfirmable, confirm } from "../terminal/prompts.ts";
 import { parseValue, readSecretValue } from "../terminal/read-input.ts";
@@ -24,7 +24,7 @@ export function addProviderCommands(program: Command, toAction: ToAction): void 
   withFields(provider.command("add <plugin>"))
     .description("Add an instance of a provider plugin.")
     .option("--id <id>", "id of the instance")
-    .option("--set <field=value>", "set a configuration field; repeatable", collect)
+    .option("--set <field=value>", "set a configuration field; repeatable", collectValues)
     .addHelpText(
       "after",
       "\nExample:\n  backplane provider add llm-openai --id prod --set model=gpt-5 --secret-stdin api_key < key.txt\n" +
@@ -49,7 +49,7 @@ function withFields(command: Command): Command {
     );
 }
 
-async function list(context: Context): Promise<undefined> {
+async function list(context: CommandContext): Promise<undefined> {
   const { out } = context;
   const rows = await context.client().providers.list();
   out.data({ items: rows, next: null }, () =>
@@ -71,7 +71,7 @@ async function list(context: Context): Promise<undefined> {
 }
 
 async function add(
-  context: Context,
+  context: CommandContext,
   options: FieldOptions & { id?: string; set?: string[] },
   plugin: string,
 ): Promise<undefined> {
@@ -91,7 +91,7 @@ async function add(
 }
 
 async function set(
-  context: Context,
+  context: CommandContext,
   options: FieldOptions,
   id: string,
   pairs: string[] = [],
@@ -122,7 +122,7 @@ async function set(
   return undefined;
 }
 
-async function remove(context: Context, _options: object, id: string): Promise<undefined> {
+async function remove(context: CommandContext, _options: object, id: string): Promise<undefined> {
   assertConfirmable(context.io, context.flags);
   await confirm(context.io, context.flags, `Remove the provider instance ${id}?`);
   await context.client().providers.remove(id);
@@ -130,13 +130,13 @@ async function remove(context: Context, _options: object, id: string): Promise<u
   return undefined;
 }
 
-async function use(context: Context, _options: object, id: string): Promise<undefined> {
+async function use(context: CommandContext, _options: object, id: string): Promise<undefined> {
   await context.client().providers.setActive(id);
   context.out.data({ active: id }, () => `${id} is now the active instance`);
   return undefined;
 }
 
-async function test(context: Context, _options: object, id: string): Promise<number> {
+async function test(context: CommandContext, _options: object, id: string): Promise<number> {
   const { ok, latency_ms, error } = await context.client().providers.test(id);
   const failure = error === undefined ? {} : { reason: error };
   context.out.data({ id, ok, latency_ms, ...failure }, () =>
@@ -147,7 +147,11 @@ async function test(context: Context, _options: object, id: string): Promise<num
   return ok ? EXIT.ok : EXIT.failed;
 }
 
-async function fieldsOf(context: Context, pairs: string[], options: FieldOptions): Promise<JsonObject> {
+async function fieldsOf(
+  context: CommandContext,
+  pairs: string[],
+  options: FieldOptions,
+): Promise<JsonObject> {
   const config: JsonObject = {};
   for (const pair of pairs) {
     const [, field, text] = /^([a-z][a-z0-9_]*)=(.*)$/s.exec(pair) ?? [];
@@ -177,7 +181,7 @@ async function fieldsOf(context: Context, pairs: string[], options: FieldOptions
 
 /** A warning for each private destination: the gateway will send requests where plugins and other organisations may not. */
 function notePrivateAllowed(
-  { out }: Context,
+  { out }: CommandContext,
   asked: JsonObject,
   row: { plugin: string; config: JsonObject },
 ): void {
@@ -191,7 +195,10 @@ function notePrivateAllowed(
 }
 
 /** A warning before the first call is refused. Host names are resolved only at the call. */
-function notePrivateRefused({ out }: Context, { id, config }: { id: string; config: JsonObject }): void {
+function notePrivateRefused(
+  { out }: CommandContext,
+  { id, config }: { id: string; config: JsonObject },
+): void {
   const { base_url, allow_private } = config;
   if (allow_private !== undefined || typeof base_url !== "string" || !URL.canParse(base_url)) return;
   const host = new URL(base_url).hostname.replaceAll(/[[\]]/g, "");

@@ -4,8 +4,8 @@ import { type Command, Option } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
 import { wholeNumber } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
-import { type PageOptions, pageFlags, showPage } from "../context/page.ts";
+import type { CommandContext } from "../context/context.ts";
+import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
 import { runUntilInterrupted } from "../terminal/io.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
@@ -34,7 +34,10 @@ export function addRecordCommands(program: Command, toAction: ToAction): void {
     .action(toAction(tail));
 }
 
-async function listAudit(context: Context, options: PageOptions & { action?: string }): Promise<undefined> {
+async function listAudit(
+  context: CommandContext,
+  options: PageFlags & { action?: string },
+): Promise<undefined> {
   const page = await context.client().audit.list(options);
   showPage(context, page, ["AT", "ACTOR", "ACTION", "SUBJECT", "DETAILS"], (item) => [
     item.at,
@@ -46,7 +49,7 @@ async function listAudit(context: Context, options: PageOptions & { action?: str
   return undefined;
 }
 
-async function verifyAudit(context: Context): Promise<number> {
+async function verifyAudit(context: CommandContext): Promise<number> {
   const report = await context.client().audit.verify();
   context.out.data(report, () =>
     report.broken === null
@@ -63,7 +66,7 @@ interface TailOptions {
   count?: number;
 }
 
-async function tail(context: Context, options: TailOptions): Promise<undefined> {
+async function tail(context: CommandContext, options: TailOptions): Promise<undefined> {
   const after = options.since ?? options.after;
   let left = options.count ?? Number.POSITIVE_INFINITY;
   await runUntilInterrupted(context.io, async (signal) => {

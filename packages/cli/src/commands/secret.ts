@@ -3,8 +3,8 @@ import type { Secret } from "@backplane/contract";
 import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
-import { type PageOptions, pageFlags, showPage } from "../context/page.ts";
+import type { CommandContext } from "../context/context.ts";
+import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { confirm } from "../terminal/prompts.ts";
 import { readSecretValue } from "../terminal/read-input.ts";
@@ -36,7 +36,7 @@ export function addSecretCommands(program: Command, toAction: ToAction): void {
   secret.command("remove <name>").description("Delete a secret.").action(toAction(remove));
 }
 
-async function set(context: Context, _options: object, name: string): Promise<undefined> {
+async function set(context: CommandContext, _options: object, name: string): Promise<undefined> {
   const { out } = context;
   // Fails on a missing credential before the user types the value.
   const client = context.client();
@@ -47,7 +47,7 @@ async function set(context: Context, _options: object, name: string): Promise<un
   return undefined;
 }
 
-async function list(context: Context, options: PageOptions): Promise<undefined> {
+async function list(context: CommandContext, options: PageFlags): Promise<undefined> {
   const page = await context.client().secrets.list(options);
   showPage(context, page, ["NAME", "LAST4", "VERSION", "USED BY", "UPDATED"], (item) => [
     item.name,
@@ -59,20 +59,20 @@ async function list(context: Context, options: PageOptions): Promise<undefined> 
   return undefined;
 }
 
-async function show(context: Context, _options: object, name: string): Promise<undefined> {
+async function show(context: CommandContext, _options: object, name: string): Promise<undefined> {
   const found = await context.client().secrets.get(name);
   context.out.data(found, () => describe(found));
   return undefined;
 }
 
-async function remove(context: Context, _options: object, name: string): Promise<undefined> {
+async function remove(context: CommandContext, _options: object, name: string): Promise<undefined> {
   await confirm(context.io, context.flags, `Delete the secret ${name}?`);
   await context.client().secrets.remove(name);
   context.out.data({ removed: name }, () => `Removed ${name}`);
   return undefined;
 }
 
-async function rotateKey(context: Context, options: { resealOnly?: boolean }): Promise<number> {
+async function rotateKey(context: CommandContext, options: { resealOnly?: boolean }): Promise<number> {
   const { out } = context;
   const done = await context.client().secrets.rotateKey({ new_key: options.resealOnly !== true });
   const { key_id, secrets, config_values, sign_ins, unreadable, unused_keys } = done;

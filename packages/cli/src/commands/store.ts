@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 export function addStoreCommands(program: Command, toAction: ToAction): void {
@@ -28,12 +28,12 @@ export function addStoreCommands(program: Command, toAction: ToAction): void {
     .action(toAction(restore));
 }
 
-async function files(context: Context) {
+async function files(context: CommandContext) {
   const { loadConfig, storeFiles } = await import("@backplane/gateway");
   return storeFiles(loadConfig({ home: context.home, env: context.io.env, flags: {} }));
 }
 
-async function check(context: Context): Promise<number> {
+async function check(context: CommandContext): Promise<number> {
   const report = (await files(context)).check();
   const { structure, rows, lost_commits } = report;
   const damaged = structure.length + rows.length + lost_commits > 0;
@@ -51,13 +51,13 @@ async function check(context: Context): Promise<number> {
   return damaged ? EXIT.failed : EXIT.ok;
 }
 
-async function backUp(context: Context, _options: object, file?: string): Promise<undefined> {
+async function backUp(context: CommandContext, _options: object, file?: string): Promise<undefined> {
   const to = (await files(context)).backUp(file === undefined ? undefined : resolve(context.io.cwd, file));
   context.out.data({ backup: to }, () => `Backed up the store to ${to}`);
   return undefined;
 }
 
-async function repair(context: Context, options: { acceptLoss?: boolean }): Promise<undefined> {
+async function repair(context: CommandContext, options: { acceptLoss?: boolean }): Promise<undefined> {
   const done = await (await files(context)).repair(options.acceptLoss === true);
   context.out.data(done, () =>
     [
@@ -69,7 +69,7 @@ async function repair(context: Context, options: { acceptLoss?: boolean }): Prom
   return undefined;
 }
 
-async function restore(context: Context, _options: object, backup: string): Promise<undefined> {
+async function restore(context: CommandContext, _options: object, backup: string): Promise<undefined> {
   const kept = await (await files(context)).restore(resolve(context.io.cwd, backup));
   context.out.data({ restored: backup, kept }, () => `Restored ${backup}. Previous files: ${kept}`);
   return undefined;

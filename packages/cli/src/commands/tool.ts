@@ -2,7 +2,7 @@
 import type { CatalogEntry } from "@backplane/contract";
 import type { Command } from "commander";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { fields, table } from "../terminal/output.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
 
@@ -19,7 +19,7 @@ export function addToolCommands(program: Command, toAction: ToAction): void {
     .action(toAction(show));
 }
 
-async function list(context: Context, options: { all?: boolean }): Promise<undefined> {
+async function list(context: CommandContext, options: { all?: boolean }): Promise<undefined> {
   const { out } = context;
   const all = options.all === true;
   const items = await context.client().catalog.list({ all });
@@ -65,7 +65,7 @@ function costNote(items: readonly CatalogEntry[]): string {
   return `About ${tokens} tokens in every model call for ${sent.length} of them.`;
 }
 
-async function show(context: Context, _options: object, name: string): Promise<undefined> {
+async function show(context: CommandContext, _options: object, name: string): Promise<undefined> {
   const items = await context.client().catalog.get(name);
   context.out.data(items, () => items.map(describe).join("\n\n"));
   return undefined;

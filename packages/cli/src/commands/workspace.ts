@@ -4,7 +4,7 @@ import { BackplaneError, type WorkspaceReview } from "@backplane/contract";
 import type { Command } from "commander";
 import { reportLoadErrors, reportTools } from "../bindings/report-tools.ts";
 import type { ToAction } from "../context/action.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { showRows } from "../context/page.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../terminal/prompts.ts";
@@ -41,7 +41,7 @@ export function addWorkspaceCommands(program: Command, toAction: ToAction): void
     .action(toAction(untrust));
 }
 
-async function trust(context: Context, options: { watch?: boolean }, dir: string): Promise<undefined> {
+async function trust(context: CommandContext, options: { watch?: boolean }, dir: string): Promise<undefined> {
   const { io, flags, out } = context;
   const client = context.client();
   const path = resolve(io.cwd, dir);
@@ -62,7 +62,7 @@ async function trust(context: Context, options: { watch?: boolean }, dir: string
   return undefined;
 }
 
-async function list(context: Context): Promise<undefined> {
+async function list(context: CommandContext): Promise<undefined> {
   const items = await context.client().workspaces.list();
   const heads = ["PATH", "KIND", "STATE", "WATCH", "CHANGES", "ERRORS", "LOADED"];
   const rows = items.map((each) => [
@@ -79,7 +79,7 @@ async function list(context: Context): Promise<undefined> {
   return undefined;
 }
 
-async function show(context: Context, _options: object, dir: string): Promise<undefined> {
+async function show(context: CommandContext, _options: object, dir: string): Promise<undefined> {
   const { io, out } = context;
   const review = await context.client().workspaces.review(resolve(io.cwd, dir));
   out.data(review, () => reviewText(review));
@@ -99,7 +99,7 @@ function reviewText({ path, files, changes, trusted }: WorkspaceReview): string 
   return lines.join("\n");
 }
 
-async function untrust(context: Context, _options: object, dir: string): Promise<undefined> {
+async function untrust(context: CommandContext, _options: object, dir: string): Promise<undefined> {
   const { io, flags, out } = context;
   const client = context.client();
   const path = resolve(io.cwd, dir);

@@ -1,16 +1,16 @@
 /** Adapts command handlers to commander: builds the Context from the flags and passes on the exit code. */
 import type { Command } from "commander";
 import type { Io } from "../terminal/io.ts";
-import { type Context, createContext, type GlobalFlags } from "./context.ts";
+import { type CommandContext, createContext, type GlobalFlags } from "./context.ts";
 
 /** A handler receives the context, the command's own flags and its arguments. undefined means success. */
 export type ToAction = <Options extends object, Args extends unknown[]>(
-  handler: (context: Context, options: Options, ...args: Args) => Promise<number | undefined>,
+  handler: (context: CommandContext, options: Options, ...args: Args) => Promise<number | undefined>,
 ) => (...all: unknown[]) => Promise<void>;
 
 export function createToAction(io: Io, setExitCode: (exit: number) => void): ToAction {
   return <Options extends object, Args extends unknown[]>(
-    handler: (context: Context, options: Options, ...args: Args) => Promise<number | undefined>,
+    handler: (context: CommandContext, options: Options, ...args: Args) => Promise<number | undefined>,
   ) =>
     async (...all: unknown[]) => {
       // commander passes the arguments, then the flags, then the command.

@@ -17,7 +17,7 @@ export interface GlobalFlags {
   project?: string;
 }
 
-export interface Context {
+export interface CommandContext {
   io: Io;
   flags: GlobalFlags;
   out: Output;
@@ -27,7 +27,7 @@ export interface Context {
   client(): Client;
 }
 
-export function createContext(io: Io, flags: GlobalFlags): Context {
+export function createContext(io: Io, flags: GlobalFlags): CommandContext {
   const home = locateHome(flags, io.env, io.cwd);
   const url = () => locateUrl(flags, io.env, home);
   const token = () => locateToken(flags, io.env, home);

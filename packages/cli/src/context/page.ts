@@ -2,9 +2,9 @@
 import type { Command } from "commander";
 import { wholeNumber } from "../command-line/parse-flags.ts";
 import { type Cell, table } from "../terminal/output.ts";
-import type { Context } from "./context.ts";
+import type { CommandContext } from "./context.ts";
 
-export interface PageOptions {
+export interface PageFlags {
   limit?: number;
   after?: string;
 }
@@ -35,7 +35,7 @@ export async function listAll<T>(
 }
 
 export function showPage<T>(
-  context: Context,
+  context: CommandContext,
   page: { items: readonly T[]; next: string | null },
   heads: string[],
   row: (item: T) => Cell[],
@@ -45,7 +45,7 @@ export function showPage<T>(
 
 /** `value` is what --json prints, `rows` what a person reads. */
 export function showRows(
-  { out }: Context,
+  { out }: CommandContext,
   value: unknown,
   heads: string[],
   rows: Cell[][],

@@ -1,7 +1,7 @@
 /** The settings of an installation, from the flags of `plugin install`. */
 import { BackplaneError, type InstallationSettings } from "@backplane/contract";
 import { type BindingOptions, bindingParts } from "../bindings/binding-flags.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 
 export interface InstallOptions extends BindingOptions {
   bind?: boolean;
@@ -11,7 +11,7 @@ export interface InstallOptions extends BindingOptions {
 
 /** Resolves the names of secrets, so that an unknown secret is reported before anything is sent. */
 export async function installationSettings(
-  context: Context,
+  context: CommandContext,
   options: InstallOptions,
 ): Promise<InstallationSettings> {
   const { bind, orgWide, strict } = options;

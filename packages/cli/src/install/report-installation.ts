@@ -14,7 +14,7 @@ import {
 import { reportVersionChange } from "../bindings/report-changes.ts";
 import { ifAllowed, reportTools } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 interface Installed {
@@ -23,14 +23,14 @@ interface Installed {
 }
 
 /** Returns the exit code: ok, or partial if a part was left out. */
-export async function reportInstallation(context: Context, done: Installation): Promise<number> {
+export async function reportInstallation(context: CommandContext, done: Installation): Promise<number> {
   for (const note of done.notes) context.out.note(plainLine(note));
   if (done.kind === "package") await reportPackage(context, done);
   else await reportParts(context, done);
   return reportLeftOut(context, done.left_out);
 }
 
-async function reportPackage(context: Context, done: Installation): Promise<void> {
+async function reportPackage(context: CommandContext, done: Installation): Promise<void> {
   const { out } = context;
   reportExisting(context, done);
   const [one] = groupByPackage(done);
@@ -55,7 +55,7 @@ async function reportPackage(context: Context, done: Installation): Promise<void
 }
 
 /** The servers of an mcp.json, of npm or at a URL, or the servers and skills of an Agent Plugin. */
-async function reportParts(context: Context, done: Installation): Promise<void> {
+async function reportParts(context: CommandContext, done: Installation): Promise<void> {
   const { out } = context;
   const parts = groupByPackage(done);
   for (const { package: installed } of parts) {
@@ -91,7 +91,7 @@ function installedLine({ package_id, version, digest }: Package): string {
 }
 
 /** Bindings that existed before: they were moved to the new version, or stay as they are. */
-function reportExisting(context: Context, { bindings }: Installation): void {
+function reportExisting(context: CommandContext, { bindings }: Installation): void {
   for (const { binding, change } of bindings) {
     if (change === "moved") reportVersionChange(context, binding);
     if (change !== "unchanged") continue;
@@ -103,7 +103,7 @@ function reportExisting(context: Context, { bindings }: Installation): void {
 }
 
 /** Lists the tools of the server, or the secrets that it still needs. */
-async function reportServer(context: Context, binding: Binding): Promise<void> {
+async function reportServer(context: CommandContext, binding: Binding): Promise<void> {
   const { binding_id, unbound_slots, policy } = binding;
   for (const slot of unbound_slots) {
     const variable = policy.secret_env?.[slot];
@@ -118,7 +118,7 @@ async function reportServer(context: Context, binding: Binding): Promise<void> {
   await reportTools(context, binding);
 }
 
-function reportLeftOut({ out }: Context, left_out: readonly LeftOut[]): number {
+function reportLeftOut({ out }: CommandContext, left_out: readonly LeftOut[]): number {
   for (const { kind, name, reason, fix } of left_out) {
     out.note(plainLine(`Skipped ${kind} ${name}: ${reason}`));
     if (fix !== null) out.note(plainLine(`  fix: ${fix}`));
@@ -131,7 +131,7 @@ function reportLeftOut({ out }: Context, left_out: readonly LeftOut[]): number {
  * sandbox is disabled, every export if it is unavailable.
  */
 async function suggestNextStep(
-  context: Context,
+  context: CommandContext,
   installed: Package,
   bindings: Binding[] | null,
 ): Promise<void> {
@@ -178,7 +178,7 @@ async function suggestNextStep(
 
 /** A second binding next to one of another version would be a rollout, so `binding set --to` is suggested instead. */
 async function findOlderBinding(
-  context: Context,
+  context: CommandContext,
   { package_id, version }: Package,
   export_id: string,
 ): Promise<Binding | undefined> {

@@ -11,7 +11,7 @@ import {
   type InstallationSettings,
 } from "@backplane/contract";
 import { EXIT } from "../command-line/exit-codes.ts";
-import type { Context } from "../context/context.ts";
+import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 /** A folder or an archive of this machine, or a source that the gateway reads itself. */
@@ -20,7 +20,7 @@ export type SentSource =
   | { named: InstallationRequest["source"]; label: string };
 
 export async function sendInstallation(
-  context: Context,
+  context: CommandContext,
   source: SentSource,
   settings: InstallationSettings,
 ): Promise<Installation> {
@@ -38,7 +38,7 @@ export async function sendInstallation(
 
 /** The gateway may download packages for minutes, and continues after this command was interrupted. */
 async function sendNamed(
-  context: Context,
+  context: CommandContext,
   { named, label }: Extract<SentSource, { named: unknown }>,
   settings: InstallationSettings,
 ): Promise<Installation> {
@@ -59,7 +59,7 @@ async function sendNamed(
 }
 
 async function sendArchive(
-  context: Context,
+  context: CommandContext,
   { path, folder }: { path: string; folder: boolean },
   settings: InstallationSettings,
 ): Promise<Installation> {

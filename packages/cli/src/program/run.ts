@@ -1,12 +1,12 @@
 /** Runs one command line and returns its exit code. Never ends the process, so that tests can call it. */
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import { type Command, CommanderError } from "commander";
-import { errorDocument, errorLines, toFailure } from "../command-line/error-report.ts";
+import { errorDocument, errorLines, toErrorReport } from "../command-line/error-report.ts";
 import { EXIT, exitCodeOf } from "../command-line/exit-codes.ts";
 import type { Io } from "../terminal/io.ts";
 import { buildProgram } from "./program.ts";
 
-export async function run(argv: readonly string[], io: Io): Promise<number> {
+export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
   let exit: number = EXIT.ok;
   const program = buildProgram(io, wantsJson(argv), (code) => {
     exit = code;
@@ -21,7 +21,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
 }
 
 function report(error: BackplaneError, io: Io, json: boolean): number {
-  const failure = toFailure(error);
+  const failure = toErrorReport(error);
   const exit = exitCodeOf(failure.code, failure.details);
   io.stderr.write(`${errorLines(failure)}\n`);
   if (json) io.stdout.write(`${JSON.stringify(errorDocument(failure, exit))}\n`);

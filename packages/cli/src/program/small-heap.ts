@@ -19,7 +19,7 @@ const HEAP_GROWTH = "--heap-growing-percent=25";
 const NO_PRETENURING = "--no-allocation-site-pretenuring";
 const ARENAS = "2";
 
-export interface ProcessStart {
+export interface OwnProcess {
   argv: readonly string[];
   execArgv: readonly string[];
   execPath: string;
@@ -28,7 +28,7 @@ export interface ProcessStart {
 }
 
 /** Returns if no restart is needed or possible. Flags that the operator has set are kept. */
-export function restartWithSmallHeap(starting: ProcessStart): void {
+export function restartWithSmallHeap(starting: OwnProcess): void {
   const { argv, execArgv, execPath, env, execve } = starting;
   const [, , command] = argv;
   if (command !== "up" || execve === undefined) return;

@@ -1,6 +1,6 @@
 import { BackplaneError, ERROR_CODES } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { errorDocument, errorLines, toFailure } from "../../src/command-line/error-report.ts";
+import { errorDocument, errorLines, toErrorReport } from "../../src/command-line/error-report.ts";
 
 describe("error report", () => {
   test("prints what, why and fix", () => {
@@ -15,7 +15,7 @@ describe("error report", () => {
 
   test("prints three non-empty lines for every code, even without a message", () => {
     for (const code of Object.keys(ERROR_CODES) as (keyof typeof ERROR_CODES)[]) {
-      const lines = errorLines(toFailure(new BackplaneError(code))).split("\n");
+      const lines = errorLines(toErrorReport(new BackplaneError(code))).split("\n");
       expect(lines, code).toHaveLength(3);
       expect(lines[0], code).toMatch(/^error\[[a-z_.]+\] ./);
       expect(lines[1], code).not.toBe("");
@@ -48,7 +48,7 @@ describe("error report", () => {
 
   test("suggests the command that binds an unbound slot", () => {
     const details = { binding_id: "bind_1", unbound: ["jira_token"] };
-    const failure = toFailure(new BackplaneError("export.not_found", "It waits.", { details }));
+    const failure = toErrorReport(new BackplaneError("export.not_found", "It waits.", { details }));
     expect(errorLines(failure).split("\n")[2]).toBe(
       "fix: backplane binding set bind_1 --secret jira_token=NAME",
     );
@@ -67,7 +67,7 @@ describe("error report", () => {
     ["binding.conflict", { binding_id: "bind_4" }, "backplane binding set bind_4 with the same flags"],
     ["package.bound", { bindings: [] }, ERROR_CODES["package.bound"].remedy],
   ] as const)("%s names what stands in the way: %j", (code, details, fix) => {
-    const failure = toFailure(new BackplaneError(code, undefined, { details: { ...details } }));
+    const failure = toErrorReport(new BackplaneError(code, undefined, { details: { ...details } }));
     expect(errorLines(failure).split("\n")[2]).toBe(`fix: ${fix}`);
   });
 
@@ -80,7 +80,7 @@ describe("error report", () => {
     const error = new BackplaneError("package.invalid", "a.toml:2: this is not valid TOML", {
       details: { issues },
     });
-    expect(errorLines(toFailure(error)).split("\n")[1]).toBe(
+    expect(errorLines(toErrorReport(error)).split("\n")[1]).toBe(
       "line 2: this is not valid TOML; line 9: exports[0].id is 5; write a name; /name: must be string",
     );
   });
@@ -93,7 +93,7 @@ describe("error report", () => {
 
   test("the JSON document contains code, message, fix and exit code", () => {
     const error = new BackplaneError("daemon.unreachable", "refused", { details: { url: "http://x" } });
-    expect(errorDocument(toFailure(error), 5)).toEqual({
+    expect(errorDocument(toErrorReport(error), 5)).toEqual({
       error: {
         code: "daemon.unreachable",
         message: "refused",

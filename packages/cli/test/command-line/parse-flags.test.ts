@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { parsePackageName } from "../../src/bindings/find-package.ts";
-import { listOf, mountOf, percentage, slotPair, wholeNumber } from "../../src/command-line/parse-flags.ts";
+import { mountOf, parseList, percentage, slotPair, wholeNumber } from "../../src/command-line/parse-flags.ts";
 import { expiry } from "../../src/commands/key.ts";
 
 describe("flags", () => {
@@ -38,7 +38,7 @@ describe("flags", () => {
   });
 
   test("collects lists from commas and repeated flags", () => {
-    expect(listOf("c", listOf("a, b,"))).toEqual(["a", "b", "c"]);
+    expect(parseList("c", parseList("a, b,"))).toEqual(["a", "b", "c"]);
   });
 
   test("parses slot and name of a secret", () => {

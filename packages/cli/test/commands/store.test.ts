@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { loadConfig, startGateway } from "@backplane/gateway";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { EXIT, run } from "../../src/index.ts";
+import { EXIT, runProgram } from "../../src/index.ts";
 import { captureIo } from "../support/capture-io.ts";
 
 let home: string;
@@ -26,7 +26,7 @@ const start = () => startGateway(loadConfig({ home, env: {}, flags: { port: 0, l
 
 async function backplane(...argv: string[]) {
   const io = captureIo({ env: { BACKPLANE_HOME: home } });
-  const exit = await run([...argv, "--json"], io);
+  const exit = await runProgram([...argv, "--json"], io);
   return { exit, json: io.out() === "" ? null : JSON.parse(io.out()), err: io.err() };
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { EXIT, run } from "../../src/index.ts";
+import { EXIT, runProgram } from "../../src/index.ts";
 import { OVERVIEW } from "../../src/program/overview.ts";
 import { buildProgram } from "../../src/program/program.ts";
 import { type CaptureOptions, captureIo } from "../support/capture-io.ts";
@@ -16,7 +16,7 @@ afterAll(() => rmSync(home, { recursive: true, force: true }));
 
 async function backplane(argv: string[], options: CaptureOptions = {}) {
   const io = captureIo({ ...options, env: { BACKPLANE_HOME: home, ...options.env } });
-  return { exit: await run(argv, io), out: io.out(), err: io.err() };
+  return { exit: await runProgram(argv, io), out: io.out(), err: io.err() };
 }
 
 describe("help", () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { type ProcessStart, restartWithSmallHeap } from "../../src/program/small-heap.ts";
+import { type OwnProcess, restartWithSmallHeap } from "../../src/program/small-heap.ts";
 
-function started(given: Partial<ProcessStart>): { args: readonly string[]; env: object } | null {
+function started(given: Partial<OwnProcess>): { args: readonly string[]; env: object } | null {
   let seen: { args: readonly string[]; env: object } | null = null;
   restartWithSmallHeap({
     argv: ["node", "/main.js", "up", "--json"],

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Binding } from "@backplane/contract";
 import { loadConfig, startGateway } from "@backplane/gateway";
-import { run } from "../../src/index.ts";
+import { runProgram } from "../../src/index.ts";
 import { type CapturedIo, type CaptureOptions, captureIo } from "./capture-io.ts";
 
 export const PLUGIN = fileURLToPath(new URL("./plugin", import.meta.url));
@@ -33,7 +33,7 @@ export async function startTestGateway(): Promise<TestGateway> {
   const gateway = await startGateway(loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } }));
   const begin: TestGateway["begin"] = (argv, options = {}) => {
     const io = captureIo({ ...options, env: { BACKPLANE_HOME: home, ...options.env } });
-    return { io, ended: run(argv, io).then((exit) => ({ exit, out: io.out(), err: io.err() })) };
+    return { io, ended: runProgram(argv, io).then((exit) => ({ exit, out: io.out(), err: io.err() })) };
   };
   const backplane: TestGateway["backplane"] = (argv, options) => begin(argv, options).ended;
   return {

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { run } from "../../src/index.ts";
+import { runProgram } from "../../src/index.ts";
 import { captureIo } from "./capture-io.ts";
 import { printed } from "./printed.ts";
 import { waitForOutput } from "./wait-for-output.ts";
@@ -24,7 +24,7 @@ export async function spawnUp(...flags: string[]) {
   const { out, err, closed } = printed(child);
   const begin = (...args: string[]) => {
     const io = captureIo({ env });
-    return { io, ended: run(args, io).then((exit) => ({ exit, out: io.out(), err: io.err() })) };
+    return { io, ended: runProgram(args, io).then((exit) => ({ exit, out: io.out(), err: io.err() })) };
   };
   await Promise.race([waitForOutput(out, /\n/), closed]);
   return {

@@ -62,7 +62,7 @@ export interface Instrument {
   readonly riskLevel: InstrumentRisk;
   readonly metadata: InstrumentMetadata;
   readonly securityRules?: readonly InstrumentRule[];
-  invoke(params: JsonObject, context: InstrumentCall): MaybePromise<InstrumentResult>;
+  invoke(params: JsonObject, context: InstrumentCall): MaybePromise<InstrumentReturn>;
   healthCheck?(): MaybePromise<InstrumentHealth>;
 }
 
@@ -131,7 +131,7 @@ export interface InstrumentCall {
   readonly signal: StopSignal;
 }
 
-export interface InstrumentResult {
+export interface InstrumentReturn {
   status: "Success" | "Error";
   /** `{stdout, stderr}`, or any value. */
   data: Json;
@@ -156,7 +156,7 @@ export interface InstrumentMethods {
     answer: { success: true },
   ];
   listInstruments: [params: Record<string, never>, answer: { instruments: InstrumentDeclaration[] }];
-  invoke: [params: InstrumentInvocation, answer: InstrumentResult];
+  invoke: [params: InstrumentInvocation, answer: InstrumentReturn];
   healthCheck: [params: { instrument: string }, answer: InstrumentHealth];
   shutdown: [params: Record<string, never>, answer: { success: true }];
   cancel: [params: { invocationId: string; reason: string }, answer: null];

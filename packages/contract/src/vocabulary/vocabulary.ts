@@ -57,7 +57,7 @@ export const OPS = {
   compactor: "compactor.compact",
   harness: "harness.run",
 } as const satisfies Record<ExportKind, string>;
-export type Op = (typeof OPS)[ExportKind];
+export type ExportOp = (typeof OPS)[ExportKind];
 
 export const TERMINAL_STATUSES = ["succeeded", "failed", "cancelled", "retryable_failure"] as const;
 export type TerminalStatus = (typeof TERMINAL_STATUSES)[number];
@@ -75,7 +75,8 @@ export type EffectClass = (typeof EFFECT_CLASSES)[number];
 export const NETWORK_ACCESS = ["none", "egress"] as const;
 export type NetworkAccess = (typeof NETWORK_ACCESS)[number];
 
-export const FILESYSTEM_ACCESS = ["none", "scratch", "assets_ro"] as const;
+/** From the narrowest to the widest. */
+export const FILESYSTEM_ACCESS = ["none", "assets_ro", "scratch"] as const;
 export type FilesystemAccess = (typeof FILESYSTEM_ACCESS)[number];
 
 /** Scopes of a delegated token. */

@@ -1,8 +1,8 @@
 /** Hidden characters never reach a model or a person, and ordinary text stays unchanged. */
 import { expect, test } from "vitest";
 import {
-  findHiddenCharacters,
   describeHiddenCharacters,
+  findHiddenCharacters,
   sanitizeJson,
   sanitizeText,
   HIDDEN_MARK as X,

@@ -4,7 +4,7 @@ import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import { narrowGrant } from "@backplane/registry";
 import type { Opened } from "../open/open.ts";
 import { riskOf } from "./risk.ts";
-import { type AdmissionState, type Decision, RULES, type Rule } from "./rules.ts";
+import { type AdmissionState, RULES, type Rule, type RuleDecision } from "./rules.ts";
 
 declare const admitted: unique symbol;
 
@@ -68,7 +68,7 @@ export function recheck(call: Opened, grant: Grant, state: AdmissionState): Refu
 
 function refusedBy(
   { name }: Rule,
-  { code, message, details, fix }: Extract<Decision, { kind: "deny" }>,
+  { code, message, details, fix }: Extract<RuleDecision, { kind: "deny" }>,
   call: Opened,
 ): Refused {
   return {

@@ -35,7 +35,7 @@ export interface AdmissionState {
   max_depth: number;
 }
 
-export type Decision =
+export type RuleDecision =
   | typeof PASS
   | { kind: "deny"; code: ErrorCode; message: string; details?: ErrorDetails; fix?: string }
   | { kind: "ask"; reason: string };
@@ -48,7 +48,7 @@ export interface Rule {
   listing?: true;
   /** Applied again before a call that had to wait is started, as all listing rules are. */
   recheck?: true;
-  decide(call: RuleInput, grant: Grant, state: AdmissionState): Decision;
+  decide(call: RuleInput, grant: Grant, state: AdmissionState): RuleDecision;
 }
 
 const PASS = { kind: "pass" } as const;
@@ -57,7 +57,7 @@ function deny(
   code: ErrorCode,
   message: string,
   more: { details?: ErrorDetails; fix?: string } = {},
-): Decision {
+): RuleDecision {
   return { kind: "deny", code, message, ...more };
 }
 
@@ -289,7 +289,7 @@ export const RULES: readonly Rule[] = [
 ];
 
 /** A headless run has nobody to ask, so a call that needs approval is refused there. */
-function askPerson(call: RuleInput, state: AdmissionState, reason: string): Decision {
+function askPerson(call: RuleInput, state: AdmissionState, reason: string): RuleDecision {
   if (call.context === "headless") {
     return deny("policy.denied", `A headless run cannot ask for approval of this call: ${reason}.`, {
       fix: "Run it in a conversation, or let an admin raise the tolerance: backplane policy set",

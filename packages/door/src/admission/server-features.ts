@@ -9,9 +9,9 @@ import {
   BackplaneError,
   type CatalogEntry,
   type JsonObject,
+  type ManifestToolExport,
   type PluginExport,
   serverName,
-  type ToolExport,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, Scope } from "@backplane/ports";
@@ -140,7 +140,7 @@ export function planServerFeature(
   };
 }
 
-function featureExport({ package: pack }: BoundPackage, feature: ServerFeature): ToolExport {
+function featureExport({ package: pack }: BoundPackage, feature: ServerFeature): ManifestToolExport {
   const whole: PluginExport = combineTools(pack)!;
   const server = serverName(pack.package_id);
   return {

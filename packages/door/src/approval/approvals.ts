@@ -4,7 +4,7 @@ import { type Approval, type ApprovalAnswer, BackplaneError } from "@backplane/c
 import { auditOf, type Caller, type Kernel, type KernelDeps, requireOperator } from "@backplane/ports";
 import type { Authority } from "../authority/authority.ts";
 import { BUS_ACTOR } from "./approval-events.ts";
-import { type ApprovalPublisher, type PendingApprovals, resolveApproval } from "./pending-approvals.ts";
+import { type ApprovalPublisher, endApproval, type PendingApprovals } from "./pending-approvals.ts";
 import { type SessionCall, type SessionGrants, sessionCallOf } from "./session-grants.ts";
 
 export function createApprovals(
@@ -61,7 +61,7 @@ export function createApprovals(
     }
     const rejected = body.response === "reject";
     const feedback = body.feedback ?? null;
-    const won = await resolveApproval(deps, approval, {
+    const won = await endApproval(deps, approval, {
       status: rejected ? "rejected" : "approved",
       response: body.response,
       feedback,

@@ -21,7 +21,7 @@ import {
   isRemote,
   PLUGIN_SETTINGS_SCOPE,
   parseSecretRef,
-  readSignIn,
+  readStoredSignIn,
 } from "@backplane/registry";
 import type { Admitted } from "../admission/admit.ts";
 import type { Coverage, CoveredParts } from "../calls/live-calls.ts";
@@ -150,7 +150,7 @@ async function readSecretVersions(
 async function readSignInIdentity(deps: CoverageDeps, bound: BoundPackage): Promise<Json> {
   if (!isRemote(bound) || hasOwnCredential(bound)) return null;
   const { binding_id, scope } = bound.binding;
-  const session = (await readSignIn(deps, scope.org_id, binding_id))?.record.session ?? null;
+  const session = (await readStoredSignIn(deps, scope.org_id, binding_id))?.record.session ?? null;
   if (session === null) return null;
   const { issuer, resource, client, signed_in_by, signed_in_at } = session;
   return { issuer, resource, client_id: client.id, signed_in_by, signed_in_at };

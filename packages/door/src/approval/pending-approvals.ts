@@ -8,7 +8,7 @@ import type { Approval, ApprovalResponse, ApprovalStatus, ErrorCode } from "@bac
 import type { ApprovalResolution, KernelDeps, NewEvent, Timer } from "@backplane/ports";
 import type { Revocation } from "../calls/revocation.ts";
 
-export type Answer =
+export type ApprovalEnding =
   | { kind: "approved" }
   | { kind: "rejected"; feedback: string | null }
   | { kind: "expired" }
@@ -19,7 +19,7 @@ export type Answer =
 interface Waiter {
   approval: Approval;
   timer: Timer;
-  resolve: (answer: Answer) => void;
+  resolve: (answer: ApprovalEnding) => void;
 }
 
 const READ_DELAY_MS = 500;
@@ -51,7 +51,7 @@ export class PendingApprovals {
     return this.#waiters.size;
   }
 
-  wait(approval: Approval): Promise<Answer> {
+  wait(approval: Approval): Promise<ApprovalEnding> {
     const { clock, store } = this.#deps;
     const end = clock.monotonic() + Math.max(0, Date.parse(approval.expires_at) - clock.now());
     return new Promise((resolve) => {
@@ -72,7 +72,7 @@ export class PendingApprovals {
   }
 
   /** Wakes the waiting call after its row was answered. */
-  resolve(approval_id: string, answer: Answer): void {
+  resolve(approval_id: string, answer: ApprovalEnding): void {
     this.#waiters.get(approval_id)?.resolve(answer);
   }
 
@@ -87,7 +87,7 @@ export class PendingApprovals {
     if (waiter === undefined) return;
     try {
       const feedback = why?.message ?? null;
-      const won = await resolveApproval(this.#deps, waiter.approval, { status, feedback }, why?.code);
+      const won = await endApproval(this.#deps, waiter.approval, { status, feedback }, why?.code);
       if (won) {
         waiter.resolve({ kind: status });
         this.#publisher?.cancelled(waiter.approval, reason);
@@ -152,7 +152,7 @@ export class PendingApprovals {
   }
 }
 
-export function answerOf(approval: Approval): Answer {
+export function answerOf(approval: Approval): ApprovalEnding {
   switch (approval.status) {
     case "approved":
       return { kind: "approved" };
@@ -167,7 +167,7 @@ export function answerOf(approval: Approval): Answer {
 }
 
 /** Writes the end of an approval with its event. Resolves with false if it had ended before. */
-export function resolveApproval(
+export function endApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,
   how: { status: Exclude<ApprovalStatus, "pending"> } & Partial<ApprovalResolution>,

@@ -12,7 +12,7 @@ import type {
 } from "@backplane/contract";
 import type { StopCause } from "./live-calls.ts";
 
-export interface Ending {
+export interface CallEnding {
   status: TerminalStatus;
   result: Json | null;
   error: InvocationError | null;
@@ -27,7 +27,7 @@ export function failedWith(
   code: ErrorCode,
   message: string,
   more: { details?: ErrorDetails | undefined; status?: TerminalStatus; retry_count?: number } = {},
-): Ending {
+): CallEnding {
   const error: InvocationError = { code, message };
   if (more.details !== undefined) error.details = more.details as JsonObject;
   return {
@@ -41,7 +41,7 @@ export function failedWith(
   };
 }
 
-export function cancelledBy(reason: StopCause, retry_count = 0): Ending {
+export function cancelledBy(reason: StopCause, retry_count = 0): CallEnding {
   if (typeof reason === "object") {
     const { code, message, details, fix } = reason;
     return failedWith(code, message, { details: { ...details, fix }, retry_count });
@@ -54,7 +54,7 @@ export function cancelledBy(reason: StopCause, retry_count = 0): Ending {
 /** tool.contract: the host writes this block, never the tool, and it writes one for every ending. */
 export function toolResultBlock(
   row: Pick<Invocation, "export_kind" | "export_id" | "execution_id">,
-  end: Pick<Ending, "status" | "result" | "error">,
+  end: Pick<CallEnding, "status" | "result" | "error">,
 ): ToolResultBlock | null {
   if (row.export_kind !== "tool") return null;
   const block: ToolResultBlock = {

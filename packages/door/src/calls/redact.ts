@@ -7,7 +7,7 @@ import { createRedactor, type Json, type JsonObject, REDACTED, type Redactor } f
 
 export { createRedactor, type Redactor };
 
-export type PluginEvent = JsonObject & { type: string };
+export type PluginCallEvent = JsonObject & { type: string };
 
 /** At most this many events are held; then they are emitted as they are. */
 const MAX_HELD = 64;
@@ -18,20 +18,20 @@ const MAX_PATHS = 32;
 const MAX_DEPTH = 8;
 
 export interface EventRedactor {
-  take(event: PluginEvent): void;
+  take(event: PluginCallEvent): void;
   /** Emits what is held, because the call has ended and no event follows. */
   flush(): void;
 }
 
 type Path = readonly (string | number)[];
 
-export function redactEvents(redactor: Redactor, emit: (event: PluginEvent) => void): EventRedactor {
+export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) => void): EventRedactor {
   /** The end of the last text at each path. */
   const tails = new Map<string, string>();
-  let held: PluginEvent[] = [];
+  let held: PluginCallEvent[] = [];
   let open: { type: string; path: Path; before: string } | null = null;
 
-  function take(event: PluginEvent): void {
+  function take(event: PluginCallEvent): void {
     const clean = redactor.json(event);
     held.push(clean);
     if (open !== null && open.type !== clean.type && held.length < MAX_HELD) return;
@@ -70,13 +70,13 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginEvent) => v
           (start >= from || from === before.length ? REDACTED : "");
         kept = Math.min(end, to);
       }
-      held[at] = replaceAt(held[at]!, path, clean + joined.slice(kept, to)) as PluginEvent;
+      held[at] = replaceAt(held[at]!, path, clean + joined.slice(kept, to)) as PluginCallEvent;
       from = to;
     }
   }
 
   /** The text that may end with the beginning of a secret, or null. */
-  function findOpenText(event: PluginEvent, was: typeof open): typeof open {
+  function findOpenText(event: PluginCallEvent, was: typeof open): typeof open {
     if (was !== null) {
       const pieces = held.map((one) => (one.type === was.type ? valueAt(one, was.path) : ""));
       if (redactor.begun(was.before + pieces.filter((text) => typeof text === "string").join("")) > 0)

@@ -24,7 +24,7 @@ const STATUS_ORDER = {
   inactive: 4,
 } as const satisfies Record<CatalogEntry["status"], number>;
 
-export function entryOf(
+export function catalogEntryOf(
   { shown, about, origin, deferred }: OfferedTool,
   { token_cost }: ToolFacts,
   { export: item, bound, taken_out }: ExportPlan,

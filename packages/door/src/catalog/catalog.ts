@@ -10,7 +10,7 @@ import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } fr
 import { findListingDenial } from "../admission/visibility.ts";
 import { ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
-import { collisionFix, compareEntries, entryOf, type Source } from "./catalog-entry.ts";
+import { catalogEntryOf, collisionFix, compareEntries, type Source } from "./catalog-entry.ts";
 import { buildOfferedTool, factsOf, type OfferedTool, type ToolFacts } from "./offered-tool.ts";
 
 export interface CatalogSnapshot {
@@ -103,7 +103,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       const refused = admins_only ? FOR_ADMINS : findListingDenial(caller, plan, policy);
       const about = getFacts(plan);
       const tool = buildOfferedTool(about, origin, plan, policy, deps.isLegacy(plan.bound));
-      const entry = entryOf(tool, about, plan, refused === null ? "offered" : "hidden", refused);
+      const entry = catalogEntryOf(tool, about, plan, refused === null ? "offered" : "hidden", refused);
       entries.push(entry);
       if (refused !== null) continue;
       if (tool.deferred) deferred++;
@@ -120,7 +120,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       const about = getFacts(candidate.plan);
       const tool = buildOfferedTool(about, candidate.origin, candidate.plan, policy, false);
       entries.push(
-        entryOf(tool, about, candidate.plan, status, { reason, fix: collisionFix(candidate, holder) }),
+        catalogEntryOf(tool, about, candidate.plan, status, { reason, fix: collisionFix(candidate, holder) }),
       );
       warnOnce(scope, candidate, status, reason);
     }

@@ -12,7 +12,7 @@ interface DiscoverDeps {
   policies: Policies;
 }
 
-export async function discover(
+export async function discoverExports(
   { bindings, plans, policies }: DiscoverDeps,
   caller: Caller,
   kind: ExportKind,

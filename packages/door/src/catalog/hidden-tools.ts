@@ -10,9 +10,9 @@ import {
   type Definitions,
   isDescribed,
   type Json,
+  type ManifestToolExport,
   type MaybePromise,
   type QuarantinedTool,
-  type ToolExport,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, Scope } from "@backplane/ports";
@@ -71,9 +71,9 @@ export function createHiddenTools(
     const active = (await listActive(scope)).filter(({ binding }) => isNamed(binding));
     const used = new Set(selectUsable(active, scope));
     const found: CatalogEntry[] = [];
-    const entry = (bound: BoundPackage, item: ToolExport, schemas: Record<string, Json>) =>
+    const entry = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
       entryOf(bound, item, schemas, assessRisk(bound, item, scope, host, policy));
-    const addHidden = (bound: BoundPackage, item: ToolExport, schemas: Record<string, Json>) =>
+    const addHidden = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
       found.push({ ...entry(bound, item, schemas), ...explainHidden(bound, active) });
     for (const bound of active) {
       const item = toolsOf(bound.package).find(({ id }) => id === bound.binding.export_id);
@@ -99,7 +99,7 @@ export function createHiddenTools(
 function heldEntry(
   bound: BoundPackage,
   { export: item, former, since }: QuarantinedTool,
-  entry: (bound: BoundPackage, item: ToolExport, schemas: Record<string, Json>) => CatalogEntry,
+  entry: (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) => CatalogEntry,
 ): CatalogEntry {
   const { description: _description, display_name: _display_name, ...bare } = item;
   const shown = former == null ? entry(bound, bare, {}) : entry(bound, former.export, former.schemas);
@@ -150,7 +150,7 @@ function replaces(other: BoundPackage, { scope, export_id, rollout }: Binding): 
 function listTools(
   bound: BoundPackage,
   definitions: Definitions | null,
-): { item: ToolExport; schemas: Record<string, Json> }[] {
+): { item: ManifestToolExport; schemas: Record<string, Json> }[] {
   const { package: pack, binding } = bound;
   if (definitions !== null)
     return definitions.exports.map((item) => ({ item, schemas: definitions.schemas }));
@@ -161,7 +161,7 @@ function listTools(
 
 function assessRisk(
   bound: BoundPackage,
-  item: ToolExport,
+  item: ManifestToolExport,
   scope: Scope,
   host: KernelDeps["host"],
   policy: EffectivePolicy,
@@ -173,14 +173,14 @@ function assessRisk(
 
 function entryOf(
   given: BoundPackage,
-  own: ToolExport,
+  own: ManifestToolExport,
   schemas: Record<string, Json>,
   risk: CatalogEntry["risk"],
 ): CatalogEntry {
   const named = { ...given, package: { ...given.package, schemas } };
   const { bound, export: item, taken_out } = sanitizeExport(named, own);
   const { binding, package: pack } = bound;
-  const { id, display_name = id, description, tool } = item as ToolExport;
+  const { id, display_name = id, description, tool } = item as ManifestToolExport;
   const input = tool.input_schema === undefined ? null : (pack.schemas[tool.input_schema] ?? null);
   const shown = {
     name: id,

@@ -16,7 +16,7 @@ import {
 } from "@backplane/contract";
 import type { RunOutcome, SchemaIssue } from "@backplane/ports";
 import type { ExportPlan } from "@backplane/registry";
-import type { Ending } from "../calls/ending.ts";
+import type { CallEnding } from "../calls/ending.ts";
 import type { Redactor } from "../calls/redact.ts";
 
 export function accept(
@@ -25,8 +25,8 @@ export function accept(
   retry_count: number,
   started_at: string | null,
   redactor: Redactor | null,
-): MaybePromise<Ending> {
-  const ending: Ending = {
+): MaybePromise<CallEnding> {
+  const ending: CallEnding = {
     status: outcome.status,
     result: redactor === null || outcome.result === null ? outcome.result : redactor.json(outcome.result),
     error: errorOf(outcome, redactor),
@@ -60,7 +60,7 @@ export function accept(
   );
 }
 
-function acceptObject(ending: Ending, findIssue: (result: JsonObject) => string | null): Ending {
+function acceptObject(ending: CallEnding, findIssue: (result: JsonObject) => string | null): CallEnding {
   const { result, status } = ending;
   if (status !== "succeeded") return ending;
   if (!isObject(result)) return malformed(ending, "the result is not an object");
@@ -163,7 +163,7 @@ function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function malformed(ending: Ending, rule: string): Ending {
+function malformed(ending: CallEnding, rule: string): CallEnding {
   const error = { code: "malformed_response", message: `The plugin's response is invalid: ${rule}.` };
   return { ...ending, status: "failed", result: null, error, violations: ending.violations + 1 };
 }

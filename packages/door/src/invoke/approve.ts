@@ -9,9 +9,9 @@ import type { ExportPlan } from "@backplane/registry";
 import { type Admitted, admit } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
 import { buildFollowUpApproval } from "../approval/new-approval.ts";
-import { type Answer, answerOf } from "../approval/pending-approvals.ts";
+import { type ApprovalEnding, answerOf } from "../approval/pending-approvals.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
-import { cancelledBy, type Ending, failedWith } from "../calls/ending.ts";
+import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
 import type { Coverage, LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
 import { reopen } from "../open/open.ts";
@@ -47,7 +47,7 @@ export type Approved = ApprovedCall;
 export interface NotApproved {
   gate: "closed";
   /** Null when another node owns the call now. */
-  ending: Ending | null;
+  ending: CallEnding | null;
 }
 
 export function approve(door: Door, recorded: Recorded): MaybePromise<Approved | NotApproved> {
@@ -72,7 +72,7 @@ async function askUntilCurrent(
   }
 }
 
-async function waitForAnswer(door: Door, live: LiveCall, approval: Approval): Promise<Answer> {
+async function waitForAnswer(door: Door, live: LiveCall, approval: Approval): Promise<ApprovalEnding> {
   live.stage = "approval";
   live.interrupt = () => {
     const why = typeof live.stopped === "object" ? live.stopped : null;
@@ -154,7 +154,7 @@ async function requestNewApproval(
 }
 
 /** Admits the call by the state of now, or returns the ending of a call that may no longer run. */
-async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | Ending> {
+async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | CallEnding> {
   const { row } = recorded.live;
   const call = await reopen(door, row).catch((error: unknown) => {
     if (codeOf(error) === "binding.not_found") return null;
@@ -172,7 +172,7 @@ async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | En
   return failedWith(code, `The call was approved, but is no longer admitted. ${message}`, { details });
 }
 
-function endingOf(answer: Exclude<Answer, { kind: "approved" }>, live: LiveCall): Ending | null {
+function endingOf(answer: Exclude<ApprovalEnding, { kind: "approved" }>, live: LiveCall): CallEnding | null {
   switch (answer.kind) {
     case "rejected":
       return failedWith("approval.rejected", answer.feedback ?? "A person rejected this call.");

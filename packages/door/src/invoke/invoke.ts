@@ -16,10 +16,10 @@ import {
 import type { Caller, InvocationRow, Kernel, Ticket, WatchItem } from "@backplane/ports";
 import { admit } from "../admission/admit.ts";
 import { requireNamedIds } from "../authority/named-ids.ts";
-import { type Ending, failedWith } from "../calls/ending.ts";
+import { type CallEnding, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { openIdempotent } from "../idempotency/idempotency.ts";
-import { type InvokeRequest, open } from "../open/open.ts";
+import { type InvocationRequest, open } from "../open/open.ts";
 import { approve } from "./approve.ts";
 import { cancel } from "./cancel.ts";
 import type { Door } from "./door.ts";
@@ -29,7 +29,7 @@ import { releaseToOtherNode, settle } from "./settle.ts";
 import { watch } from "./watch.ts";
 
 /** Resolves when the row is on disk. */
-export async function invoke(door: Door, request: InvokeRequest): Promise<Ticket> {
+export async function invoke(door: Door, request: InvocationRequest): Promise<Ticket> {
   requireCapacity(door);
   const opened = await open(door, request);
   const recorded = await record(door, admit(opened, door.state));
@@ -51,14 +51,14 @@ export async function complete(door: Door, recorded: Recorded): Promise<void> {
   else await settle(door, live, ending);
 }
 
-async function approveAndRun(door: Door, recorded: Recorded): Promise<Ending | null> {
+async function approveAndRun(door: Door, recorded: Recorded): Promise<CallEnding | null> {
   const answer = approve(door, recorded);
   // Not awaited if it is not a promise: an await costs a microtask even then (bench row http.invoke).
   const approved = answer instanceof Promise ? await answer : answer;
   return approved.gate === "open" ? await run(door, approved) : approved.ending;
 }
 
-function endingOfError(door: Door, invocation_id: string, error: unknown): Ending {
+function endingOfError(door: Door, invocation_id: string, error: unknown): CallEnding {
   if (codeOf(error) === undefined)
     door.deps.log.error({ err: error, invocation_id }, "invocation failed with an internal error");
   const known = toBackplaneError(error);

@@ -8,7 +8,7 @@ import type { Json, JsonObject } from "@backplane/contract";
 import { type KernelDeps, type RunListener, rejectUnanswered } from "@backplane/ports";
 import { EventTape } from "../calls/event-tape.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
-import { type PluginEvent, type Redactor, redactEvents } from "../calls/redact.ts";
+import { type PluginCallEvent, type Redactor, redactEvents } from "../calls/redact.ts";
 
 const SAMPLING = "sampling/createMessage";
 
@@ -17,7 +17,7 @@ export function listen(
   live: LiveCall,
   redactor: Redactor | null,
 ): RunListener & { flush?: () => void } {
-  const write = (event: PluginEvent) => {
+  const write = (event: PluginCallEvent) => {
     if (live.stage !== "settling") getTape(deps, live).write(event);
   };
   // Left out if nobody can answer: the plugin then learns this before it makes a request.
@@ -40,7 +40,7 @@ export function getTape(deps: Pick<KernelDeps, "store" | "clock">, live: LiveCal
 /** Every request is also an event of the call, which names who answered. */
 function answerPluginRequest(
   live: LiveCall,
-  write: (event: PluginEvent) => void,
+  write: (event: PluginCallEvent) => void,
   redactor: Redactor | null,
   method: string,
   params: JsonObject,

@@ -14,7 +14,7 @@ import {
 } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
 import { admit } from "../admission/admit.ts";
-import { resolveApproval } from "../approval/pending-approvals.ts";
+import { endApproval } from "../approval/pending-approvals.ts";
 import { failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
@@ -119,7 +119,7 @@ export async function resumeApprovals(door: Door): Promise<number> {
 async function resumeApproval(door: Door, row: InvocationRow, approval: Approval): Promise<void> {
   const live = door.live.add(row);
   const expired = approval.status === "pending" && !approval.durable;
-  if (expired && (await resolveApproval(door.deps, approval, { status: "expired" }))) {
+  if (expired && (await endApproval(door.deps, approval, { status: "expired" }))) {
     const message = "The gateway stopped before anybody answered the approval.";
     await settle(door, live, failedWith("approval.expired", message));
     return;

@@ -24,7 +24,7 @@ import { DEFAULT_WORKSPACE } from "@backplane/session";
 import { admit, recheck } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
-import { cancelledBy, type Ending, failedWith } from "../calls/ending.ts";
+import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { createRedactor, type Redactor } from "../calls/redact.ts";
 import { type Opened, reopen } from "../open/open.ts";
@@ -34,7 +34,7 @@ import type { Door } from "./door.ts";
 import { listen } from "./listen.ts";
 
 /** Resolves with null when another node owns the row now and will end it. */
-export function run(door: Door, call: Approved): Promise<Ending | null> {
+export function run(door: Door, call: Approved): Promise<CallEnding | null> {
   const deadline = door.deps.clock.monotonic() + call.live.remaining_ms;
   return call.reservation === null
     ? runAttempts(door, call, deadline, null)
@@ -46,7 +46,7 @@ async function runQueued(
   call: Approved,
   deadline: number,
   reservation: SlotReservation,
-): Promise<Ending | null> {
+): Promise<CallEnding | null> {
   const { clock } = door.deps;
   const { live } = call;
   try {
@@ -71,7 +71,7 @@ async function runAttempts(
   call: Approved,
   deadline: number,
   started_at: string | null,
-): Promise<Ending | null> {
+): Promise<CallEnding | null> {
   const { deps } = door;
   const { clock, host, runner, store } = deps;
   const { live, plan } = call;
@@ -136,7 +136,7 @@ async function runAttempts(
 const FRESH_MS = 250;
 
 /** Applies the rules of now to a call that waited in the queue, for secrets or between two attempts. */
-async function recheckCall(door: Door, { live, grant }: Approved): Promise<Ending | null> {
+async function recheckCall(door: Door, { live, grant }: Approved): Promise<CallEnding | null> {
   const call = await reopen(door, live.row).catch((error: unknown) => {
     if (codeOf(error) === "binding.not_found") return null;
     throw error;
@@ -155,7 +155,7 @@ async function recheckCall(door: Door, { live, grant }: Approved): Promise<Endin
 }
 
 /** An approval covers one exact call, which may have changed while it waited in the queue or between two attempts. */
-async function recheckApproval(door: Door, live: LiveCall, call: Opened): Promise<Ending | null> {
+async function recheckApproval(door: Door, live: LiveCall, call: Opened): Promise<CallEnding | null> {
   if (live.approved === null) return null;
   const verdict = admit(call, door.state);
   if (verdict.verdict === "refused") return null;
@@ -167,7 +167,10 @@ async function recheckApproval(door: Door, live: LiveCall, call: Opened): Promis
 }
 
 /** A call that was stopped by a revocation ends with that reason, unless it had already succeeded. */
-function applyRevocation({ stopped }: LiveCall, accepted: MaybePromise<Ending>): MaybePromise<Ending> {
+function applyRevocation(
+  { stopped }: LiveCall,
+  accepted: MaybePromise<CallEnding>,
+): MaybePromise<CallEnding> {
   if (stopped === null || typeof stopped === "string") return accepted;
   const { status, error } = cancelledBy(stopped);
   return mapMaybe(accepted, (ending) =>

@@ -5,7 +5,7 @@
 
 import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import type { InvocationRow, Settlement } from "@backplane/ports";
-import { type Ending, failedWith, toolResultBlock } from "../calls/ending.ts";
+import { type CallEnding, failedWith, toolResultBlock } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
 import { publicInvocation, settledEvent } from "./record.ts";
@@ -14,7 +14,7 @@ const INITIAL_PAUSE_MS = 50;
 const MAX_PAUSE_MS = 5_000;
 const POLL_MS = 500;
 
-export async function settle(door: Door, live: LiveCall, ending: Ending): Promise<Invocation> {
+export async function settle(door: Door, live: LiveCall, ending: CallEnding): Promise<Invocation> {
   const { deps } = door;
   const { row } = live;
   live.stage = "settling";
@@ -80,7 +80,7 @@ function writeEnd(door: Door, row: InvocationRow, final: InvocationRow): Promise
   );
 }
 
-function finalRow({ row, egress }: LiveCall, ending: Ending, now: number): InvocationRow {
+function finalRow({ row, egress }: LiveCall, ending: CallEnding, now: number): InvocationRow {
   const final = { ...row };
   final.status = ending.status;
   final.result = ending.result;

@@ -47,7 +47,7 @@ import type { Authority } from "../authority/authority.ts";
 import type { RootCaller } from "../calls/revocation.ts";
 import { selectHolder, selectUsable } from "../tools/precedence.ts";
 
-export interface InvokeRequest {
+export interface InvocationRequest {
   caller: Caller;
   body: InvokeBody;
   /** Set for the delivery of an event to a hook. The id stays the same at every attempt. */
@@ -132,7 +132,7 @@ export interface OpenDeps {
 }
 
 /** Throws binding.not_found or export.not_found. A call that resolves to no binding leaves no row. */
-export async function open(door: OpenDeps, request: InvokeRequest): Promise<Opened> {
+export async function open(door: OpenDeps, request: InvocationRequest): Promise<Opened> {
   const { ids, host, clock } = door.deps;
   const { caller, body } = request;
   const id = ids.next("invocation");
@@ -219,7 +219,11 @@ function both<A, B>(a: MaybePromise<A>, b: MaybePromise<B>): MaybePromise<[A, B]
  * not exist here. A delegated token may use a tool only as the catalog resolves its name, because that is what the
  * grant was given for. A call of a turn uses what the turn's catalog snapshot says.
  */
-function resolve(door: OpenDeps, request: InvokeRequest, rollout_key: string): MaybePromise<BoundPackage> {
+function resolve(
+  door: OpenDeps,
+  request: InvocationRequest,
+  rollout_key: string,
+): MaybePromise<BoundPackage> {
   const { body, caller, turn } = request;
   const found = findBinding(door.bindings, caller.scope, body, rollout_key);
   const named = body.binding_id !== undefined || body.package_id !== undefined;
@@ -369,7 +373,7 @@ export function ruleHits(plan: ExportPlan, policy: EffectivePolicy, input: Json)
 }
 
 /** A call that a plugin makes by itself is never part of a conversation, whichever session it names. */
-function contextOf({ context, caller, delivery }: InvokeRequest): CallContext {
+function contextOf({ context, caller, delivery }: InvocationRequest): CallContext {
   if (caller.delegation !== undefined) return context === "headless" ? context : "background";
   return context ?? (delivery === undefined ? "direct" : "background");
 }

@@ -9,7 +9,7 @@
 import { codeOf, type Invocation, type JsonObject } from "@backplane/contract";
 import type { Job, KernelDeps, Ticket, Timer } from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
-import type { InvokeRequest } from "../open/open.ts";
+import type { InvocationRequest } from "../open/open.ts";
 
 export const DELIVERIES_QUEUE = "deliveries";
 
@@ -29,7 +29,7 @@ const MIN_WAIT_MS = 100;
 export class Deliverer {
   readonly #deps: KernelDeps;
   readonly #lease: Pick<NodeLease, "mayTakeOver">;
-  readonly #invoke: (request: InvokeRequest) => Promise<Ticket>;
+  readonly #invoke: (request: InvocationRequest) => Promise<Ticket>;
   readonly #running = new Map<string, { job: Job; done: Promise<void> }>();
   #timer: Timer | null = null;
   #claiming = false;
@@ -39,7 +39,7 @@ export class Deliverer {
   constructor(
     deps: KernelDeps,
     lease: Pick<NodeLease, "mayTakeOver">,
-    invoke: (request: InvokeRequest) => Promise<Ticket>,
+    invoke: (request: InvocationRequest) => Promise<Ticket>,
   ) {
     this.#deps = deps;
     this.#lease = lease;

@@ -2,7 +2,7 @@
 
 import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import {
   admin,
   createTestKernel,
@@ -13,7 +13,7 @@ import {
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-const content = manifest([tool("ask", {}, { requires_approval: true }), tool("read")]);
+const content = manifest([toolExport("ask", {}, { requires_approval: true }), toolExport("read")]);
 const set = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
 
 /** A call that awaits approval. */

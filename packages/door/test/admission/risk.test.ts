@@ -7,7 +7,7 @@ import {
   TOLERANCES,
   tolerates,
 } from "@backplane/contract";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -20,7 +20,7 @@ function band(
   org: Policy = {},
   project: Policy = {},
 ) {
-  const item = manifest([tool("t", {}, part)]).exports[0]!;
+  const item = manifest([toolExport("t", {}, part)]).exports[0]!;
   if (item.kind !== "tool") throw new Error("no tool");
   const plan = { export: item, effect_class: item.tool.effect_class };
   return riskOf(plan, noGrant(grant), compilePolicy(org, project), []).risk;
@@ -82,7 +82,7 @@ verifies(
 );
 
 verifies("tools.risk-floor", "applies a changed policy or grant to the next call of the same tool", () => {
-  const item = manifest([tool("t", {}, { effect_class: "unknown", risk: "low", category: "notes" })])
+  const item = manifest([toolExport("t", {}, { effect_class: "unknown", risk: "low", category: "notes" })])
     .exports[0]!;
   const plan = { export: item, effect_class: "unknown" as const };
   const [bare, egress] = [noGrant(), noGrant({ network: "egress" })];
@@ -136,7 +136,7 @@ test("finds no floor for a category named like a property of every object", () =
 });
 
 test("assesses a plan again for another grant or another policy", () => {
-  const [item] = manifest([tool("t")]).exports;
+  const [item] = manifest([toolExport("t")]).exports;
   const plan = { export: item!, effect_class: "read_only" as const };
   const [narrow, wide] = [noGrant(), noGrant({ network: "egress" })];
   const [plain, strict] = [compilePolicy({}, {}), compilePolicy({ floor: { egress: "high" } }, {})];

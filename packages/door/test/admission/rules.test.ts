@@ -1,7 +1,7 @@
 import { type Binding, type Grant, type Package, type Policy, RISK_CONTEXTS } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import type { ExportPlan, RuleHit } from "@backplane/registry";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { describe, expect, test } from "vitest";
@@ -12,7 +12,7 @@ import { findListingDenial } from "../../src/admission/visibility.ts";
 import type { Opened } from "../../src/open/open.ts";
 
 interface Case {
-  item?: ReturnType<typeof tool>;
+  item?: ReturnType<typeof toolExport>;
   binding?: Partial<Binding>;
   grant?: Partial<Grant>;
   org?: Policy;
@@ -22,7 +22,7 @@ interface Case {
   state?: Partial<AdmissionState>;
 }
 
-function planOf({ item = tool("t"), binding = {}, grant = {} }: Case): ExportPlan {
+function planOf({ item = toolExport("t"), binding = {}, grant = {} }: Case): ExportPlan {
   const content = manifest([item]);
   const exported = content.exports[0]!;
   const granted = noGrant(grant);
@@ -105,7 +105,7 @@ test("keeps the list of rules and their order", () => {
 });
 
 test("gives the reason of the first rule that asks, and refuses if a later rule denies", () => {
-  const asks = tool("t", {}, { requires_approval: true, effect_class: "unknown" });
+  const asks = toolExport("t", {}, { requires_approval: true, effect_class: "unknown" });
   const call = { context: "conversation" } as const;
   expect(decide({ item: asks, call })).toBe("ask: approval");
   // The approval rule asks, and the risk rule finds no room for another approval.
@@ -120,11 +120,11 @@ test.for([
   ["non_idempotent_write", "role: policy.denied"],
   ["unknown", "role: policy.denied"],
 ] as const)("lets a guest use a tool that is %s: %s", ([effect_class, verdict]) => {
-  expect(decide({ item: tool("t", {}, { effect_class }), caller: guest })).toBe(verdict);
+  expect(decide({ item: toolExport("t", {}, { effect_class }), caller: guest })).toBe(verdict);
 });
 
 describe("a role", () => {
-  const writes = tool("t", {}, { effect_class: "idempotent_write" });
+  const writes = toolExport("t", {}, { effect_class: "idempotent_write" });
 
   test("is limited by the org and by the project", () => {
     const low: Policy = { roles: { user: { max_risk: "low" } } };
@@ -163,7 +163,7 @@ test("refuses calls of a binding without traffic", () => {
 });
 
 describe("a call that needs approval", () => {
-  const item = tool("t", {}, { effect_class: "idempotent_write" });
+  const item = toolExport("t", {}, { effect_class: "idempotent_write" });
   const decisions = (given: Case) =>
     RISK_CONTEXTS.map((context) => [context, decide({ ...given, call: { ...given.call, context } })]);
 
@@ -193,7 +193,7 @@ describe("a call that needs approval", () => {
   test("is never a hook", () => {
     const binding = { policy: { approval: "always" as const } };
     expect(decide({ binding })).toBe("ask: approval");
-    expect(decide({ binding, item: hook("h", ["invocation.settled"]) })).toBe("run");
+    expect(decide({ binding, item: hookExport("h", ["invocation.settled"]) })).toBe("run");
   });
 });
 
@@ -208,7 +208,7 @@ test.for([
 });
 
 test("refuses a call whose own queue is full", () => {
-  const item = tool("t", { max_concurrency: 3 });
+  const item = toolExport("t", { max_concurrency: 3 });
   const full = (gate: string, max: number) => gate === "bind_1/t" && max === 3;
   expect(decide({ item, state: { isQueueFull: full } })).toBe("queue: invocation.queue_full");
   expect(decide({ state: { isQueueFull: () => true } })).toBe("run");

@@ -1,11 +1,11 @@
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 const hostTool = () =>
-  manifest([tool("host_open", {}, { target: "host" }), tool("plain", {}, { target: "sandbox" })]);
+  manifest([toolExport("host_open", {}, { target: "host" }), toolExport("plain", {}, { target: "sandbox" })]);
 
 verifies(
   "tools.target",
@@ -71,7 +71,7 @@ verifies(
   "fails a call of a tool that could not be loaded with its load error",
   async () => {
     const fixture = await createTestKernel();
-    await fixture.bind(manifest([tool("broken", {}, { load_error: "tools/broken.ts: at import" })]));
+    await fixture.bind(manifest([toolExport("broken", {}, { load_error: "tools/broken.ts: at import" })]));
     await expect(fixture.call({ export_id: "broken" })).rejects.toMatchObject({
       code: "tool.load_failed",
       message: "tools/broken.ts: at import",

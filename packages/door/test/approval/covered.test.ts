@@ -1,6 +1,6 @@
 /** What an approval covers besides the arguments (approval.digest): after a change the call needs a new approval. */
 import type { Approval, Json } from "@backplane/contract";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import {
   admin,
@@ -15,7 +15,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 
 const deploying = (more: object = {}) =>
   manifest([
-    tool(
+    toolExport(
       "deploy",
       {
         permissions: {

@@ -1,10 +1,10 @@
 /** A tool that requires approval, and a call of it that awaits the answer. */
 import type { Approval } from "@backplane/contract";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 
 export const content = manifest([
-  tool("rm", {}, { effect_class: "non_idempotent_write", requires_approval: true }),
+  toolExport("rm", {}, { effect_class: "non_idempotent_write", requires_approval: true }),
 ]);
 
 export async function requestRemoval(

@@ -1,6 +1,6 @@
 /** Calls that wait, queue, retry or were delegated: none starts after its authority was revoked, and the record says why. */
 
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -85,7 +85,7 @@ const CODES = {
 for (const loss of LOSSES) {
   verifies("sec.revocation", `cancels queued calls when their ${loss} is revoked`, async () => {
     const fixture = await createTestKernel();
-    const binding = await fixture.bind(manifest([tool("narrow", { max_concurrency: 1 })]));
+    const binding = await fixture.bind(manifest([toolExport("narrow", { max_concurrency: 1 })]));
     const key = await createRevocableKey(fixture);
     fixture.runner.script = never;
     fixture.runner.honoursCancel = false;
@@ -107,7 +107,7 @@ for (const loss of LOSSES) {
 
   verifies("sec.revocation", `does not retry a failed call after its ${loss} was revoked`, async () => {
     const fixture = await createTestKernel({ host: { retry: { max_attempts: 5, base_ms: 600 } } });
-    const binding = await fixture.bind(manifest([tool("flaky")]));
+    const binding = await fixture.bind(manifest([toolExport("flaky")]));
     const key = await createRevocableKey(fixture);
     fixture.runner.script = () => ended("retryable_failure", "plugin_retryable");
     const { settled } = await fixture.kernel.invocations.invoke(key.caller, { export_id: "flaky" });
@@ -126,7 +126,7 @@ verifies(
   async () => {
     const fixture = await createTestKernel();
     const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
-    await fixture.bind(manifest([tool("outer", scopes), tool("inner")]));
+    await fixture.bind(manifest([toolExport("outer", scopes), toolExport("inner")]));
     await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
@@ -157,7 +157,7 @@ verifies(
 verifies("sec.revocation", "rejects further calls of a running call whose binding was disabled", async () => {
   const fixture = await createTestKernel();
   const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
-  const outer = await fixture.bind(manifest([tool("outer", scopes), tool("inner")]));
+  const outer = await fixture.bind(manifest([toolExport("outer", scopes), toolExport("inner")]));
   await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
@@ -183,7 +183,7 @@ verifies("sec.revocation", "rejects further calls of a running call whose bindin
 
 test("does not start a queued call after the policy denied its tool to the role", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("narrow", { max_concurrency: 1 })]));
+  await fixture.bind(manifest([toolExport("narrow", { max_concurrency: 1 })]));
   let release = () => {};
   fixture.runner.script = () => new Promise((resolve) => (release = () => resolve(ok())));
   const first = await fixture.kernel.invocations.invoke(admin, { export_id: "narrow" });
@@ -204,7 +204,9 @@ verifies(
     const fixture = await createTestKernel({
       host: { deliveries: { concurrency: 4, per_binding: 2, max_attempts: 10, base_ms: 30, max_ms: 60 } },
     });
-    const bound = await fixture.bind(manifest([hook("notify", ["binding.changed"]), tool("read")]));
+    const bound = await fixture.bind(
+      manifest([hookExport("notify", ["binding.changed"]), toolExport("read")]),
+    );
     fixture.runner.script = () => ended("failed", "crashed");
     await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
@@ -260,7 +262,7 @@ verifies(
   "starts no call of fifty workers more than a second after their key was revoked",
   async () => {
     const fixture = await createTestKernel();
-    await fixture.bind(manifest([tool("echo"), tool("narrow", { max_concurrency: 2 })]));
+    await fixture.bind(manifest([toolExport("echo"), toolExport("narrow", { max_concurrency: 2 })]));
     await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",

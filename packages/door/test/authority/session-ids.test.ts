@@ -4,7 +4,7 @@ import type { KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";
 import { toolOk } from "@backplane/sdk/kernel";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
@@ -86,7 +86,7 @@ verifies(
   "rejects a session, chain or run id from a key without a scope for sessions",
   async () => {
     const session = await createTestSession();
-    await session.bind(manifest([tool("read")]));
+    await session.bind(manifest([toolExport("read")]));
     const run = await session.say("/say hi");
     const other = await session.say("/say hi", "s2");
     const { caller: outsider } = await createRevocableKey(session, { scopes: ["invocations:write"] });
@@ -120,8 +120,8 @@ verifies(
   async () => {
     const session = await createTestSession();
     const outer = (id: string, ...scopes: string[]) =>
-      tool(id, { permissions: { gateway_api_scopes: ["tools:invoke", ...scopes] } });
-    await session.bind(manifest([outer("plain"), outer("writer", "sessions:write"), tool("inner")]));
+      toolExport(id, { permissions: { gateway_api_scopes: ["tools:invoke", ...scopes] } });
+    await session.bind(manifest([outer("plain"), outer("writer", "sessions:write"), toolExport("inner")]));
     for (const export_id of ["writer", "inner"]) {
       const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id };
       await session.kernel.bindings.create(admin, named);

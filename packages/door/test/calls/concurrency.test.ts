@@ -1,13 +1,13 @@
 import type { KernelDeps } from "@backplane/ports";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { ConcurrencyGates } from "../../src/calls/concurrency.ts";
 
-const content = (max_concurrency: number) => manifest([tool("narrow", { max_concurrency })]);
+const content = (max_concurrency: number) => manifest([toolExport("narrow", { max_concurrency })]);
 
 verifies(
   "bind.concurrency",
@@ -61,7 +61,7 @@ verifies(
 
 test("records the start of a queued call when it gets its slot", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("one", { max_concurrency: 1 })]));
+  await fixture.bind(manifest([toolExport("one", { max_concurrency: 1 })]));
   const ends: (() => void)[] = [];
   fixture.runner.script = async () => {
     await new Promise<void>((resolve) => ends.push(resolve));

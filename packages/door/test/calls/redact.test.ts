@@ -1,20 +1,20 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { createRedactor, type PluginEvent, redactEvents } from "../../src/calls/redact.ts";
+import { createRedactor, type PluginCallEvent, redactEvents } from "../../src/calls/redact.ts";
 
 const SECRET = "sk-canary/0123456789+abcdef";
 const redactor = createRedactor([SECRET])!;
 
-function through(events: PluginEvent[]): PluginEvent[] {
-  const out: PluginEvent[] = [];
+function through(events: PluginCallEvent[]): PluginCallEvent[] {
+  const out: PluginCallEvent[] = [];
   const stream = redactEvents(redactor, (event) => void out.push(event));
   for (const event of events) stream.take(event);
   stream.flush();
   return out;
 }
 
-const delta = (text: string): PluginEvent => ({ type: "delta", block: { text } });
-const joined = (events: PluginEvent[]) =>
+const delta = (text: string): PluginCallEvent => ({ type: "delta", block: { text } });
+const joined = (events: PluginCallEvent[]) =>
   events.map((event) => (event.type === "delta" ? (event.block as { text: string }).text : "")).join("");
 
 test("redacts a secret that is split across events at any position", () => {
@@ -27,7 +27,7 @@ test("redacts a secret that is split across events at any position", () => {
       fc.boolean(),
       (spelling, sizes, before, between) => {
         const text = `${before}.${spelling}. after`;
-        const pieces: PluginEvent[] = [];
+        const pieces: PluginCallEvent[] = [];
         for (let at = 0, i = 0; at < text.length; at += sizes[i++ % sizes.length]!) {
           pieces.push(delta(text.slice(at, at + sizes[i % sizes.length]!)));
           if (between) pieces.push({ type: "progress", message: `step ${at}` });
@@ -53,7 +53,7 @@ test("redacts a secret that arrives one character per event", () => {
 
 test("emits held events unchanged and in order, at the latest when the call ends", () => {
   const events = [delta("so sk-c"), delta("at is no secret"), delta("again sk-can")];
-  const out: PluginEvent[] = [];
+  const out: PluginCallEvent[] = [];
   const stream = redactEvents(redactor, (event) => void out.push(event));
   stream.take(events[0]!);
   expect(out).toEqual([]);
@@ -66,7 +66,7 @@ test("emits held events unchanged and in order, at the latest when the call ends
 });
 
 test("holds a bounded number of events", () => {
-  const out: PluginEvent[] = [];
+  const out: PluginCallEvent[] = [];
   const stream = redactEvents(redactor, (event) => void out.push(event));
   stream.take(delta("sk-can"));
   for (let i = 0; i < 100; i++) stream.take({ type: "progress", message: "working" });

@@ -1,5 +1,5 @@
 import type { Caller } from "@backplane/ports";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
@@ -7,10 +7,14 @@ test("lists the exports of the caller's scope with their schemas and isolation c
   const fixture = await createTestKernel();
   const schemas = { "in.json": { type: "object" }, "config.json": { type: "object" } };
   const content = manifest([
-    tool("search", { display_name: "Search", config_schema: "config.json" }, { input_schema: "in.json" }),
-    tool("off"),
-    tool("waits", { permissions: { secret_slots: ["token"] } }),
-    hook("notify", ["run.completed"]),
+    toolExport(
+      "search",
+      { display_name: "Search", config_schema: "config.json" },
+      { input_schema: "in.json" },
+    ),
+    toolExport("off"),
+    toolExport("waits", { permissions: { secret_slots: ["token"] } }),
+    hookExport("notify", ["run.completed"]),
   ]);
   const search = await fixture.bind(content, { policy: { class: "worker" } }, schemas);
   for (const more of [
@@ -58,7 +62,10 @@ test("lists the exports of the caller's scope with their schemas and isolation c
 
 test("lists only read_only exports for a guest", async () => {
   const fixture = await createTestKernel();
-  const content = manifest([tool("read"), tool("write", {}, { effect_class: "idempotent_write" })]);
+  const content = manifest([
+    toolExport("read"),
+    toolExport("write", {}, { effect_class: "idempotent_write" }),
+  ]);
   await fixture.bind(content);
   await fixture.bind(content, { export_id: "write" });
   const shown = async (caller: Caller) =>

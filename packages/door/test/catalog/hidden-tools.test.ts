@@ -1,7 +1,7 @@
 /** Tools that are bound but not in the catalog are listed with the reason and the fix. */
-import type { Json, ToolExport } from "@backplane/contract";
+import type { Json, ManifestToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
@@ -11,7 +11,7 @@ const SERVER = manifest([], {
   runtime: { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] },
 });
 
-const described = (id: string, description: string): ToolExport =>
+const described = (id: string, description: string): ManifestToolExport =>
   ToolExportSchema.parse({
     id,
     kind: "tool",
@@ -20,7 +20,7 @@ const described = (id: string, description: string): ToolExport =>
     tool: { effect_class: "read_only" },
   });
 
-const answer = (exports: ToolExport[], schemas: Record<string, Json> = {}) => ({
+const answer = (exports: ManifestToolExport[], schemas: Record<string, Json> = {}) => ({
   exports,
   schemas,
   warnings: [],
@@ -65,15 +65,19 @@ test("lists tools of bindings that take no calls with the reason and the fix", a
   const fixture = await createTestKernel();
   const { bindings, catalog } = fixture.kernel;
   const slot = { secret_slots: ["api_key"] };
-  const off = await fixture.bind(manifest([tool("off")], { package_id: "acme/off" }), { status: "disabled" });
+  const off = await fixture.bind(manifest([toolExport("off")], { package_id: "acme/off" }), {
+    status: "disabled",
+  });
   const slots = await fixture.bind(
-    manifest([tool("locked", { permissions: slot })], { package_id: "acme/locked" }),
+    manifest([toolExport("locked", { permissions: slot })], { package_id: "acme/locked" }),
   );
-  const idle = await fixture.bind(manifest([tool("idle")], { package_id: "acme/idle" }), {
+  const idle = await fixture.bind(manifest([toolExport("idle")], { package_id: "acme/idle" }), {
     rollout: { traffic_percent: 0 },
   });
-  const org = await fixture.bind(manifest([tool("both")], { package_id: "acme/org" }), { org_wide: true });
-  const own = await fixture.bind(manifest([tool("both")], { package_id: "acme/own" }));
+  const org = await fixture.bind(manifest([toolExport("both")], { package_id: "acme/org" }), {
+    org_wide: true,
+  });
+  const own = await fixture.bind(manifest([toolExport("both")], { package_id: "acme/own" }));
   const out = async () =>
     (await catalog.entries(user, { all: true }))
       .filter(({ status }) => status === "inactive")
@@ -104,9 +108,9 @@ test("lists tools of bindings that take no calls with the reason and the fix", a
 test("names the fix for a tool that lost its name or is denied by policy", async () => {
   const fixture = await createTestKernel();
   const { catalog, policy } = fixture.kernel;
-  const first = await fixture.bind(manifest([tool("find")], { package_id: "acme/one" }));
+  const first = await fixture.bind(manifest([toolExport("find")], { package_id: "acme/one" }));
   fixture.clock.wall_offset += 1_000;
-  const two = manifest([tool("find"), tool("tool_search")], { package_id: "acme/two" });
+  const two = manifest([toolExport("find"), toolExport("tool_search")], { package_id: "acme/two" });
   await fixture.bind(two);
   await fixture.kernel.bindings.create(admin, {
     package_id: "acme/two",

@@ -1,6 +1,6 @@
 /** The catalog as clients see it. */
 
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 import { noGrant } from "@backplane/test-kit/no-grant";
@@ -20,8 +20,8 @@ test("lists tools of plugins and bound exports together, filtered by what the ca
   const { catalog } = fixture.kernel;
   const output = { type: "object", properties: { n: { type: "number" } } };
   const content = manifest([
-    tool("read", { display_name: "Reader" }, { output_schema: "out.json" }),
-    hook("heard", ["session.archived"]),
+    toolExport("read", { display_name: "Reader" }, { output_schema: "out.json" }),
+    hookExport("heard", ["session.archived"]),
   ]);
   await fixture.bind(content, {}, { "out.json": output });
   await fixture.kernel.bindings.create(admin, {
@@ -65,7 +65,7 @@ test("notifies of changed bindings with their org and of changed plugins without
   const stop = catalog.onChanged((org_id) => notified.push(org_id));
   const names = async () => (await catalog.list(user)).map(({ name }) => name);
   expect(await names()).toEqual(["write"]);
-  const { binding_id } = await fixture.bind(manifest([tool("read")]));
+  const { binding_id } = await fixture.bind(manifest([toolExport("read")]));
   expect([await names(), notified]).toEqual([["read", "write"], ["org_local"]]);
   await bindings.patch(admin, binding_id, { status: "disabled" }, undefined);
   expect([await names(), notified.length]).toEqual([["write"], 2]);
@@ -80,7 +80,7 @@ test("notifies of changed bindings with their org and of changed plugins without
 
 test("counts the events of a call on its ticket", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("read")]));
+  await fixture.bind(manifest([toolExport("read")]));
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "read" });
   await ticket.settled;
   expect(ticket.events).toBe(0);

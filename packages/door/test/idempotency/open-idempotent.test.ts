@@ -1,6 +1,6 @@
 import { isTerminal } from "@backplane/contract";
 import type { Store } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import {
   createTestKernel,
@@ -11,7 +11,7 @@ import {
 } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-const content = manifest([tool("charge", {}, { effect_class: "non_idempotent_write" })]);
+const content = manifest([toolExport("charge", {}, { effect_class: "non_idempotent_write" })]);
 const charge = (fixture: TestKernel, digest = "d", caller = user) =>
   fixture.kernel.invocations.invokeOnce(caller, { export_id: "charge" }, "k", digest);
 

@@ -1,6 +1,6 @@
 import type { Json } from "@backplane/contract";
 import { ToolResultBlockSchema, ToolResultSchema } from "@backplane/contract/schema";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -11,8 +11,8 @@ const schemas = {
   "out.json": { type: "object", required: ["issues"], properties: { issues: { type: "array" } } },
 };
 const content = manifest([
-  tool("search", {}, { input_schema: "in.json", output_schema: "out.json", streaming: true }),
-  tool("free"),
+  toolExport("search", {}, { input_schema: "in.json", output_schema: "out.json", streaming: true }),
+  toolExport("free"),
 ]);
 const input = { query: "billing outage" };
 
@@ -99,7 +99,7 @@ test.each<[string, Json | null]>([
 
 test("requires structured output of a tool with an output schema, whatever the schema allows", async () => {
   const fixture = await createTestKernel();
-  const any = manifest([tool("any", {}, { output_schema: "any.json" })]);
+  const any = manifest([toolExport("any", {}, { output_schema: "any.json" })]);
   await fixture.bind(any, {}, { "any.json": {} });
   fixture.runner.script = () => ok({ content: [] });
   expect(await fixture.call({ export_id: "any" })).toMatchObject({

@@ -1,7 +1,7 @@
 import type { Approval } from "@backplane/contract";
 import { ApprovalSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -187,8 +187,8 @@ test("cancels the approval of a cancelled call", async () => {
 test("lets policy require more approvals than the tool, never fewer", async () => {
   const fixture = await createTestKernel();
   const two = manifest([
-    tool("strict", {}, { requires_approval: true }),
-    tool("easy", {}, { requires_approval: false }),
+    toolExport("strict", {}, { requires_approval: true }),
+    toolExport("easy", {}, { requires_approval: false }),
   ]);
   await fixture.bind(two, { policy: { approval: "never" } });
   await fixture.bind(two, { export_id: "easy", policy: { approval: "always" } });

@@ -1,4 +1,4 @@
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -13,8 +13,8 @@ test("serves a file by the hash in a result only if the call had a scratch folde
   };
   const fixture = await createTestKernel({ artifacts: { keep: async () => {}, open, sweep: async () => 0 } });
   const scratch = { permissions: { network: "none", filesystem: "scratch" } };
-  await fixture.bind(manifest([tool("files", scratch), tool("guess")]), { export_id: "files" });
-  await fixture.bind(manifest([tool("files", scratch), tool("guess")]), { export_id: "guess" });
+  await fixture.bind(manifest([toolExport("files", scratch), toolExport("guess")]), { export_id: "files" });
+  await fixture.bind(manifest([toolExport("files", scratch), toolExport("guess")]), { export_id: "guess" });
   const structured_output = { transport: "artifact", path: "x", bytes: 0, sha256: SHA256 };
   fixture.runner.script = async () => ok({ content: [], structured_output });
   const call = async (export_id: string) => {

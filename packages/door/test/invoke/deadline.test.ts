@@ -1,4 +1,4 @@
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -11,10 +11,10 @@ verifies(
   async () => {
     const fixture = await createTestKernel({ host: { max_timeout_ms: 9_000 } });
     const content = manifest([
-      tool("plain", { default_timeout_ms: 2_000 }),
-      tool("bound", { default_timeout_ms: 2_000, max_timeout_ms: 4_000 }),
-      tool("wide", { default_timeout_ms: 2_000, max_timeout_ms: 60_000 }),
-      tool("asked", { default_timeout_ms: 2_000 }, { requires_approval: true }),
+      toolExport("plain", { default_timeout_ms: 2_000 }),
+      toolExport("bound", { default_timeout_ms: 2_000, max_timeout_ms: 4_000 }),
+      toolExport("wide", { default_timeout_ms: 2_000, max_timeout_ms: 60_000 }),
+      toolExport("asked", { default_timeout_ms: 2_000 }, { requires_approval: true }),
     ]);
     await fixture.bind(content);
     await fixture.bind(content, { export_id: "bound", policy: { timeout_ms: 3_000 } });
@@ -68,7 +68,7 @@ verifies(
 
 test("ends a queued call with timeout when its deadline passes", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("one", { max_concurrency: 1 })]));
+  await fixture.bind(manifest([toolExport("one", { max_concurrency: 1 })]));
   const release: (() => void)[] = [];
   fixture.runner.script = async () => {
     await new Promise<void>((resolve) => release.push(resolve));

@@ -1,7 +1,7 @@
 import { codeOf, type InvokeBody } from "@backplane/contract";
 import { InvocationSchema } from "@backplane/contract/schema";
 import type { Caller, InvocationRow } from "@backplane/ports";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { noGrant } from "@backplane/test-kit/no-grant";
@@ -16,7 +16,7 @@ verifies(
     const fixture = await createTestSession();
     const schemas = { "in.json": { type: "object", required: ["query"] } };
     const binding = await fixture.bind(
-      manifest([tool("search", {}, { input_schema: "in.json" })]),
+      manifest([toolExport("search", {}, { input_schema: "in.json" })]),
       {},
       schemas,
     );
@@ -108,9 +108,9 @@ verifies(
 test("records each refusal with the name of the rule", async () => {
   const fixture = await createTestKernel();
   const content = manifest([
-    tool("write", {}, { effect_class: "unknown" }),
-    tool("read"),
-    hook("notify", ["invocation.settled"]),
+    toolExport("write", {}, { effect_class: "unknown" }),
+    toolExport("read"),
+    hookExport("notify", ["invocation.settled"]),
   ]);
   const write = await fixture.bind(content);
   await fixture.bind(content, { export_id: "read", policy: { class: "inline" } });
@@ -158,7 +158,7 @@ test("records each refusal with the name of the rule", async () => {
 
 test("runs a worker without a sandbox only if the operator disabled the sandbox", async () => {
   const fixture = await createTestKernel();
-  const bound = await fixture.bind(manifest([tool("echo")]), { policy: { class: "worker" } });
+  const bound = await fixture.bind(manifest([toolExport("echo")]), { policy: { class: "worker" } });
   expect(bound.class_lowered_by).not.toBeNull();
   fixture.runner.sandbox = { enabled: true, available: false, reason: "bubblewrap is not installed" };
   const refused = await fixture.call({ export_id: "echo" }, user).catch((error: unknown) => error);
@@ -176,7 +176,7 @@ test.each(["kernel", "_bridge:web", "sess_1::agent::ab12", "kernel\u200b"])(
   "rejects the reserved session id %j from a client",
   async (session_id) => {
     const fixture = await createTestKernel();
-    await fixture.bind(manifest([tool("echo")]));
+    await fixture.bind(manifest([toolExport("echo")]));
     const refused = await fixture.kernel.invocations
       .invoke(admin, { export_id: "echo", session_id })
       .catch(codeOf);
@@ -186,7 +186,7 @@ test.each(["kernel", "_bridge:web", "sess_1::agent::ab12", "kernel\u200b"])(
 
 test("rejects calls of an overloaded gateway before it writes anything", async () => {
   const fixture = await createTestKernel({ host: { max_running: 2 } });
-  await fixture.bind(manifest([tool("slow")]));
+  await fixture.bind(manifest([toolExport("slow")]));
   fixture.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
   const first = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
   const second = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
@@ -200,7 +200,7 @@ test("rejects calls of an overloaded gateway before it writes anything", async (
 
 test("does not count calls that await approval as running", async () => {
   const fixture = await createTestKernel({ host: { max_running: 1 } });
-  const content = manifest([tool("asks", {}, { requires_approval: true }), tool("echo")]);
+  const content = manifest([toolExport("asks", {}, { requires_approval: true }), toolExport("echo")]);
   await fixture.bind(content);
   await fixture.bind(content, { export_id: "echo" });
   const waiting = await fixture.kernel.invocations.invoke(user, { export_id: "asks" });
@@ -210,7 +210,7 @@ test("does not count calls that await approval as running", async () => {
 
 test("shows a plugin only the calls that it made, and lets a guest cancel only its own", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("slow")]));
+  await fixture.bind(manifest([toolExport("slow")]));
   fixture.runner.script = ({ cancelled }) => cancelled.then(() => ended("cancelled", "cancelled"));
   const { invocations } = fixture.kernel;
   const plugin: Caller = {
@@ -232,7 +232,7 @@ test("shows a plugin only the calls that it made, and lets a guest cancel only i
 
 test("ends a call with internal when the runner throws", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("echo")]));
+  await fixture.bind(manifest([toolExport("echo")]));
   fixture.runner.script = () => {
     throw new TypeError("broken");
   };
@@ -243,7 +243,7 @@ test("ends a call with internal when the runner throws", async () => {
 
 test("neither acknowledges nor runs a call whose row the store rejects", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("echo")]));
+  await fixture.bind(manifest([toolExport("echo")]));
   const { invocations } = fixture.store;
   const open = invocations.open.bind(invocations);
   fixture.store.invocations.open = () =>
@@ -257,7 +257,7 @@ test("neither acknowledges nor runs a call whose row the store rejects", async (
 
 test("keeps no place and no slot for a call whose row the store rejects", async () => {
   const fixture = await createTestKernel({ host: { max_running: 1, queue_per_binding: 0 } });
-  await fixture.bind(manifest([tool("one", { max_concurrency: 1 })]));
+  await fixture.bind(manifest([toolExport("one", { max_concurrency: 1 })]));
   const { invocations } = fixture.store;
   const open = invocations.open.bind(invocations);
   invocations.open = () => Promise.reject(new Error("disk full"));
@@ -268,7 +268,7 @@ test("keeps no place and no slot for a call whose row the store rejects", async 
 
 test("records a refusal with its fix and as an event with its code", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("write", {}, { effect_class: "unknown" })]));
+  await fixture.bind(manifest([toolExport("write", {}, { effect_class: "unknown" })]));
   const refused = await fixture.call({ export_id: "write" }, guest).catch((error: unknown) => error);
   const { invocation_id } = (refused as { details: { invocation_id: string } }).details;
   const row = await fixture.kernel.invocations.get(user, invocation_id);
@@ -285,7 +285,7 @@ test("records a refusal with its fix and as an event with its code", async () =>
 
 test("keeps a result while the store is unavailable and records it afterwards", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("echo")]));
+  await fixture.bind(manifest([toolExport("echo")]));
   const { invocations } = fixture.store;
   const settle = invocations.settle.bind(invocations);
   let failures = 3;
@@ -300,8 +300,8 @@ test("keeps a result while the store is unavailable and records it afterwards", 
 
 test("lets a delegated token call only the package that has the tool's name", async () => {
   const fixture = await createTestKernel();
-  const first = await fixture.bind(manifest([tool("read")], { package_id: "acme/first" }));
-  const second = await fixture.bind(manifest([tool("read")], { package_id: "evil/second" }));
+  const first = await fixture.bind(manifest([toolExport("read")], { package_id: "acme/first" }));
+  const second = await fixture.bind(manifest([toolExport("read")], { package_id: "evil/second" }));
   const { grant } = await fixture.call({ export_id: "read" });
   const scopes = ["tools:invoke" as const];
   const plugin = {

@@ -2,7 +2,7 @@
 import type { Invocation } from "@backplane/contract";
 import { InvocationSchema } from "@backplane/contract/schema";
 import type { InvocationRow } from "@backplane/ports";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, scope, type TestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
@@ -10,8 +10,8 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";
 
 const content = manifest([
-  tool("echo"),
-  hook("notify", ["invocation.settled"]),
+  toolExport("echo"),
+  hookExport("notify", ["invocation.settled"]),
   { id: "shrink", kind: "compactor", compactor: {} },
   { id: "flow", kind: "harness", harness: { mode: "agent", fidelity: "checkpoint" } },
 ]);

@@ -1,6 +1,6 @@
 import { type Invocation, isTerminal } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import {
   admin,
@@ -15,10 +15,10 @@ import { verifies } from "../../../../test/support/verifies.ts";
 
 const classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"] as const;
 const content = manifest([
-  ...classes.map((effect_class) => tool(effect_class, {}, { effect_class })),
+  ...classes.map((effect_class) => toolExport(effect_class, {}, { effect_class })),
   { id: "agent", kind: "harness", harness: {} },
   { id: "shrink", kind: "compactor", compactor: {} },
-  hook("notify", ["package.installed"]),
+  hookExport("notify", ["package.installed"]),
 ]);
 
 async function bindAll(fixture: TestKernel): Promise<void> {
@@ -75,7 +75,7 @@ test("admits recovered calls again with no wider grant", async () => {
   const first = await createTestKernel();
   await first.kernel.packages.install(
     admin,
-    first.importer.add(manifest([tool("reach", { permissions: { network: "egress" } })])),
+    first.importer.add(manifest([toolExport("reach", { permissions: { network: "egress" } })])),
   );
   const binding = await first.kernel.bindings.create(admin, {
     ...named("reach"),
@@ -110,7 +110,7 @@ test("delivers a hook again by its job after a crash and ends its old row", asyn
   await first.kernel.packages.install(admin, first.importer.add(content));
   await first.kernel.bindings.create(admin, { ...named("notify"), org_wide: true });
   first.runner.script = () => new Promise<never>(() => {});
-  const more = manifest([tool("other")], { package_id: "acme/more" });
+  const more = manifest([toolExport("other")], { package_id: "acme/more" });
   await first.kernel.packages.install(admin, first.importer.add(more));
   const ofMore = ({ runner }: TestKernel) =>
     runner.requests.find((request) => JSON.stringify(request.body).includes("acme/more"));
@@ -133,7 +133,7 @@ test("delivers a hook again by its job after a crash and ends its old row", asyn
 
 test("gives a recovered call a new token and revokes the old one", async () => {
   const first = await createTestKernel();
-  await first.bind(manifest([tool("reach", { permissions: { gateway_api_scopes: ["chains:read"] } })]));
+  await first.bind(manifest([toolExport("reach", { permissions: { gateway_api_scopes: ["chains:read"] } })]));
   first.runner.script = () => new Promise<never>(() => {});
   const ticket = await first.kernel.invocations.invoke(user, { export_id: "reach" });
   await until(() => first.runner.running === 1);
@@ -162,7 +162,7 @@ test("gives a recovered call a new token and revokes the old one", async () => {
 
 test("subtracts the used time from the deadline of a recovered call, within bounds", async () => {
   const first = await createTestKernel();
-  await first.bind(manifest([tool("slow")]));
+  await first.bind(manifest([toolExport("slow")]));
   first.runner.script = () => new Promise<never>(() => {});
   const started: string[] = [];
   for (let n = 0; n < 3; n++) {
@@ -191,7 +191,7 @@ test("subtracts the used time from the deadline of a recovered call, within boun
 
 test("does not run a recovered call with other bytes of its package", async () => {
   const first = await createTestKernel();
-  await first.bind(manifest([tool("slow")]));
+  await first.bind(manifest([toolExport("slow")]));
   first.runner.script = () => new Promise<never>(() => {});
   // As if the package had been installed again under the same version since.
   const open = first.store.invocations.open.bind(first.store.invocations);
@@ -206,7 +206,7 @@ test("does not run a recovered call with other bytes of its package", async () =
 
 test("numbers the events of a recovered call behind those of its first run", async () => {
   const first = await createTestKernel();
-  await first.bind(manifest([tool("slow")]));
+  await first.bind(manifest([toolExport("slow")]));
   first.runner.script = ({ event }) => {
     for (const n of [1, 2]) event({ type: "log", n });
     return new Promise<never>(() => {});
@@ -231,7 +231,7 @@ test("numbers the events of a recovered call behind those of its first run", asy
 
 test("lets only the node that took over a call end it, and tells the waiting client", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("slow")]));
+  await fixture.bind(manifest([toolExport("slow")]));
   let finish = () => {};
   const turn = new Promise<void>((resolve) => (finish = resolve));
   fixture.runner.script = async () => {

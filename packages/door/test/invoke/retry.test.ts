@@ -1,15 +1,15 @@
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 const content = manifest([
-  tool("read"),
-  tool("put", {}, { effect_class: "idempotent_write" }),
-  tool("post", {}, { effect_class: "non_idempotent_write" }),
-  tool("odd", {}, { effect_class: "unknown" }),
-  hook("notify", ["package.installed", "binding.changed"]),
+  toolExport("read"),
+  toolExport("put", {}, { effect_class: "idempotent_write" }),
+  toolExport("post", {}, { effect_class: "non_idempotent_write" }),
+  toolExport("odd", {}, { effect_class: "unknown" }),
+  hookExport("notify", ["package.installed", "binding.changed"]),
 ]);
 const later = () => ended("retryable_failure", "plugin_retryable");
 

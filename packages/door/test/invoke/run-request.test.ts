@@ -1,7 +1,7 @@
 import type { Invocation, InvocationContext } from "@backplane/contract";
 import { ContextSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -10,7 +10,7 @@ import { createTestSession } from "../../../agent/test/loop/test-session.ts";
 
 const SECRET = "s3cr3t/va+lue ü";
 const content = manifest([
-  tool("full", {
+  toolExport("full", {
     permissions: {
       network: "egress",
       secret_slots: ["jira_token"],
@@ -18,7 +18,7 @@ const content = manifest([
       allowed_domains: ["*.example.com"],
     },
   }),
-  tool("bare"),
+  toolExport("bare"),
 ]);
 const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
 
@@ -97,7 +97,9 @@ test("redacts secrets in errors and their details", async () => {
 
 test("redacts the token of a call without secrets", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("reach", { permissions: { gateway_api_scopes: ["chains:read"] } })]));
+  await fixture.bind(
+    manifest([toolExport("reach", { permissions: { gateway_api_scopes: ["chains:read"] } })]),
+  );
   let token = "";
   fixture.runner.script = ({ request }) => {
     token = request.context.gateway.delegation_token!;
@@ -131,8 +133,8 @@ test("uses a rotated secret in the next call and withholds a slot that was narro
 test("builds the body of the op for each kind of export", async () => {
   const fixture = await createTestKernel();
   const kinds = manifest([
-    tool("t"),
-    hook("h", ["run.completed"]),
+    toolExport("t"),
+    hookExport("h", ["run.completed"]),
     { id: "c", kind: "compactor", compactor: {} },
     { id: "a", kind: "harness", harness: {} },
   ]);

@@ -1,6 +1,6 @@
 import { INVOCATION_LIMITS, type Invocation } from "@backplane/contract";
 import type { InvocationRow, WatchItem } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, type TestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -20,7 +20,7 @@ const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 
 
 test("sends watchers every event once and in order, then the settled record", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("talk", {}, { streaming: true })]));
+  await fixture.bind(manifest([toolExport("talk", {}, { streaming: true })]));
   let emit = () => {};
   const turn = () => new Promise<void>((resolve) => (emit = resolve));
   fixture.runner.script = async ({ event }) => {
@@ -47,7 +47,7 @@ test("sends watchers every event once and in order, then the settled record", as
 
 test("delivers all events to a slow watcher without delaying the call", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("flood")]));
+  await fixture.bind(manifest([toolExport("flood")]));
   let flood = () => {};
   const watched = new Promise<void>((resolve) => (flood = resolve));
   fixture.runner.script = async ({ event }) => {
@@ -74,7 +74,7 @@ test("delivers all events to a slow watcher without delaying the call", async ()
 
 test("drops events beyond the bound and reports their number in a last event", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("flood")]));
+  await fixture.bind(manifest([toolExport("flood")]));
   const kept = INVOCATION_LIMITS.events_kept;
   fixture.runner.script = ({ event }) => {
     for (let i = 0; i < kept + 500; i++) event({ type: "progress", i });
@@ -98,7 +98,7 @@ test("drops events beyond the bound and reports their number in a last event", a
 
 test("ends a watcher at once when it is stopped and unsubscribes it", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("slow")]));
+  await fixture.bind(manifest([toolExport("slow")]));
   fixture.runner.script = () => new Promise<never>(() => {});
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
   const stop = new AbortController();

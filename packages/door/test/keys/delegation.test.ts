@@ -1,13 +1,13 @@
 /** Delegated tokens on a node other than the one that created them, and after they expire. */
 import { openSqliteStore } from "@backplane/store";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, seedTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 const content = manifest([
-  tool("talk", { permissions: { gateway_api_scopes: ["runs:read"] }, default_timeout_ms: 60_000 }),
+  toolExport("talk", { permissions: { gateway_api_scopes: ["runs:read"] }, default_timeout_ms: 60_000 }),
 ]);
 
 verifies(

@@ -1,5 +1,5 @@
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -100,10 +100,10 @@ test("limits a delegated token to its running call and rejects it afterwards", a
   const fixture = await createTestKernel();
   const scopes = ["tools:invoke"];
   const content = manifest([
-    tool("parent", { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" }),
-    tool("reader", { permissions: { gateway_api_scopes: scopes } }),
-    tool("child", { permissions: { network: "egress", gateway_api_scopes: scopes } }),
-    tool("writer", {}, { effect_class: "unknown" }),
+    toolExport("parent", { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" }),
+    toolExport("reader", { permissions: { gateway_api_scopes: scopes } }),
+    toolExport("child", { permissions: { network: "egress", gateway_api_scopes: scopes } }),
+    toolExport("writer", {}, { effect_class: "unknown" }),
   ]);
   await fixture.bind(content);
   for (const export_id of ["reader", "child", "writer"]) {
@@ -182,7 +182,9 @@ test("rejects revoking a key with more rights and creating one that expires late
 
 test("refuses and records a recursive call beyond the maximum depth", async () => {
   const fixture = await createTestKernel({ host: { max_depth: 3 } });
-  await fixture.bind(manifest([tool("again", { permissions: { gateway_api_scopes: ["tools:invoke"] } })]));
+  await fixture.bind(
+    manifest([toolExport("again", { permissions: { gateway_api_scopes: ["tools:invoke"] } })]),
+  );
   const { keys, invocations } = fixture.kernel;
   const refused: { code: string; details: { rule: string; invocation_id: string } }[] = [];
   fixture.runner.script = async ({ request }) => {

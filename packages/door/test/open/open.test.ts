@@ -1,7 +1,7 @@
 /** Which binding, context and limits a call gets before it is admitted. */
 import type { Json } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { describe, expect, test } from "vitest";
@@ -13,7 +13,7 @@ const plugin = (more: Partial<NonNullable<Caller["delegation"]>> = {}): Caller =
 
 test("finds no binding if the names of a request contradict each other", async () => {
   const fixture = await createTestKernel();
-  const { binding_id } = await fixture.bind(manifest([tool("echo"), tool("other")]));
+  const { binding_id } = await fixture.bind(manifest([toolExport("echo"), toolExport("other")]));
   const missing = { code: "binding.not_found" };
   await expect(fixture.call({ binding_id, export_id: "other" })).rejects.toMatchObject(missing);
   await expect(fixture.call({ binding_id, package_id: "acme/other" })).rejects.toMatchObject(missing);
@@ -23,7 +23,7 @@ test("finds no binding if the names of a request contradict each other", async (
 
 test("says that the only binding of a tool is disabled", async () => {
   const fixture = await createTestKernel();
-  const { binding_id } = await fixture.bind(manifest([tool("echo")]));
+  const { binding_id } = await fixture.bind(manifest([toolExport("echo")]));
   await fixture.kernel.bindings.patch(admin, binding_id, { status: "disabled" }, undefined);
   await expect(fixture.call({ export_id: "echo" })).rejects.toMatchObject({
     code: "export.not_found",
@@ -33,7 +33,7 @@ test("says that the only binding of a tool is disabled", async () => {
 });
 
 describe("a call that a plugin makes", () => {
-  const wild = manifest([tool("wild", {}, { effect_class: "unknown" })]);
+  const wild = manifest([toolExport("wild", {}, { effect_class: "unknown" })]);
 
   test("is a background call, also if it names a conversation", async () => {
     const fixture = await createTestKernel();
@@ -55,7 +55,7 @@ describe("a call that a plugin makes", () => {
 
   test("is one level deeper than its caller and belongs to the same delivery", async () => {
     const fixture = await createTestKernel({ host: { max_depth: 2 } });
-    await fixture.bind(manifest([tool("echo")]));
+    await fixture.bind(manifest([toolExport("echo")]));
     const caller = plugin({ depth: 1, delivery_id: "del_1" });
     const { id } = await fixture.call({ export_id: "echo" }, caller);
     expect(await fixture.store.invocations.get(scope, id)).toMatchObject({ depth: 2, delivery_id: "del_1" });
@@ -67,7 +67,9 @@ describe("a call that a plugin makes", () => {
 
 test("narrows a grant by the policy's host level and by the caller", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("t", { permissions: { network: "egress", filesystem: "scratch" } })]));
+  await fixture.bind(
+    manifest([toolExport("t", { permissions: { network: "egress", filesystem: "scratch" } })]),
+  );
   await fixture.kernel.policy.put(admin, "org", { host: { network: "none" } });
   const { grant } = await fixture.call({ export_id: "t", narrow: { filesystem: "none" } });
   expect(grant).toMatchObject({ network: "none", filesystem: "none" });
@@ -76,8 +78,8 @@ test("narrows a grant by the policy's host level and by the caller", async () =>
 describe("the input", () => {
   test("of a hook must be an object", async () => {
     const fixture = await createTestKernel();
-    await fixture.bind(manifest([hook("h", ["run.completed"]), tool("t")]));
-    await fixture.bind(manifest([hook("h", ["run.completed"]), tool("t")]), { export_id: "t" });
+    await fixture.bind(manifest([hookExport("h", ["run.completed"]), toolExport("t")]));
+    await fixture.bind(manifest([hookExport("h", ["run.completed"]), toolExport("t")]), { export_id: "t" });
     const call = (export_id: string, input: Json) => fixture.call({ export_id, input });
     await expect(call("h", "text")).rejects.toMatchObject({ code: "input.invalid" });
     await expect(call("h", [])).rejects.toMatchObject({ code: "input.invalid" });
@@ -86,7 +88,7 @@ describe("the input", () => {
 
   test("is limited in size", async () => {
     const fixture = await createTestKernel({ host: { input_bytes: 100 } });
-    await fixture.bind(manifest([tool("t")]));
+    await fixture.bind(manifest([toolExport("t")]));
     const text = (length: number) => fixture.call({ export_id: "t", input: { text: "x".repeat(length) } });
     expect((await text(50)).status).toBe("succeeded");
     await expect(text(120)).rejects.toMatchObject({ code: "input.invalid" });
@@ -95,7 +97,7 @@ describe("the input", () => {
 
 test("calls a tool by the name that its plugin knows", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("acme_read", {}, { tool_name: "read" })]));
+  await fixture.bind(manifest([toolExport("acme_read", {}, { tool_name: "read" })]));
   await fixture.call({ export_id: "acme_read" });
   expect(fixture.runner.requests[0]).toMatchObject({ export_id: "acme_read", native_name: "read" });
 });

@@ -1,6 +1,6 @@
 import type { JsonObject } from "@backplane/contract";
 import type { HostPolicy } from "@backplane/ports";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import {
   admin,
@@ -12,9 +12,9 @@ import {
 import { expect, test, vi } from "vitest";
 
 const content = manifest([
-  tool("echo"),
-  hook("notify", ["invocation.settled"]),
-  hook("poison", ["invocation.settled"]),
+  toolExport("echo"),
+  hookExport("notify", ["invocation.settled"]),
+  hookExport("poison", ["invocation.settled"]),
 ]);
 const deliveries: HostPolicy["deliveries"] = {
   concurrency: 4,
@@ -138,7 +138,7 @@ test("does not retry the plugin's own failed and delivers nothing to a disabled 
 
 test("keeps the order of deliveries of one subject", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
-  const bound = manifest([tool("echo"), hook("notify", ["binding.changed"])]);
+  const bound = manifest([toolExport("echo"), hookExport("notify", ["binding.changed"])]);
   const target = await fixture.bind(bound);
   await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
@@ -174,8 +174,8 @@ test("keeps one timer in an idle kernel", async () => {
 test("does not delay other hooks while one hangs", async () => {
   const fixture = await createTestKernel({ host: { deliveries: { ...deliveries, concurrency: 20 } } });
   const hanging = Array.from({ length: 8 }, (_, n) => `hangs${n}`);
-  const hooks = [...hanging, "notify"].map((id) => hook(id, ["invocation.settled"]));
-  await fixture.bind(manifest([tool("echo"), ...hooks]));
+  const hooks = [...hanging, "notify"].map((id) => hookExport(id, ["invocation.settled"]));
+  await fixture.bind(manifest([toolExport("echo"), ...hooks]));
   for (const { id } of hooks) await fixture.kernel.bindings.create(admin, named(id));
   fixture.runner.script = ({ request, cancelled }) =>
     hanging.includes(request.export_id) ? cancelled.then(() => ended("cancelled", "cancelled")) : ok(null);

@@ -1,13 +1,13 @@
 import type { SemanticEvent } from "@backplane/contract";
 import type { KernelDeps, Scope } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { watchEvents } from "../../src/outbox/watch-events.ts";
 
 test("streams the events of a scope in order from the reader's position, then live", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("echo")]));
+  await fixture.bind(manifest([toolExport("echo")]));
   await fixture.call({ export_id: "echo" });
   const stop = new AbortController();
   const seen: SemanticEvent[] = [];
@@ -65,7 +65,7 @@ test("does not reread the events of other scopes for a scope without events", as
       stop.abort();
     }
   })();
-  await fixture.bind(manifest([tool("echo")]));
+  await fixture.bind(manifest([toolExport("echo")]));
   for (let i = 0; i < 20; i++) await fixture.call({ export_id: "echo" });
   await until(async () => (await outbox.cursor("hooks")) >= 20);
   await fixture.call({ export_id: "echo" });
@@ -74,7 +74,7 @@ test("does not reread the events of other scopes for a scope without events", as
   const admin_there = { ...admin, scope: quiet };
   const { package: installed } = await fixture.kernel.packages.install(
     admin_there,
-    fixture.importer.add(manifest([tool("echo")])),
+    fixture.importer.add(manifest([toolExport("echo")])),
   );
   await following;
   expect(seen).toEqual([installed.id]);

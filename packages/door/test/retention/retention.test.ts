@@ -1,4 +1,4 @@
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import {
   admin,
@@ -13,9 +13,9 @@ import { Retention } from "../../src/retention/retention.ts";
 
 const DAY = 86_400_000;
 const content = manifest([
-  tool("echo"),
-  hook("notify", ["invocation.settled"]),
-  hook("poison", ["invocation.settled"]),
+  toolExport("echo"),
+  hookExport("notify", ["invocation.settled"]),
+  hookExport("poison", ["invocation.settled"]),
 ]);
 const deliveries = { concurrency: 4, per_binding: 2, max_attempts: 1, base_ms: 5, max_ms: 20 };
 

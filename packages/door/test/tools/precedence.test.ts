@@ -1,7 +1,7 @@
 /** Which tool has a name, for every pair of sources and in a whole kernel. */
 import type { Origin } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 import { expect, test } from "vitest";
@@ -125,19 +125,21 @@ verifies(
   "lists tools that lost their name with the reason, warns once and counts rollout versions as one tool",
   async () => {
     const fixture = await createTestKernel({ plugins: [searcher] });
-    await fixture.bind(manifest([tool("search")], { package_id: "acme/one" }));
-    const first = await fixture.bind(manifest([tool("find")], { package_id: "acme/one", version: "1.0.0" }));
+    await fixture.bind(manifest([toolExport("search")], { package_id: "acme/one" }));
+    const first = await fixture.bind(
+      manifest([toolExport("find")], { package_id: "acme/one", version: "1.0.0" }),
+    );
     await fixture.kernel.bindings.patch(
       admin,
       first.binding_id,
       { rollout: { traffic_percent: 50 } },
       undefined,
     );
-    await fixture.bind(manifest([tool("find")], { package_id: "acme/one", version: "2.0.0" }), {
+    await fixture.bind(manifest([toolExport("find")], { package_id: "acme/one", version: "2.0.0" }), {
       rollout: { traffic_percent: 50 },
     });
     fixture.clock.wall_offset += 1_000;
-    await fixture.bind(manifest([tool("find")], { package_id: "acme/two" }));
+    await fixture.bind(manifest([toolExport("find")], { package_id: "acme/two" }));
     const { catalog } = fixture.kernel;
     const all = await catalog.entries(user, { all: true });
     expect(all.map(({ name, package_id, status }) => [name, package_id, status])).toEqual([
@@ -169,9 +171,9 @@ verifies(
 
 test("names the tool that a look-alike name collides with", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("list_all")], { package_id: "acme/one" }));
+  await fixture.bind(manifest([toolExport("list_all")], { package_id: "acme/one" }));
   fixture.clock.wall_offset += 1_000;
-  await fixture.bind(manifest([tool("Iist_all")], { package_id: "acme/two" }));
+  await fixture.bind(manifest([toolExport("Iist_all")], { package_id: "acme/two" }));
   // Nobody has read the catalog.
   await until(() => fixture.logged.some(({ message }) => message === "tool not registered"));
   expect((await fixture.kernel.catalog.list(user)).map(({ name }) => name)).toEqual(["list_all"]);
@@ -189,7 +191,7 @@ test("names the tool that a look-alike name collides with", async () => {
 
 test("ranks a package with a reserved publisher like any plugin", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("tool_search")], { package_id: "core/backplane" }));
+  await fixture.bind(manifest([toolExport("tool_search")], { package_id: "core/backplane" }));
   const [own, other] = await fixture.kernel.catalog.get(user, "tool_search");
   expect([own?.origin, other?.origin, other?.status]).toEqual(["core", "plugin", "skipped"]);
 });
@@ -249,7 +251,7 @@ test("dates a plugin by its own claim, otherwise by its first installation here"
   const ages = (first_installed_at: string | null) => {
     const pack = {
       package_id: "acme/x",
-      manifest: manifest([tool("x")]),
+      manifest: manifest([toolExport("x")]),
       installed_at: "2026",
       first_installed_at,
     };
@@ -262,7 +264,7 @@ test("dates a plugin by its own claim, otherwise by its first installation here"
 test("keeps the date of the first version when a package is upgraded", () => {
   const bound = (version: string, installed_at: string, created_at: string) => ({
     binding: { export_id: "x", created_at },
-    package: { package_id: "acme/x", version, manifest: manifest([tool("x")]), installed_at },
+    package: { package_id: "acme/x", version, manifest: manifest([toolExport("x")]), installed_at },
   });
   const both = [bound("2.0.0", "2026-02", "2026-04"), bound("1.0.0", "2026-01", "2026-03")];
   for (const all of [both, both.toReversed()]) {
@@ -279,7 +281,7 @@ test("replaces the org's binding by the project's while that one takes all traff
       scope: { org_id: "org_local", project_id },
       rollout: { traffic_percent: percent },
     },
-    package: { origin: "folder", manifest: manifest([tool("x")]), ...more },
+    package: { origin: "folder", manifest: manifest([toolExport("x")]), ...more },
   });
   const usable = (scope_id: string | null, ...bounds: ReturnType<typeof bound>[]) =>
     selectUsable(bounds as never, { org_id: "org_local", project_id: scope_id }).map(

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { type InspectedTree, inspectContent } from "@backplane/supply";
 import type { GatewayConfig } from "../config/config.ts";
-import type { Check } from "./check.ts";
+import type { DoctorCheck } from "./check.ts";
 
 export interface ContentOptions {
   /** Packages not compared within this time are reported as unchecked. */
@@ -17,7 +17,7 @@ const NAME = "content store";
 const MAX_ROWS = 20;
 const PROGRESS_MS = 1_000;
 
-export async function checkContent(config: GatewayConfig, options: ContentOptions): Promise<Check[]> {
+export async function checkContent(config: GatewayConfig, options: ContentOptions): Promise<DoctorCheck[]> {
   const deadline = performance.now() + options.seconds * 1_000;
   const damaged: InspectedTree[] = [];
   let seen = 0;
@@ -51,7 +51,7 @@ export async function checkContent(config: GatewayConfig, options: ContentOption
 
 const INSTALL = "backplane plugin install SOURCE --no-bind";
 
-function describe({ difference, digest }: InspectedTree, name: string | null): Check {
+function describe({ difference, digest }: InspectedTree, name: string | null): DoctorCheck {
   const { actual, expected, file, what } = difference!;
   const subject = name === null ? `the package ${digest}` : `${name} (${digest})`;
   const detail =

@@ -8,12 +8,12 @@ import { PLUGIN_PATH, type SandboxStatus, sandboxStatus } from "@backplane/runne
 import type { GatewayConfig } from "../config/config.ts";
 import { sandboxFolder } from "../config/sandbox.ts";
 import { createLogger } from "../host/log.ts";
-import type { Check } from "./check.ts";
+import type { DoctorCheck } from "./check.ts";
 
 const TURNED_OFF = "isolated exports are refused, and worker exports run with the permissions of the gateway";
 const MISSING = "isolated and worker exports are refused";
 
-export async function checkSandbox(config: GatewayConfig): Promise<Check> {
+export async function checkSandbox(config: GatewayConfig): Promise<DoctorCheck> {
   if (!config.sandbox.enabled) {
     return {
       name: "sandbox",
@@ -22,10 +22,10 @@ export async function checkSandbox(config: GatewayConfig): Promise<Check> {
       fix: `set enabled = true under [sandbox] in ${join(config.home, "backplane.toml")}, and unset BACKPLANE_SANDBOX`,
     };
   }
-  return describe(await probeSandbox(config));
+  return describeSandbox(await probeSandbox(config));
 }
 
-export function describe({ available, reason, fix }: SandboxStatus): Check {
+export function describeSandbox({ available, reason, fix }: SandboxStatus): DoctorCheck {
   const message = available ? `isolated and worker exports run confined: ${reason}` : `${MISSING}: ${reason}`;
   const status = available && fix === null ? "ok" : "degraded";
   return { name: "sandbox", status, message, ...(fix === null ? {} : { fix }) };

@@ -1,22 +1,22 @@
 /** `backplane doctor`: checks what the gateway needs from this machine, and names the command that fixes a problem. */
-import { constants, accessSync, existsSync, statfsSync, statSync } from "node:fs";
+import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
 import { createConnection } from "node:net";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import { hasPageChecksums, storeBytes } from "@backplane/store";
 import type { GatewayConfig } from "../config/config.ts";
+import { assertSafeListen } from "../config/listen.ts";
 import { readDaemon } from "../home/home.ts";
 import { findHomeProblems, type HomeProblem } from "../home/home-access.ts";
-import { assertSafeListen } from "../config/listen.ts";
-import type { Check } from "./check.ts";
-import { checkSandbox } from "./check-sandbox.ts";
-import { storeFiles } from "../store/store-files.ts";
 import { VERSION } from "../host/version.ts";
+import { storeFiles } from "../store/store-files.ts";
+import type { DoctorCheck } from "./check.ts";
+import { checkSandbox } from "./check-sandbox.ts";
 
 const MAX_SHOWN = 5;
 const LOW_DISK_BYTES = 256 * 1024 * 1024;
 
-export async function checkSystem(config: GatewayConfig): Promise<Check[]> {
+export async function checkSystem(config: GatewayConfig): Promise<DoctorCheck[]> {
   return [
     checkNode(),
     checkShell(),
@@ -29,7 +29,7 @@ export async function checkSystem(config: GatewayConfig): Promise<Check[]> {
   ];
 }
 
-function checkNode(): Check {
+function checkNode(): DoctorCheck {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
   const enough = major > 24 || (major === 24 && minor >= 15);
   if (enough) return { name: "node", status: "ok", message: `Node ${process.versions.node}` };
@@ -41,7 +41,7 @@ function checkNode(): Check {
   };
 }
 
-function checkShell(): Check {
+function checkShell(): DoctorCheck {
   if (existsSync("/bin/sh"))
     return { name: "watchdog", status: "ok", message: "plugins end with the gateway" };
   return {
@@ -53,7 +53,7 @@ function checkShell(): Check {
   };
 }
 
-function checkHome(config: GatewayConfig): Check {
+function checkHome(config: GatewayConfig): DoctorCheck {
   try {
     if (!existsSync(config.home))
       return { name: "home", status: "ok", message: `${config.home} is created at the first start` };
@@ -89,7 +89,7 @@ function findReadableCredentials(config: GatewayConfig): Pick<HomeProblem, "mess
     }));
 }
 
-function checkDisk(config: GatewayConfig): Check {
+function checkDisk(config: GatewayConfig): DoctorCheck {
   try {
     const stats = statfsSync(existsSync(config.home) ? config.home : "/");
     const free = stats.bavail * stats.bsize;
@@ -109,7 +109,7 @@ function checkDisk(config: GatewayConfig): Check {
 /** Larger stores take too long for this check. */
 const MAX_CHECKED_BYTES = 256 * 1024 * 1024;
 
-async function checkDatabase(url: string): Promise<Check> {
+async function checkDatabase(url: string): Promise<DoctorCheck> {
   try {
     if (await hasPageChecksums(url))
       return {
@@ -134,7 +134,7 @@ async function checkDatabase(url: string): Promise<Check> {
   }
 }
 
-async function checkStore(config: GatewayConfig): Promise<Check> {
+async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
   if (config.store.url !== undefined) return await checkDatabase(config.store.url);
   const file = `${config.home}/store.db`;
   const bytes = existsSync(file) ? storeBytes(file) : undefined;
@@ -166,7 +166,7 @@ async function checkStore(config: GatewayConfig): Promise<Check> {
   };
 }
 
-function checkListen(config: GatewayConfig): Check {
+function checkListen(config: GatewayConfig): DoctorCheck {
   try {
     assertSafeListen(config.listen);
     return { name: "listen", status: "ok", message: `${config.listen.host}:${config.listen.port}` };
@@ -181,7 +181,7 @@ function checkListen(config: GatewayConfig): Check {
   }
 }
 
-async function checkGateway(config: GatewayConfig): Promise<Check> {
+async function checkGateway(config: GatewayConfig): Promise<DoctorCheck> {
   const daemon = readDaemon(config.home);
   if (daemon === null)
     return { name: "gateway", status: "degraded", message: "not running", fix: "backplane up" };

@@ -1,5 +1,5 @@
 /** One row of the report of `backplane doctor`. */
-export interface Check {
+export interface DoctorCheck {
   name: string;
   status: "ok" | "degraded" | "failed";
   message: string;

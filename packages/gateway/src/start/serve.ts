@@ -17,7 +17,7 @@ export interface Served {
   close(): Promise<void>;
 }
 
-export async function serve(
+export async function serveApi(
   config: GatewayConfig,
   admin_token: string,
   kernel: Kernel,

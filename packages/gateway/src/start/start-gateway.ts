@@ -41,7 +41,7 @@ import { hostPrograms } from "../plugins/host-programs.ts";
 import { inlineGuard } from "../plugins/inline-plugin.ts";
 import { createPluginLoader } from "../plugins/plugin-loader.ts";
 import { openStore } from "../store/open-store.ts";
-import { readTls, serve } from "./serve.ts";
+import { readTls, serveApi } from "./serve.ts";
 
 export interface Gateway {
   url: string;
@@ -191,7 +191,7 @@ async function compose(
     pause: setImmediate,
     ...(config.agent.strategy === undefined ? {} : { strategy: config.agent.strategy }),
   });
-  const api = await serve(config, home.admin_token, kernel, { clock, ids, log });
+  const api = await serveApi(config, home.admin_token, kernel, { clock, ids, log });
   closers.push(() => api.close());
   address.url = api.url;
   closers.push(() => kernel.stop(config.timeouts.stop_grace_ms));

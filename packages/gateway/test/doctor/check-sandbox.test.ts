@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { loadConfig } from "../../src/config/config.ts";
-import { checkSandbox, describe as describeStatus } from "../../src/doctor/check-sandbox.ts";
+import { checkSandbox, describeSandbox as describeStatus } from "../../src/doctor/check-sandbox.ts";
 
 test("does not create a missing home", async () => {
   const parent = mkdtempSync(join(tmpdir(), "backplane-doctor-"));

@@ -2,15 +2,15 @@
 import type {
   EgressRecord,
   ExecutionClass,
+  ExportOp,
   Grant,
   InvocationContext,
   InvocationError,
   Json,
   JsonObject,
-  Op,
+  ManifestToolExport,
   Runtime,
   TerminalStatus,
-  ToolExport,
 } from "@backplane/contract";
 
 export interface RunRequest {
@@ -21,8 +21,8 @@ export interface RunRequest {
   /** The tool's name in its own dialect, if it differs. */
   native_name?: string;
   /** Arguments that the server requires as HTTP headers. */
-  param_headers?: ToolExport["tool"]["param_headers"];
-  op: Op;
+  param_headers?: ManifestToolExport["tool"]["param_headers"];
+  op: ExportOp;
   /** The model's id of the call, for a call of a turn. */
   tool_call_id?: string;
   /** The request body without export_id and context, e.g. {tool_execution_id, input}. */
@@ -71,7 +71,7 @@ export interface DescribeRequest
 export type ProcessRequest = Omit<DescribeRequest, "timeout_ms">;
 
 export interface Description {
-  exports: ToolExport[];
+  exports: ManifestToolExport[];
   /** Keyed by the paths in the exports. */
   schemas: Record<string, Json>;
   warnings: string[];

@@ -39,7 +39,7 @@ export interface UserMessage {
 }
 
 /** Returned after the entry and the run are on disk. */
-export interface Accepted {
+export interface AcceptedMessage {
   entry_id: number;
   event_id: string;
   run_id: string;
@@ -76,7 +76,7 @@ export interface AgentSessions {
   /**
    * Creates the session if it does not exist. A message sent during a turn is added to the turn before its next step.
    */
-  message(caller: Caller, ref: SessionRef, message: UserMessage, once?: OnceKey): Promise<Accepted>;
+  message(caller: Caller, ref: SessionRef, message: UserMessage, once?: OnceKey): Promise<AcceptedMessage>;
   /** Ends the running turn; resolves to false if no turn runs. */
   interrupt(caller: Caller, ref: SessionRef): Promise<boolean>;
   compact(caller: Caller, ref: SessionRef): Promise<Chain>;

@@ -4,16 +4,17 @@
  * withheld until the operator grants them. Credentials are not kept when the server of the new version is at
  * another address (sec.credential-destination), unless the change sets them itself.
  */
-import type {
-  Binding,
-  BindingPolicy,
-  JsonObject,
-  Package,
-  Permissions,
-  PluginExport,
+import {
+  type Binding,
+  type BindingPolicy,
+  FILESYSTEM_ACCESS,
+  type JsonObject,
+  type Package,
+  type Permissions,
+  type PluginExport,
 } from "@backplane/contract";
 import { auditOf, type Caller, type KernelDeps } from "@backplane/ports";
-import { FILESYSTEM_ACCESS } from "../exports/whole-package.ts";
+
 import { lowersIsolation } from "../grant/execution-class.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import { type CheckedExport, findExport, type PackageFinder } from "./check-binding.ts";

@@ -10,8 +10,8 @@ import {
   codeOf,
   type Definitions,
   isDescribed,
+  type ManifestToolExport,
   ownFix,
-  type ToolExport,
   toBackplaneError,
 } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
@@ -302,7 +302,7 @@ async function checkDescription(
 const OUT_OF_TIME = `compiling the schemas of the preceding tools took longer than ${CHECK_MS} ms; simplify them`;
 
 function unreadableTool(
-  { id }: ToolExport,
+  { id }: ManifestToolExport,
   issue: { path: PropertyKey[]; message: string } | undefined,
 ): string {
   const name = typeof id === "string" ? JSON.stringify(id.slice(0, 80)) : "without a name";
@@ -311,7 +311,7 @@ function unreadableTool(
 
 async function findSchemaProblem(
   schemas: KernelDeps["schemas"],
-  { input_schema, output_schema }: ToolExport["tool"],
+  { input_schema, output_schema }: ManifestToolExport["tool"],
   described: Description["schemas"],
 ): Promise<string | null> {
   for (const [what, path] of Object.entries({ input_schema, output_schema })) {

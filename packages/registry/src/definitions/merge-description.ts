@@ -10,9 +10,9 @@ import {
   canonicalJson,
   type Definitions,
   type Json,
+  type ManifestToolExport,
   type Package,
   type QuarantinedTool,
-  type ToolExport,
   type ToolWords,
 } from "@backplane/contract";
 import type { Description } from "@backplane/ports";
@@ -35,7 +35,7 @@ export function mergeDescription(
   const reviewed = before === null || before.package_digest !== bound.package.digest;
   const seen: Record<string, string> = reviewed ? {} : { ...before.seen };
   let names = Object.keys(seen).length;
-  const exports: ToolExport[] = [];
+  const exports: ManifestToolExport[] = [];
   const quarantined: QuarantinedTool[] = [];
   for (const item of description.exports) {
     const digest = digestTool(item, description.schemas);
@@ -117,11 +117,11 @@ function withDigest(row: Definitions): Definitions {
 }
 
 /** Digests everything that a tool says about itself. */
-export function digestTool(item: ToolExport, schemas: Record<string, Json>): string {
+export function digestTool(item: ManifestToolExport, schemas: Record<string, Json>): string {
   return digestOf([item as Json, schemasOf(item, schemas)]);
 }
 
-function schemasOf({ tool }: ToolExport, schemas: Record<string, Json>): Record<string, Json> {
+function schemasOf({ tool }: ManifestToolExport, schemas: Record<string, Json>): Record<string, Json> {
   const found: Record<string, Json> = {};
   for (const path of [tool.input_schema, tool.output_schema]) {
     if (path !== undefined && schemas[path] !== undefined) found[path] = schemas[path];
@@ -129,7 +129,10 @@ function schemasOf({ tool }: ToolExport, schemas: Record<string, Json>): Record<
   return found;
 }
 
-function collectSchemas(exports: readonly ToolExport[], schemas: Record<string, Json>): Record<string, Json> {
+function collectSchemas(
+  exports: readonly ManifestToolExport[],
+  schemas: Record<string, Json>,
+): Record<string, Json> {
   return Object.assign({}, ...exports.map((item) => schemasOf(item, schemas))) as Record<string, Json>;
 }
 

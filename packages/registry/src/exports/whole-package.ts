@@ -4,19 +4,17 @@
  */
 
 import {
+  FILESYSTEM_ACCESS,
   INVOCATION_LIMITS,
   isDescribed,
+  type ManifestToolExport,
   type Package,
   type Permissions,
   type PluginExport,
-  type ToolExport,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 import { moreIsolated } from "../grant/intersect.ts";
-
-/** From the narrowest to the widest. */
-export const FILESYSTEM_ACCESS: readonly Permissions["filesystem"][] = ["none", "assets_ro", "scratch"];
 
 const NO_PERMISSIONS: Permissions = {
   network: "none",
@@ -70,7 +68,7 @@ export function combineTools(pack: Package): PluginExport | null {
   };
 }
 
-export function toolsOf(pack: Package): ToolExport[] {
+export function toolsOf(pack: Package): ManifestToolExport[] {
   return pack.manifest.exports.filter((item) => item.kind === "tool");
 }
 

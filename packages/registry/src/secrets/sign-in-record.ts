@@ -69,7 +69,7 @@ export function loginSealName(binding_id: string): string {
   return `login/${binding_id}`;
 }
 
-export async function readSignIn(
+export async function readStoredSignIn(
   { store, vault }: Parts,
   org_id: string,
   binding_id: string,

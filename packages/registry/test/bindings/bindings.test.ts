@@ -1,6 +1,6 @@
 import { BindingSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -101,7 +101,7 @@ verifies(
   "prefers a project's binding to the org's and hides both from other orgs",
   async () => {
     const fixture = await createTestKernel();
-    const content = manifest([tool("echo")]);
+    const content = manifest([toolExport("echo")]);
     const org = await fixture.bind(content, { org_wide: true, policy: { timeout_ms: 1_111 } });
     const other: Caller = { ...user, scope: { org_id: "org_local", project_id: "proj_other" } };
     expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(org.binding_id);
@@ -113,7 +113,9 @@ verifies(
     expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
     expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(org.binding_id);
     // A newer version in the org does not take the project's calls.
-    const newer = await fixture.bind(manifest([tool("echo")], { version: "9.0.0" }), { org_wide: true });
+    const newer = await fixture.bind(manifest([toolExport("echo")], { version: "9.0.0" }), {
+      org_wide: true,
+    });
     expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
     expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(newer.binding_id);
     const mine = await fixture.call({ export_id: "echo" });
@@ -144,7 +146,7 @@ verifies(
 
 test("applies all racing patches without If-Match and refuses those with a stale one", async () => {
   const fixture = await createTestKernel();
-  const made = await fixture.bind(manifest([tool("echo")]));
+  const made = await fixture.bind(manifest([toolExport("echo")]));
   const id = made.binding_id;
   await Promise.all(
     Array.from({ length: 20 }, (_, i) =>
@@ -160,8 +162,8 @@ test("applies all racing patches without If-Match and refuses those with a stale
 
 test("validates the config again on an upgrade, and no longer finds a removed binding", async () => {
   const fixture = await createTestKernel();
-  const made = await fixture.bind(manifest([tool("echo")]), { config: { anything: 1 } });
-  const strict = manifest([tool("echo", { config_schema: "c.json" })], { version: "0.2.0" });
+  const made = await fixture.bind(manifest([toolExport("echo")]), { config: { anything: 1 } });
+  const strict = manifest([toolExport("echo", { config_schema: "c.json" })], { version: "0.2.0" });
   await fixture.kernel.packages.install(
     admin,
     fixture.importer.add(strict, { "c.json": { type: "object", additionalProperties: false } }),
@@ -182,7 +184,7 @@ test("validates the config again on an upgrade, and no longer finds a removed bi
 test("removes a binding only if it still has the given generation", async () => {
   const fixture = await createTestKernel();
   const { bindings } = fixture.kernel;
-  const made = await fixture.bind(manifest([tool("echo")]));
+  const made = await fixture.bind(manifest([toolExport("echo")]));
   const id = made.binding_id;
   // The binding changes after it was read and before it is removed.
   const get = fixture.store.bindings.get.bind(fixture.store.bindings);
@@ -218,11 +220,11 @@ test("ends the processes of a binding that is changed, upgraded or removed", asy
   const fixture = await createTestKernel();
   const { bindings, packages } = fixture.kernel;
   const { retired } = fixture.runner;
-  const { binding_id } = await fixture.bind(manifest([tool("echo")]));
+  const { binding_id } = await fixture.bind(manifest([toolExport("echo")]));
   expect(retired).toEqual([]);
   await bindings.patch(admin, binding_id, { config: { a: 1 } }, undefined);
   expect(retired.splice(0)).toEqual([binding_id]);
-  await packages.install(admin, fixture.importer.add(manifest([tool("echo")], { version: "0.2.0" })));
+  await packages.install(admin, fixture.importer.add(manifest([toolExport("echo")], { version: "0.2.0" })));
   const upgrade = { package_id: "acme/devkit", package_version: "0.2.0" };
   await bindings.upgrade(admin, upgrade);
   expect(retired.splice(0)).toEqual([binding_id]);
@@ -237,7 +239,7 @@ test("ends the processes of a binding that is changed, upgraded or removed", asy
 
 test("refuses a hook that requires approval, which nobody could give", async () => {
   const fixture = await createTestKernel();
-  const content = manifest([hook("notify", ["run.completed"])]);
+  const content = manifest([hookExport("notify", ["run.completed"])]);
   await expect(fixture.bind(content, { policy: { approval: "always" } })).rejects.toMatchObject({
     code: "binding.invalid",
     details: { issues: [{ path: "/policy/approval" }] },

@@ -2,7 +2,7 @@
 
 import { BindingPolicySchema, ToolExportSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -59,7 +59,7 @@ verifies(
       const fixture = await open();
       const content = server(protocol);
       const { permissions } = content.runtime;
-      const described = ToolExportSchema.parse({ ...tool("search"), permissions });
+      const described = ToolExportSchema.parse({ ...toolExport("search"), permissions });
       fixture.runner.description = () => ({ exports: [described], schemas: {}, warnings: [], info: {} });
       await fixture.bind(content, binding({ token: "API_TOKEN" }));
       const { grant, ...rest } = await fixture.call({ export_id: "search", input: {} });
@@ -87,7 +87,7 @@ verifies(
     };
     for (const protocol of ["vai.rpc.v1", "rterm.plugin.v1"]) {
       const runtime = { protocol, entrypoint: ["node", "plugin.js"] };
-      await refused(manifest([tool("search", { permissions: { secret_slots } })], { runtime }), {
+      await refused(manifest([toolExport("search", { permissions: { secret_slots } })], { runtime }), {
         token: "API_TOKEN",
       });
     }

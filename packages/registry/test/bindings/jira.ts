@@ -1,9 +1,9 @@
 /** A package whose tool has a config schema and a secret slot. */
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 
 export const jira = manifest(
   [
-    tool("jira_search", {
+    toolExport("jira_search", {
       config_schema: "schemas/config.json",
       permissions: { network: "egress", secret_slots: ["jira_token"] },
     }),

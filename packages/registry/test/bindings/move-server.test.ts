@@ -2,7 +2,7 @@ import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-k
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { open, SERVER, serverWith, signIn } from "../../../servers/test/sign-ins/signed-in-kernel.ts";
-import { readSignIn } from "../../src/secrets/sign-in-record.ts";
+import { readStoredSignIn } from "../../src/secrets/sign-in-record.ts";
 
 const at = (server: typeof SERVER, version: string, url: string) => ({
   ...server,
@@ -53,6 +53,6 @@ verifies("sec.credential-destination", "removes the sign-in when the server's ad
   expect((await signIns.get(admin, binding_id)).status).toBe("signed_in");
   await packages.install(admin, fixture.importer.add(at(SERVER, "0.2.0", NEW)));
   await bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
-  expect((await readSignIn(fixture.deps, "org_local", binding_id))?.record.session ?? null).toBeNull();
+  expect((await readStoredSignIn(fixture.deps, "org_local", binding_id))?.record.session ?? null).toBeNull();
   expect((await signIns.get(admin, binding_id)).status).not.toBe("signed_in");
 });

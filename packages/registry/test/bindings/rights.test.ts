@@ -1,6 +1,6 @@
 /** Who may bind what: the host's admin, a caller of the whole org, a key of one project. */
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
@@ -8,7 +8,7 @@ const orgAdmin: Caller = { ...admin, actor: "key_org", admin: false, scope: { ..
 
 test("lets only an admin lower the class, audits it, and lets any operator raise it", async () => {
   const fixture = await createTestKernel();
-  const made = await fixture.bind(manifest([tool("echo")]));
+  const made = await fixture.bind(manifest([toolExport("echo")]));
   const lower = { policy: { class: "worker" as const } };
   const id = made.binding_id;
   await expect(fixture.kernel.bindings.patch(user, id, lower, undefined)).rejects.toMatchObject({
@@ -27,7 +27,7 @@ test("lets only an admin lower the class, audits it, and lets any operator raise
 
 test("lets only the host's admin run code inline", async () => {
   const fixture = await createTestKernel();
-  const { binding_id } = await fixture.bind(manifest([tool("echo")]));
+  const { binding_id } = await fixture.bind(manifest([toolExport("echo")]));
   const inline = { policy: { class: "inline" as const } };
   const { bindings } = fixture.kernel;
   const denied = bindings.patch({ ...orgAdmin, admin: true }, binding_id, inline, undefined);
@@ -37,7 +37,7 @@ test("lets only the host's admin run code inline", async () => {
 
 test("refuses an org-wide binding to a caller of one project", async () => {
   const fixture = await createTestKernel();
-  const content = manifest([tool("echo")]);
+  const content = manifest([toolExport("echo")]);
   await fixture.kernel.packages.install(admin, fixture.importer.add(content));
   const body = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo", org_wide: true };
   await expect(fixture.kernel.bindings.create(user, body)).rejects.toMatchObject({ code: "policy.denied" });
@@ -51,7 +51,7 @@ test("refuses an org-wide binding to a caller of one project", async () => {
 test("refuses mounts and changes of org-wide bindings to a key of one project, whatever its scopes", async () => {
   const fixture = await createTestKernel();
   const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
-  const org = await fixture.bind(manifest([tool("echo")]), { org_wide: true });
+  const org = await fixture.bind(manifest([toolExport("echo")]), { org_wide: true });
   const { bindings, events, audit } = fixture.kernel;
   const projectAdmin: Caller = { ...admin, actor: "key_project" };
   const denied = { code: "policy.denied" };

@@ -1,11 +1,11 @@
 import { type Binding, codeOf, type InvokeBody } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-const version = (number: string) => manifest([tool("echo")], { version: number });
+const version = (number: string) => manifest([toolExport("echo")], { version: number });
 const percent = (traffic_percent: number) => ({ rollout: { traffic_percent } });
 
 /** Counts how many of `bodies` each version took; "refused" counts export.not_found. */
@@ -100,7 +100,7 @@ test("keeps sessions on the new version when its share is raised", async () => {
 test("gives an export name to the first of two packages; the other needs package_id", async () => {
   const fixture = await createTestKernel();
   const first = await fixture.bind(version("1.0.0"));
-  const other: Binding = await fixture.bind(manifest([tool("echo")], { package_id: "acme/other" }));
+  const other: Binding = await fixture.bind(manifest([toolExport("echo")], { package_id: "acme/other" }));
   expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(first.binding_id);
   const named = await fixture.call({ export_id: "echo", package_id: "acme/other" });
   expect(named.binding_id).toBe(other.binding_id);

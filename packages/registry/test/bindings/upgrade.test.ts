@@ -2,7 +2,7 @@
 
 import type { Binding } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
@@ -13,7 +13,7 @@ const SECRET = { token: "secret://org_local/token" };
 const operator: Caller = { ...admin, actor: "key_operator", admin: false };
 
 const slotted = (id: string, more: object = {}) =>
-  tool(id, { permissions: { secret_slots: ["token"], ...more } });
+  toolExport(id, { permissions: { secret_slots: ["token"], ...more } });
 
 async function openWith(
   first = manifest([slotted("greet")]),
@@ -210,10 +210,10 @@ describe("a version that cannot be used", () => {
   const STRICT = { "c.json": { type: "object", properties: { team: { type: "number" } } } };
 
   const CASES: [string, () => [Parameters<typeof install>[2], object], RegExp][] = [
-    ["another config", () => [[tool("greet", { config_schema: "c.json" })], STRICT], /config\/team/],
+    ["another config", () => [[toolExport("greet", { config_schema: "c.json" })], STRICT], /config\/team/],
     [
       "a new secret slot",
-      () => [[tool("greet", { permissions: { secret_slots: ["token", "extra"] } })], {}],
+      () => [[toolExport("greet", { permissions: { secret_slots: ["token", "extra"] } })], {}],
       /extra.*stays on 0\.1\.0/,
     ],
     ["no such export", () => [[slotted("other")], {}], /exports other, not greet/],
@@ -234,7 +234,9 @@ describe("a version that cannot be used", () => {
 
   test("moves when the upgrade sets the missing settings", async () => {
     const { fixture } = await openWith();
-    await install(fixture, "0.2.0", [tool("greet", { permissions: { secret_slots: ["token", "extra"] } })]);
+    await install(fixture, "0.2.0", [
+      toolExport("greet", { permissions: { secret_slots: ["token", "extra"] } }),
+    ]);
     const [moved] = await fixture.kernel.bindings.upgrade(admin, {
       package_id: PACKAGE,
       package_version: "0.2.0",
@@ -244,7 +246,7 @@ describe("a version that cannot be used", () => {
   });
 
   test("moves no binding of the package if one cannot move", async () => {
-    const { fixture } = await openWith(manifest([slotted("greet"), tool("wave")]));
+    const { fixture } = await openWith(manifest([slotted("greet"), toolExport("wave")]));
     await fixture.kernel.bindings.create(admin, {
       package_id: PACKAGE,
       package_version: "0.1.0",
@@ -326,7 +328,7 @@ test("refuses one of two patches that move a binding to different versions", asy
 test("drops secrets of slots that are gone, and keeps a raised class and a refusal to run on the host", async () => {
   const policy = { class: "isolated", host_target: false } as const;
   const { fixture } = await openWith(undefined, { policy });
-  await install(fixture, "0.2.0", [tool("greet")]);
+  await install(fixture, "0.2.0", [toolExport("greet")]);
   const moved = await create(fixture, "0.2.0");
   expect(moved).toMatchObject({ status: "active", policy });
   expect(moved.secrets).toEqual({});

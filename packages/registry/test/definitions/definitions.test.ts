@@ -1,13 +1,13 @@
-import { BackplaneError, type Json, type ToolExport } from "@backplane/contract";
+import { BackplaneError, type Json, type ManifestToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, guest, orgUser, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { WEATHER_SERVER } from "@backplane/test-kit/kernel/weather-server";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-function described(id: string, description: string, input_schema?: string): ToolExport {
+function described(id: string, description: string, input_schema?: string): ManifestToolExport {
   return ToolExportSchema.parse({
     id,
     kind: "tool",
@@ -17,7 +17,7 @@ function described(id: string, description: string, input_schema?: string): Tool
   });
 }
 
-const answer = (exports: ToolExport[], schemas: Record<string, Json> = {}) => ({
+const answer = (exports: ManifestToolExport[], schemas: Record<string, Json> = {}) => ({
   exports,
   schemas,
   warnings: [],
@@ -222,7 +222,7 @@ test("leaves out tools that do not match the schema, and quarantines tools beyon
 test("does not use a package's file named like a described schema for other packages", async () => {
   const fixture = await open();
   const path = "described/1.json";
-  await fixture.bind(manifest([tool("sly", {}, { input_schema: path })]), {}, { [path]: {} });
+  await fixture.bind(manifest([toolExport("sly", {}, { input_schema: path })]), {}, { [path]: {} });
   await fixture.call({ export_id: "sly", input: {} });
   fixture.runner.description = () =>
     answer([described("mcp_weather_today", "Weather today", path)], {

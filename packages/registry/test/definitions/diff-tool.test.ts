@@ -1,4 +1,4 @@
-import type { Json, ToolExport } from "@backplane/contract";
+import type { Json, ManifestToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { diffTool } from "../../src/definitions/diff-tool.ts";
@@ -7,7 +7,7 @@ function toolWith(
   description: string,
   more: object,
   schema: Json,
-): { export: ToolExport; schemas: Record<string, Json> } {
+): { export: ManifestToolExport; schemas: Record<string, Json> } {
   const path = `described/${JSON.stringify(schema).length}.json`;
   const item = ToolExportSchema.parse({
     id: "today",

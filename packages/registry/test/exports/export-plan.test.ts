@@ -1,11 +1,11 @@
 import type { Binding, Manifest, Package } from "@backplane/contract";
 import { type BoundPackage, hostPolicy, type Scope } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { expect, test } from "vitest";
 import { ExportPlans, narrowGrant } from "../../src/exports/export-plan.ts";
 
 const scope: Scope = { org_id: "org_local", project_id: "proj_a" };
-const slots = tool("t", { permissions: { secret_slots: ["token", "other"], network: "egress" } });
+const slots = toolExport("t", { permissions: { secret_slots: ["token", "other"], network: "egress" } });
 
 const createPlans = () => new ExportPlans({ schemas: {} as never, host: hostPolicy({}) });
 
@@ -26,7 +26,7 @@ test("plans again when the generation, the bytes, the definitions or the project
   const worker = (more: Partial<Binding> = {}) => bound({ policy: { class: "worker" }, ...more });
   expect(await isolation(bound())).toBe("isolated");
   expect(await isolation(worker({ generation: 2 }))).toBe("worker");
-  const limited = (effect_class: string): Manifest => manifest([tool("t", {}, { effect_class })]);
+  const limited = (effect_class: string): Manifest => manifest([toolExport("t", {}, { effect_class })]);
   const effect = async (given: BoundPackage) => (await plans.get(given, scope)).effect_class;
   expect(await effect(bound({ generation: 3 }, {}, limited("unknown")))).toBe("unknown");
   expect(await effect(bound({ generation: 3 }, { digest: "sha256:2" }, limited("read_only")))).toBe(

@@ -1,7 +1,7 @@
 /** Hidden characters in authors' texts reach no model and no client, whatever the source. */
-import { type ToolExport, HIDDEN_MARK as X } from "@backplane/contract";
+import { type ManifestToolExport, HIDDEN_MARK as X } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 import { expect, test } from "vitest";
@@ -17,7 +17,7 @@ const plugin = toolPlugin("writer", {
   run: () => ({ ok: true, brief: "done", display: { kind: "text", text: "done" } }),
 });
 
-const described: ToolExport = ToolExportSchema.parse({
+const described: ManifestToolExport = ToolExportSchema.parse({
   id: "mcp_weather_today",
   kind: "tool",
   display_name: "To\u200bday",
@@ -42,7 +42,7 @@ test("replaces hidden characters from manifests, plugins and servers by a mark a
     }),
   );
   await fixture.bind(
-    manifest([tool("read", { description: "Reads \u2066all\u2069" }, { output_schema: "out.json" })]),
+    manifest([toolExport("read", { description: "Reads \u2066all\u2069" }, { output_schema: "out.json" })]),
     {},
     { "out.json": { type: "object", description: `out${smuggled}` } },
   );

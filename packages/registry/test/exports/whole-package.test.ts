@@ -1,11 +1,11 @@
-import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 const DEVKIT = manifest([
-  tool("search", { max_concurrency: 1, permissions: { network: "egress", secret_slots: ["token"] } }),
-  tool("count", { config_schema: "config.json", permissions: { filesystem: "scratch" } }),
-  hook("notify", ["run.completed"]),
+  toolExport("search", { max_concurrency: 1, permissions: { network: "egress", secret_slots: ["token"] } }),
+  toolExport("count", { config_schema: "config.json", permissions: { filesystem: "scratch" } }),
+  hookExport("notify", ["run.completed"]),
 ]);
 const SCHEMAS = { "config.json": { type: "object", required: ["region"] } };
 
@@ -42,7 +42,7 @@ test("binds every tool of a package at once, with one config and one set of slot
 
 test("prefers a binding of one export to a binding of its whole package", async () => {
   const fixture = await createTestKernel();
-  const content = manifest([tool("search"), tool("count")]);
+  const content = manifest([toolExport("search"), toolExport("count")]);
   const whole = await fixture.bind(content, { export_id: "*" });
   const single = await fixture.bind(content, { export_id: "search" });
   expect((await fixture.call({ export_id: "search" })).binding_id).toBe(single.binding_id);
@@ -51,6 +51,6 @@ test("prefers a binding of one export to a binding of its whole package", async 
 
 test("refuses to bind a package without tools as a whole", async () => {
   const fixture = await createTestKernel();
-  const bound = fixture.bind(manifest([hook("notify", ["run.completed"])]), { export_id: "*" });
+  const bound = fixture.bind(manifest([hookExport("notify", ["run.completed"])]), { export_id: "*" });
   await expect(bound).rejects.toMatchObject({ code: "binding.invalid" });
 });

@@ -3,7 +3,7 @@
 import type { Binding, Grant, Package } from "@backplane/contract";
 import { delegatedCallerOf } from "@backplane/door";
 import { type GrantLevel, type HostPolicy, hostPolicy } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import fc from "fast-check";
@@ -18,7 +18,7 @@ function standing(
   { asked: permissions, policy: bound, isolation: kept, capabilities }: Exported,
   around: HostPolicy,
 ) {
-  const content = manifest([tool("one", { permissions })], {
+  const content = manifest([toolExport("one", { permissions })], {
     runtime: { protocol: "rterm.plugin.v1", entrypoint: ["./p"], capabilities },
   });
   const binding = { policy: bound } as Binding;
@@ -170,7 +170,7 @@ test("never widens the grant by an additional level", () => {
 
 test("grants no domains to a caller who names some where none were granted", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(manifest([tool("reach", { permissions: { network: "egress" } })]));
+  await fixture.bind(manifest([toolExport("reach", { permissions: { network: "egress" } })]));
   const { grant } = await fixture.call({ export_id: "reach", narrow: { allowed_domains: ["*"] } });
   expect(grant).toMatchObject({ network: "egress", allowed_domains: [] });
 });
@@ -195,7 +195,7 @@ verifies(
     const { kernel } = fixture;
     const admin = { ...user, actor: "admin", role: "owner" as const, admin: true };
     await kernel.secrets.put(admin, "jira", "a-secret-value");
-    const content = manifest(["reach", "deep", "other"].map((id) => tool(id, { permissions: full })));
+    const content = manifest(["reach", "deep", "other"].map((id) => toolExport(id, { permissions: full })));
     const secrets = { jira: "secret://org_local/jira" };
     await fixture.bind(content, { secrets });
     for (const export_id of ["deep", "other"]) {

@@ -1,5 +1,5 @@
 import { hostPolicy } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
@@ -7,7 +7,7 @@ import { callerLevel, gatewayDomains } from "../../src/grant/effective-grant.ts"
 
 const content = manifest(
   [
-    tool("reach", {
+    toolExport("reach", {
       permissions: {
         network: "egress",
         filesystem: "scratch",

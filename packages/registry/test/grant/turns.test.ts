@@ -5,7 +5,7 @@
 import type { KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -24,7 +24,7 @@ const yes = {
 };
 
 const content = manifest(
-  ["outer", "inner"].map((id) => tool(id, { permissions: { gateway_api_scopes: ["tools:invoke"] } })),
+  ["outer", "inner"].map((id) => toolExport(id, { permissions: { gateway_api_scopes: ["tools:invoke"] } })),
 );
 
 async function bindBoth(fixture: Awaited<ReturnType<typeof createTestSession>>): Promise<void> {
@@ -72,7 +72,11 @@ test("resumes a turn that a plugin started with that plugin's rights after a res
   const scopes = ["runs:write", "tools:invoke"] as const;
   await first.bind(
     manifest([
-      tool("harness", { permissions: { gateway_api_scopes: [...scopes] } }, { effect_class: "unknown" }),
+      toolExport(
+        "harness",
+        { permissions: { gateway_api_scopes: [...scopes] } },
+        { effect_class: "unknown" },
+      ),
     ]),
   );
   let parent = "";
@@ -105,7 +109,7 @@ test("lets only a plugin with the compact right call the project's compactor", a
   const fixture = await createTestSession();
   const compactor = { id: "shrink", kind: "compactor", compactor: {} };
   const toolWith = (id: string, ...scopes: string[]) =>
-    tool(id, { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" });
+    toolExport(id, { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" });
   await fixture.bind(
     manifest([compactor, toolWith("may", "compactions:write"), toolWith("mayNot", "chains:read")]),
   );

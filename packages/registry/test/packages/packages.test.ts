@@ -1,12 +1,12 @@
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 test("installs the same bytes once, refuses other bytes of a version, and keeps bound packages", async () => {
   const fixture = await createTestKernel();
   const { packages } = fixture.kernel;
-  const content = manifest([tool("echo")]);
+  const content = manifest([toolExport("echo")]);
   const source = fixture.importer.add(content);
   await expect(packages.install(user, source)).rejects.toMatchObject({ code: "package.source_forbidden" });
   await expect(packages.install(guest, source)).rejects.toMatchObject({ code: "policy.denied" });
@@ -50,7 +50,7 @@ test("emits package.installed in the installing project, and hides bindings of o
   const { packages, bindings, events, audit } = fixture.kernel;
   const { package: installed } = await packages.install(
     admin,
-    fixture.importer.add(manifest([tool("echo")])),
+    fixture.importer.add(manifest([toolExport("echo")])),
   );
   const stop = new AbortController();
   for await (const event of events.watch(user, 0, stop.signal)) {
@@ -71,7 +71,7 @@ test("emits package.installed in the installing project, and hides bindings of o
     admin: true,
     scope: { ...user.scope, project_id: "proj_other" },
   };
-  const next = fixture.importer.add(manifest([tool("echo")], { version: "0.2.0" }));
+  const next = fixture.importer.add(manifest([toolExport("echo")], { version: "0.2.0" }));
   const { package: own } = await packages.install(installer, next);
   const bound = await bindings.create(admin, { ...named, package_version: "0.2.0" });
   const removing = await packages.remove(installer, own.id).catch((error: unknown) => error);
@@ -89,12 +89,12 @@ test("refuses to install a package whose protocol the gateway does not run", asy
   const fixture = await createTestKernel();
   fixture.runner.runs = (protocol) => protocol === "vai.rpc.v1";
   const runtime = { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] };
-  const source = fixture.importer.add(manifest([tool("echo")], { runtime }));
+  const source = fixture.importer.add(manifest([toolExport("echo")], { runtime }));
   await expect(fixture.kernel.packages.install(admin, source)).rejects.toMatchObject({
     code: "package.invalid",
     message: expect.stringContaining("does not run mcp.stdio packages"),
   });
   expect(fixture.importer.discarded).toHaveLength(1);
   expect((await fixture.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
-  await fixture.kernel.packages.install(admin, fixture.importer.add(manifest([tool("echo")])));
+  await fixture.kernel.packages.install(admin, fixture.importer.add(manifest([toolExport("echo")])));
 });

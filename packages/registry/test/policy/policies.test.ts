@@ -2,13 +2,13 @@
 
 import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-async function testKernelWith(...tools: ReturnType<typeof tool>[]): Promise<TestKernel> {
+async function testKernelWith(...tools: ReturnType<typeof toolExport>[]): Promise<TestKernel> {
   const fixture = await createTestKernel();
   const content = manifest(tools);
   await fixture.bind(content);
@@ -39,9 +39,9 @@ verifies(
   "offers and runs only tools of allowed categories, and none with an empty list",
   async () => {
     const fixture = await testKernelWith(
-      tool("edit", {}, { category: "coding" }),
-      tool("shell", {}, { category: "terminal" }),
-      tool("plain"),
+      toolExport("edit", {}, { category: "coding" }),
+      toolExport("shell", {}, { category: "terminal" }),
+      toolExport("plain"),
     );
     expect(await names(fixture)).toEqual(["edit", "plain", "shell"]);
     await set(fixture, { allowed_tool_categories: ["coding"] });
@@ -61,9 +61,9 @@ verifies(
   "limits a role by origins, tools, categories and risk; denial overrides allow",
   async () => {
     const fixture = await testKernelWith(
-      tool("edit", {}, { category: "coding" }),
-      tool("look", {}, { category: "coding", effect_class: "idempotent_write" }),
-      tool("plain"),
+      toolExport("edit", {}, { category: "coding" }),
+      toolExport("look", {}, { category: "coding", effect_class: "idempotent_write" }),
+      toolExport("plain"),
     );
     const tries = async () => await Promise.all(["edit", "look", "plain"].map((name) => fate(fixture, name)));
     const ran = "succeeded";
@@ -94,8 +94,8 @@ verifies(
 
 test("compares categories without case, and applies the maximum risk to unknown risk values", async () => {
   const fixture = await testKernelWith(
-    tool("run", {}, { category: "Shell" }),
-    tool("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),
+    toolExport("run", {}, { category: "Shell" }),
+    toolExport("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),
   );
   const tries = async () => await Promise.all(["run", "sly"].map((name) => fate(fixture, name)));
   await set(fixture, { roles: { user: { deny: { categories: ["shell"] } } } });
@@ -117,7 +117,7 @@ verifies(
       { id: "no-etc", when: [{ pointer: "/path", matches: "^/etc/" }], action: "deny", reason: "not there" },
       { when: [{ pointer: "/items/*/danger", equals: true }], action: "raise", risk: "critical" },
     ];
-    const fixture = await testKernelWith(tool("write", {}, { rules: own }), tool("other"));
+    const fixture = await testKernelWith(toolExport("write", {}, { rules: own }), toolExport("other"));
     expect(await fate(fixture, "write", { path: "/etc/passwd" })).toBe("security");
     expect(await fate(fixture, "write", { path: "/tmp/x" })).toBe("succeeded");
     expect(await fate(fixture, "other", { path: "/etc/passwd" })).toBe("succeeded");
@@ -140,7 +140,7 @@ verifies(
     expect(await fate(fixture, "other", {})).toBe("succeeded");
     expect(await asked({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
     // A rule that would allow is invalid, so every call is denied.
-    const strange = await testKernelWith(tool("odd", {}, { rules: [{ when: [], action: "allow" }] }));
+    const strange = await testKernelWith(toolExport("odd", {}, { rules: [{ when: [], action: "allow" }] }));
     await expect(strange.call({ export_id: "odd" })).rejects.toMatchObject({
       code: "policy.denied",
       message: expect.stringContaining("the plugin's rule 1: the rule is invalid"),
@@ -149,7 +149,7 @@ verifies(
 );
 
 test("applies the rules of the org and of the project, each with all of its conditions", async () => {
-  const fixture = await testKernelWith(tool("t"));
+  const fixture = await testKernelWith(toolExport("t"));
   const at = (pointer: string, equals: number) => ({ pointer, equals });
   await set(fixture, { rules: [{ when: [at("/a", 1), at("/b", 1)], action: "deny" }] });
   await fixture.kernel.policy.put(admin, "project", {
@@ -167,7 +167,7 @@ test("applies the rules of the org and of the project, each with all of its cond
 });
 
 test("changes a policy field by field, with its generation, and refuses invalid rules and strangers", async () => {
-  const fixture = await testKernelWith(tool("t"));
+  const fixture = await testKernelWith(toolExport("t"));
   const { policy, audit } = fixture.kernel;
   await set(fixture, { allowed_origins: ["core"], deferred_tools: ["x*"] });
   const patched = await policy.patch(admin, "org", { allowed_origins: null }, 1);
@@ -194,7 +194,7 @@ test("changes a policy field by field, with its generation, and refuses invalid 
 
 test("narrows the grant of every call by the policy's host level", async () => {
   const fixture = await testKernelWith(
-    tool("fetch", { permissions: { network: "egress", allowed_domains: ["a.example"] } }),
+    toolExport("fetch", { permissions: { network: "egress", allowed_domains: ["a.example"] } }),
   );
   expect((await fixture.call({ export_id: "fetch" })).grant).toMatchObject({ network: "egress" });
   await set(fixture, { host: { network: "none" } });
@@ -205,7 +205,10 @@ test("narrows the grant of every call by the policy's host level", async () => {
 });
 
 test("requires no approval for a direct API call, and requires one for plugins and MCP clients", async () => {
-  const fixture = await testKernelWith(tool("wild", {}, { effect_class: "unknown" }), tool("tame"));
+  const fixture = await testKernelWith(
+    toolExport("wild", {}, { effect_class: "unknown" }),
+    toolExport("tame"),
+  );
   expect(await fate(fixture, "wild")).toBe("succeeded");
   const { invocations } = fixture.kernel;
   const client = await invocations.invoke(user, { export_id: "wild" }, { context: "conversation" });
@@ -224,7 +227,7 @@ test("requires no approval for a direct API call, and requires one for plugins a
 });
 
 test("notifies catalog listeners of a policy change, and applies a project's policy only to that project", async () => {
-  const fixture = await testKernelWith(tool("read"));
+  const fixture = await testKernelWith(toolExport("read"));
   const notified: (string | null)[] = [];
   fixture.kernel.catalog.onChanged((org_id) => notified.push(org_id));
   await fixture.kernel.policy.put(admin, "project", { allowed_origins: ["core"] });

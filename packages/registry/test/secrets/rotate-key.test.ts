@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { createKernel } from "@backplane/kernel";
 import type { Caller } from "@backplane/ports";
 import { createSecretVault, type VaultKey } from "@backplane/store";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -115,7 +115,7 @@ verifies(
     const fixture = await createTestKernel();
     const { secrets } = fixture.kernel;
     expect((await secrets.put(admin, "jira", "the-first-value")).version).toBe(1);
-    const content = manifest([tool("t", { permissions: { secret_slots: ["jira"] } })]);
+    const content = manifest([toolExport("t", { permissions: { secret_slots: ["jira"] } })]);
     await fixture.bind(content, { secrets: { jira: "secret://org_local/jira" } });
     let release = () => {};
     const held = new Promise<void>((resolve) => {

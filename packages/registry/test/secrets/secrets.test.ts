@@ -1,5 +1,5 @@
 import type { Caller } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, orgUser, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
@@ -9,7 +9,7 @@ test("returns only name, last four characters and bindings of a secret", async (
   await secrets.put(user, "jira_token", "a-very-secret-value");
   const short = await secrets.put(user, "pin", "12345678");
   expect(short.last4).toBe("****");
-  const content = manifest([tool("t", { permissions: { secret_slots: ["jira_token"] } })]);
+  const content = manifest([toolExport("t", { permissions: { secret_slots: ["jira_token"] } })]);
   const ref = "secret://org_local/jira_token";
   const binding = await fixture.bind(content, { secrets: { jira_token: ref } });
   expect(await secrets.get(user, "jira_token")).toMatchObject({
@@ -34,7 +34,7 @@ test("hides the bindings that use a secret from other projects, and audits its c
   const fixture = await createTestKernel();
   const { secrets, audit } = fixture.kernel;
   await secrets.put(orgUser, "jira_token", "a-very-secret-value");
-  const content = manifest([tool("t", { permissions: { secret_slots: ["jira_token"] } })]);
+  const content = manifest([toolExport("t", { permissions: { secret_slots: ["jira_token"] } })]);
   const { binding_id } = await fixture.bind(content, {
     secrets: { jira_token: "secret://org_local/jira_token" },
   });

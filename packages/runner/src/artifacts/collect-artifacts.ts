@@ -14,7 +14,7 @@ import {
   withArtifacts,
 } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
-import type { Redactor } from "../secrets/redact.ts";
+import type { CallRedactor } from "../secrets/redact.ts";
 
 export type ReadArtifact = (path: string, max_bytes: number) => Promise<Buffer | ArtifactFault>;
 
@@ -23,7 +23,7 @@ export interface Collection {
   read: ReadArtifact | null;
   keep: ArtifactFiles | null;
   max_bytes: number;
-  redactor: Redactor;
+  redactor: CallRedactor;
 }
 
 const REASONS: Record<ArtifactFault, string> = {
@@ -43,7 +43,7 @@ const REASONS: Record<ArtifactFault, string> = {
 };
 
 /** The first file must be requested without delay: the sandbox of an exited process ends once no request is pending. */
-export async function collect(result: Json, how: Collection): Promise<Json> {
+export async function collectArtifacts(result: Json, how: Collection): Promise<Json> {
   const references = artifactsIn(result);
   if (references.length > ARTIFACT_LIMITS.per_result) throw refused("", "too_many");
   const collected = new Map<JsonObject, JsonObject>();

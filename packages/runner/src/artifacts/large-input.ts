@@ -6,14 +6,14 @@
 import { hash } from "node:crypto";
 import {
   type ArtifactRef,
+  type ExportOp,
   isObject,
   type Json,
   type JsonObject,
-  type Op,
   spendJson,
 } from "@backplane/contract";
 
-const LARGE_FIELDS: Partial<Record<Op, readonly string[]>> = {
+const LARGE_FIELDS: Partial<Record<ExportOp, readonly string[]>> = {
   "tool.invoke": ["input"],
   "compactor.compact": ["source", "projection"],
   "harness.run": ["trigger"],
@@ -27,7 +27,7 @@ export interface LargeInput {
 }
 
 /** Null when the body is small enough to be sent inline, which is the usual case. */
-export function largeInput(op: Op, body: JsonObject, inline_bytes: number): LargeInput | null {
+export function largeInput(op: ExportOp, body: JsonObject, inline_bytes: number): LargeInput | null {
   const path = LARGE_FIELDS[op];
   const value = path === undefined ? undefined : valueAt(body, path);
   if (path === undefined || value === undefined || !mayExceed(value, inline_bytes)) return null;

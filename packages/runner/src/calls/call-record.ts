@@ -8,7 +8,7 @@ import {
 } from "@backplane/contract";
 import { REFUSAL_REASONS, type Refusal } from "../egress/destinations/refusals.ts";
 import type { Worker } from "../pool/worker.ts";
-import { createRedactor, DELEGATION_TOKEN, refusalRedactor, secretsOf } from "../secrets/redact.ts";
+import { createCallRedactor, DELEGATION_TOKEN, refusalRedactor, secretsOf } from "../secrets/redact.ts";
 
 /** Keeps the first refusals in full and counts all of them. */
 export class CallRefusals {
@@ -53,6 +53,6 @@ export function stderrTail(worker: Worker, from: number, context: InvocationCont
   let start = 0;
   while (start < 3 && start < bytes.length && (bytes[start]! & 0xc0) === 0x80) start++;
   const text = bytes.toString("utf8", start);
-  const redactor = createRedactor([...secretsOf(context), ...worker.recent_secrets]);
+  const redactor = createCallRedactor([...secretsOf(context), ...worker.recent_secrets]);
   return redactor.excerpt(text).replace(DELEGATION_TOKEN, REDACTED);
 }

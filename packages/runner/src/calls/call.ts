@@ -13,17 +13,17 @@ import {
   type JsonObject,
   toBackplaneError,
 } from "@backplane/contract";
-import type { ArtifactFiles, Logger, RunListener, RunRequest, RunOutcome } from "@backplane/ports";
+import type { ArtifactFiles, Logger, RunListener, RunOutcome, RunRequest } from "@backplane/ports";
 import { largeInput } from "../artifacts/large-input.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import type { Pool } from "../pool/pool.ts";
 import type { Worker } from "../pool/worker.ts";
-import { type Answer, failedAnswer } from "../ports/answer.ts";
-import type { Dialect, Exchange } from "../ports/dialect.ts";
+import { failedAnswer, type PluginAnswer } from "../ports/answer.ts";
+import type { Dialect, DialectCall } from "../ports/dialect.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
 import { type Confinement, lifetimeOf } from "../sandbox/confinement.ts";
-import { type Redactor, redactorAmong, redactorFor, secretsOf } from "../secrets/redact.ts";
+import { type CallRedactor, redactorAmong, redactorFor, secretsOf } from "../secrets/redact.ts";
 import type { Deadline, Deadlines } from "../time/deadlines.ts";
 import { CallRefusals, stderrTail } from "./call-record.ts";
 import { type CallScratch, hostScratch, sandboxScratch } from "./call-scratch.ts";
@@ -31,7 +31,7 @@ import { finishCall } from "./finish-call.ts";
 import { type Interruption, interrupted } from "./outcomes.ts";
 import type { SettleQueue } from "./settle-queue.ts";
 
-export interface CallDeps {
+export interface RunnerCallDeps {
   pool: Pool;
   deadlines: Deadlines;
   scratch: ScratchFolders;
@@ -50,18 +50,18 @@ const CANCEL_REASONS: Record<Interruption, string> = {
   shutdown: "host_shutdown",
 };
 
-export class Call implements Exchange {
+export class RunnerCall implements DialectCall {
   readonly id: string;
   readonly request: RunRequest;
   context: InvocationContext;
   body: JsonObject;
   violations = 0;
   index = -1;
-  readonly #deps: CallDeps;
+  readonly #deps: RunnerCallDeps;
   readonly #dialect: Dialect;
   readonly #listener: RunListener;
   readonly #settled: (outcome: RunOutcome) => void;
-  #redactor: Redactor;
+  #redactor: CallRedactor;
   #worker: Worker | null = null;
   #state: "waiting" | "sent" | "done" = "waiting";
   #dispatched = false;
@@ -73,7 +73,7 @@ export class Call implements Exchange {
   readonly #refusals = new CallRefusals();
 
   constructor(
-    deps: CallDeps,
+    deps: RunnerCallDeps,
     dialect: Dialect,
     request: RunRequest,
     listener: RunListener,
@@ -166,7 +166,7 @@ export class Call implements Exchange {
     this.#refusals.add(refusal, shared);
   }
 
-  answered(answer: Answer): void {
+  answered(answer: PluginAnswer): void {
     this.#finish(this.#interruption === null ? answer : interrupted(this.#interruption, this.request));
   }
 
@@ -229,7 +229,7 @@ export class Call implements Exchange {
     worker.process.session!.call(this);
   }
 
-  #finish(answer: Answer): void {
+  #finish(answer: PluginAnswer): void {
     if (this.#state === "done") return;
     const wasSent = this.#state === "sent";
     this.#state = "done";
@@ -248,7 +248,7 @@ export class Call implements Exchange {
     }
   }
 
-  async #finishAsync(first: Answer, wasSent: boolean): Promise<void> {
+  async #finishAsync(first: PluginAnswer, wasSent: boolean): Promise<void> {
     const { answer, violations } = await finishCall(first, {
       worker: this.#worker,
       wasSent,
@@ -261,7 +261,7 @@ export class Call implements Exchange {
     this.#settle(answer, wasSent);
   }
 
-  #settle(answer: Answer, wasSent: boolean): void {
+  #settle(answer: PluginAnswer, wasSent: boolean): void {
     const worker = this.#worker;
     let stderr_tail: string | null = null;
     if (worker !== null && (wasSent || worker.process.state !== "ready")) {

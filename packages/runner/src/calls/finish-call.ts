@@ -5,12 +5,12 @@
  */
 import { artifactsIn, toBackplaneError } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
-import { collect } from "../artifacts/collect-artifacts.ts";
+import { collectArtifacts } from "../artifacts/collect-artifacts.ts";
 import type { Worker } from "../pool/worker.ts";
-import { type Answer, failedAnswer } from "../ports/answer.ts";
+import { failedAnswer, type PluginAnswer } from "../ports/answer.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
 import type { PluginInstance } from "../processes/plugin-instance.ts";
-import type { Redactor } from "../secrets/redact.ts";
+import type { CallRedactor } from "../secrets/redact.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 import type { CallScratch } from "./call-scratch.ts";
 import { crashed, withLimit } from "./outcomes.ts";
@@ -21,7 +21,7 @@ export interface FinishContext {
   /** The processes of this dialect serve one call each. */
   oneCall: boolean;
   scratch: CallScratch | null;
-  redactor: Redactor;
+  redactor: CallRedactor;
   deps: {
     artifacts: ArtifactFiles | null;
     deadlines: Deadlines;
@@ -31,20 +31,24 @@ export interface FinishContext {
 }
 
 export interface FinishedCall {
-  answer: Answer;
+  answer: PluginAnswer;
   violations: number;
 }
 
 const ARTIFACTS_MS = 30_000;
 
-export async function finishCall(first: Answer, end: FinishContext): Promise<FinishedCall> {
+export async function finishCall(first: PluginAnswer, end: FinishContext): Promise<FinishedCall> {
   const ended =
     end.worker === null ? { answer: first, violations: 0 } : await finishOnWorker(end.worker, first, end);
   await end.scratch?.clear();
   return ended;
 }
 
-async function finishOnWorker(worker: Worker, first: Answer, end: FinishContext): Promise<FinishedCall> {
+async function finishOnWorker(
+  worker: Worker,
+  first: PluginAnswer,
+  end: FinishContext,
+): Promise<FinishedCall> {
   const { process } = worker;
   const { wasSent, oneCall } = end;
   // Must come first: a process that has exited waits only for the first request for a file.
@@ -69,7 +73,7 @@ async function finishOnWorker(worker: Worker, first: Answer, end: FinishContext)
 /** A process whose files cannot be read in time is killed. */
 async function collectFiles(
   process: PluginInstance,
-  answer: Answer,
+  answer: PluginAnswer,
   { scratch, redactor, deps: { artifacts, deadlines, limits } }: FinishContext,
 ): Promise<FinishedCall> {
   const { result } = answer;
@@ -77,7 +81,7 @@ async function collectFiles(
   const how = { read: scratch?.read ?? null, keep: artifacts, max_bytes: limits.artifact_bytes, redactor };
   const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
   try {
-    return { answer: { ...answer, result: await collect(result, how) }, violations: 0 };
+    return { answer: { ...answer, result: await collectArtifacts(result, how) }, violations: 0 };
   } catch (error) {
     const failed =
       answer.error === null ? failedAnswer(toBackplaneError(error)) : { ...answer, result: null };
@@ -93,7 +97,7 @@ async function collectFiles(
  */
 async function tearDown(
   process: PluginInstance,
-  answer: Answer,
+  answer: PluginAnswer,
   { timeouts }: FinishContext["deps"],
 ): Promise<FinishedCall> {
   const answered = answer.status === "succeeded" || answer.error?.code === "plugin_failed";

@@ -2,13 +2,13 @@
 import { BackplaneError } from "@backplane/contract";
 import type { RunRequest } from "@backplane/ports";
 import type { Worker } from "../pool/worker.ts";
-import { type Answer, failedAnswer } from "../ports/answer.ts";
+import { failedAnswer, type PluginAnswer } from "../ports/answer.ts";
 import { describeExit, lastErrorLine } from "../programs/diagnose-launch.ts";
 import { exceededLimit } from "../sandbox/exit-cause.ts";
 
 export type Interruption = "deadline" | "user" | "shutdown";
 
-export function interrupted(why: Interruption, request: RunRequest): Answer {
+export function interrupted(why: Interruption, request: RunRequest): PluginAnswer {
   if (why === "deadline") {
     const message = `The plugin did not answer within the remaining ${Math.round(request.timeout_ms)} ms.`;
     return failedAnswer(new BackplaneError("timeout", message));
@@ -18,7 +18,7 @@ export function interrupted(why: Interruption, request: RunRequest): Answer {
 }
 
 /** Adds the exit status or kill reason and the last line of stderr to a call whose process exited. */
-export function crashed(worker: Worker, answer: Answer): Answer {
+export function crashed(worker: Worker, answer: PluginAnswer): PluginAnswer {
   const { exit, killReason } = worker.process;
   if (killReason !== null) {
     const message = `The plugin's process was stopped while this call ran: ${killReason}.`;
@@ -33,7 +33,7 @@ export function crashed(worker: Worker, answer: Answer): Answer {
 }
 
 /** Names the resource limit that the plugin exceeded, also for a call that timed out. */
-export function withLimit({ process }: Worker, answer: Answer): Answer {
+export function withLimit({ process }: Worker, answer: PluginAnswer): PluginAnswer {
   const limit = exceededLimit(process.exitCause);
   if (limit === null || answer.error === null || answer.error.details?.cause !== undefined) return answer;
   const { error } = answer;

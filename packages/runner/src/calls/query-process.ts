@@ -6,8 +6,8 @@
 import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { DescribeRequest } from "@backplane/ports";
 import type { Pool } from "../pool/pool.ts";
-import type { Dialect, Session } from "../ports/dialect.ts";
-import { createRedactor, type Redactor } from "../secrets/redact.ts";
+import type { Dialect, DialectSession } from "../ports/dialect.ts";
+import { type CallRedactor, createCallRedactor } from "../secrets/redact.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 
 export interface QueryDeps {
@@ -19,9 +19,9 @@ export async function queryProcess<T>(
   { pool, deadlines }: QueryDeps,
   dialect: Dialect,
   request: DescribeRequest,
-  question: (session: Session, signal: AbortSignal) => Promise<T>,
+  question: (session: DialectSession, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const redactor = createRedactor(Object.values(request.context.secrets));
+  const redactor = createCallRedactor(Object.values(request.context.secrets));
   const stop = new AbortController();
   let reject: (error: BackplaneError) => void = () => {};
   const late = new Promise<never>((_, refuse) => {
@@ -51,7 +51,7 @@ export async function queryProcess<T>(
 }
 
 /** Errors may quote the stderr of the process, which can contain secrets. */
-function redactError(error: BackplaneError, redactor: Redactor): BackplaneError {
+function redactError(error: BackplaneError, redactor: CallRedactor): BackplaneError {
   const { code, message, details, fix } = error;
   const more = details === undefined ? {} : { details: redactor.json(details as JsonObject) };
   return new BackplaneError(code, redactor.text(message), { ...more, fix: redactor.text(fix) });

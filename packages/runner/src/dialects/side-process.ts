@@ -5,8 +5,8 @@
 import { BackplaneError, type JsonObject, type SideManifest, type SideResponse } from "@backplane/contract";
 import type { RunRequest } from "@backplane/ports";
 import { SideHost } from "@backplane/wire";
-import { type Answer, clipMessage } from "../ports/answer.ts";
-import type { Dialect, Exchange, ProcessLink, Session } from "../ports/dialect.ts";
+import { clipMessage, type PluginAnswer } from "../ports/answer.ts";
+import type { Dialect, DialectCall, DialectSession, ProcessLink } from "../ports/dialect.ts";
 
 export const sideProcess: Dialect = {
   protocol: "rterm.plugin.v1",
@@ -19,7 +19,7 @@ export const sideProcess: Dialect = {
   connect: (link) => new SideSession(link),
 };
 
-class SideSession implements Session {
+class SideSession implements DialectSession {
   readonly #link: ProcessLink;
   readonly #host: SideHost;
   #manifest: SideManifest | null = null;
@@ -63,7 +63,7 @@ class SideSession implements Session {
     }
   }
 
-  call(exchange: Exchange): void {
+  call(exchange: DialectCall): void {
     const { request } = exchange;
     const refusal = checkManifest(this.#manifest!, request);
     if (refusal !== null) {
@@ -156,7 +156,7 @@ function toolOf(request: RunRequest): string {
 }
 
 /** Turns the output into a tool result, so that a tool call has the same result in every dialect. */
-function acceptSide(response: SideResponse): Answer {
+function acceptSide(response: SideResponse): PluginAnswer {
   if (response.status === "error") {
     const { code, message } = response.error!;
     const details: JsonObject = { plugin_code: clipMessage(code) };

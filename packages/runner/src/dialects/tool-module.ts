@@ -10,8 +10,8 @@ import {
   INVOCATION_LIMITS,
   type Json,
   type JsonObject,
+  type ManifestToolExport,
   type Permissions,
-  type ToolExport,
   type ToolFileDescription,
   type ToolFilesDescription,
   toolIdOf,
@@ -76,12 +76,12 @@ class ToolModuleSession extends VaiSession {
         answer.error?.message ?? "The host program did not describe the tool files.",
       );
     }
-    return describe(found as unknown as ToolFilesDescription, this.#permissions);
+    return describeToolFiles(found as unknown as ToolFilesDescription, this.#permissions);
   }
 }
 
 /** Converts descriptions of tool files to exports. Pure. */
-export function describe(found: ToolFilesDescription, permissions: Permissions): Description {
+export function describeToolFiles(found: ToolFilesDescription, permissions: Permissions): Description {
   const schemas: Record<string, Json> = {};
   const exports = found.tools.map((tool) => {
     const path = `described/${createHash("sha256").update(JSON.stringify(tool.input_schema)).digest("hex")}.json`;
@@ -92,7 +92,11 @@ export function describe(found: ToolFilesDescription, permissions: Permissions):
   return { exports, schemas, warnings: found.warnings, info: { files } };
 }
 
-function exportOf(tool: ToolFileDescription, input_schema: string, permissions: Permissions): ToolExport {
+function exportOf(
+  tool: ToolFileDescription,
+  input_schema: string,
+  permissions: Permissions,
+): ManifestToolExport {
   const id = toolIdOf(tool.name);
   return {
     id,

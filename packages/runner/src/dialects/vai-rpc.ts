@@ -7,8 +7,8 @@ import {
   type VaiResponse,
 } from "@backplane/contract";
 import { VaiHost, type VaiReplySink } from "@backplane/wire";
-import { type Answer, clipMessage } from "../ports/answer.ts";
-import type { Dialect, Exchange, ProcessLink, Session } from "../ports/dialect.ts";
+import { clipMessage, type PluginAnswer } from "../ports/answer.ts";
+import type { Dialect, DialectCall, DialectSession, ProcessLink } from "../ports/dialect.ts";
 
 export const vaiRpc: Dialect = {
   protocol: "vai.rpc.v1",
@@ -17,7 +17,7 @@ export const vaiRpc: Dialect = {
   connect: (link) => new VaiSession(link),
 };
 
-export class VaiSession implements Session {
+export class VaiSession implements DialectSession {
   protected readonly host: VaiHost;
 
   constructor(link: ProcessLink) {
@@ -38,7 +38,7 @@ export class VaiSession implements Session {
     await this.host.hello();
   }
 
-  call(exchange: Exchange): void {
+  call(exchange: DialectCall): void {
     const { request } = exchange;
     const body = { ...exchange.body, export_id: request.export_id, context: exchange.context };
     if (this.host.send(exchange.id, request.op, body, new Reply(exchange))) exchange.sent();
@@ -64,9 +64,9 @@ export class VaiSession implements Session {
 
 /** An object per call instead of three closures (bench runner.warm-call). */
 class Reply implements VaiReplySink {
-  readonly #exchange: Exchange;
+  readonly #exchange: DialectCall;
 
-  constructor(exchange: Exchange) {
+  constructor(exchange: DialectCall) {
     this.#exchange = exchange;
   }
 
@@ -84,7 +84,7 @@ class Reply implements VaiReplySink {
 }
 
 /** Translates a checked response frame into an answer. */
-export function acceptVai(response: VaiResponse): Answer {
+export function acceptVai(response: VaiResponse): PluginAnswer {
   if (!response.ok) {
     const [code, message] = [clipMessage(response.error.code), clipMessage(response.error.message)];
     return {

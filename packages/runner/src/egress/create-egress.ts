@@ -8,7 +8,7 @@ import type { Server, Socket } from "node:net";
 import type { Clock, HostAnswer, HostRequest } from "@backplane/ports";
 import { type AddressRule, publicExceptOwn } from "./destinations/address.ts";
 import { allowList } from "./destinations/allow-list.ts";
-import type { Policy } from "./destinations/policy.ts";
+import type { EgressPolicy } from "./destinations/policy.ts";
 import { type Refusal, RefusalRecord } from "./destinations/refusals.ts";
 import { type Resolver, systemResolver } from "./destinations/resolve.ts";
 import { hostFetch } from "./gateway-requests/host-fetch.ts";
@@ -87,7 +87,7 @@ export function createEgress(options: EgressOptions): Egress {
       const way = sandboxNetwork(grant, gateway);
       const proof = randomBytes(32).toString("base64url");
       const route = gateway === null ? null : gatewayRoute(gateway, way.gateway_url, proof);
-      const policy: Policy = {
+      const policy: EgressPolicy = {
         allowed: allowList(grant.network === "none" ? [] : grant.allowed_domains),
         operator_allows,
         gateway: { names: route?.names ?? new Set(), reachable: way.gateway_url !== null },

@@ -17,7 +17,7 @@ import type {
 import { describeInstruments } from "../dialects/instruments/describe-instruments.ts";
 import { acceptInstrument, invokeParams } from "../dialects/instruments/instrument-call.ts";
 import { dataKey, makeDataDir } from "../plugin-folders/data-folders.ts";
-import type { Answer } from "../ports/answer.ts";
+import type { PluginAnswer } from "../ports/answer.ts";
 import { redactorFor } from "../secrets/redact.ts";
 import { ProcessKeys, secretsKnownAtStart } from "../secrets/secret-environment.ts";
 import {
@@ -53,7 +53,7 @@ export class InlineInstruments {
   readonly #deps: InlineDeps;
   readonly #entries = new Map<string, ProviderEntry>();
   readonly #keys = new ProcessKeys();
-  readonly #running = new Map<string, (answer: Answer) => void>();
+  readonly #running = new Map<string, (answer: PluginAnswer) => void>();
 
   constructor(deps: InlineDeps) {
     this.#deps = deps;
@@ -69,7 +69,7 @@ export class InlineInstruments {
   }
 
   async run(request: RunRequest): Promise<RunOutcome> {
-    const { promise: stopped, resolve: stop } = Promise.withResolvers<Answer>();
+    const { promise: stopped, resolve: stop } = Promise.withResolvers<PluginAnswer>();
     const { context, invocation_id, timeout_ms } = request;
     const timer = this.#deps.clock.after(timeout_ms, () =>
       stop(failure("timeout", `The plugin did not answer within ${Math.round(timeout_ms)} ms.`)),
@@ -258,11 +258,11 @@ function asBackplaneError(error: unknown): BackplaneError {
   return new BackplaneError("plugin_protocol_error", message);
 }
 
-function answerFromError(error: unknown): Answer {
+function answerFromError(error: unknown): PluginAnswer {
   const { code, message } = asBackplaneError(error);
   return failure(code, message);
 }
 
-function failure(code: string, message: string): Answer {
+function failure(code: string, message: string): PluginAnswer {
   return { status: "failed", result: null, error: { code, message } };
 }

@@ -12,6 +12,7 @@ import {
   type PluginLogLevel,
   RISKS,
   type Risk,
+  RPC_ERRORS,
   THROWN_ERROR,
   thrownToValue,
 } from "@backplane/contract";
@@ -31,8 +32,6 @@ export interface PluginRequestContext {
 type Params = Record<string, unknown>;
 type Handlers = Record<keyof ModuleContextMethods, (params: Params) => unknown>;
 
-const METHOD_NOT_FOUND = -32601;
-const INVALID_PARAMS = -32602;
 const LEVELS = ["debug", "info", "warn", "error"];
 
 export function answerPlugin(
@@ -41,9 +40,9 @@ export function answerPlugin(
   const handlers = createHandlers(parts);
   return async (method, params) => {
     if (!Object.hasOwn(handlers, method))
-      throw new RpcError(METHOD_NOT_FOUND, `There is no method ${method}.`);
+      throw new RpcError(RPC_ERRORS.method_not_found, `There is no method ${method}.`);
     if (!isObject(params))
-      throw new RpcError(INVALID_PARAMS, `The parameters of ${method} must be an object.`);
+      throw new RpcError(RPC_ERRORS.invalid_params, `The parameters of ${method} must be an object.`);
     try {
       return await handlers[method as keyof Handlers](params);
     } catch (error) {
@@ -131,5 +130,5 @@ function object(params: Params, name: string): JsonObject {
 }
 
 function invalid(name: string): RpcError {
-  return new RpcError(INVALID_PARAMS, `The parameter ${name} has the wrong type.`);
+  return new RpcError(RPC_ERRORS.invalid_params, `The parameter ${name} has the wrong type.`);
 }

@@ -10,7 +10,7 @@ import {
   valueToThrown,
 } from "@backplane/contract";
 import { RpcPeer } from "@backplane/wire";
-import type { Dialect, Exchange, ProcessLink, Session } from "../ports/dialect.ts";
+import type { Dialect, DialectCall, DialectSession, ProcessLink } from "../ports/dialect.ts";
 
 export interface ModuleSessionOptions {
   entry: PluginEntry;
@@ -41,7 +41,7 @@ export function moduleDialect(
   };
 }
 
-export class ModuleSession implements Session {
+export class ModuleSession implements DialectSession {
   readonly #link: ProcessLink;
   readonly #parts: ModuleSessionOptions;
   readonly #peer: RpcPeer;
@@ -121,7 +121,7 @@ export class ModuleSession implements Session {
   }
 
   /** Tools of kernel plugins are called through their proxies, not as exchanges. */
-  call(exchange: Exchange): void {
+  call(exchange: DialectCall): void {
     exchange.failed(
       new BackplaneError("class.unsupported", "A kernel plugin cannot be called through its process."),
     );

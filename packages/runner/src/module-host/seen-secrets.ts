@@ -6,7 +6,7 @@ import {
   type JsonObject,
   type ProviderInstance,
 } from "@backplane/contract";
-import { createRedactor } from "../secrets/redact.ts";
+import { createCallRedactor } from "../secrets/redact.ts";
 
 /** The oldest values are dropped first; a plugin most likely uses the newest. */
 const MAX_VALUES = 1_000;
@@ -25,7 +25,7 @@ export class SeenSecrets {
   }
 
   redact(text: string): string {
-    return createRedactor([...this.#values]).excerpt(text);
+    return createCallRedactor([...this.#values]).excerpt(text);
   }
 
   #rememberAll(config: Record<string, Json>): void {

@@ -11,7 +11,7 @@ import type { PluginInstance } from "../processes/plugin-instance.ts";
 import { PluginProcess, type ProcessDeps, type ProcessSpec } from "../processes/plugin-process.ts";
 import { RemoteServer } from "../processes/remote-server.ts";
 import { lifetimeOf } from "../sandbox/confinement.ts";
-import { createRedactor } from "../secrets/redact.ts";
+import { createCallRedactor } from "../secrets/redact.ts";
 import { ProcessKeys, secretEnvironment, secretsKnownAtStart } from "../secrets/secret-environment.ts";
 import { isSlowStart } from "../time/slow-start.ts";
 import { Breaker } from "./breaker.ts";
@@ -249,7 +249,7 @@ export class Pool {
     const project_id = context.project_id ?? null;
     return (method, params) => {
       // Later calls may have brought other values.
-      const redactor = createRedactor([...secrets_at_launch, ...recent_secrets]);
+      const redactor = createCallRedactor([...secrets_at_launch, ...recent_secrets]);
       this.#deps.notice({ binding_id, project_id, method, params: redactor.json(params) });
     };
   }

@@ -8,13 +8,13 @@ import {
   withFix,
 } from "@backplane/contract";
 
-export interface Answer {
+export interface PluginAnswer {
   status: TerminalStatus;
   result: Json | null;
   error: InvocationError | null;
 }
 
-export function failedAnswer(error: BackplaneError): Answer {
+export function failedAnswer(error: BackplaneError): PluginAnswer {
   const { code, message } = error;
   const details = withFix(error);
   return {

@@ -13,7 +13,7 @@ import type {
 } from "@backplane/contract";
 import type { Description, ProcessRequest, RequestListener, RunRequest } from "@backplane/ports";
 import type { Transport } from "@backplane/wire";
-import type { Answer } from "./answer.ts";
+import type { PluginAnswer } from "./answer.ts";
 import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";
 
 export interface Dialect {
@@ -32,7 +32,7 @@ export interface Dialect {
   unsupportedReason(request: RunRequest): string | null;
   /** The program to start, if it differs from the manifest's entrypoint. Rejects with a BackplaneError. */
   launch?(request: ProcessRequest, where: LaunchContext): Promise<DialectLaunch>;
-  connect(link: ProcessLink): Session;
+  connect(link: ProcessLink): DialectSession;
   /** Secrets are passed to the process at its start and not with each call. */
   readonly secrets_at_start?: boolean;
   /** A remote server: no process is started and there is no transport. */
@@ -110,7 +110,7 @@ export interface ProcessLink {
 }
 
 /** One call as its dialect sees it. */
-export interface Exchange {
+export interface DialectCall {
   readonly id: string;
   readonly request: RunRequest;
   /** The body of the request, with a reference instead of large input. */
@@ -125,11 +125,11 @@ export interface Exchange {
   /** Passes a request of the plugin to the caller. Rejects if there is none. */
   answerRequest(method: string, params: JsonObject, key?: string): Promise<Json>;
   /** Exactly one of `answered` and `failed` is called, once. */
-  answered(answer: Answer): void;
+  answered(answer: PluginAnswer): void;
   failed(error: BackplaneError): void;
 }
 
-export interface Session {
+export interface DialectSession {
   /** Performs the handshake. Rejects with a BackplaneError. */
   open(): Promise<void>;
   /** Lists the exports. Only for protocols with self-description. */
@@ -138,7 +138,7 @@ export interface Session {
   request?(method: string, params: JsonObject, listener: RequestListener, signal: AbortSignal): Promise<Json>;
   /** Updates config and secrets before a request that is not a call; a call brings its own. */
   refresh?(context: ProcessRequest["context"]): void;
-  call(exchange: Exchange): void;
+  call(exchange: DialectCall): void;
   /** False if the protocol has no cancel message, so that waiting for an acknowledgement is useless. */
   cancel(id: string, reason: string): boolean;
   /** The answer is no longer needed. */

@@ -1,6 +1,6 @@
 /** A running plugin: a local process or a remote server, with the same lifecycle. */
 import type { BackplaneError } from "@backplane/contract";
-import type { Session } from "../ports/dialect.ts";
+import type { DialectSession } from "../ports/dialect.ts";
 import type { ExitStatus } from "../programs/diagnose-launch.ts";
 import type { ExitCause } from "../sandbox/exit-cause.ts";
 import type { Confined } from "../sandbox/launch-confined.ts";
@@ -20,7 +20,7 @@ export interface PluginInstance {
   readonly failure: BackplaneError | null;
   /** The gateway stopped it before it was ready, which says nothing about the plugin. */
   readonly abandoned: boolean;
-  readonly session: Session | null;
+  readonly session: DialectSession | null;
   /** Undefined before the launch and for a remote server. */
   readonly pid: number | undefined;
   readonly confined: Confined | null;

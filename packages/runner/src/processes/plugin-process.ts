@@ -7,7 +7,7 @@
 import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { Logger, ProcessRequest } from "@backplane/ports";
 import { stdioTransport } from "@backplane/wire";
-import type { Dialect, ProcessLink, Session } from "../ports/dialect.ts";
+import type { Dialect, DialectSession, ProcessLink } from "../ports/dialect.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
 import { type ExitStatus, explainEarlyExit, type LaunchEnvironment } from "../programs/diagnose-launch.ts";
 import { type ExitCause, exceededLimit } from "../sandbox/exit-cause.ts";
@@ -17,7 +17,7 @@ import type { Watchdog } from "../supervision/watchdog.ts";
 import { afterOwnTime } from "../time/after-own-time.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 import { asSlowStart } from "../time/slow-start.ts";
-import type { Verdict } from "../time/time-budget.ts";
+import type { TimeBudgetVerdict } from "../time/time-budget.ts";
 import { killLaunched, type Launched, type LaunchPlan, launch } from "./launch.ts";
 import type { PluginInstance } from "./plugin-instance.ts";
 import { StderrRing } from "./stderr-ring.ts";
@@ -60,14 +60,14 @@ export class PluginProcess implements PluginInstance {
   killReason: string | null = null;
   failure: BackplaneError | null = null;
   abandoned = false;
-  session: Session | null = null;
+  session: DialectSession | null = null;
   readonly #deps: ProcessDeps;
   readonly #spec: ProcessSpec;
   #launched: Launched | null = null;
   #killed = false;
   #violations = 0;
   /** How the last limit of own time ended; null if it was not reached. */
-  #late: Verdict | null = null;
+  #late: TimeBudgetVerdict | null = null;
   /** Cancels the running grace period. */
   #stopGrace: () => void = () => {};
   #resolveGone: () => void = () => {};

@@ -4,7 +4,7 @@
  */
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import type { Transport } from "@backplane/wire";
-import type { ProcessLink, Session } from "../ports/dialect.ts";
+import type { DialectSession, ProcessLink } from "../ports/dialect.ts";
 import type { PluginInstance } from "./plugin-instance.ts";
 import type { ProcessDeps, ProcessSpec } from "./plugin-process.ts";
 import { StderrRing } from "./stderr-ring.ts";
@@ -23,7 +23,7 @@ export class RemoteServer implements PluginInstance {
   killReason: string | null = null;
   failure: BackplaneError | null = null;
   abandoned = false;
-  session: Session | null = null;
+  session: DialectSession | null = null;
   readonly #deps: ProcessDeps;
   readonly #spec: ProcessSpec;
   #violations = 0;

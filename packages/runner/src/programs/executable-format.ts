@@ -31,13 +31,13 @@ export async function readExecutableFormat(path: string): Promise<ExecutableForm
   try {
     const head = Buffer.alloc(HEAD_BYTES);
     const { bytesRead } = await file.read(head, 0, HEAD_BYTES, 0);
-    return formatOf(head.subarray(0, bytesRead));
+    return executableFormatOf(head.subarray(0, bytesRead));
   } finally {
     await file.close();
   }
 }
 
-export function formatOf(head: Buffer): ExecutableFormat {
+export function executableFormatOf(head: Buffer): ExecutableFormat {
   if (head.length === 0) return { kind: "empty" };
   if (head[0] === 0x23 && head[1] === 0x21) return scriptOf(head);
   if (head.length >= 20 && head.readUInt32BE(0) === 0x7f454c46) {

@@ -3,7 +3,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { DescribeRequest, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/ports";
-import { Call, type CallDeps } from "../calls/call.ts";
+import { RunnerCall, type RunnerCallDeps } from "../calls/call.ts";
 import { EarlyCalls } from "../calls/early-calls.ts";
 import { queryProcess } from "../calls/query-process.ts";
 import { RunningCalls } from "../calls/running-calls.ts";
@@ -20,7 +20,7 @@ import {
 import { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import { Pool } from "../pool/pool.ts";
 import { failedAnswer } from "../ports/answer.ts";
-import type { Session } from "../ports/dialect.ts";
+import type { DialectSession } from "../ports/dialect.ts";
 import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH } from "../ports/settings.ts";
 import type { LaunchEnvironment } from "../programs/diagnose-launch.ts";
 import { PrivateCopies } from "../programs/private-copies.ts";
@@ -89,7 +89,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       for (const listener of notices) listener(notice);
     },
   });
-  const deps: CallDeps = {
+  const deps: RunnerCallDeps = {
     pool,
     deadlines,
     scratch,
@@ -114,7 +114,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 
   async function withSession<T>(
     request: DescribeRequest,
-    work: (session: Session, signal: AbortSignal) => Promise<T>,
+    work: (session: DialectSession, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     await confinement.opening;
     if (closing !== null) throw new BackplaneError("gateway_stopping");
@@ -153,7 +153,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
         );
       }
       return new Promise((resolve) => {
-        const call = new Call(deps, dialect, request, listener, (outcome) => {
+        const call = new RunnerCall(deps, dialect, request, listener, (outcome) => {
           running.remove(request.invocation_id);
           resolve(outcome);
         });

@@ -19,7 +19,7 @@ export interface EndReport {
   kept_full: boolean;
 }
 
-export type Start = { started: true } | { started: false; errno: number | null };
+export type StartResult = { started: true } | { started: false; errno: number | null };
 
 /** A request without an answer yet. */
 interface PendingRequest {
@@ -34,7 +34,7 @@ const NO_BYTES = Buffer.alloc(0);
 const FOLDER = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,199}$/;
 
 export class ControlChannel {
-  readonly started: Promise<Start>;
+  readonly started: Promise<StartResult>;
   /** Known when the channel has closed, unless PID 1 itself was killed. */
   ended: EndReport | null = null;
   readonly #socket: Duplex;
@@ -42,7 +42,7 @@ export class ControlChannel {
   #partialLine: Buffer = NO_BYTES;
   /** Bytes of a file that follow before the next line. */
   #expectedBytes = 0;
-  #onStart: (start: Start) => void = () => {};
+  #onStart: (start: StartResult) => void = () => {};
   #onEnded: () => void = () => {};
   #closing = false;
   readonly #waiting: PendingRequest[] = [];

@@ -18,7 +18,7 @@ import { hostsFile } from "./host-files.ts";
 import type { SandboxLimits } from "./limits.ts";
 import { type SandboxParts, sandboxError } from "./make-sandbox.ts";
 import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
-import type { Prepared } from "./prepared-slots.ts";
+import type { PreparedSlot } from "./prepared-slots.ts";
 import { claimStateFolder } from "./state-user.ts";
 
 export interface Confined {
@@ -148,7 +148,7 @@ function assertMounted(mounts: SandboxRequest["grant"]["mounts"]): void {
 const EDQUOT = 122;
 const toNull = () => null;
 
-function spawnPlanned({ tools }: SandboxParts, { staged }: Prepared, planned: SandboxPlan): Spawned {
+function spawnPlanned({ tools }: SandboxParts, { staged }: PreparedSlot, planned: SandboxPlan): Spawned {
   const spawned = staged?.spawned ?? spawnConfined(bwrapCommand(planned, tools.program), tools);
   if (staged !== null) spawned.control.stage(stageArguments(planned, tools.program, staged.stage));
   spawned.control.sendPlan(planned);

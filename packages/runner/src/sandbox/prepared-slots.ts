@@ -7,7 +7,7 @@ import { type Bubblewrap, type Spawned, spawnConfined } from "./bubblewrap.ts";
 import { type Stage, stageCommand } from "./bubblewrap-arguments.ts";
 import type { Slot, SlotTable } from "./slot-table.ts";
 
-export interface Prepared {
+export interface PreparedSlot {
   slot: Slot;
   /** Null if there is no stage; the process is started later then. */
   staged: { spawned: Spawned; stage: Stage } | null;
@@ -19,7 +19,7 @@ export class PreparedSlots {
   readonly #slots: SlotTable;
   readonly #tools: Bubblewrap;
   readonly #stageOf: (slot: Slot) => Stage | null;
-  readonly #ready: Promise<Prepared | null>[] = [];
+  readonly #ready: Promise<PreparedSlot | null>[] = [];
   #wanted = 1;
   #closed = false;
 
@@ -30,7 +30,7 @@ export class PreparedSlots {
   }
 
   /** `uid` replaces the slot's user. A prepared process already has the slot's user, so a new one is started. */
-  async take(uid: number | null = null): Promise<Prepared> {
+  async take(uid: number | null = null): Promise<PreparedSlot> {
     if (uid !== null) return await this.#make(uid);
     const waiting = this.#ready.shift();
     if (waiting === undefined) this.#wanted = Math.min(this.#wanted + 1, MAX_PREPARED);
@@ -51,7 +51,7 @@ export class PreparedSlots {
     else this.#ready.push(this.#prepare());
   }
 
-  async #prepare(): Promise<Prepared | null> {
+  async #prepare(): Promise<PreparedSlot | null> {
     try {
       const prepared = await this.#make();
       prepared.staged?.spawned.keepAlive(false);
@@ -62,7 +62,7 @@ export class PreparedSlots {
     }
   }
 
-  async discard({ slot, staged }: Prepared): Promise<void> {
+  async discard({ slot, staged }: PreparedSlot): Promise<void> {
     if (staged !== null && !hasEnded(staged.spawned)) {
       const { child } = staged.spawned;
       staged.spawned.keepAlive(true);
@@ -82,7 +82,7 @@ export class PreparedSlots {
     }
   }
 
-  async #make(uid: number | null = null): Promise<Prepared> {
+  async #make(uid: number | null = null): Promise<PreparedSlot> {
     const slot = await this.#slots.take();
     try {
       const slots = this.#stageOf(slot);

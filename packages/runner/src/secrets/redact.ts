@@ -2,12 +2,12 @@
  * Redacts the secrets of a request from everything that leaves the runner: results, events, errors, stderr. The
  * contract defines how secrets are found, because the kernel redacts once more before it records anything.
  */
-import { createRedactor as findSecrets, type InvocationContext, type Json } from "@backplane/contract";
+import { createRedactor, type InvocationContext, type Json } from "@backplane/contract";
 
 /** Matches the tokens of all calls that the process served. */
 export const DELEGATION_TOKEN = /vai_dlg_[A-Za-z0-9_.-]+/gi;
 
-export interface Redactor {
+export interface CallRedactor {
   /** False if there is nothing to redact, so that callers can skip the work. */
   readonly active: boolean;
   text(value: string): string;
@@ -16,7 +16,7 @@ export interface Redactor {
   excerpt(value: string): string;
 }
 
-const NO_REDACTION: Redactor = {
+const NO_REDACTION: CallRedactor = {
   active: false,
   text: (value) => value,
   json: (value) => value,
@@ -24,13 +24,13 @@ const NO_REDACTION: Redactor = {
 };
 
 /** Most calls have no secrets, and then this allocates nothing (bench runner.warm-call). */
-export function redactorFor(context: InvocationContext): Redactor {
+export function redactorFor(context: InvocationContext): CallRedactor {
   if (context.gateway.delegation_token === undefined) {
     let any = false;
     for (const _slot in context.secrets) any = true;
     if (!any) return NO_REDACTION;
   }
-  return createRedactor(secretsOf(context));
+  return createCallRedactor(secretsOf(context));
 }
 
 export function secretsOf(context: InvocationContext): string[] {
@@ -41,14 +41,14 @@ export function secretsOf(context: InvocationContext): string[] {
   return values;
 }
 
-export function createRedactor(secrets: readonly string[]): Redactor {
-  const found = findSecrets(secrets);
+export function createCallRedactor(secrets: readonly string[]): CallRedactor {
+  const found = createRedactor(secrets);
   return found === null ? NO_REDACTION : { active: true, ...found };
 }
 
 /** For requested host names, which are lower case when they are refused. */
-export function refusalRedactor(secrets: readonly string[]): Redactor {
-  return createRedactor([...new Set(secrets.flatMap((secret) => [secret, secret.toLowerCase()]))]);
+export function refusalRedactor(secrets: readonly string[]): CallRedactor {
+  return createCallRedactor([...new Set(secrets.flatMap((secret) => [secret, secret.toLowerCase()]))]);
 }
 
 /** The number of earlier values that a process is assumed to know. */
@@ -59,7 +59,7 @@ const REMEMBERED = 8;
  * before a rotation. Adds the values of this call to `recent`. Usually `recent` contains nothing else, and `own` is
  * returned.
  */
-export function redactorAmong(recent: string[], context: InvocationContext, own: Redactor): Redactor {
+export function redactorAmong(recent: string[], context: InvocationContext, own: CallRedactor): CallRedactor {
   const values = Object.values(context.secrets);
   for (const value of values) {
     if (recent.includes(value)) continue;
@@ -67,5 +67,5 @@ export function redactorAmong(recent: string[], context: InvocationContext, own:
     if (recent.length > REMEMBERED) recent.shift();
   }
   const others = recent.filter((value) => !values.includes(value));
-  return others.length === 0 ? own : createRedactor([...secretsOf(context), ...others]);
+  return others.length === 0 ? own : createCallRedactor([...secretsOf(context), ...others]);
 }

@@ -1,7 +1,7 @@
 /** A deadline in the own time of a process (see time-budget.ts), which is sampled a few times until then. */
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { cpuTimeOf, sampleTree } from "./sample-tree.ts";
-import { TimeBudget, type Verdict } from "./time-budget.ts";
+import { TimeBudget, type TimeBudgetVerdict } from "./time-budget.ts";
 
 const SAMPLES = 8;
 const MIN_INTERVAL_MS = 5;
@@ -15,7 +15,7 @@ export function afterOwnTime(
   deadlines: Deadlines,
   pid: number | null,
   limit_ms: number,
-  run: (verdict: Verdict) => void,
+  run: (verdict: TimeBudgetVerdict) => void,
 ): () => void {
   const interval = Math.min(Math.max(limit_ms / SAMPLES, MIN_INTERVAL_MS), MAX_INTERVAL_MS);
   const budget = new TimeBudget(limit_ms, interval, { at: deadlines.now(), cpu_ms: cpuTimeOf(pid) });

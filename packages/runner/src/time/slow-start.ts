@@ -1,14 +1,14 @@
 /** A start that ran out of time. It is retryable and does not count as a crash of the plugin. */
 import { BackplaneError } from "@backplane/contract";
-import type { Verdict } from "./time-budget.ts";
+import type { TimeBudgetVerdict } from "./time-budget.ts";
 
-const WHY: Record<Exclude<Verdict, "idle">, string> = {
+const WHY: Record<Exclude<TimeBudgetVerdict, "idle">, string> = {
   busy: "It was computing all that time.",
   starved: "The machine is too busy to run it.",
 };
 
 /** Converts the error of a failed start; `late` is the time limit that ended it, null if none did. */
-export function asSlowStart(error: BackplaneError, late: Verdict | null): BackplaneError {
+export function asSlowStart(error: BackplaneError, late: TimeBudgetVerdict | null): BackplaneError {
   if (late === null) return error;
   const details = { ...error.details, slow_start: true };
   // A process that only waited failed its handshake regardless of the load; `launch_failed` has its own diagnosis.

@@ -19,7 +19,7 @@ export interface TimeSample {
 type FirstSample = Pick<TimeSample, "at" | "cpu_ms">;
 
 /** `idle`: it mostly waited. `busy`: it mostly computed. `starved`: neither, but the upper bound was reached. */
-export type Verdict = "idle" | "busy" | "starved";
+export type TimeBudgetVerdict = "idle" | "busy" | "starved";
 
 /** A process that uses less than this share of a processor counts as waiting. */
 const ACTIVE_SHARE = 0.1;
@@ -44,7 +44,7 @@ export class TimeBudget {
   }
 
   /** Null while there is time left. */
-  add(sample: TimeSample): Verdict | null {
+  add(sample: TimeSample): TimeBudgetVerdict | null {
     const { cpu_ms, load } = sample;
     const passed = sample.at - this.#last.at;
     const used = cpu_ms === null ? 0 : Math.max(0, cpu_ms - (this.#last.cpu_ms ?? cpu_ms));

@@ -7,7 +7,7 @@ import type { DescribeRequest, RunOutcome } from "@backplane/ports";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { describe as describeTools } from "../../src/dialects/tool-module.ts";
+import { describeToolFiles as describeTools } from "../../src/dialects/tool-module.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { type RequestChange, requestOf } from "../support/request.ts";
 import { createTestRunner, type TestRunner } from "../support/runner.ts";

@@ -13,7 +13,7 @@ import {
   type LaunchEnvironment,
   lastErrorLine,
 } from "../../src/programs/diagnose-launch.ts";
-import { formatOf } from "../../src/programs/executable-format.ts";
+import { executableFormatOf } from "../../src/programs/executable-format.ts";
 import { ProcessTrees } from "../../src/supervision/process-trees.ts";
 import { Watchdog } from "../../src/supervision/watchdog.ts";
 
@@ -160,7 +160,7 @@ test("names all architectures of a universal binary", () => {
   fat.writeUInt32BE(2, 4);
   fat.writeUInt32BE(0x01000007, 8);
   fat.writeUInt32BE(0x0100000c, 28);
-  expect(formatOf(fat)).toEqual({ kind: "mach-o", os: "darwin", arch: "x64 and arm64" });
+  expect(executableFormatOf(fat)).toEqual({ kind: "mach-o", os: "darwin", arch: "x64 and arm64" });
 });
 
 test("explains system errors", async () => {

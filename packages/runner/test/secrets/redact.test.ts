@@ -1,9 +1,9 @@
 import { REDACTED } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { createRedactor, redactorAmong } from "../../src/secrets/redact.ts";
+import { createCallRedactor, redactorAmong } from "../../src/secrets/redact.ts";
 
 const SECRET = 'p@ss "wörd"/42+x';
-const redactor = createRedactor([SECRET]);
+const redactor = createCallRedactor([SECRET]);
 
 test.each([
   ["raw", SECRET],
@@ -47,18 +47,18 @@ test("drops the part of a secret that was cut at either end", () => {
 });
 
 test("does nothing without secrets and ignores very short ones", () => {
-  expect(createRedactor([]).active).toBe(false);
-  expect(createRedactor(["no", ""]).active).toBe(false);
-  expect(createRedactor(["longenough", "no"]).text("no longenough")).toBe(`no ${REDACTED}`);
+  expect(createCallRedactor([]).active).toBe(false);
+  expect(createCallRedactor(["no", ""]).active).toBe(false);
+  expect(createCallRedactor(["longenough", "no"]).text("no longenough")).toBe(`no ${REDACTED}`);
 });
 
 test("redacts values of earlier calls on the same process, and reuses the call's own redactor otherwise", () => {
   const context = (token: string) => ({ secrets: { slot: token }, gateway: {} }) as never;
   const recent: string[] = [];
-  const first = createRedactor(["value-before"]);
+  const first = createCallRedactor(["value-before"]);
   expect(redactorAmong(recent, context("value-before"), first)).toBe(first);
   expect(redactorAmong(recent, context("value-before"), first)).toBe(first);
-  const second = createRedactor(["value-after"]);
+  const second = createCallRedactor(["value-after"]);
   const among = redactorAmong(recent, context("value-after"), second);
   expect(among.text("value-before value-after")).toBe(`${REDACTED} ${REDACTED}`);
   for (let i = 0; i < 20; i++) redactorAmong(recent, context(`value-${i}`), second);

@@ -4,7 +4,7 @@
  */
 import { connect, type Socket } from "node:net";
 import type { Clock } from "@backplane/ports";
-import { systemClock } from "@backplane/test-kit/system-clock";
+import { realTimeClock } from "@backplane/test-kit/real-time-clock";
 import { onTestFinished } from "vitest";
 import { createEgress, type EgressSession } from "../../src/egress/create-egress.ts";
 import { publicOnly } from "../../src/egress/destinations/address.ts";
@@ -41,7 +41,7 @@ export interface TestEgress {
 export async function openTestEgress(options: TestEgressOptions = {}): Promise<TestEgress> {
   const resolved: string[] = [];
   const egress = createEgress({
-    clock: options.clock ?? systemClock,
+    clock: options.clock ?? realTimeClock,
     limits: options.limits ?? {},
     operator_allows: options.operator_allows ?? [],
     gateway: () => (options.gateway === undefined ? null : { certificate: null, ...options.gateway }),

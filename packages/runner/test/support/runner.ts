@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { JsonObject } from "@backplane/contract";
 import type { Runner, RunOutcome } from "@backplane/ports";
 import { logTo } from "@backplane/test-kit/log-to";
-import { systemClock } from "@backplane/test-kit/system-clock";
+import { realTimeClock } from "@backplane/test-kit/real-time-clock";
 import { expect, onTestFinished } from "vitest";
 import { isAlive, processesWith } from "../../../../test/support/processes.ts";
 import { createRunner, type RunnerOptions } from "../../src/index.ts";
@@ -33,7 +33,7 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
   const mark = `rig-${process.pid}-${Math.random().toString(36).slice(2)}`;
   const runner = createRunner({
     files: filesAt(folder ?? FIXTURES),
-    clock: systemClock,
+    clock: realTimeClock,
     scratch_root,
     host: { name: "backplane", version: "0.1.0" },
     log: logTo((level, message, fields) => logs.push(`${level} ${message} ${JSON.stringify(fields)}`)),

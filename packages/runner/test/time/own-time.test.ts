@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { readProcess } from "../../src/procfs/process-table.ts";
 import { loadPerProcessor, sampleTree } from "../../src/time/sample-tree.ts";
-import { TimeBudget, type TimeSample, type Verdict } from "../../src/time/time-budget.ts";
+import { TimeBudget, type TimeBudgetVerdict, type TimeSample } from "../../src/time/time-budget.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { type RequestChange, side, vai } from "../support/request.ts";
 import { createTestRunner, until } from "../support/runner.ts";
@@ -15,7 +15,9 @@ const LIMIT = 2_000;
 const INTERVAL = 250;
 
 /** Adds samples until there is a verdict; `then` describes each by its number. Returns the time and the verdict. */
-function judge(then: (n: number) => Partial<TimeSample> & { passed?: number }): [number, Verdict | null] {
+function judge(
+  then: (n: number) => Partial<TimeSample> & { passed?: number },
+): [number, TimeBudgetVerdict | null] {
   let at = 0;
   let cpu_ms = 0;
   const budget = new TimeBudget(LIMIT, INTERVAL, { at, cpu_ms });

@@ -15,9 +15,9 @@ import {
 import type { GatewayLink } from "./gateway-link.ts";
 
 /** Tools that this process has registered, by the number that the gateway uses to call them. */
-export type ToolTable = Map<number, KernelTool>;
+export type RegisteredTools = Map<number, KernelTool>;
 
-export function remoteContext(ref: ContextRef, link: GatewayLink, tools: ToolTable): PluginContext {
+export function remoteContext(ref: ContextRef, link: GatewayLink, tools: RegisteredTools): PluginContext {
   const ctx = ref.id;
   const log = (level: PluginLogLevel) => (fields: Record<string, unknown>, message: string) =>
     link.tell("log", { ctx, level, fields: logFields(fields), message: String(message) });

@@ -11,13 +11,14 @@ import {
   type KernelTool,
   type KernelToolCall,
   type ModuleHostMethods,
+  RPC_ERRORS,
   THROWN_ERROR,
   thrownToValue,
 } from "@backplane/contract";
 import { RpcError, RpcPeer, type Transport } from "@backplane/wire";
 import { gatewayLink } from "./gateway-link.ts";
 import { describePlugin, loadModule } from "./load-module.ts";
-import { remoteContext, type ToolTable } from "./remote-context.ts";
+import { type RegisteredTools, remoteContext } from "./remote-context.ts";
 
 export interface ModuleService {
   transport: Transport;
@@ -30,15 +31,14 @@ type Handlers = {
   [M in keyof ModuleHostMethods]: (params: ModuleHostMethods[M][0]) => Promise<ModuleHostMethods[M][1]>;
 };
 
-const METHOD_NOT_FOUND = -32601;
-
 export function serveModule({ transport, frame_bytes, ended }: ModuleService): void {
   const handlers = createHandlers(() => peer);
   const peer = new RpcPeer({
     transport,
     ...(frame_bytes === undefined ? {} : { limits: { frame_bytes } }),
     async handle(method, params) {
-      if (!Object.hasOwn(handlers, method)) throw new RpcError(METHOD_NOT_FOUND, `no method ${method}`);
+      if (!Object.hasOwn(handlers, method))
+        throw new RpcError(RPC_ERRORS.method_not_found, `no method ${method}`);
       try {
         return await handlers[method as keyof Handlers](params as never);
       } catch (error) {
@@ -52,7 +52,7 @@ export function serveModule({ transport, frame_bytes, ended }: ModuleService): v
 
 function createHandlers(peer: () => RpcPeer): Handlers {
   const link = gatewayLink(peer);
-  const tools: ToolTable = new Map();
+  const tools: RegisteredTools = new Map();
   const running = new Map<number, AbortController>();
   let loaded: KernelPlugin | null = null;
 

@@ -1,5 +1,5 @@
 /** `@backplane/sdk/instruments`: the module that authors of instrument plugins import. */
-import { instrumentResult, type InstrumentResult as Result } from "@backplane/contract";
+import { type InstrumentReturn, instrumentReturn } from "@backplane/contract";
 
 export {
   HEFTY_VERSION,
@@ -16,5 +16,5 @@ export {
   type InstrumentRule as SecurityRule,
 } from "@backplane/contract";
 
-export type InstrumentResult = Result;
-export const InstrumentResult = instrumentResult;
+export type InstrumentResult = InstrumentReturn;
+export const InstrumentResult = instrumentReturn;

@@ -64,5 +64,5 @@ export {
   vendorHealth,
   withStatusOf,
 } from "./llm-vendor.ts";
-export { VENDOR_TRANSPORT } from "./vendor-fetch.ts";
 export { jsonBlock, markdownBlock, textBlock, toolError, toolOk } from "./tool-return.ts";
+export { VENDOR_TRANSPORT } from "./vendor-fetch.ts";

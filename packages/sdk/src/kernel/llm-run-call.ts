@@ -8,15 +8,15 @@ import {
   type ChatMessage,
   isRetryableFailure,
   type JsonObject,
-  LOOP_LIMITS,
   type LlmFailure,
   type LlmPart,
   type LlmProvider,
   type LlmTool,
+  LOOP_LIMITS,
   type PluginContext,
   type ProviderInstance,
 } from "@backplane/contract";
-import { type LlmAnswer, AnswerDraft } from "./llm-answer.ts";
+import { AnswerDraft, type LlmAnswer } from "./llm-answer.ts";
 import { Deltas } from "./llm-deltas.ts";
 import { classifyFailure, LlmCallError, redact, upstreamText } from "./llm-failure.ts";
 import { splitMessages } from "./llm-history.ts";

@@ -5,9 +5,9 @@
  */
 import {
   BackplaneError,
+  type ExportOp,
   type Json,
   type JsonObject,
-  type Op,
   type TerminalStatus,
   VAI_TIMEOUTS,
 } from "@backplane/contract";
@@ -84,7 +84,7 @@ export async function connectPlugin(
   });
   await host.hello();
   let count = 0;
-  const call = async <Result>(op: Op, export_id: string, body: JsonObject, options: CallOptions) => {
+  const call = async <Result>(op: ExportOp, export_id: string, body: JsonObject, options: CallOptions) => {
     const number = ++count;
     const context = testContext(`inv_test_${number}`, options);
     return settle<Result>(
@@ -145,7 +145,7 @@ const EMPTY_START: JsonObject = {
 async function settle<Result>(
   host: VaiHost,
   id: string,
-  op: Op,
+  op: ExportOp,
   body: Record<string, unknown>,
   options: CallOptions,
 ): Promise<Outcome<Result>> {

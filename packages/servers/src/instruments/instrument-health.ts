@@ -25,7 +25,7 @@ export interface HealthDeps {
   policies: Pick<Policies, "of">;
 }
 
-export async function checkInstruments(
+export async function checkInstrumentHealth(
   { deps, policies }: HealthDeps,
   scope: Scope,
   bound: BoundPackage,

@@ -25,7 +25,7 @@ import {
 } from "@backplane/ports";
 import type { DefinitionsService, InstallChecked, Policies } from "@backplane/registry";
 import { findDependencyProblem, findDependents, sortForLoading } from "./dependencies.ts";
-import { checkInstruments } from "./instrument-health.ts";
+import { checkInstrumentHealth } from "./instrument-health.ts";
 import { instrumentOf, readInstrumentPlugins } from "./instrument-plugins.ts";
 
 interface InstrumentsService {
@@ -138,7 +138,7 @@ export function createInstruments({
         requireAdmin(caller, "ask plugins for their health");
         const plugins = [...(await readInstrumentPlugins(store.bindings, caller.scope)).values()];
         const asked = plugins.map((bound) =>
-          checkInstruments({ deps, policies }, caller.scope, bound, question),
+          checkInstrumentHealth({ deps, policies }, caller.scope, bound, question),
         );
         return (await Promise.all(asked)).flat();
       },

@@ -32,7 +32,7 @@ const PROTECTED = "/.well-known/oauth-protected-resource";
 const OAUTH = "/.well-known/oauth-authorization-server";
 const OPENID = "/.well-known/openid-configuration";
 
-export async function discover(
+export async function discoverAuthorization(
   fetch: OAuthFetch,
   server: URL,
   challenge: ServerChallenge | null,

@@ -16,7 +16,7 @@ import {
   tokenHash,
 } from "@backplane/registry";
 import { parsePrivateKey } from "./client-assertion.ts";
-import { type Discovered, discover } from "./discovery.ts";
+import { type Discovered, discoverAuthorization } from "./discovery.ts";
 import { chooseClient, type GatewayUrls } from "./oauth-client.ts";
 import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
 import { chooseScope } from "./scope.ts";
@@ -53,7 +53,7 @@ export async function prepareLogin(
   const { grant = "authorization_code" } = given;
   checkOptions(given);
   if (given.private_key !== undefined) parsePrivateKey(given.private_key);
-  const found = await discover(fetch, server, challenge);
+  const found = await discoverAuthorization(fetch, server, challenge);
   const same = before?.issuer === found.server.issuer ? before : null;
   const client = await chooseClient(fetch, found.server, given, urls, same);
   const scope = chooseScope(given.scope, challenge, found, same?.scope ?? null);
@@ -77,7 +77,7 @@ export interface StartedLogin {
   row: Omit<Login, "browser_hash">;
 }
 
-export function beginLogin(
+export function startLogin(
   parts: Parts,
   { binding }: BoundPackage,
   actor: string,

@@ -9,7 +9,7 @@ import type { OAuthClient, SignInSession } from "@backplane/registry";
 import type { AuthorizationServer } from "./discovery.ts";
 import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
 
-export interface ClientOptions {
+export interface OAuthClientOptions {
   client_id?: string | undefined;
   client_secret?: string | undefined;
   private_key?: string | undefined;
@@ -24,7 +24,7 @@ export interface GatewayUrls {
 export async function chooseClient(
   fetch: OAuthFetch,
   server: AuthorizationServer,
-  given: ClientOptions,
+  given: OAuthClientOptions,
   urls: GatewayUrls,
   before: SignInSession | null,
 ): Promise<OAuthClient> {

@@ -6,7 +6,7 @@
 import type { BoundPackage, KernelDeps } from "@backplane/ports";
 import {
   EMPTY_SIGN_IN,
-  readSignIn,
+  readStoredSignIn,
   type SignInSession,
   type StoredSignIn,
   type TokenRevocation,
@@ -89,7 +89,7 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
     const key = bindingKeyOf(bound);
     const until = clock.monotonic() + 2 * RENEW_MS;
     while (clock.monotonic() < until) {
-      const found = await readSignIn(deps, key.org_id, key.binding_id);
+      const found = await readStoredSignIn(deps, key.org_id, key.binding_id);
       const session = found?.record.session ?? null;
       if (found === null || session === null) return false;
       if (session.access_token !== refused) return true;
@@ -135,7 +135,7 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const { challenge, needed } = attempt === 0 ? EMPTY_SIGN_IN : found.record;
       if (await writeSignIn(deps, key, found, { challenge, needed, session })) return true;
-      found = await readSignIn(deps, key.org_id, key.binding_id);
+      found = await readStoredSignIn(deps, key.org_id, key.binding_id);
       // A sign-out or a new sign-in takes precedence.
       if (found === null || found.record.session === null) {
         void revocation.revoke(bound.binding, session);

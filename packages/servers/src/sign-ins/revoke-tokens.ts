@@ -6,7 +6,12 @@
 
 import type { Binding } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
-import { type IssuedTokens, readSignIn, type TokenRevocation, type TokenSource } from "@backplane/registry";
+import {
+  type IssuedTokens,
+  readStoredSignIn,
+  type TokenRevocation,
+  type TokenSource,
+} from "@backplane/registry";
 import { oauthFetch } from "./oauth-fetch.ts";
 import { revokeToken } from "./token-request.ts";
 
@@ -17,7 +22,7 @@ export function createTokenRevocation(deps: Deps): TokenRevocation {
 
   async function readTokens({ binding_id, scope }: Binding): Promise<IssuedTokens | null> {
     try {
-      return (await readSignIn(deps, scope.org_id, binding_id))?.record.session ?? null;
+      return (await readStoredSignIn(deps, scope.org_id, binding_id))?.record.session ?? null;
     } catch (error) {
       // The master key may be lost, which must not prevent a removal.
       deps.log.warn({ binding_id, err: error }, "sign-in cannot be decrypted, so its tokens are not revoked");

@@ -30,7 +30,7 @@ import {
   isRemote,
   loginCommand,
   randomToken,
-  readSignIn,
+  readStoredSignIn,
   type SignInRecord,
   serverUrl,
   type TokenRevocation,
@@ -40,12 +40,12 @@ import {
   writeSignIn,
 } from "@backplane/registry";
 import {
-  beginLogin,
   isOpenedBy,
   openPendingLogin,
   prepareLogin,
   redeemCode,
   type StartedLogin,
+  startLogin,
 } from "./login.ts";
 import { clientMetadata, type GatewayUrls } from "./oauth-client.ts";
 import { excerpt, oauthFetch } from "./oauth-fetch.ts";
@@ -99,7 +99,7 @@ export function createSignIns(
     if (hasOwnCredential(bound)) throw credentialConflict(bound);
     const { binding } = bound;
     const fetch = oauthFetch(deps, binding.scope);
-    const before = (await readSignIn(deps, binding.scope.org_id, id))?.record ?? EMPTY_SIGN_IN;
+    const before = (await readStoredSignIn(deps, binding.scope.org_id, id))?.record ?? EMPTY_SIGN_IN;
     const { redirect_uri } = gatewayUrls();
     const prepared = await prepareLogin(
       fetch,
@@ -129,7 +129,7 @@ export function createSignIns(
         expires_at: null,
       };
     }
-    const begun: StartedLogin = beginLogin(deps, bound, caller.actor, prepared, redirect_uri);
+    const begun: StartedLogin = startLogin(deps, bound, caller.actor, prepared, redirect_uri);
     const audit = auditOf(deps, caller, "sign_in.begin", id, about);
     if (!(await store.sign_ins.beginLogin(begun.row, { audit })))
       throw new BackplaneError("binding.not_found");
@@ -209,7 +209,7 @@ export function createSignIns(
     const session = { ...source, ...tokens, signed_in_by: actor, signed_in_at: clock.now() };
     const record: SignInRecord = { challenge: null, needed: null, session };
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const before = await readSignIn(deps, at.org_id, at.binding_id);
+      const before = await readStoredSignIn(deps, at.org_id, at.binding_id);
       if (!(await writeSignIn(deps, at, before, record, { facts: { audit } }))) continue;
       deps.runner.retire(at.binding_id);
       void definitions.describe(bound);
@@ -232,7 +232,8 @@ export function createSignIns(
 
   async function view(bound: BoundPackage): Promise<SignIn> {
     const { binding_id, scope } = bound.binding;
-    const { session, needed } = (await readSignIn(deps, scope.org_id, binding_id))?.record ?? EMPTY_SIGN_IN;
+    const { session, needed } =
+      (await readStoredSignIn(deps, scope.org_id, binding_id))?.record ?? EMPTY_SIGN_IN;
     const login = await store.sign_ins.getLoginState(scope.org_id, binding_id);
     const iso = (at: number | null | undefined) =>
       typeof at === "number" ? new Date(at).toISOString() : null;

@@ -15,7 +15,7 @@ import {
   loginCommand,
   MAX_RENEWALS,
   readBindingSecrets,
-  readSignIn,
+  readStoredSignIn,
   type SignInSession,
   type SignInTokens,
   type StoredSignIn,
@@ -39,7 +39,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
 
   async function readToken(bound: BoundPackage): Promise<string | undefined> {
     const { org_id, binding_id } = bindingKeyOf(bound);
-    const session = findSession(bound, await readSignIn(deps, org_id, binding_id));
+    const session = findSession(bound, await readStoredSignIn(deps, org_id, binding_id));
     if (session === null) return undefined;
     const { access_token, expires_at } = session;
     const left = expires_at === null ? Number.POSITIVE_INFINITY : expires_at - deps.clock.now();
@@ -49,7 +49,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
       return access_token;
     }
     await renewal.renew(bound, access_token, null);
-    return (await readSignIn(deps, org_id, binding_id))?.record.session?.access_token;
+    return (await readStoredSignIn(deps, org_id, binding_id))?.record.session?.access_token;
   }
 
   async function challenged(
@@ -60,7 +60,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     const { binding } = bound;
     if (hasOwnCredential(bound)) return credentialRefused(bound, challenge);
     const { org_id, binding_id } = bindingKeyOf(bound);
-    const session = findSession(bound, await readSignIn(deps, org_id, binding_id));
+    const session = findSession(bound, await readStoredSignIn(deps, org_id, binding_id));
     if (session === null) {
       return await recordNeeded(
         bound,
@@ -72,7 +72,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     if (challenge.shown !== digestCredential(session.access_token)) return null;
     if (isStepUp(challenge)) return await handleStepUp(bound, challenge, session);
     if (await renewal.renew(bound, session.access_token, null)) return null;
-    const found = await readSignIn(deps, org_id, binding_id);
+    const found = await readStoredSignIn(deps, org_id, binding_id);
     const why = found?.record.needed ?? "its token was refused and cannot be renewed";
     return await recordNeeded(
       bound,
@@ -123,7 +123,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
   ): Promise<BackplaneError> {
     const key = bindingKeyOf(bound);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const found = await readSignIn(deps, key.org_id, key.binding_id);
+      const found = await readStoredSignIn(deps, key.org_id, key.binding_id);
       const record = {
         ...(found?.record ?? EMPTY_SIGN_IN),
         challenge: { ...challenge, shown: null },

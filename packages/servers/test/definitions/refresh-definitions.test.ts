@@ -3,7 +3,7 @@ import {
   type BusEvent,
   type Definitions,
   type KernelPlugin,
-  type ToolExport,
+  type ManifestToolExport,
 } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import type { BoundPackage, KernelDeps, RunnerNotice } from "@backplane/ports";
@@ -21,7 +21,7 @@ const SERVER = manifest([], {
 
 const answer = (...text: string[]) => ({
   exports: text.map(
-    (description, at): ToolExport =>
+    (description, at): ManifestToolExport =>
       ToolExportSchema.parse({ id: `mcp_weather_${at}`, kind: "tool", description, tool: {} }),
   ),
   schemas: {},

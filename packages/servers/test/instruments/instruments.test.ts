@@ -1,6 +1,6 @@
 import type { Manifest } from "@backplane/contract";
 import type { BoundPackage, DescribeRequest, Description } from "@backplane/ports";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
@@ -295,7 +295,7 @@ test("moves a plugin that is bound for the whole org when it is installed from a
 
 test("stores nothing of a folder that is not an instrument plugin", async () => {
   const { fixture } = await open();
-  const next = fixture.importer.add(manifest([tool("echo")]));
+  const next = fixture.importer.add(manifest([toolExport("echo")]));
   const { path } = next as { path: string };
   await expect(fixture.kernel.instruments.install(admin, path)).rejects.toMatchObject({
     code: "package.invalid",

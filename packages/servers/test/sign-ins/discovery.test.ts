@@ -3,7 +3,7 @@
 import type { JsonObject } from "@backplane/contract";
 import type { ServerChallenge } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { discover } from "../../src/sign-ins/discovery.ts";
+import { discoverAuthorization } from "../../src/sign-ins/discovery.ts";
 import type { OAuthFetch } from "../../src/sign-ins/oauth-fetch.ts";
 
 /** Serves documents by URL; everything else is 404. */
@@ -44,7 +44,7 @@ test("requests metadata in the order of the specification", async () => {
     [PRM]: resource({ resource: "https://mcp.example", scopes_supported: ["a", "b"] }),
     "https://as.example/t1/.well-known/openid-configuration": metadata("https://as.example/t1"),
   });
-  expect(await discover(found, SERVER, null)).toMatchObject({
+  expect(await discoverAuthorization(found, SERVER, null)).toMatchObject({
     resource: "https://mcp.example",
     scopes: ["a", "b"],
     server: { issuer: "https://as.example/t1", registration_endpoint: null, sends_issuer: false },
@@ -64,24 +64,28 @@ test("requests only the metadata URL that the server names", async () => {
     [named]: resource({ authorization_servers: ["https://as.example"] }),
     "https://as.example/.well-known/oauth-authorization-server": metadata("https://as.example"),
   });
-  await discover(found, SERVER, challenge(named));
+  await discoverAuthorization(found, SERVER, challenge(named));
   expect(found.asked[0]).toBe(named);
   expect(found.asked).toHaveLength(2);
-  await expect(discover(web({ [PRM]: resource() }), SERVER, challenge(named))).rejects.toMatchObject({
+  await expect(
+    discoverAuthorization(web({ [PRM]: resource() }), SERVER, challenge(named)),
+  ).rejects.toMatchObject({
     code: "sign_in.failed",
   });
 });
 
 test("finds the endpoints of a 2025-03-26 server by metadata or by their default paths", async () => {
   const bare = web({});
-  expect(await discover(bare, SERVER, null)).toMatchObject({
+  expect(await discoverAuthorization(bare, SERVER, null)).toMatchObject({
     resource: SERVER.href,
     server: { issuer: "https://mcp.example", token_endpoint: "https://mcp.example/token" },
   });
   const own = web({
     "https://mcp.example/.well-known/oauth-authorization-server": metadata("https://mcp.example"),
   });
-  expect(await discover(own, SERVER, null)).toMatchObject({ server: { issuer: "https://mcp.example" } });
+  expect(await discoverAuthorization(own, SERVER, null)).toMatchObject({
+    server: { issuer: "https://mcp.example" },
+  });
 });
 
 const AS = "https://as.example/.well-known/oauth-authorization-server/t1";
@@ -108,11 +112,13 @@ test.each<[string, Record<string, JsonObject>]>([
   ],
   ["an issuer without metadata", { [PRM]: resource() }],
 ])("refuses %s", async (_, documents) => {
-  await expect(discover(web(documents), SERVER, null)).rejects.toMatchObject({ code: "sign_in.failed" });
+  await expect(discoverAuthorization(web(documents), SERVER, null)).rejects.toMatchObject({
+    code: "sign_in.failed",
+  });
 });
 
 test("allows a sign-in over plain http only on loopback", async () => {
   const plain = new URL("http://mcp.example/mcp");
-  await expect(discover(web({}), plain, null)).rejects.toMatchObject({ code: "sign_in.failed" });
-  await discover(web({}), new URL("http://localhost:3000/mcp"), null);
+  await expect(discoverAuthorization(web({}), plain, null)).rejects.toMatchObject({ code: "sign_in.failed" });
+  await discoverAuthorization(web({}), new URL("http://localhost:3000/mcp"), null);
 });

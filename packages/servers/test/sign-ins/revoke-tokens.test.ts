@@ -1,5 +1,5 @@
 /** Tokens that are no longer stored are revoked at the authorization server, and nothing waits for that. */
-import { readSignIn } from "@backplane/registry";
+import { readStoredSignIn } from "@backplane/registry";
 import { admin, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { call, open, SERVER, signIn, visit } from "./signed-in-kernel.ts";
@@ -24,8 +24,8 @@ test("stays signed out and revokes the tokens when the sign-out happens during t
 
 /** The tokens of the current sign-in. */
 async function tokensOf(fixture: TestKernel, binding_id: string): Promise<string[]> {
-  const { access_token, refresh_token } = (await readSignIn(fixture.deps, "org_local", binding_id))!.record
-    .session!;
+  const { access_token, refresh_token } = (await readStoredSignIn(fixture.deps, "org_local", binding_id))!
+    .record.session!;
   return [access_token, refresh_token!].sort();
 }
 
@@ -55,7 +55,8 @@ test("removes the binding without waiting for the authorization server, and logs
   const before = runner.fetched.length;
   await fixture.kernel.signIns.end(admin, other);
   await fixture.kernel.bindings.remove(admin, binding_id);
-  for (const id of [binding_id, other]) expect(await readSignIn(fixture.deps, "org_local", id)).toBeNull();
+  for (const id of [binding_id, other])
+    expect(await readStoredSignIn(fixture.deps, "org_local", id)).toBeNull();
   await until(() => runner.fetched.filter(({ url }) => url.endsWith("/revoke")).length === 4);
   for (const { url, timeout_ms } of runner.fetched.slice(before))
     if (url.endsWith("/revoke")) expect(timeout_ms).toBe(5_000);

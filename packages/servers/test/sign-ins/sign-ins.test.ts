@@ -2,7 +2,7 @@
  * Sign-ins in the kernel against a real authorization server: who owns them, who may complete one, and in which
  * browser.
  */
-import { readSignIn } from "@backplane/registry";
+import { readStoredSignIn } from "@backplane/registry";
 import { createSecretVault } from "@backplane/store";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
@@ -92,7 +92,7 @@ test("seals sign-ins again under a new master key", async () => {
   ]);
   const rotated = await rotateKey({ ...fixture.deps, vault }, admin, { new_key: false });
   expect(rotated).toMatchObject({ sign_ins: 1, unreadable: [], unused_keys: ["k1"] });
-  const { row, record } = (await readSignIn({ ...fixture.deps, vault }, "org_local", binding_id))!;
+  const { row, record } = (await readStoredSignIn({ ...fixture.deps, vault }, "org_local", binding_id))!;
   expect(row.ciphertext).toMatch(/^v1\.k2\./);
   expect(record.session?.signed_in_by).toBe("admin");
 });

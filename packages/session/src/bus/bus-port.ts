@@ -91,7 +91,7 @@ export interface KernelPublishOptions extends PublishOptions {
 }
 
 /** A checked event with id and time that has not been published yet. */
-export interface Prepared<K extends string = string> {
+export interface PreparedEvent<K extends string = string> {
   readonly event: BusEvent<K>;
   /** Ignores the queue limit: an event that is already stored must not be rejected. */
   readonly publish: () => void;
@@ -99,7 +99,7 @@ export interface Prepared<K extends string = string> {
 
 export interface KernelPort extends BusPort<KernelPublishOptions> {
   /** For events that are stored before they are published. */
-  prepare<K extends string>(kind: K, payload: BusPayload<K>, options: KernelPublishOptions): Prepared<K>;
+  prepare<K extends string>(kind: K, payload: BusPayload<K>, options: KernelPublishOptions): PreparedEvent<K>;
 }
 
 export interface BusStats {

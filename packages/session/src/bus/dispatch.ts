@@ -11,7 +11,7 @@ import type { BusEvent, PluginCategory } from "@backplane/contract";
 import type { Clock, Logger } from "@backplane/ports";
 import type { BusLimits } from "./bus-port.ts";
 import type { Requests } from "./requests.ts";
-import type { Routes, Subscription } from "./routes.ts";
+import type { BusSubscription, Routes } from "./routes.ts";
 import { type RunningHandler, RunningHandlers } from "./running-handlers.ts";
 import type { SessionQueue } from "./session-queue.ts";
 
@@ -94,7 +94,7 @@ export class Dispatch {
     queue.pending--;
   }
 
-  #start(queue: SessionQueue, subscription: Subscription, event: BusEvent): void {
+  #start(queue: SessionQueue, subscription: BusSubscription, event: BusEvent): void {
     if (!subscription.active || !this.#passesFilter(subscription, event)) return;
     const { owner, handler } = subscription;
     const blocked = owner.category === null || ANSWERED_KIND[owner.category] !== event.kind ? queue : null;
@@ -120,7 +120,7 @@ export class Dispatch {
     void Promise.prototype.then.call(promise, running.resolved, running.rejected);
   }
 
-  #passesFilter(subscription: Subscription, event: BusEvent): boolean {
+  #passesFilter(subscription: BusSubscription, event: BusEvent): boolean {
     const { filter } = subscription.options;
     if (filter === undefined) return true;
     try {
@@ -160,7 +160,7 @@ export class Dispatch {
 
   /** Ends one handler; the last handler of an event starts the next event. */
   #finish(
-    subscription: Subscription,
+    subscription: BusSubscription,
     event: BusEvent,
     queue: SessionQueue | null,
     failure: string | null,
@@ -171,7 +171,7 @@ export class Dispatch {
     if (--queue.pending === 0) this.run(queue);
   }
 
-  #report({ owner }: Subscription, event: BusEvent, failure: string | null): void {
+  #report({ owner }: BusSubscription, event: BusEvent, failure: string | null): void {
     const { log } = this.#deps;
     if (owner.onHandled !== null) {
       try {

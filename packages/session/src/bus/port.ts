@@ -8,14 +8,14 @@ import type {
   BusHandler,
   KernelPort,
   KernelPublishOptions,
-  Prepared,
+  PreparedEvent,
   PublishOptions,
   RequestOptions,
   SubscribeOptions,
 } from "./bus-port.ts";
 import type { PublishRules } from "./publish-rules.ts";
 import type { Requests } from "./requests.ts";
-import type { Routes, Subscriber, Subscription } from "./routes.ts";
+import type { BusSubscription, Routes, Subscriber } from "./routes.ts";
 import type { ScopeSessions, SessionQueue, WaitingPublish } from "./session-queue.ts";
 
 type AnyOptions = PublishOptions & Partial<KernelPublishOptions>;
@@ -49,7 +49,7 @@ export class Port implements KernelPort {
   readonly home: ScopeSessions | null;
   readonly #host: PortHost;
   readonly #rules: PublishRules;
-  readonly #subscriptions = new Set<Subscription>();
+  readonly #subscriptions = new Set<BusSubscription>();
   #detached = false;
 
   constructor(host: PortHost, self: Subscriber, rules: PublishRules, home: ScopeSessions | null) {
@@ -66,7 +66,7 @@ export class Port implements KernelPort {
     options: SubscribeOptions = {},
   ): () => void {
     this.#checkAttached();
-    const subscription: Subscription = {
+    const subscription: BusSubscription = {
       owner: this.self,
       kinds: typeof kinds === "string" ? [kinds] : [...kinds],
       handler: handler as BusHandler,
@@ -97,7 +97,7 @@ export class Port implements KernelPort {
     return this.#enqueue(this.#draft(kind, payload, options)) as BusEvent<K> | null;
   }
 
-  prepare<K extends string>(kind: K, payload: BusPayload<K>, options: AnyOptions): Prepared<K> {
+  prepare<K extends string>(kind: K, payload: BusPayload<K>, options: AnyOptions): PreparedEvent<K> {
     const draft = this.#draft(kind, payload, options);
     const event = this.#host.stamp(draft);
     const publish = () => this.#host.enqueue(this.#host.queueOf(draft.scope, draft.session_id), event);

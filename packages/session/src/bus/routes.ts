@@ -20,7 +20,7 @@ export interface Subscriber {
   readonly onHandled: ((failure: string | null) => void) | null;
 }
 
-export interface Subscription {
+export interface BusSubscription {
   readonly owner: Subscriber;
   readonly kinds: readonly string[];
   readonly handler: BusHandler;
@@ -32,15 +32,15 @@ export interface Subscription {
 export interface RouteCache {
   readonly org_id: string;
   readonly project_id: string | null;
-  readonly kinds: Map<string, readonly Subscription[]>;
+  readonly kinds: Map<string, readonly BusSubscription[]>;
   version: number;
 }
 
-const NONE: readonly Subscription[] = [];
+const NONE: readonly BusSubscription[] = [];
 
 export class Routes {
-  readonly #allSessions = new Set<Subscription>();
-  readonly #bySession = new Map<string, readonly Subscription[]>();
+  readonly #allSessions = new Set<BusSubscription>();
+  readonly #bySession = new Map<string, readonly BusSubscription[]>();
   #version = 0;
 
   get size(): number {
@@ -49,7 +49,7 @@ export class Routes {
     return count;
   }
 
-  add(subscription: Subscription): void {
+  add(subscription: BusSubscription): void {
     const { session } = subscription.options;
     if (session === undefined) {
       this.#allSessions.add(subscription);
@@ -57,7 +57,7 @@ export class Routes {
     } else this.#bySession.set(session, [...(this.#bySession.get(session) ?? NONE), subscription]);
   }
 
-  remove(subscription: Subscription): void {
+  remove(subscription: BusSubscription): void {
     subscription.active = false;
     const { session } = subscription.options;
     if (session === undefined) {
@@ -70,7 +70,7 @@ export class Routes {
   }
 
   /** Subscriptions to this kind on all sessions. */
-  forKind(cache: RouteCache, kind: string): readonly Subscription[] {
+  forKind(cache: RouteCache, kind: string): readonly BusSubscription[] {
     if (cache.version !== this.#version || cache.kinds.size > MAX_CACHED_KINDS) {
       cache.kinds.clear();
       cache.version = this.#version;
@@ -85,7 +85,7 @@ export class Routes {
   }
 
   /** Subscriptions to the session that the event belongs to. */
-  forSession(event: BusEvent): readonly Subscription[] {
+  forSession(event: BusEvent): readonly BusSubscription[] {
     if (this.#bySession.size === 0) return NONE;
     const session = subjectOf(event);
     const list = session === null ? undefined : this.#bySession.get(session);
@@ -117,6 +117,6 @@ function isAnnouncement(kind: string): boolean {
   return kind.startsWith("plugin.") || kind.startsWith("kernel.") || kind === "config.updated";
 }
 
-function matches({ kinds }: Subscription, kind: string): boolean {
+function matches({ kinds }: BusSubscription, kind: string): boolean {
   return kinds.some((one) => one === kind || (one.endsWith("*") && kind.startsWith(one.slice(0, -1))));
 }

@@ -6,7 +6,7 @@
 
 import type { BusEvent } from "@backplane/contract";
 import type { Clock, Timer } from "@backplane/ports";
-import type { Subscription } from "./routes.ts";
+import type { BusSubscription } from "./routes.ts";
 import type { SessionQueue } from "./session-queue.ts";
 
 const MAX_POOLED = 1_024;
@@ -14,7 +14,7 @@ const MAX_POOLED = 1_024;
 export type OnHandlerSettled = (handler: RunningHandler, failed: boolean, error: unknown) => void;
 
 export class RunningHandler {
-  subscription: Subscription | null = null;
+  subscription: BusSubscription | null = null;
   event: BusEvent | null = null;
   /** The session queue that waits for this handler; null if the next event does not wait. */
   queue: SessionQueue | null = null;
@@ -61,7 +61,7 @@ export class RunningHandlers {
   }
 
   add(
-    subscription: Subscription,
+    subscription: BusSubscription,
     event: BusEvent,
     queue: SessionQueue | null,
     limit_ms: number,

@@ -41,7 +41,7 @@ export interface SessionDeps {
 }
 
 /** The summarized part of a session and its replacement. */
-export interface Compaction {
+export interface ChainCompaction {
   summary: string;
   /** The head that was summarized; the compaction fails with chain.changed if the head has grown since. */
   source: { chain_id: string; last_entry_id: number };
@@ -94,7 +94,7 @@ export interface Sessions {
   ): Promise<Chain>;
   reset(key: SessionKey): Promise<Chain>;
   /** `hold` is given by a turn that compacts its own session. */
-  compact(key: SessionKey, compaction: Compaction, hold?: RunHold): Promise<Chain>;
+  compact(key: SessionKey, compaction: ChainCompaction, hold?: RunHold): Promise<Chain>;
   /** Moves the head back to the chain before the compaction; later entries stay on the compacted chain. */
   undo(key: SessionKey, actor: string): Promise<Chain>;
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;

@@ -14,7 +14,7 @@ import {
 } from "@backplane/contract";
 import { isRegisteredTool } from "@backplane/ports";
 
-export type ToolOutcome =
+export type ToolOutcomeEvent =
   | { kind: "tool.call.result"; payload: BusPayload<"tool.call.result"> }
   | { kind: "tool.error"; payload: BusPayload<"tool.error"> };
 
@@ -25,7 +25,7 @@ export interface CallIds {
 
 type Settled = Pick<Invocation, "binding_id" | "status" | "error" | "tool_result">;
 
-export function outcomeOf(ids: CallIds, row: Settled): ToolOutcome {
+export function toolOutcomeOf(ids: CallIds, row: Settled): ToolOutcomeEvent {
   const outcome = baseOutcome(ids, row);
   const { status, yield_to_user } = row.tool_result ?? {};
   if (outcome.kind === "tool.call.result") {
@@ -35,11 +35,11 @@ export function outcomeOf(ids: CallIds, row: Settled): ToolOutcome {
   return outcome;
 }
 
-function baseOutcome(ids: CallIds, row: Settled): ToolOutcome {
+function baseOutcome(ids: CallIds, row: Settled): ToolOutcomeEvent {
   const { error, tool_result } = row;
   if (error !== null) {
     const rejection = refusalKind(error.code);
-    if (rejection !== null) return toolError(ids, rejection, error.message, error.details);
+    if (rejection !== null) return toolErrorOutcome(ids, rejection, error.message, error.details);
     return failed(ids, errorKind(error.code), error.message);
   }
   const structured = tool_result?.structured_output;
@@ -66,19 +66,19 @@ function baseOutcome(ids: CallIds, row: Settled): ToolOutcome {
   return { kind: "tool.call.result", payload };
 }
 
-export function toolError(
+export function toolErrorOutcome(
   ids: CallIds,
   kind: BusPayload<"tool.error">["kind"],
   brief: string,
   detail?: JsonObject,
-): ToolOutcome {
+): ToolOutcomeEvent {
   return {
     kind: "tool.error",
     payload: { ...ids, kind, brief, ...(detail === undefined ? {} : { detail }) },
   };
 }
 
-function failed(ids: CallIds, kind: ToolErrorKind, message: string): ToolOutcome {
+function failed(ids: CallIds, kind: ToolErrorKind, message: string): ToolOutcomeEvent {
   const envelope = { kind, brief: briefOf(message), display: { kind: "text", text: message } };
   return { kind: "tool.call.result", payload: { ...ids, ok: false, error: message, envelope } };
 }

@@ -18,7 +18,7 @@ import type {
 import type { KernelPort } from "../bus/bus-port.ts";
 import { entryFor } from "../sessions/entry-for.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
-import { outcomeOf, type ToolOutcome } from "./outcome.ts";
+import { type ToolOutcomeEvent, toolOutcomeOf } from "./outcome.ts";
 
 /** A tool call requested by the loop. */
 export interface TurnCall {
@@ -36,7 +36,7 @@ export interface TurnTape {
     write: (tape: TapeWrite | null) => Promise<Appended | boolean | null>,
   ): Promise<boolean>;
   /** Records and publishes a call that was rejected before it became a row, with the reason. */
-  refuse(turn: TurnCall, outcome: ToolOutcome): Promise<void>;
+  refuse(turn: TurnCall, outcome: ToolOutcomeEvent): Promise<void>;
 }
 
 export interface TurnTapeDeps {
@@ -49,7 +49,7 @@ export interface TurnTapeDeps {
 }
 
 export function createTurnTape({ store, persister, port, log, onSettled }: TurnTapeDeps): TurnTape {
-  const prepare = (key: SessionKey, { kind, payload }: ToolOutcome) => {
+  const prepare = (key: SessionKey, { kind, payload }: ToolOutcomeEvent) => {
     const options = { session_id: key.session_id, scope: key.scope };
     return kind === "tool.error"
       ? port.prepare(kind, payload, options)
@@ -58,7 +58,8 @@ export function createTurnTape({ store, persister, port, log, onSettled }: TurnT
   return {
     async open(row, also, turn) {
       const call = itemOf(turn.request);
-      const failure = row.status === "failed" ? prepare(turn.key, outcomeOf(idsOf(row.turn!), row)) : null;
+      const failure =
+        row.status === "failed" ? prepare(turn.key, toolOutcomeOf(idsOf(row.turn!), row)) : null;
       const items = failure === null ? [call] : [call, itemOf(failure.event)];
       await persister.appendInTransaction(turn.key, items, (tape) =>
         store.invocations.open(row, { ...also, tape }),
@@ -68,7 +69,7 @@ export function createTurnTape({ store, persister, port, log, onSettled }: TurnT
     async settle(final, write) {
       const key = keyOf(final);
       if (final.turn === null || key === null) return Boolean(await write(null));
-      const prepared = prepare(key, outcomeOf(idsOf(final.turn), final));
+      const prepared = prepare(key, toolOutcomeOf(idsOf(final.turn), final));
       try {
         const ids = await persister.appendInTransaction(
           key,

@@ -1,8 +1,8 @@
 import type { Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { outcomeOf } from "../../src/tape/outcome.ts";
+import { toolOutcomeOf } from "../../src/tape/outcome.ts";
 
-type Row = Parameters<typeof outcomeOf>[1];
+type Row = Parameters<typeof toolOutcomeOf>[1];
 
 const ids = { id: "call_1", request_id: "evt_1" };
 const failed = (code: string, message = "why"): Row => ({
@@ -34,7 +34,7 @@ test.for([
   ["binding.not_active", "rejected"],
   ["invocation.queue_full", "rejected"],
 ])("reports a call that was refused with %s as tool.error of the kind %s", ([code, kind]) => {
-  expect(outcomeOf(ids, failed(code!))).toEqual({
+  expect(toolOutcomeOf(ids, failed(code!))).toEqual({
     kind: "tool.error",
     payload: { ...ids, kind, brief: "why" },
   });
@@ -47,7 +47,7 @@ test.for([
   ["plugin_failed", "crashed"],
   ["malformed_response", "internal"],
 ])("reports a call that ended with %s as a failed result of the kind %s", ([code, kind]) => {
-  const outcome = outcomeOf(ids, failed(code!, "first line\nsecond line"));
+  const outcome = toolOutcomeOf(ids, failed(code!, "first line\nsecond line"));
   expect(outcome).toMatchObject({
     kind: "tool.call.result",
     payload: { ...ids, ok: false, error: "first line\nsecond line", envelope: { kind, brief: "first line" } },
@@ -56,7 +56,7 @@ test.for([
 
 test("keeps a tool's own error, its status and its wish to return control to the user", () => {
   const text = [{ type: "text" as const, text: "no such file" }];
-  const outcome = outcomeOf(
+  const outcome = toolOutcomeOf(
     ids,
     returned({ content: text, is_error: true, status: "odd", yield_to_user: true }),
   );
@@ -66,11 +66,11 @@ test("keeps a tool's own error, its status and its wish to return control to the
     status: "odd",
     yield_to_user: true,
   });
-  expect(outcomeOf(ids, returned({ content: text })).payload).toMatchObject({ ok: true });
+  expect(toolOutcomeOf(ids, returned({ content: text })).payload).toMatchObject({ ok: true });
 });
 
 test("shows structured output without text as JSON", () => {
-  const outcome = outcomeOf(ids, returned({ structured_output: { n: 1 } }));
+  const outcome = toolOutcomeOf(ids, returned({ structured_output: { n: 1 } }));
   expect(outcome.payload).toMatchObject({
     value: { n: 1 },
     envelope: { display: { kind: "json", data: { n: 1 } }, brief: '{"n":1}' },

@@ -1,24 +1,24 @@
 /** What a database provides. Every port is implemented once on top of it. */
 import type { MaybePromise } from "@backplane/contract";
-import type { Dialect, Op } from "../ops/op.ts";
+import type { Op, SqlDialect } from "../ops/op.ts";
 import type { WriteInput, WriteName, WriteResult } from "../ops/writes.ts";
 
 export interface Backend {
-  dialect: Dialect;
+  dialect: SqlDialect;
   /** The caller's time for an operation, or null if the database uses its own clock (see nowAt). */
   callerTime(now: number): number | null;
   /** Resolves when the write is on disk. Rejects with a BackplaneError; nothing was written then. */
   write<N extends WriteName>(name: N, input: WriteInput<N>): Promise<WriteResult<N>>;
   /** Writes progress events with the next commit. Best effort. */
   bufferProgress(rows: WriteInput<"appendProgress">): void;
-  read<T>(op: (dialect: Dialect) => Op<T>): Promise<T>;
+  read<T>(op: (dialect: SqlDialect) => Op<T>): Promise<T>;
   /** As `read`, but returns damaged rows too, for code that verifies hashes itself and reports where they break. */
-  readUnchecked<T>(op: (dialect: Dialect) => Op<T>): Promise<T>;
+  readUnchecked<T>(op: (dialect: SqlDialect) => Op<T>): Promise<T>;
   /**
    * A read that every request makes (bench row http.invoke). `key` identifies it in a cache that is never stale; a cached
    * value is returned without a promise.
    */
-  readCached<T>(key: string, op: (dialect: Dialect) => Op<T>): MaybePromise<T>;
+  readCached<T>(key: string, op: (dialect: SqlDialect) => Op<T>): MaybePromise<T>;
   onAppended(listener: () => void): () => void;
   /** This process committed events. */
   notifyAppended(): void;

@@ -1,5 +1,5 @@
 import { BackplaneError, codeOf, isErrorCode } from "@backplane/contract";
-import { type Failure, failureOf } from "../ops/op.ts";
+import { failureOf, type StoreFailure } from "../ops/op.ts";
 
 /** Turns a refusal or a driver's error into a BackplaneError. The driver's own message stays in `cause`, for the log. */
 export function toStoreError(error: unknown): BackplaneError {
@@ -19,6 +19,6 @@ export function toStoreError(error: unknown): BackplaneError {
 }
 
 /** A failure that the writer's thread sent is a plain object. */
-function plainFailure(error: unknown): Failure | undefined {
-  return error instanceof Error ? undefined : (error as Failure);
+function plainFailure(error: unknown): StoreFailure | undefined {
+  return error instanceof Error ? undefined : (error as StoreFailure);
 }

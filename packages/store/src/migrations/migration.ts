@@ -1,17 +1,17 @@
-import type { Dialect } from "../ops/op.ts";
+import type { SqlDialect } from "../ops/op.ts";
 
 /** One step of the schema. A released step never changes; a correction is a new step. */
 export interface Migration {
   version: number;
   name: string;
-  statements: readonly (string | Partial<Record<Dialect, string>>)[];
+  statements: readonly (string | Partial<Record<SqlDialect, string>>)[];
 }
 
 /**
  * Types in the statements: `{id}` is text sorted by bytes in both databases (ids, cursors), `{int}` an integer of 53 bits,
  * `{serial}` numbers rows in the order of insertion.
  */
-const TOKENS: Record<Dialect, Record<string, string>> = {
+const TOKENS: Record<SqlDialect, Record<string, string>> = {
   sqlite: {
     id: "text",
     int: "integer",
@@ -26,7 +26,7 @@ const TOKENS: Record<Dialect, Record<string, string>> = {
   },
 };
 
-export function statementsOf(migration: Migration, dialect: Dialect): string[] {
+export function statementsOf(migration: Migration, dialect: SqlDialect): string[] {
   return migration.statements
     .map((statement) => (typeof statement === "string" ? statement : statement[dialect]))
     .filter((statement) => statement !== undefined)

@@ -106,7 +106,7 @@ function* checkLimits(p: ConfigWrite): Op<void> {
 
 const ROW = "key, value, sealed";
 
-export function* readConfig(org_id: string, key: string): Op<Row | undefined> {
+export function* readConfigValue(org_id: string, key: string): Op<Row | undefined> {
   return (yield sql(`select ${ROW} from config where org_id = $1 and key = $2`, [org_id, key]))[0];
 }
 

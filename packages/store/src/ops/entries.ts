@@ -3,7 +3,7 @@
 import type { EntryRow } from "./entry-hash.ts";
 import { type HoldColumns, requireHeld } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
-import { type Dialect, type Op, refuse, selectForUpdate, sql } from "./op.ts";
+import { type Op, refuse, type SqlDialect, selectForUpdate, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { writeSpans } from "./spans.ts";
 
@@ -17,7 +17,7 @@ const UPDATE_TIP = "update chains set last_entry = $2, hash = $3 where id = $1";
 
 export function* appendEntries(
   p: { key: SessionKeyColumns; chain_id: string | null; entries: EntryRow[] },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<AppendedRows> {
   const count = p.entries.length;
   const on_head = dialect === "sqlite" && p.chain_id === null;
@@ -75,7 +75,7 @@ export interface TapeRows {
 
 export function* appendOnce(
   p: TapeRows & { chain_id: string | null; once: CompletedKey },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<AppendedRows> {
   if (p.hold !== null) yield* requireHeld(p.hold, dialect);
   const written = yield* appendEntries(p, dialect);
@@ -84,13 +84,13 @@ export function* appendOnce(
 }
 
 /** Appends entries of a turn. Refused with `run.taken_over` once another gateway owns the turn. */
-export function* appendHeld(p: TapeRows & { hold: HoldColumns }, dialect: Dialect): Op<AppendedRows> {
+export function* appendHeld(p: TapeRows & { hold: HoldColumns }, dialect: SqlDialect): Op<AppendedRows> {
   yield* requireHeld(p.hold, dialect);
   return yield* appendEntries({ ...p, chain_id: null }, dialect);
 }
 
 /** Appends to the head chain of the session. */
-export function* writeTape(tape: TapeRows | null, dialect: Dialect): Op<AppendedRows | null> {
+export function* writeTape(tape: TapeRows | null, dialect: SqlDialect): Op<AppendedRows | null> {
   if (tape === null) return null;
   return yield* appendEntries({ key: tape.key, chain_id: null, entries: tape.entries }, dialect);
 }

@@ -3,7 +3,7 @@
  * transaction of each write. On PostgreSQL it locks the row, so a takeover either waits for the write or makes it fail.
  */
 
-import { type Dialect, type Op, type Row, refuse, sql } from "./op.ts";
+import { type Op, type Row, refuse, type SqlDialect, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 
 export interface HoldColumns {
@@ -15,11 +15,11 @@ const READ_HELD =
   "select org_id, project_id, chain_id, joins from runs where id = $1 and fence = $2 and status = 'running'";
 const LOCK_HELD = `${READ_HELD} for update`;
 
-export function* findHeld(hold: HoldColumns, dialect: Dialect): Op<Row | undefined> {
+export function* findHeld(hold: HoldColumns, dialect: SqlDialect): Op<Row | undefined> {
   return (yield sql(dialect === "sqlite" ? READ_HELD : LOCK_HELD, [hold.run_id, hold.fence]))[0];
 }
 
-export function* requireHeld(hold: HoldColumns, dialect: Dialect): Op<void> {
+export function* requireHeld(hold: HoldColumns, dialect: SqlDialect): Op<void> {
   if ((yield* findHeld(hold, dialect)) !== undefined) return;
   refuse("run.taken_over", `Run ${hold.run_id} has ended or was taken over by another gateway.`, {
     run_id: hold.run_id,

@@ -2,7 +2,7 @@
  * Idempotency keys. A row without `status` is a claim in progress; a row with it is a stored response. A claim whose
  * request died can be claimed again after stale_ms, a response after expires_at. For the clock see nowAt.
  */
-import { type Dialect, nowAt, type Op, type Row, refuse, rowLock, sql } from "./op.ts";
+import { nowAt, type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
 
 interface KeyClaim {
   org_id: string;
@@ -21,12 +21,12 @@ export type KeyState =
   | { state: "in_progress" }
   | { state: "conflict" };
 
-const readKeyRow = (dialect: Dialect, lock: string) => `select digest, status, body,
+const readKeyRow = (dialect: SqlDialect, lock: string) => `select digest, status, body,
     case when case when status is null then claimed_at + $5 else expires_at end <= ${nowAt(dialect, "$4")}
       then 1 else 0 end as free
   from idempotency where org_id = $1 and project_id = $2 and key = $3 ${lock}`;
 
-export function* beginIdempotent(p: KeyClaim, dialect: Dialect): Op<KeyState> {
+export function* beginIdempotent(p: KeyClaim, dialect: SqlDialect): Op<KeyState> {
   const key = [p.org_id, p.project_id, p.key];
   const now = nowAt(dialect, "$5");
   for (;;) {
@@ -52,7 +52,7 @@ export function* beginIdempotent(p: KeyClaim, dialect: Dialect): Op<KeyState> {
 }
 
 /** Reads the state of a key without claiming it. */
-export function* findIdempotent(p: Omit<KeyClaim, "ttl_ms">, dialect: Dialect): Op<KeyState> {
+export function* findIdempotent(p: Omit<KeyClaim, "ttl_ms">, dialect: SqlDialect): Op<KeyState> {
   const [row] = yield sql(readKeyRow(dialect, ""), [p.org_id, p.project_id, p.key, p.now, p.stale_ms]);
   return row === undefined ? { state: "new" } : stateOf(row, p.digest);
 }
@@ -70,7 +70,7 @@ export interface CompletedKey extends KeyClaim {
 }
 
 /** Claims a key and stores its response in the transaction of the work itself, so that neither exists without the other. */
-export function* completeKey(p: CompletedKey, dialect: Dialect): Op<void> {
+export function* completeKey(p: CompletedKey, dialect: SqlDialect): Op<void> {
   const now = nowAt(dialect, "$5");
   const claimed = yield sql(
     `insert into idempotency (org_id, project_id, key, digest, claimed_at, expires_at, status, body)
@@ -89,7 +89,7 @@ export function* completeKey(p: CompletedKey, dialect: Dialect): Op<void> {
 export function* completeKeyWith(
   p: CompletedKey,
   created: Record<string, string | number>,
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<void> {
   const body = JSON.stringify({ ...(JSON.parse(p.body) as object), ...created });
   yield* completeKey({ ...p, body }, dialect);
@@ -105,7 +105,7 @@ export function* finishIdempotent(
     now: number | null;
     ttl_ms: number;
   },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<void> {
   yield sql(
     `update idempotency set status = $4, body = $5, expires_at = ${nowAt(dialect, "$6")} + $7
@@ -123,7 +123,7 @@ export function* abandonIdempotent(org_id: string, project_id: string, key: stri
 }
 
 /** Removes at most `limit` rows, so that other writers do not wait long; the store repeats it. */
-export function* sweepIdempotent(now: number | null, limit: number, dialect: Dialect): Op<number> {
+export function* sweepIdempotent(now: number | null, limit: number, dialect: SqlDialect): Op<number> {
   const removed = yield sql(
     `delete from idempotency where (org_id, project_id, key) in (
       select org_id, project_id, key from idempotency where expires_at <= ${nowAt(dialect, "$1")} limit $2)

@@ -5,7 +5,7 @@ import { type FactRows, writeFacts } from "./facts.ts";
 import { requireHeld } from "./holds.ts";
 import { type CompletedKey, completeKey } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
-import { type Dialect, type Op, type Row, rowLock, type SqlValue, sql } from "./op.ts";
+import { type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
 
 export const INVOCATION_COLUMNS =
   "id, org_id, project_id, status, export_id, binding_id, session_id, node_id, fence, retry_count, started_at, body, outcome";
@@ -29,7 +29,7 @@ const INSERT_APPROVAL =
 const INSERT_DELEGATION = `insert into delegations (token_hash, invocation_id, org_id, project_id, scopes, expires_at)
   values ($1, $2, $3, $4, $5, $6)`;
 
-export function* openInvocation(p: OpenInvocation, dialect: Dialect): Op<AppendedRows | null> {
+export function* openInvocation(p: OpenInvocation, dialect: SqlDialect): Op<AppendedRows | null> {
   // A call of a turn is admitted only by the gateway that owns the turn.
   if (p.tape?.hold != null) yield* requireHeld(p.tape.hold, dialect);
   // Before the row is inserted, so that a key in use leaves nothing to undo.
@@ -117,7 +117,7 @@ const SETTLE_IN_ONE_STATEMENT = `with settled as (${SETTLE_RETURNING}),
       from json_array_elements($7::json) e where exists (select 1 from settled))
   select id from settled`;
 
-export function* settleInvocation(p: SettleInvocation, dialect: Dialect): Op<boolean> {
+export function* settleInvocation(p: SettleInvocation, dialect: SqlDialect): Op<boolean> {
   const values = [p.id, p.fence, p.status, p.retry_count, p.started_at, p.outcome];
   if (dialect === "postgres" && p.facts.audit === null) {
     return (yield sql(SETTLE_IN_ONE_STATEMENT, [...values, JSON.stringify(p.facts.events)])).length > 0;
@@ -134,7 +134,7 @@ const NO_FACTS: FactRows = { events: [], audit: null };
 /** Null: the call was settled before, and nothing was appended to the tape. */
 export function* settleWithTape(
   p: { settle: SettleInvocation; tape: TapeRows },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<AppendedRows | null> {
   const { facts, ...settle } = p.settle;
   if (!(yield* settleInvocation({ ...settle, facts: NO_FACTS }, dialect))) return null;
@@ -147,7 +147,7 @@ const INSERT_PROGRESS =
   "insert into invocation_events (invocation_id, seq, at, event) values ($1, $2, $3, $4) on conflict do nothing";
 
 /** rows: invocation_id, seq, at, event */
-export function* appendProgress(rows: SqlValue[][], dialect: Dialect): Op<void> {
+export function* appendProgress(rows: SqlValue[][], dialect: SqlDialect): Op<void> {
   if (dialect === "sqlite") {
     for (const row of rows) yield sql(INSERT_PROGRESS, row);
     return;
@@ -162,7 +162,7 @@ export function* appendProgress(rows: SqlValue[][], dialect: Dialect): Op<void> 
 /** Takes over the calls of nodes whose lease has expired. */
 export function* claimInvocations(
   p: { status: "running" | "waiting_approval"; node_id: string; now: number | null; limit: number },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<Row[]> {
   return yield sql(
     `update invocations set node_id = $1, fence = fence + 1 where id in (
@@ -175,7 +175,7 @@ export function* claimInvocations(
 
 export function* claimWaiting(
   p: { node_id: string; now: number | null; limit: number },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<{ row: Row; approval: Row }[]> {
   const claimed = yield* claimInvocations({ ...p, status: "waiting_approval" }, dialect);
   const pairs: { row: Row; approval: Row }[] = [];

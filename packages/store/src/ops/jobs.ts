@@ -5,7 +5,7 @@
  * others. Finishing a job of a group makes the next one due. On PostgreSQL a lock per group serializes enqueuing and
  * finishing, so that neither misses a job of the other. For the clock see nowAt.
  */
-import { type Dialect, nowAt, type Op, type Row, rowLock, sql } from "./op.ts";
+import { nowAt, type Op, type Row, rowLock, type SqlDialect, sql } from "./op.ts";
 
 export interface JobRow {
   id: string;
@@ -22,7 +22,7 @@ const JOB =
 
 export function* enqueueJobs(
   { jobs, now }: { jobs: JobRow[]; now: number | null },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<void> {
   if (dialect === "postgres") {
     const groups = new Set<string>();
@@ -64,7 +64,7 @@ export function* claimJobs(
     /** Excludes jobs whose lease has expired. */
     ready_only: boolean;
   },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<Row[]> {
   const ready = p.ready_only ? "and state = 'ready'" : "";
   const lane = p.lane === null ? "" : "and lane = $4";
@@ -93,7 +93,7 @@ export function* claimJobs(
 
 export function* extendJob(
   p: { id: string; fence: number; now: number | null; lease_ms: number },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<boolean> {
   const updated = yield sql(
     `update jobs set due_at = ${nowAt(dialect, "$3")} + $4
@@ -105,7 +105,7 @@ export function* extendJob(
 
 export function* completeJob(
   p: { id: string; fence: number; now: number | null },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<boolean> {
   const [job] = yield sql(
     `update jobs set state = 'done', due_at = null, open_group = null, ended_at = ${nowAt(dialect, "$3")}
@@ -119,7 +119,7 @@ export function* completeJob(
 
 export function* failJob(
   p: { id: string; fence: number; error: string; now: number | null; retry_ms: number | null },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<boolean> {
   const [job] = yield sql(
     `select id, queue, group_name, attempt, last_attempt from jobs
@@ -140,7 +140,7 @@ export function* failJob(
 }
 
 /** Makes a dead job ready again, behind its group, with as many new attempts as it had at first. The count of attempts continues. */
-export function* replayJob(p: { id: string; now: number | null }, dialect: Dialect): Op<boolean> {
+export function* replayJob(p: { id: string; now: number | null }, dialect: SqlDialect): Op<boolean> {
   const [job] = yield sql(
     `select queue, group_name from jobs where id = $1 and state = 'dead' ${rowLock(dialect, "for update")}`,
     [p.id],
@@ -180,7 +180,7 @@ export function* deadJobs(queue: string, limit: number): Op<Row[]> {
  * Each lane with open jobs, and in how many milliseconds its first job is due. A leased job is due when its lease
  * expires. The query skips from lane to lane, so its cost does not depend on the length of a lane.
  */
-export function* dueLanes(queue: string, now: number | null, dialect: Dialect): Op<Row[]> {
+export function* dueLanes(queue: string, now: number | null, dialect: SqlDialect): Op<Row[]> {
   return yield sql(
     `with recursive lanes(lane) as (
       select min(lane) from jobs where queue = $1 and due_at is not null
@@ -194,7 +194,7 @@ export function* dueLanes(queue: string, now: number | null, dialect: Dialect): 
   );
 }
 
-function* markDead(job: Row, error: string, now: number | null, dialect: Dialect): Op<void> {
+function* markDead(job: Row, error: string, now: number | null, dialect: SqlDialect): Op<void> {
   yield sql(
     `update jobs set state = 'dead', due_at = null, open_group = null, last_error = $2,
       ended_at = ${nowAt(dialect, "$3")} where id = $1`,
@@ -203,7 +203,7 @@ function* markDead(job: Row, error: string, now: number | null, dialect: Dialect
   yield* releaseNextInGroup(job, dialect);
 }
 
-function* releaseNextInGroup(job: Row, dialect: Dialect): Op<void> {
+function* releaseNextInGroup(job: Row, dialect: SqlDialect): Op<void> {
   const group = job.group_name as string | null;
   if (group === null) return;
   const queue = job.queue as string;

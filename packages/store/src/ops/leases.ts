@@ -1,15 +1,15 @@
 /** A lease row stays after its release, so that its fencing token never decreases. For the clock see nowAt. */
-import { type Dialect, jsonTexts, nowAt, type Op, sql } from "./op.ts";
+import { jsonTexts, nowAt, type Op, type SqlDialect, sql } from "./op.ts";
 
 /** $1 name, $2 holder, $3 now, $4 ttl */
-const acquire = (dialect: Dialect) => `insert into leases (name, holder, fence, expires_at)
+const acquire = (dialect: SqlDialect) => `insert into leases (name, holder, fence, expires_at)
   values ($1, $2, 1, ${nowAt(dialect, "$3")} + $4)
   on conflict (name) do update set holder = excluded.holder, fence = leases.fence + 1, expires_at = excluded.expires_at
   where leases.expires_at <= ${nowAt(dialect, "$3")}`;
 
 export function* acquireLease(
   p: { name: string; holder: string; now: number | null; ttl_ms: number },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<number | null> {
   const [row] = yield sql(`${acquire(dialect)} or leases.holder = $2 returning fence`, [
     p.name,
@@ -23,7 +23,7 @@ export function* acquireLease(
 /** One holder may have several slots. A slot that another gateway acquires in between is skipped. */
 export function* acquireSlot(
   p: { name: string; max: number; holder: string; now: number | null; ttl_ms: number },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<{ name: string; fence: number } | null> {
   const rows = yield sql(
     `select name from leases where name >= $1 and name < $2 and expires_at > ${nowAt(dialect, "$3")}`,
@@ -43,7 +43,7 @@ export function* acquireSlot(
 
 export function* renewLeases(
   p: { names: string[]; holder: string; now: number | null; ttl_ms: number },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<number> {
   const now = nowAt(dialect, "$3");
   const rows = yield sql(
@@ -66,7 +66,7 @@ export function* releaseLease(name: string, holder: string): Op<boolean> {
  * Restricts a claim to rows of nodes whose lease `node/…` has expired. A SQLite home is exclusive, so every other node
  * has ended and no parameter is used.
  */
-export function ofExpiredNode(dialect: Dialect, column: string, now: string): string {
+export function ofExpiredNode(dialect: SqlDialect, column: string, now: string): string {
   if (dialect === "sqlite") return "";
   return `and not exists (select 1 from leases l where l.name = 'node/' || ${column} and l.expires_at > ${nowAt(dialect, now)})`;
 }

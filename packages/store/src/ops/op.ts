@@ -8,7 +8,7 @@
  */
 export type SqlValue = string | number | null;
 export type Row = Record<string, SqlValue>;
-export type Dialect = "sqlite" | "postgres";
+export type SqlDialect = "sqlite" | "postgres";
 
 export interface Statement {
   text: string;
@@ -34,15 +34,15 @@ export function selectForUpdate(text: string, values: readonly SqlValue[]): Stat
 }
 
 /** A refusal as plain data, which can cross a thread. The store turns it into a BackplaneError. */
-export interface Failure {
+export interface StoreFailure {
   code: string;
   message: string | undefined;
   details?: Record<string, unknown>;
 }
 
 class RefusedError extends Error {
-  readonly failure: Failure;
-  constructor(failure: Failure) {
+  readonly failure: StoreFailure;
+  constructor(failure: StoreFailure) {
     super(failure.message);
     this.name = "RefusedError";
     this.failure = failure;
@@ -53,20 +53,20 @@ export function refuse(code: string, message: string, details?: Record<string, u
   throw new RefusedError(details === undefined ? { code, message } : { code, message, details });
 }
 
-export function failureOf(error: unknown): Failure | undefined {
-  const failure = (error as { failure?: Failure } | null)?.failure;
+export function failureOf(error: unknown): StoreFailure | undefined {
+  const failure = (error as { failure?: StoreFailure } | null)?.failure;
   return typeof failure?.code === "string" ? failure : undefined;
 }
 
 /** Expands a list that is passed as one JSON parameter, for use in `in (…)`. */
-export function jsonTexts(dialect: Dialect, placeholder: string): string {
+export function jsonTexts(dialect: SqlDialect, placeholder: string): string {
   return dialect === "sqlite"
     ? `select value from json_each(${placeholder})`
     : `select json_array_elements_text(${placeholder}::json)`;
 }
 
 /** A clause that locks rows; empty on SQLite, which has one writer. */
-export function rowLock(dialect: Dialect, clause: string): string {
+export function rowLock(dialect: SqlDialect, clause: string): string {
   return dialect === "sqlite" ? "" : clause;
 }
 
@@ -75,7 +75,7 @@ export function rowLock(dialect: Dialect, clause: string): string {
  * placeholder is then null. On SQLite it is the caller's time. The expression is stable within a statement, so
  * comparisons with it can use an index.
  */
-export function nowAt(dialect: Dialect, placeholder: string): string {
+export function nowAt(dialect: SqlDialect, placeholder: string): string {
   return dialect === "sqlite"
     ? `cast(${placeholder} as integer)`
     : `coalesce(cast(${placeholder} as bigint), (extract(epoch from statement_timestamp()) * 1000)::bigint)`;

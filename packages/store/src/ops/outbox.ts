@@ -1,5 +1,5 @@
 import { enqueueJobs, type JobRow } from "./jobs.ts";
-import { type Dialect, type Op, type Row, type SqlValue, sql } from "./op.ts";
+import { type Op, type Row, type SqlDialect, type SqlValue, sql } from "./op.ts";
 
 /**
  * PostgreSQL only: numbers the events that have no number yet. Transactions commit in a different order than they insert, so
@@ -24,7 +24,7 @@ export function* numberEvents(limit: number): Op<number> {
 /** `project_id` '' reads the whole org. `org_id` null reads every org, for the dispatcher. */
 export function* readOutbox(
   p: { after: number; limit: number; org_id: string | null; project_id: string },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<Row[]> {
   const seq = dialect === "sqlite" ? "pos" : "seq";
   const conditions = [`${seq} > $1`];
@@ -38,7 +38,7 @@ export function* readOutbox(
   );
 }
 
-export function* summarizeOutbox(after: number, limit: number, dialect: Dialect): Op<Row[]> {
+export function* summarizeOutbox(after: number, limit: number, dialect: SqlDialect): Op<Row[]> {
   const seq = dialect === "sqlite" ? "pos" : "seq";
   return yield sql(
     `select org_id, project_id, type, from_hook, max(seq) as last_seq, count(*) as event_count from (
@@ -59,7 +59,7 @@ export function* readCursor(consumer: string): Op<number> {
 
 export function* advanceCursor(
   p: { consumer: string; from: number; to: number; jobs: JobRow[]; now: number | null },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<boolean> {
   // The first move creates the row; the insert succeeds for one of two nodes.
   const moved =

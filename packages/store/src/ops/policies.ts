@@ -3,7 +3,7 @@
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type Op, type Row, sql } from "./op.ts";
 
-export interface PolicyWrite {
+export interface PolicyRowWrite {
   org_id: string;
   project_id: string;
   /** Of the new row; the stored row has one less. */
@@ -14,7 +14,7 @@ export interface PolicyWrite {
   facts: FactRows;
 }
 
-export function* putPolicy(p: PolicyWrite): Op<boolean> {
+export function* putPolicy(p: PolicyRowWrite): Op<boolean> {
   const values = [p.org_id, p.project_id, p.generation, p.updated_at, p.updated_by, p.document];
   const written =
     p.generation === 1

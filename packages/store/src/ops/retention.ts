@@ -2,7 +2,7 @@
  * Removes rows whose retention has ended, in bounded steps, so that no other writer waits long. Invocation rows, tapes
  * and the audit log are never removed. For the clock see nowAt.
  */
-import { type Dialect, nowAt, type Op, sql } from "./op.ts";
+import { nowAt, type Op, type SqlDialect, sql } from "./op.ts";
 
 export interface SweepStep {
   now: number | null;
@@ -10,7 +10,7 @@ export interface SweepStep {
   limit: number;
 }
 
-export function* sweepJobs(p: SweepStep & { state: "done" | "dead" }, dialect: Dialect): Op<number> {
+export function* sweepJobs(p: SweepStep & { state: "done" | "dead" }, dialect: SqlDialect): Op<number> {
   const deleted = yield sql(
     `delete from jobs where pos in (
       select pos from jobs where state = $1 and ended_at <= ${nowAt(dialect, "$2")} - $3 order by ended_at limit $4)
@@ -21,7 +21,7 @@ export function* sweepJobs(p: SweepStep & { state: "done" | "dead" }, dialect: D
 }
 
 /** Removes the oldest events, up to the cursor of the slowest reader. Without any cursor nothing is removed. */
-export function* sweepOutbox(p: SweepStep, dialect: Dialect): Op<number> {
+export function* sweepOutbox(p: SweepStep, dialect: SqlDialect): Op<number> {
   const seq = dialect === "sqlite" ? "pos" : "seq";
   const deleted = yield sql(
     `delete from outbox where pos in (
@@ -35,7 +35,7 @@ export function* sweepOutbox(p: SweepStep, dialect: Dialect): Op<number> {
 }
 
 /** A token is revoked with its call; this removes those that a crash left behind. A live call may outlast its token for a while. */
-export function* sweepDelegations(p: SweepStep, dialect: Dialect): Op<number> {
+export function* sweepDelegations(p: SweepStep, dialect: SqlDialect): Op<number> {
   const deleted = yield sql(
     `delete from delegations where token_hash in (
       select token_hash from delegations where expires_at <= ${nowAt(dialect, "$1")} - $2 limit $3)
@@ -53,7 +53,7 @@ const CALLS_PER_STEP = 20;
  */
 export function* sweepProgress(
   p: { after: string; id_before: string; ended_before: string; limit: number },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<{ removed: number; after: string | null }> {
   const ended =
     dialect === "sqlite" ? "json_extract(i.outcome, '$.ended_at')" : "i.outcome::json->>'ended_at'";

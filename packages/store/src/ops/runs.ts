@@ -5,7 +5,7 @@ import { type FactRows, writeFacts } from "./facts.ts";
 import { findHeld, findRunning, type HoldColumns, refuseBusy, requireHeld } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
-import { type Dialect, type Op, type Row, rowLock, type SqlValue, sql } from "./op.ts";
+import { type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
 
 const RUN_COLUMNS =
   "id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body, outcome, output_entry, fence, joins, first_entry";
@@ -40,7 +40,7 @@ export function* startRun(
     facts: FactRows;
     once: CompletedKey | null;
   },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<AppendedRows> {
   const { run } = p;
   if (p.parent !== null) yield* requireHeld(p.parent, dialect);
@@ -80,7 +80,7 @@ export interface EndRun {
 }
 
 /** Null: another gateway owns the run, or it has ended. */
-export function* endRun(p: EndRun, dialect: Dialect): Op<AppendedRows | { joins: number } | null> {
+export function* endRun(p: EndRun, dialect: SqlDialect): Op<AppendedRows | { joins: number } | null> {
   const { run_id } = p.hold;
   const held = yield* findHeld(p.hold, dialect);
   if (held === undefined || held.org_id !== p.org_id) return null;
@@ -101,7 +101,7 @@ export function* endRun(p: EndRun, dialect: Dialect): Op<AppendedRows | { joins:
 /** Adds a message to a turn of another gateway. Null: the run has ended, or has the maximum of such messages. */
 export function* joinRun(
   p: { run_id: string; max_joins: number; tape: TapeRows; once: CompletedKey | null },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<AppendedRows | null> {
   const { org_id, project_id, workspace, session_id } = p.tape.key;
   const [joined] = yield sql(
@@ -124,7 +124,7 @@ export interface ResumeRun {
 }
 
 /** Null: the run has ended, or another node has taken it over since. */
-export function* resumeRun(p: ResumeRun, dialect: Dialect): Op<AppendedRows | null> {
+export function* resumeRun(p: ResumeRun, dialect: SqlDialect): Op<AppendedRows | null> {
   const updated = yield sql(
     "update runs set body = $2 where id = $1 and node_id = $3 and fence = $4 and status = 'running' returning id",
     [p.id, p.body, p.node_id, p.fence],
@@ -138,7 +138,7 @@ export function* resumeRun(p: ResumeRun, dialect: Dialect): Op<AppendedRows | nu
  */
 export function* claimRuns(
   p: { node_id: string; now: number | null; limit: number },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<Row[]> {
   const runs = dialect === "sqlite" ? "runs r indexed by runs_running" : "runs r";
   const orphans = yield sql(

@@ -1,9 +1,9 @@
 /** Limits the sampling calls of a binding within a sliding window, across all nodes. For the clock see nowAt. */
-import { type Dialect, nowAt, type Op, rowLock, sql } from "./op.ts";
+import { nowAt, type Op, rowLock, type SqlDialect, sql } from "./op.ts";
 
 export function* takeSampling(
   p: { org_id: string; binding_id: string; count: number; window_ms: number; now: number | null },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<boolean> {
   // The lock on the binding serializes the count, so that it includes every earlier call.
   const bound = yield sql(

@@ -4,7 +4,7 @@ import { type EntryRow, originHash } from "./entry-hash.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type HoldColumns, requireHeld, requireIdle } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
-import { type Dialect, type Op, type Row, refuse, rowLock, sql } from "./op.ts";
+import { type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { lastEntry, writeSpans } from "./spans.ts";
 
@@ -26,7 +26,7 @@ export interface ChainRow {
 
 export function* createSession(
   p: { session: SessionRow; chain: ChainRow; first: EntryRow[]; facts: FactRows; once: CompletedKey | null },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<Row> {
   const { session_id, workspace } = p.session.key;
   // First, so that a concurrent repeat is refused because of its key and not because of the session.
@@ -50,7 +50,7 @@ export function* forkChain(
     facts: FactRows;
     once: CompletedKey | null;
   },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<Row> {
   if (p.once !== null) yield* completeKeyWith(p.once, { id: p.chain.id }, dialect);
   const source = yield* requireChain(p.org_id, p.project_id, p.chain_id);
@@ -72,7 +72,7 @@ export function* forkChain(
 
 export function* resetSession(
   p: { key: SessionKeyColumns; expected_head: string; chain: ChainRow; first: EntryRow[]; facts: FactRows },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<Row | null> {
   const session = yield* lockSession(p.key, dialect);
   yield* requireIdle(p.key);
@@ -97,7 +97,7 @@ export function* compactSession(
     /** Of the turn that compacts its own session; null: a person asked for it. */
     hold: HoldColumns | null;
   },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<Row | null> {
   if (p.hold !== null) yield* requireHeld(p.hold, dialect);
   const session = yield* lockSession(p.key, dialect);
@@ -117,7 +117,7 @@ export function* compactSession(
 
 export function* moveHead(
   p: { key: SessionKeyColumns; from: string; to: string; facts: FactRows },
-  dialect: Dialect,
+  dialect: SqlDialect,
 ): Op<boolean> {
   const session = yield* lockSession(p.key, dialect);
   yield* requireIdle(p.key);
@@ -136,7 +136,7 @@ export function* moveHead(
 }
 
 /** `changes` is a JSON object; a null in it removes the key. */
-export function* patchSession(p: { key: SessionKeyColumns; changes: string }, dialect: Dialect): Op<Row> {
+export function* patchSession(p: { key: SessionKeyColumns; changes: string }, dialect: SqlDialect): Op<Row> {
   const { metadata } = yield* lockSession(p.key, dialect);
   const merged = {
     ...(JSON.parse(metadata as string) as object),
@@ -163,7 +163,7 @@ export function* requireChain(org_id: string, project_id: string, id: string): O
   return chain ?? refuse("chain.not_found", `There is no chain ${id}.`);
 }
 
-function* lockSession(key: SessionKeyColumns, dialect: Dialect): Op<Row> {
+function* lockSession(key: SessionKeyColumns, dialect: SqlDialect): Op<Row> {
   const [session] = yield sql(
     `select head_chain, last_entry, metadata from sessions where ${SESSION_KEY} and id = $4 ${rowLock(dialect, "for update")}`,
     keyValues(key),

@@ -22,7 +22,7 @@ import {
 import { claimJobs, completeJob, enqueueJobs, extendJob, failJob, replayJob } from "./jobs.ts";
 import { createKey, revokeKey } from "./keys.ts";
 import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.ts";
-import type { Dialect, Op } from "./op.ts";
+import type { Op, SqlDialect } from "./op.ts";
 import { advanceCursor, numberEvents } from "./outbox.ts";
 import { insertPackage, removePackage } from "./packages.ts";
 import { putPolicy } from "./policies.ts";
@@ -77,7 +77,7 @@ const WRITES = {
   finishIdempotent,
   abandonIdempotent: (p: { org_id: string; project_id: string; key: string }) =>
     abandonIdempotent(p.org_id, p.project_id, p.key),
-  sweepIdempotent: (p: { now: number | null; limit: number }, dialect: Dialect) =>
+  sweepIdempotent: (p: { now: number | null; limit: number }, dialect: SqlDialect) =>
     sweepIdempotent(p.now, p.limit, dialect),
   appendAudit: (p: AuditRow) => appendAudit(p),
   numberEvents: (p: { limit: number }) => numberEvents(p.limit),
@@ -145,7 +145,7 @@ export function isSingleStatement(name: WriteName, input: unknown): boolean {
 }
 
 /** Starts the write as a new generator. The typed `write()` guarantees that name and input belong together. */
-export function startWrite(name: WriteName, input: unknown, dialect: Dialect): Op<unknown> {
-  const make = WRITES[name] as (input: unknown, dialect: Dialect) => Op<unknown>;
+export function startWrite(name: WriteName, input: unknown, dialect: SqlDialect): Op<unknown> {
+  const make = WRITES[name] as (input: unknown, dialect: SqlDialect) => Op<unknown>;
   return make(input, dialect);
 }

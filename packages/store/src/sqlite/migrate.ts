@@ -16,12 +16,12 @@ import {
 } from "../migrations/schema-version.ts";
 import { type Op, type Statement, sql } from "../ops/op.ts";
 import { readState, writeState } from "./connection/commit-counter.ts";
-import type { Connection } from "./connection/connection.ts";
+import type { SqliteConnection } from "./connection/connection.ts";
 import { rewriteChecksums, schemaChecksum } from "./connection/row-checksums.ts";
 import { syncPath } from "./connection/sync-path.ts";
 
 export function migrateFile(
-  connection: Connection,
+  connection: SqliteConnection,
   file: string,
   migrations: readonly Migration[],
   log: Logger | undefined,
@@ -37,7 +37,7 @@ export function migrateFile(
   else for (const step of steps) apply(connection, [step]);
 }
 
-function apply(connection: Connection, steps: readonly Migration[]): void {
+function apply(connection: SqliteConnection, steps: readonly Migration[]): void {
   connection.exec("begin immediate");
   try {
     const change = () => {
@@ -64,7 +64,7 @@ function apply(connection: Connection, steps: readonly Migration[]): void {
 }
 
 /** The backup is complete under its final name or does not exist. */
-function backUp(connection: Connection, file: string, version: number): string {
+function backUp(connection: SqliteConnection, file: string, version: number): string {
   const backup = `${file}.schema-${version}.backup`;
   const partial = `${backup}.partial`;
   if (existsSync(partial)) rmSync(partial);
@@ -75,7 +75,7 @@ function backUp(connection: Connection, file: string, version: number): string {
   return backup;
 }
 
-function runStatement(connection: Connection, statement: Statement) {
+function runStatement(connection: SqliteConnection, statement: Statement) {
   return connection.run(
     (function* (): Op<Record<string, unknown>[]> {
       return yield statement;

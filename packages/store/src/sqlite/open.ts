@@ -8,15 +8,15 @@ import { failureOf, type Op, sql } from "../ops/op.ts";
 import { createStore } from "../stores/create-store.ts";
 import { createCommitCounter } from "./connection/commit-counter.ts";
 import {
-  type Connection,
   type HookModule,
   loadHook,
   openConnection,
+  type SqliteConnection,
   type StatementHook,
 } from "./connection/connection.ts";
 import { damageOf } from "./connection/driver-errors.ts";
 import { toSqliteError } from "./connection/sqlite-error.ts";
-import { checkCommits, checkContent, checkInThread, planCheck } from "./damage/check-at-open.ts";
+import { checkCommits, checkDatabaseContent, checkInThread, planCheck } from "./damage/check-at-open.ts";
 import { type CheckPart, checkHeader } from "./damage/check-file.ts";
 import { damagedStore } from "./damage/restore-advice.ts";
 import { migrateFile } from "./migrate.ts";
@@ -105,12 +105,12 @@ function openFile(
   check_first: readonly CheckPart[],
 ) {
   const { file } = options;
-  let owner: Connection | undefined;
+  let owner: SqliteConnection | undefined;
   try {
     checkHeader(file);
     owner = openConnection(file, "write", hook);
     checkCommits(owner, file, log);
-    checkContent(owner, file, check_first, log);
+    checkDatabaseContent(owner, file, check_first, log);
     migrateFile(owner, file, options.migrations ?? MIGRATIONS, log);
     // A writer thread has its own connection, and this one is closed.
     if (options.threaded === false) owner.enableRowChecks();

@@ -1,14 +1,14 @@
 import { CONFIG_LIMITS } from "@backplane/contract";
 import type { ConfigRow, ConfigStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { type KeyRange, listConfig, readConfig } from "../ops/config.ts";
+import { type KeyRange, listConfig, readConfigValue } from "../ops/config.ts";
 import type { Row } from "../ops/op.ts";
 import { encodeFacts } from "./facts.ts";
 
 export function createConfigStore(backend: Backend): ConfigStore {
   return {
     async get(org_id, key) {
-      const row = await backend.read(() => readConfig(org_id, key));
+      const row = await backend.read(() => readConfigValue(org_id, key));
       return row === undefined ? null : decode(row);
     },
     list: async (org_id, prefix) => (await backend.read(() => listConfig(org_id, below(prefix)))).map(decode),

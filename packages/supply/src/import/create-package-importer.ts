@@ -24,7 +24,7 @@ import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
 import { checkEntrypoint, checkPlatform, checkSkills, type HostPlatform } from "./check-package.ts";
 import { checkSchemaFiles } from "./check-schema-files.ts";
 import type { PackageFormat, SourceHints } from "./formats/format.ts";
-import { FORMATS, formatOf } from "./formats/formats.ts";
+import { FORMATS, packageFormatOf } from "./formats/formats.ts";
 import { toolFiles } from "./formats/tool-files.ts";
 import {
   foreignContent,
@@ -33,7 +33,7 @@ import {
   openServers,
   packageContent,
 } from "./open-content.ts";
-import { type OpenedSource, openSource } from "./open-source.ts";
+import { openSource, type SourceArchive } from "./open-source.ts";
 import type { PartImport, SourceContent } from "./parts/source-content.ts";
 
 /** Recognizes a folder that may be an Agent Plugin. */
@@ -75,7 +75,7 @@ export function createPackageImporter({
     hints: SourceHints,
     known: PackageFormat | null,
   ): Promise<StagedPackage> {
-    const format = known ?? formatOf(listing);
+    const format = known ?? packageFormatOf(listing);
     const read = await format.read(staging.tree, listing, hints);
     return { ...read, staging, listing, own_entrypoint: format.own_entrypoint };
   }
@@ -101,7 +101,7 @@ export function createPackageImporter({
   }
 
   const importTree = (
-    { bytes, hints, created_at }: OpenedSource,
+    { bytes, hints, created_at }: SourceArchive,
     origin: ImportedPackage["origin"],
     known: PackageFormat | null,
   ): Promise<ImportedPackage> =>

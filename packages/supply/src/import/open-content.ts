@@ -9,16 +9,17 @@ import { BackplaneError, isDescribed, isObject, type Manifest, WHOLE_PACKAGE } f
 import type { ImportedPackage, InstallationSource } from "@backplane/ports";
 import type { Staging } from "../content/content-store.ts";
 import { inspectArchive, readNpmPackage, requirePlugins } from "../kernel-plugins/inspect.ts";
-import { declaresPlugins, readPackage } from "../kernel-plugins/read-package.ts";
+import { declaresPlugins, readPluginPackage } from "../kernel-plugins/read-package.ts";
 import { conditionsOf } from "../kernel-plugins/resolve-module.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { validateInstallSource } from "../npm/install-source.ts";
 import type { Npm } from "../npm/npm-command.ts";
+import type { PackageJson } from "../npm/package-json.ts";
 import type { TreeListing } from "../tree/tree-listing.ts";
 import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
 import { declareSlots, npmServerEntry, readMcpJson, remoteServer } from "./mcp/mcp-json.ts";
-import { describeServer, type PackageJson, selectProgram } from "./mcp/npm-server.ts";
+import { describeServer, selectProgram } from "./mcp/npm-server.ts";
 import { serverContent } from "./mcp/server-part.ts";
 import type { PartImport, SourceContent } from "./parts/source-content.ts";
 
@@ -84,7 +85,7 @@ export async function kernelPluginFolder(path: string): Promise<SourceContent | 
   const text = await readFile(join(path, PACKAGE_JSON), "utf8").catch(() => "");
   if (!declaresPlugins(text) || existsSync(join(path, MANIFEST_FILE))) return null;
   const options = { origin: "local", source: path, conditions: conditionsOf(process.execArgv) } as const;
-  return pluginContent(requirePlugins(path, await readPackage(path, options)).entries);
+  return pluginContent(requirePlugins(path, await readPluginPackage(path, options)).entries);
 }
 
 /** Null for a package. */
@@ -99,7 +100,7 @@ export async function foreignContent(
     const text = await readListedText(tree, listing, `${folder}${PACKAGE_JSON}`);
     if (text === null || !declaresPlugins(text)) continue;
     const options = { origin: "local", conditions: conditionsOf(process.execArgv) } as const;
-    const reading = await readPackage(join(tree, folder), options);
+    const reading = await readPluginPackage(join(tree, folder), options);
     return pluginContent(requirePlugins("The archive", reading).entries);
   }
   return isAgentPlugin(await readListedText(tree, listing, AGENT_PLUGIN_FILE))

@@ -14,7 +14,7 @@ import { FORMATS } from "./formats/formats.ts";
 import { invalidSource, missingManifest } from "./formats/no-source.ts";
 import { npmServer } from "./mcp/npm-server.ts";
 
-export interface OpenedSource {
+export interface SourceArchive {
   bytes: AsyncIterable<Uint8Array>;
   hints: SourceHints;
   created_at: string | null;
@@ -30,7 +30,7 @@ export async function openSource(
   store: ContentStore,
   npm: Npm,
   formats: readonly Pick<PackageFormat, "marker">[] = FORMATS,
-): Promise<OpenedSource> {
+): Promise<SourceArchive> {
   if (source.kind === "archive") {
     const { bytes, name, born_at = null } = source;
     return { bytes, hints: name === undefined ? {} : { name }, created_at: born_at };

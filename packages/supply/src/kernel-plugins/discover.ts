@@ -3,7 +3,7 @@ import { PLUGIN_ENTRY_GROUP, type PluginEntry, type PluginOrigin } from "@backpl
 import type { DiscoveredPlugins } from "@backplane/ports";
 import { folderPath, readLocalList } from "./local-list.ts";
 import type { NpmTree } from "./npm-tree.ts";
-import { type PackageReading, readPackage } from "./read-package.ts";
+import { type PackageReading, readPluginPackage } from "./read-package.ts";
 
 export interface DiscoverParts {
   plugins_dir: string;
@@ -39,7 +39,7 @@ type Add = (source: string, origin: PluginOrigin, reading: PackageReading) => vo
 /** A missing folder is not an error, because a distribution may omit bundled plugins. */
 async function addBundled({ bundled_roots, conditions }: DiscoverParts, add: Add): Promise<void> {
   for (const dir of bundled_roots) {
-    const reading = await readPackage(dir, { origin: "bundled", conditions });
+    const reading = await readPluginPackage(dir, { origin: "bundled", conditions });
     if (reading !== null) add(reading.package_name ?? dir, "bundled", requireDeclaration(reading));
   }
 }
@@ -50,7 +50,7 @@ async function addInstalled(
   add: Add,
 ): Promise<void> {
   for (const { dir, direct, name } of await tree.packages()) {
-    const reading = await readPackage(dir, { origin: "installed", source: name, conditions });
+    const reading = await readPluginPackage(dir, { origin: "installed", source: name, conditions });
     if (reading === null || !reading.declares) continue;
     if (direct) add(name, "installed", reading);
     // It is a dependency of another package, and nobody agreed to run it as a plugin.
@@ -72,7 +72,7 @@ async function addLocal(
   for (const folder of folders) {
     const dir = folderPath(plugins_dir, folder);
     const source = folder.from ?? dir;
-    const reading = await readPackage(dir, { origin: "local", source, conditions });
+    const reading = await readPluginPackage(dir, { origin: "local", source, conditions });
     if (reading === null) problems.push({ source, error: "the folder has no package.json any more" });
     else add(source, "local", requireDeclaration(reading));
   }

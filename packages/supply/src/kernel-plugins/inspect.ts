@@ -6,7 +6,7 @@ import { BackplaneError, PLUGIN_ENTRY_GROUP, type PluginEntry } from "@backplane
 import { type InstallSource, isPackageName } from "../npm/install-source.ts";
 import { NPM_FLAGS, type Npm } from "../npm/npm-command.ts";
 import { type ArchiveReading, readArchive } from "./read-archive.ts";
-import { type Locate, type PackageReading, readManifest, readPackage } from "./read-package.ts";
+import { type Locate, type PackageReading, readPackageJson, readPluginPackage } from "./read-package.ts";
 
 export interface Inspected {
   package_name: string;
@@ -27,7 +27,7 @@ export async function inspectSource(source: InstallSource, parts: InspectParts):
     return await inspectArchive(await readArchive(source.path), parts);
   }
   const { conditions } = parts;
-  const reading = await readPackage(source.path, { origin: "local", source: source.path, conditions });
+  const reading = await readPluginPackage(source.path, { origin: "local", source: source.path, conditions });
   return requirePlugins(source.path, reading);
 }
 
@@ -79,7 +79,7 @@ export async function inspectArchive(
   };
   return requirePlugins(
     "The package",
-    await readManifest(manifest, dir, locate, { origin: "installed", conditions }),
+    await readPackageJson(manifest, dir, locate, { origin: "installed", conditions }),
   );
 }
 

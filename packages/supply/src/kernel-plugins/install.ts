@@ -11,7 +11,7 @@ import { type InspectParts, inspectSource, pathKind, requirePlugins } from "./in
 import { folderPath, readLocalList, writeLocalList } from "./local-list.ts";
 import type { NpmTree } from "./npm-tree.ts";
 import { readArchive } from "./read-archive.ts";
-import { readPackage } from "./read-package.ts";
+import { readPluginPackage } from "./read-package.ts";
 
 export interface InstallParts extends InspectParts {
   tree: NpmTree;
@@ -41,7 +41,7 @@ async function installPackage(source: InstallSource, parts: InstallParts): Promi
   // The name of an archive is in its package.json.
   const name = source.kind === "npm" ? source.name : (await inspectSource(source, parts)).package_name;
   const read = async (dir: string) => {
-    const reading = await readPackage(dir, {
+    const reading = await readPluginPackage(dir, {
       origin: "installed",
       source: name,
       conditions: parts.conditions,
@@ -87,7 +87,7 @@ async function installFolder(path: string, editable: boolean, parts: InstallPart
   try {
     await copyFolder(path, draft);
     await rename(draft, dir);
-    const reading = await readPackage(dir, { origin: "local", source: path, conditions });
+    const reading = await readPluginPackage(dir, { origin: "local", source: path, conditions });
     const copied = requirePlugins(package_name || path, reading).entries;
     await writeLocalList(plugins_dir, [...others, { path: copy, editable: false, from: path }]);
     return copied;

@@ -10,7 +10,8 @@ import {
   type PluginEntry,
   type PluginOrigin,
 } from "@backplane/contract";
-import { entryOf, fileInside, type PackageJson } from "./resolve-module.ts";
+import type { PackageJson } from "../npm/package-json.ts";
+import { fileInside, moduleEntryOf } from "./resolve-module.ts";
 
 export interface PackageReading {
   /** The name of the package; null without one. */
@@ -35,17 +36,17 @@ const MAX_MANIFEST_BYTES = 1024 * 1024;
 const MAX_PLUGINS = 64;
 
 /** Null: there is no package.json. */
-export async function readPackage(dir: string, options: ReadOptions): Promise<PackageReading | null> {
+export async function readPluginPackage(dir: string, options: ReadOptions): Promise<PackageReading | null> {
   let text: string;
   try {
     text = await readFile(join(dir, "package.json"), "utf8");
   } catch {
     return null;
   }
-  return await readManifest(text, dir, (path) => fileInside(dir, path), options);
+  return await readPackageJson(text, dir, (path) => fileInside(dir, path), options);
 }
 
-export async function readManifest(
+export async function readPackageJson(
   text: string,
   dir: string,
   locate: Locate,
@@ -93,7 +94,7 @@ async function readEntry(
   if (typeof manifest.version !== "string" || manifest.version === "")
     return "its package.json has no version";
   if (module !== undefined && typeof module !== "string") return `the module of ${name} is not a path`;
-  const path = module ?? entryOf(manifest, conditions);
+  const path = module ?? moduleEntryOf(manifest, conditions);
   if (path === null) return `its package.json exports nothing as "."`;
   const found = await locate(path);
   if ("problem" in found) return found.problem;

@@ -5,14 +5,7 @@
 import { realpath, stat } from "node:fs/promises";
 import { join, relative, resolve, sep } from "node:path";
 import { isObject } from "@backplane/contract";
-
-export interface PackageJson {
-  name?: unknown;
-  version?: unknown;
-  main?: unknown;
-  exports?: unknown;
-  [key: string]: unknown;
-}
+import type { PackageJson } from "../npm/package-json.ts";
 
 /** The values of `--conditions` and `-C`. */
 export function conditionsOf(execArgv: readonly string[]): string[] {
@@ -27,7 +20,7 @@ export function conditionsOf(execArgv: readonly string[]): string[] {
 }
 
 /** A path relative to the package; null when there is no entry. */
-export function entryOf(manifest: PackageJson, conditions: readonly string[]): string | null {
+export function moduleEntryOf(manifest: PackageJson, conditions: readonly string[]): string | null {
   if (manifest.exports === undefined || manifest.exports === null) {
     return typeof manifest.main === "string" ? manifest.main : "index.js";
   }

@@ -6,7 +6,7 @@ import { spawn } from "node:child_process";
 import { access, realpath } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";
 import { BackplaneError, type ErrorCode } from "@backplane/contract";
-import { type NpmSettings, readSettings } from "./npm-settings.ts";
+import { type NpmSettings, readNpmSettings } from "./npm-settings.ts";
 import { startRegistryProxy } from "./registry-proxy.ts";
 
 export interface Npm {
@@ -69,7 +69,7 @@ export function createNpm(options: NpmOptions = {}): Npm {
   let known: { settings: NpmSettings; at: number } | undefined;
   const settings = async (cwd: string): Promise<NpmSettings> => {
     if (known !== undefined && performance.now() - known.at < SETTINGS_MS) return known.settings;
-    const read = readSettings(await start(["config", "list", "--json", "--loglevel=error"], cwd, clean));
+    const read = readNpmSettings(await start(["config", "list", "--json", "--loglevel=error"], cwd, clean));
     known = { settings: read, at: performance.now() };
     return read;
   };

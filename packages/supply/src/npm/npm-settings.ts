@@ -6,7 +6,7 @@ export interface NpmSettings {
 }
 
 /** `json` is the output of `npm config list --json`. */
-export function readSettings(json: string): NpmSettings {
+export function readNpmSettings(json: string): NpmSettings {
   const all = JSON.parse(json) as Record<string, unknown>;
   const registries = Object.entries(all).filter(([key]) => key === "registry" || /^@.+:registry$/.test(key));
   const origins = new Set(registries.flatMap(([, value]) => urlOf(value)?.origin ?? []));

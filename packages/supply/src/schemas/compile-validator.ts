@@ -1,13 +1,9 @@
 /**
  * Ajv with a linear-time regular expression engine. Loaded on first use, so that an idle gateway does not need it (bench row
- * boot.rss). Runs in the worker and, for vetted schemas, in the gateway: no import of another module.
+ * boot.rss). Runs in the worker and, for vetted schemas, in the gateway, so another module may be imported for its types only.
  */
+import type { SchemaIssue } from "@backplane/ports";
 import type { AnySchema, ErrorObject, Options } from "ajv";
-
-export interface SchemaIssue {
-  path: string;
-  message: string;
-}
 
 /** No issues: the value is valid. `all` collects every issue instead of stopping at the first. */
 export type Validator = (value: unknown, all: boolean) => SchemaIssue[];

@@ -1,9 +1,10 @@
 /**
  * The thread that compiles and evaluates untrusted schemas. When it runs out of time or memory, it is ended and replaced
- * without affecting the gateway. It imports nothing from other modules, so that it can start by itself.
+ * without affecting the gateway. It imports only types from other modules, so that it can start by itself.
  */
 import { parentPort } from "node:worker_threads";
-import { type Compiler, loadCompiler, type SchemaIssue, type Validator } from "./compile-validator.ts";
+import type { SchemaIssue } from "@backplane/ports";
+import { type Compiler, loadCompiler, type Validator } from "./compile-validator.ts";
 import { type Vetted, vetSchema } from "./vet-schema.ts";
 
 export type WorkerTask =

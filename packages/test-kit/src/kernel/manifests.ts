@@ -19,7 +19,7 @@ import type {
 
 type Draft = Record<string, unknown> & { id: string };
 
-export function tool(
+export function toolExport(
   id: string,
   more: Record<string, unknown> = {},
   toolPart: Record<string, unknown> = {},
@@ -27,7 +27,7 @@ export function tool(
   return { id, kind: "tool", tool: { effect_class: "read_only", ...toolPart }, ...more };
 }
 
-export function hook(id: string, events: string[], more: Record<string, unknown> = {}): Draft {
+export function hookExport(id: string, events: string[], more: Record<string, unknown> = {}): Draft {
   return { id, kind: "hook", hook: { subscribes_to: events }, ...more };
 }
 

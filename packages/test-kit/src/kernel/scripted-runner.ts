@@ -19,7 +19,7 @@ interface Running {
   answerRequest?: RunListener["answerRequest"];
 }
 
-export type Script = (running: Running) => RunOutcome | Promise<RunOutcome>;
+export type RunnerScript = (running: Running) => RunOutcome | Promise<RunOutcome>;
 
 export const ok = (result: Json | null = { content: [{ type: "text", text: "done" }] }): RunOutcome => ({
   status: "succeeded",
@@ -47,7 +47,7 @@ export class ScriptedRunner implements Runner {
   readonly requests: RunRequest[] = [];
   readonly retired: string[] = [];
   sandbox = { enabled: true, available: true, reason: "" };
-  script: Script = () => ok();
+  script: RunnerScript = () => ok();
   runs: (protocol: string) => boolean = () => true;
   /** If false, a cancelled script has to answer by itself. */
   honoursCancel = true;

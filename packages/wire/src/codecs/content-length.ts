@@ -7,7 +7,7 @@ import { Assembly } from "./assembly.ts";
 import { ChunkQueue } from "./chunk-queue.ts";
 import { type DecoderOptions, FrameDecoder, type Scanner } from "./frame-decoder.ts";
 import type { FrameLimits } from "./limits.ts";
-import { invalidFrame, printable } from "./parse-frame.ts";
+import { invalidFrame, previewBytes } from "./parse-frame.ts";
 
 export class ContentLengthDecoder extends FrameDecoder<JsonObject> {
   constructor(
@@ -57,7 +57,7 @@ class ContentLengthScanner implements Scanner {
   last(): Buffer | null {
     if (this.#length < 0 && this.#header.length === 0) return null;
     throw new BackplaneError("frame_invalid", "The stream ended inside a frame.", {
-      details: { truncated: true, stray_output: printable(this.partial()) },
+      details: { truncated: true, stray_output: previewBytes(this.partial()) },
     });
   }
 

@@ -10,7 +10,7 @@ import { performance } from "node:perf_hooks";
 import { type BackplaneError, type Json, toBackplaneError, WIRE_LIMITS } from "@backplane/contract";
 import type { FrameLimits } from "./limits.ts";
 import { OffThreadParser } from "./off-thread-parser.ts";
-import { invalidFrame, parseFrame, parseJson, printable } from "./parse-frame.ts";
+import { invalidFrame, parseFrame, parseJson, previewBytes } from "./parse-frame.ts";
 
 /** Splits the byte stream into bodies. Throws a BackplaneError if the stream cannot be decoded. */
 export interface Scanner {
@@ -108,7 +108,7 @@ export class FrameDecoder<Frame extends Json> {
 
   /** The start of the bytes that are not a frame yet, for messages. */
   strayOutput(): string {
-    return printable(this.#scanner.partial());
+    return previewBytes(this.#scanner.partial());
   }
 
   #drain(now: number): void {

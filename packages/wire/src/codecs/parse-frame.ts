@@ -69,14 +69,14 @@ function answeredBy(value: Json): number | undefined {
 
 export function invalidFrame(problem: string, bytes: Uint8Array, rpc_id?: number): BackplaneError {
   return new BackplaneError("frame_invalid", `A frame could not be decoded: ${problem}.`, {
-    details: { stray_output: printable(bytes), ...(rpc_id === undefined ? {} : { rpc_id }) },
+    details: { stray_output: previewBytes(bytes), ...(rpc_id === undefined ? {} : { rpc_id }) },
   });
 }
 
 const PREVIEW = 200;
 
 /** The start of the received bytes as printable text, for messages about a plugin that prints to stdout. */
-export function printable(bytes: Uint8Array): string {
+export function previewBytes(bytes: Uint8Array): string {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, PREVIEW * 4)).toString();
   return text
     .replace(/\p{C}/gu, (character) => (character === "\n" || character === "\t" ? " " : ""))

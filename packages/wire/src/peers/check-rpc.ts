@@ -3,16 +3,6 @@ import { isObject, type Json, type JsonObject } from "@backplane/contract";
 
 export type RpcId = string | number | null;
 
-export const RPC_CODES = {
-  parse_error: -32700,
-  invalid_request: -32600,
-  method_not_found: -32601,
-  invalid_params: -32602,
-  internal_error: -32603,
-  /** Too many concurrent requests; a code from the implementation-defined range. */
-  busy: -32000,
-} as const;
-
 export function isRpcId(value: unknown): value is RpcId {
   return typeof value === "string" || typeof value === "number" || value === null;
 }

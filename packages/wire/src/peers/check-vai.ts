@@ -41,7 +41,7 @@ export function checkHostHello(frame: JsonObject): string | undefined {
 }
 
 /** vai.response: `ok:false` is for protocol failures only; a business failure is `ok:true` with a status. */
-export function checkResponse(frame: JsonObject): string | undefined {
+export function checkVaiResponse(frame: JsonObject): string | undefined {
   if (frame.protocol !== VAI_PROTOCOL) return `protocol must be ${VAI_PROTOCOL}`;
   if (frame.ok === true) {
     if (!isObject(frame.body)) return "ok:true needs a body";
@@ -63,7 +63,7 @@ export function checkResponse(frame: JsonObject): string | undefined {
   return undefined;
 }
 
-export function checkEvent(frame: JsonObject): string | undefined {
+export function checkVaiEvent(frame: JsonObject): string | undefined {
   if (frame.protocol !== VAI_PROTOCOL) return `protocol must be ${VAI_PROTOCOL}`;
   if (!isNonEmpty(frame.request_id)) return "request_id must be a string";
   if (!isObject(frame.event)) return "event must be an object";
@@ -72,7 +72,7 @@ export function checkEvent(frame: JsonObject): string | undefined {
 }
 
 /** The plugin side trusts the context, which the host created, and checks only that it is present. */
-export function checkRequest(frame: JsonObject): string | undefined {
+export function checkVaiRequest(frame: JsonObject): string | undefined {
   if (frame.protocol !== VAI_PROTOCOL) return `protocol must be ${VAI_PROTOCOL}`;
   if (!KNOWN_OPS.has(frame.op)) return "unknown op";
   if (!isObject(frame.body)) return "missing body";

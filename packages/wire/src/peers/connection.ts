@@ -25,7 +25,7 @@ export interface ConnectionOptions<Frame extends Json> {
   onClose(error: Error | null): void;
 }
 
-export class Connection<Frame extends Json> {
+export class WireConnection<Frame extends Json> {
   readonly #transport: Transport;
   readonly #decoder: FrameDecoder<Frame>;
   readonly #writer: FrameWriter;

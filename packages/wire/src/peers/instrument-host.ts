@@ -11,7 +11,7 @@ import {
   type InstrumentHealth,
   type InstrumentInvocation,
   type InstrumentMethods,
-  type InstrumentResult,
+  type InstrumentReturn,
   isObject,
   type Json,
   type JsonObject,
@@ -64,11 +64,11 @@ export class InstrumentHost {
     }
   }
 
-  async invoke(call: InstrumentInvocation): Promise<InstrumentResult> {
+  async invoke(call: InstrumentInvocation): Promise<InstrumentReturn> {
     const answer = await this.#request("invoke", call as unknown as JsonObject, "plugin_protocol_error");
     const problem = resultProblem(answer);
     if (problem !== null) throw malformed(`The answer to invoke is not a valid result: ${problem}.`);
-    return answer as unknown as InstrumentResult;
+    return answer as unknown as InstrumentReturn;
   }
 
   async healthCheck(instrument: string, timeout_ms: number): Promise<InstrumentHealth> {

@@ -14,10 +14,11 @@ import {
   type InstrumentInvocation,
   type InstrumentMethods,
   type InstrumentProvider,
-  type InstrumentResult,
+  type InstrumentReturn,
   isObject,
+  RPC_ERRORS,
 } from "@backplane/contract";
-import { RPC_CODES } from "./check-rpc.ts";
+
 import { RpcError } from "./rpc-peer.ts";
 
 export interface InstrumentPluginOptions {
@@ -43,7 +44,7 @@ export class InstrumentPlugin {
   }
 
   async initialize(params: InstrumentMethods["initialize"][0]): Promise<{ success: true }> {
-    if (this.#began) throw new RpcError(RPC_CODES.invalid_request, "initialize was already called");
+    if (this.#began) throw new RpcError(RPC_ERRORS.invalid_request, "initialize was already called");
     this.#began = true;
     const context = this.#options.context(params);
     try {
@@ -72,7 +73,7 @@ export class InstrumentPlugin {
     }
   }
 
-  async invoke(call: InstrumentInvocation): Promise<InstrumentResult> {
+  async invoke(call: InstrumentInvocation): Promise<InstrumentReturn> {
     const instrument = await this.#find(call.instrument);
     const { instrument: name, invocationId, params, ...context } = call;
     const stop = new AbortController();
@@ -80,7 +81,7 @@ export class InstrumentPlugin {
     try {
       const result: unknown = await instrument.invoke(params, { ...context, signal: stop.signal });
       const problem = resultProblem(result);
-      if (problem === null) return result as InstrumentResult;
+      if (problem === null) return result as InstrumentReturn;
       return errorResult("MALFORMED_RESULT", `${name} returned an invalid result: ${problem}.`);
     } catch (error) {
       const { code } = error as { code?: unknown };
@@ -128,7 +129,7 @@ export class InstrumentPlugin {
     const found = this.#instruments?.get(name);
     if (found !== undefined) return found;
     const shown = JSON.stringify(name).slice(0, 80);
-    throw new RpcError(RPC_CODES.invalid_params, `unknown instrument ${shown}`);
+    throw new RpcError(RPC_ERRORS.invalid_params, `unknown instrument ${shown}`);
   }
 }
 
@@ -148,7 +149,7 @@ export function isHealth(value: unknown): value is InstrumentHealth {
   return isObject(value) && (INSTRUMENT_HEALTHS as readonly unknown[]).includes(value.status);
 }
 
-function errorResult(code: string, message: string): InstrumentResult {
+function errorResult(code: string, message: string): InstrumentReturn {
   return { status: "Error", data: { stdout: "", stderr: "" }, error: { code, message } };
 }
 

@@ -10,6 +10,7 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  RPC_ERRORS,
   toBackplaneError,
 } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
@@ -20,14 +21,16 @@ import {
   idFromText,
   isRpcId,
   isRpcReply,
-  RPC_CODES,
   type RpcId,
   shownId,
 } from "./check-rpc.ts";
-import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
+import { MAX_QUEUED_BYTES, WireConnection } from "./connection.ts";
 import { OneWayMessages } from "./one-way-messages.ts";
-import { type Ending, SettledIds } from "./settled-ids.ts";
+import { type RequestEnding, SettledIds } from "./settled-ids.ts";
 import { type StartTimer, startTimeout } from "./start-timer.ts";
+
+/** Too many concurrent requests; a code from the implementation-defined range. */
+const BUSY = -32000;
 
 export interface RpcPeerOptions {
   transport: Transport;
@@ -70,7 +73,7 @@ const none = () => {};
 
 export class RpcPeer {
   readonly #options: RpcPeerOptions;
-  readonly #connection: Connection<Json>;
+  readonly #connection: WireConnection<Json>;
   readonly #maxQueued: number;
   readonly #pending = new IdTable<PendingCall, number>();
   readonly #settled = new SettledIds();
@@ -82,7 +85,7 @@ export class RpcPeer {
   constructor(options: RpcPeerOptions) {
     this.#options = options;
     this.#maxQueued = options.max_queued_bytes ?? MAX_QUEUED_BYTES;
-    this.#connection = new Connection<Json>({
+    this.#connection = new WireConnection<Json>({
       transport: options.transport,
       framing: "ndjson",
       limits: options.limits,
@@ -152,7 +155,7 @@ export class RpcPeer {
   #refuseBody({ message, details }: BackplaneError): void {
     const id = details?.rpc_id;
     const pending = typeof id === "number" ? this.#take(id, "replied") : undefined;
-    if (pending === undefined) this.#sendOneWay(failure(null, RPC_CODES.parse_error, "Parse error"));
+    if (pending === undefined) this.#sendOneWay(failure(null, RPC_ERRORS.parse_error, "Parse error"));
     else pending.reject(malformed(pending.method, message));
   }
 
@@ -160,7 +163,7 @@ export class RpcPeer {
     if (batch.length === 0 || batch.length > MAX_BATCH) {
       const message =
         batch.length === 0 ? "Invalid Request" : `A batch must not contain more than ${MAX_BATCH} messages`;
-      this.#sendOneWay(failure(null, RPC_CODES.invalid_request, message));
+      this.#sendOneWay(failure(null, RPC_ERRORS.invalid_request, message));
       return;
     }
     const answers: Promise<object | undefined>[] = [];
@@ -176,10 +179,10 @@ export class RpcPeer {
 
   /** Never rejects. Resolves to undefined for a notification, which is not answered even if it fails. */
   async #answerOne(message: Json): Promise<object | undefined> {
-    if (!isObject(message)) return failure(null, RPC_CODES.invalid_request, "Invalid Request");
+    if (!isObject(message)) return failure(null, RPC_ERRORS.invalid_request, "Invalid Request");
     if (checkRpcRequest(message) !== undefined) {
       const id = isRpcId(message.id) ? message.id : null;
-      return failure(id, RPC_CODES.invalid_request, "Invalid Request");
+      return failure(id, RPC_ERRORS.invalid_request, "Invalid Request");
     }
     const id = message.id as RpcId | undefined;
     const answer = await this.#handle(message.method as string, message.params, id ?? null);
@@ -188,8 +191,8 @@ export class RpcPeer {
 
   async #handle(method: string, params: Json | undefined, id: RpcId): Promise<object> {
     const options = this.#options;
-    if (options.handle === undefined) return failure(id, RPC_CODES.method_not_found, "Method not found");
-    if (this.#running >= MAX_RUNNING) return failure(id, RPC_CODES.busy, "Too many requests at once");
+    if (options.handle === undefined) return failure(id, RPC_ERRORS.method_not_found, "Method not found");
+    if (this.#running >= MAX_RUNNING) return failure(id, BUSY, "Too many requests at once");
     this.#running++;
     try {
       const result = await options.handle(method, params);
@@ -260,7 +263,7 @@ export class RpcPeer {
     );
   }
 
-  #take(id: number, ending: Ending): PendingCall | undefined {
+  #take(id: number, ending: RequestEnding): PendingCall | undefined {
     const pending = this.#pending.delete(id);
     if (pending !== undefined) {
       this.#settled.add(String(id), ending);
@@ -293,7 +296,7 @@ function describeFailure(id: RpcId, error: unknown): object {
   if (typeof rpc?.rpcCode === "number") return failure(id, rpc.rpcCode, rpc.message ?? "", rpc.data);
   const code = codeOf(error);
   if (code === undefined || code === "internal") {
-    return failure(id, RPC_CODES.internal_error, "Internal error");
+    return failure(id, RPC_ERRORS.internal_error, "Internal error");
   }
-  return failure(id, RPC_CODES.internal_error, (error as Error).message, { code });
+  return failure(id, RPC_ERRORS.internal_error, (error as Error).message, { code });
 }

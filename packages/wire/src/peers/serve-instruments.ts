@@ -1,8 +1,8 @@
 /** Serves a provider over newline-delimited JSON-RPC 2.0 and checks parameters before the author's code runs. */
-import { isObject, type JsonObject } from "@backplane/contract";
+import { isObject, type JsonObject, RPC_ERRORS } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
-import { RPC_CODES } from "./check-rpc.ts";
+
 import type { InstrumentPlugin } from "./instrument-plugin.ts";
 import { RpcError, RpcPeer } from "./rpc-peer.ts";
 
@@ -24,9 +24,10 @@ export function serveInstruments({ onEnd, limits, plugin, transport }: ServedIns
     async handle(method, params = {}) {
       const handler = handlers.get(method);
       if (handler === undefined) {
-        throw new RpcError(RPC_CODES.method_not_found, `unknown method ${method.slice(0, 80)}`);
+        throw new RpcError(RPC_ERRORS.method_not_found, `unknown method ${method.slice(0, 80)}`);
       }
-      if (!isObject(params)) throw new RpcError(RPC_CODES.invalid_params, "the parameters must be an object");
+      if (!isObject(params))
+        throw new RpcError(RPC_ERRORS.invalid_params, "the parameters must be an object");
       return await handler(params as JsonObject);
     },
     onFailure: onEnd,
@@ -87,7 +88,7 @@ function must(params: JsonObject, kind: "text" | "object", ...names: string[]): 
   const wrong = names.find((name) => !fits(params[name]));
   if (wrong === undefined) return;
   throw new RpcError(
-    RPC_CODES.invalid_params,
+    RPC_ERRORS.invalid_params,
     `${wrong} must be ${kind === "text" ? "a text" : "an object"}`,
   );
 }

@@ -2,15 +2,15 @@
  * How recent requests ended, to distinguish a second reply from a reply with an unknown id. Holds one to two
  * generations of ids, so memory is bounded.
  */
-export type Ending = "replied" | "abandoned";
+export type RequestEnding = "replied" | "abandoned";
 
 const GENERATION_SIZE = 4_096;
 
 export class SettledIds {
-  #recent = new Map<string, Ending>();
-  #older = new Map<string, Ending>();
+  #recent = new Map<string, RequestEnding>();
+  #older = new Map<string, RequestEnding>();
 
-  add(id: string, ending: Ending): void {
+  add(id: string, ending: RequestEnding): void {
     if (this.#recent.size >= GENERATION_SIZE) {
       this.#older = this.#recent;
       this.#recent = new Map();
@@ -18,7 +18,7 @@ export class SettledIds {
     this.#recent.set(id, ending);
   }
 
-  get(id: string): Ending | undefined {
+  get(id: string): RequestEnding | undefined {
     return this.#recent.get(id) ?? this.#older.get(id);
   }
 }

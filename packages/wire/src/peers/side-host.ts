@@ -14,7 +14,7 @@ import {
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { checkSideHandshake, checkSideOutcome, checkSideResponse, SIDE_PROTOCOL } from "./check-side.ts";
-import { Connection } from "./connection.ts";
+import { WireConnection } from "./connection.ts";
 
 export interface SideHostOptions {
   transport: Transport;
@@ -33,7 +33,7 @@ interface Question {
 
 export class SideHost {
   readonly #options: SideHostOptions;
-  readonly #connection: Connection<JsonObject>;
+  readonly #connection: WireConnection<JsonObject>;
   #question: Question | undefined;
   #answered: "nothing" | "handshake" | "request" = "nothing";
   #failure: BackplaneError | undefined;
@@ -41,7 +41,7 @@ export class SideHost {
 
   constructor(options: SideHostOptions) {
     this.#options = options;
-    this.#connection = new Connection<JsonObject>({
+    this.#connection = new WireConnection<JsonObject>({
       transport: options.transport,
       framing: "ndjson",
       limits: options.limits,

@@ -3,7 +3,7 @@
  * after the reply, an unknown id. Such frames are counted and otherwise ignored.
  */
 import { isNonEmpty } from "./check-vai.ts";
-import { type Ending, SettledIds } from "./settled-ids.ts";
+import { type RequestEnding, SettledIds } from "./settled-ids.ts";
 
 export interface VaiViolation {
   kind: "second_reply" | "unknown_id" | "late_reply" | "unexpected_frame" | "event_after_reply";
@@ -19,7 +19,7 @@ export class UnmatchedFrames {
   }
 
   /** Records that the request ended; later frames with its id are unmatched. */
-  requestEnded(id: string, ending: Ending): void {
+  requestEnded(id: string, ending: RequestEnding): void {
     this.#settled.add(id, ending);
   }
 

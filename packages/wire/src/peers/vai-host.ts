@@ -5,10 +5,10 @@
  */
 import {
   BackplaneError,
+  type ExportOp,
   IdTable,
   type JsonObject,
   OPS,
-  type Op,
   toBackplaneError,
   VAI_TIMEOUTS,
   type VaiPluginHello,
@@ -16,8 +16,8 @@ import {
 } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
-import { checkEvent, checkResponse, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
-import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
+import { checkVaiEvent, checkVaiResponse, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
+import { MAX_QUEUED_BYTES, WireConnection } from "./connection.ts";
 import { type StartTimer, startTimeout } from "./start-timer.ts";
 import { UnmatchedFrames, type VaiViolation } from "./unmatched-frames.ts";
 import { asHandshakeFailure, closedOutput, noHello, refuseHello } from "./vai-handshake.ts";
@@ -51,7 +51,7 @@ export interface VaiReplySink {
 }
 
 interface Pending {
-  op: Op;
+  op: ExportOp;
   sink: VaiReplySink;
   cancelSent: boolean;
 }
@@ -64,7 +64,7 @@ interface Greeting {
 
 export class VaiHost {
   readonly #options: VaiHostOptions;
-  readonly #connection: Connection<JsonObject>;
+  readonly #connection: WireConnection<JsonObject>;
   readonly #maxQueued: number;
   readonly #pending = new IdTable<Pending>();
   readonly #unmatched: UnmatchedFrames;
@@ -78,7 +78,7 @@ export class VaiHost {
     this.#options = options;
     this.#unmatched = new UnmatchedFrames((violation) => options.onViolation(violation));
     this.#maxQueued = options.max_queued_bytes ?? MAX_QUEUED_BYTES;
-    this.#connection = new Connection<JsonObject>({
+    this.#connection = new WireConnection<JsonObject>({
       transport: options.transport,
       framing: "content-length",
       limits: options.limits,
@@ -121,7 +121,7 @@ export class VaiHost {
    */
   request(
     id: string,
-    op: Op,
+    op: ExportOp,
     body: Record<string, unknown>,
     onEvent: (event: PluginEvent) => void,
   ): Promise<VaiResponse> {
@@ -131,7 +131,7 @@ export class VaiHost {
   }
 
   /** As `request`, without a promise per call (bench row wire.warm-call). Returns true if the request is in flight. */
-  send(id: string, op: Op, body: Record<string, unknown>, sink: VaiReplySink): boolean {
+  send(id: string, op: ExportOp, body: Record<string, unknown>, sink: VaiReplySink): boolean {
     const refusal = this.#refuse(id);
     if (refusal !== undefined) {
       sink.broke(refusal);
@@ -225,7 +225,7 @@ export class VaiHost {
       this.#unmatched.count(frame.id, "second_reply");
       return;
     }
-    let problem = checkResponse(frame);
+    let problem = checkVaiResponse(frame);
     const response = frame as unknown as VaiResponse;
     if (problem === undefined && response.ok && response.body.status === "ack" && pending.op !== OPS.hook) {
       problem = "only a hook answers ack";
@@ -238,7 +238,7 @@ export class VaiHost {
     const id = frame.request_id;
     const pending = isNonEmpty(id) ? this.#pending.get(id) : undefined;
     if (pending === undefined) this.#unmatched.count(id, "event_after_reply");
-    else if (checkEvent(frame) !== undefined) {
+    else if (checkVaiEvent(frame) !== undefined) {
       this.#options.onViolation({ kind: "unexpected_frame", request_id: id as string });
     } else {
       try {

@@ -5,22 +5,22 @@
 import {
   BackplaneError,
   codeOf,
+  type ExportOp,
   IdTable,
   type JsonObject,
-  type Op,
   type TerminalStatus,
   type VaiRequest,
 } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
-import { checkHostHello, checkRequest, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
-import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
+import { checkHostHello, checkVaiRequest, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
+import { MAX_QUEUED_BYTES, WireConnection } from "./connection.ts";
 
 type PluginEvent = JsonObject & { type: string };
 
 export interface VaiCall {
   id: string;
-  op: Op;
+  op: ExportOp;
   body: VaiRequest["body"];
   /** Aborted on cancel, with the reason of the cancel, and when the host is gone. */
   signal: AbortSignal;
@@ -49,7 +49,7 @@ export class VaiPlugin {
   readonly #options: VaiPluginOptions;
   /** Unanswered calls. A call that is answered synchronously is never added. */
   readonly #calls = new IdTable<RunningCall>();
-  #connection: Connection<JsonObject> | undefined;
+  #connection: WireConnection<JsonObject> | undefined;
   #greeted = false;
   #over = false;
   readonly #emit = (call: RunningCall, event: PluginEvent): void => {
@@ -67,7 +67,7 @@ export class VaiPlugin {
 
   /** Waits for the host's hello and answers it. */
   start(): void {
-    this.#connection ??= new Connection<JsonObject>({
+    this.#connection ??= new WireConnection<JsonObject>({
       transport: this.#options.transport,
       framing: "content-length",
       limits: this.#options.limits,
@@ -105,7 +105,7 @@ export class VaiPlugin {
 
   #run(frame: JsonObject): void {
     const id = frame.id;
-    const problem = checkRequest(frame);
+    const problem = checkVaiRequest(frame);
     if (!isNonEmpty(id) || this.#calls.has(id)) {
       this.#fail(new BackplaneError("frame_invalid", "The host sent a request without a new id."));
     } else if (problem !== undefined) {
@@ -186,7 +186,7 @@ export class VaiPlugin {
 /** The AbortSignal is created on first access, because most calls never use it (bench row wire.warm-call). */
 class RunningCall implements VaiCall {
   readonly id: string;
-  readonly op: Op;
+  readonly op: ExportOp;
   readonly body: VaiRequest["body"];
   answered = false;
   readonly #emit: (call: RunningCall, event: PluginEvent) => void;
@@ -195,7 +195,7 @@ class RunningCall implements VaiCall {
 
   constructor(
     id: string,
-    op: Op,
+    op: ExportOp,
     body: VaiRequest["body"],
     emit: (call: RunningCall, event: PluginEvent) => void,
   ) {

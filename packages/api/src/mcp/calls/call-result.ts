@@ -10,20 +10,24 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  MCP_ERRORS,
 } from "@backplane/contract";
-import { RPC, RpcError } from "../protocol/json-rpc.ts";
+import { McpError } from "../protocol/json-rpc.ts";
 
 const INVOCATION_META = "backplane/invocation_id";
 const ERROR_META = "backplane/error";
 /** Errors of a server that are meant for the client's program and not for its model. */
-const CLIENT_ERRORS: ReadonlySet<number> = new Set([RPC.missing_capability, RPC.url_elicitation_required]);
+const CLIENT_ERRORS: ReadonlySet<number> = new Set([
+  MCP_ERRORS.missing_capability,
+  MCP_ERRORS.url_elicitation_required,
+]);
 
 /** Throws an error that is meant for the client's program. */
 export function callResult({ id, error, tool_result }: Invocation): JsonObject {
   const _meta: JsonObject = { [INVOCATION_META]: id };
   if (error !== null) {
     const code = Number(error.details?.plugin_code);
-    if (CLIENT_ERRORS.has(code)) throw new RpcError(code, error.message, error.details?.data);
+    if (CLIENT_ERRORS.has(code)) throw new McpError(code, error.message, error.details?.data);
     const fix = error.details?.fix;
     _meta[ERROR_META] = { code: error.code, ...(typeof fix === "string" ? { fix } : {}) };
     return { content: [{ type: "text", text: error.message }], isError: true, _meta };
@@ -70,11 +74,11 @@ const RESULT_FAMILIES = [
 ];
 
 /** An error of the gateway itself as a JSON-RPC error. */
-export function gatewayError(error: BackplaneError): RpcError {
-  const code = error.code === "internal" ? RPC.internal : RPC.refused;
+export function gatewayError(error: BackplaneError): McpError {
+  const code = error.code === "internal" ? MCP_ERRORS.internal_error : MCP_ERRORS.refused;
   const { retryable } = ERROR_CODES[error.code];
   const message = error.code === "internal" ? ERROR_CODES.internal.what : error.message;
-  return new RpcError(code, message, { code: error.code, retryable: error.retryable ?? retryable });
+  return new McpError(code, message, { code: error.code, retryable: error.retryable ?? retryable });
 }
 
 function issuesIn(issues: unknown): string {

@@ -1,14 +1,14 @@
 /** Requests that a bound server answers: `resources/read`, `prompts/get` and `completion/complete`. */
-import { isObject, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
+import { isObject, type Json, type JsonObject, MCP_ERRORS, toBackplaneError } from "@backplane/contract";
 import type { Kernel, ServerInfo, ServerLine } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
-import type { Answer } from "../../http/route.ts";
+import type { RouteResponse } from "../../http/route.ts";
 import type { Prompts } from "../lists/prompts.ts";
 import type { Resources } from "../lists/resources.ts";
-import { isRpcError, notification, RPC, RpcError, type RpcRequest } from "../protocol/json-rpc.ts";
+import { isMcpError, type McpClientRequest, McpError, notification } from "../protocol/json-rpc.ts";
 import { isLogged, levelOf } from "../protocol/log-levels.ts";
 import { MessageQueue } from "../protocol/message-queue.ts";
-import type { Exchange } from "../session/exchange.ts";
+import type { McpExchange } from "../session/exchange.ts";
 import { Questions, readResponses } from "../session/questions.ts";
 import { openCall } from "../session/sessions.ts";
 import { awaitingApproval } from "./call-notifications.ts";
@@ -35,10 +35,10 @@ const MAX_NOTIFICATIONS = 1_000;
 
 export async function callServer(
   deps: CallServerDeps,
-  request: RpcRequest,
-  exchange: Exchange,
+  request: McpClientRequest,
+  exchange: McpExchange,
   reply: FastifyReply | null,
-): Promise<Answer> {
+): Promise<RouteResponse> {
   const { caller, session, stateless } = exchange;
   const { method, params } = request;
   const responses = stateless ? readResponses(params.inputResponses) : {};
@@ -65,8 +65,8 @@ export async function callServer(
 /** The server, and the params with the server's own names. Null: the server offers no completion. */
 async function findTarget(
   deps: CallServerDeps,
-  { method, params }: RpcRequest,
-  { caller, view, stateless }: Exchange,
+  { method, params }: McpClientRequest,
+  { caller, view, stateless }: McpExchange,
 ): Promise<Target | null> {
   if (method === "resources/read") {
     const server = await deps.resources.serverOf(caller, view, params.uri, stateless);
@@ -81,7 +81,7 @@ async function findTarget(
   }
   const { ref, argument, context } = params;
   if (!isObject(ref) || !isObject(argument) || typeof argument.name !== "string")
-    throw new RpcError(RPC.invalid_params, "params.ref and params.argument.name are required");
+    throw new McpError(MCP_ERRORS.invalid_params, "params.ref and params.argument.name are required");
   const target = await findCompletionTarget(deps, ref, { caller, view, stateless });
   if (!isObject(target.server.capabilities.completions)) return null;
   const rest = { argument, ...(isObject(context) ? { context } : {}) };
@@ -91,7 +91,7 @@ async function findTarget(
 async function findCompletionTarget(
   { prompts, resources }: CallServerDeps,
   ref: JsonObject,
-  { caller, view, stateless }: Pick<Exchange, "caller" | "view" | "stateless">,
+  { caller, view, stateless }: Pick<McpExchange, "caller" | "view" | "stateless">,
 ): Promise<{ server: ServerInfo; ref: JsonObject }> {
   if (ref.type === "ref/prompt") {
     const { server, name } = await prompts.find(caller, view, ref.name);
@@ -102,7 +102,7 @@ async function findCompletionTarget(
       server: await resources.serverOf(caller, view, ref.uri, stateless),
       ref: { type: ref.type, uri: ref.uri as string },
     };
-  throw new RpcError(RPC.invalid_params, "params.ref.type must be ref/prompt or ref/resource");
+  throw new McpError(MCP_ERRORS.invalid_params, "params.ref.type must be ref/prompt or ref/resource");
 }
 
 interface ServerRequest extends Target {
@@ -122,7 +122,7 @@ class ServerCall implements UpstreamCall {
   readonly #notifications = new MessageQueue<ServerNotification>(MAX_NOTIFICATIONS);
   readonly #cancelled = new AbortController();
 
-  constructor(kernel: Kernel, { caller, capabilities, stateless }: Exchange, request: ServerRequest) {
+  constructor(kernel: Kernel, { caller, capabilities, stateless }: McpExchange, request: ServerRequest) {
     const { server, method, params, responses } = request;
     this.questions = new Questions(capabilities, responses);
     const line: ServerLine = {
@@ -141,7 +141,7 @@ class ServerCall implements UpstreamCall {
       .then(
         (answer) => (isObject(answer) ? answer : {}),
         (error: unknown) => {
-          throw toRpcError(error, stateless);
+          throw toMcpError(error, stateless);
         },
       )
       .finally(() => {
@@ -166,7 +166,7 @@ class ServerCall implements UpstreamCall {
   }
 
   async *notifications(
-    { least_level }: Exchange,
+    { least_level }: McpExchange,
     progress_token: string | number | undefined,
     stop: AbortSignal,
   ): AsyncGenerator<JsonObject> {
@@ -182,11 +182,15 @@ class ServerCall implements UpstreamCall {
 }
 
 /** An error of the server keeps its code, except where the revisions use different codes for the same error. */
-export function toRpcError(error: unknown, stateless: boolean): RpcError {
-  if (isRpcError(error)) return error;
+export function toMcpError(error: unknown, stateless: boolean): McpError {
+  if (isMcpError(error)) return error;
   const known = toBackplaneError(error);
   const { rpc_code, data } = known.details ?? {};
   if (typeof rpc_code !== "number") return gatewayError(known);
-  const missing = rpc_code === RPC.resource_not_found && stateless;
-  return new RpcError(missing ? RPC.invalid_params : rpc_code, known.message, data as Json | undefined);
+  const missing = rpc_code === MCP_ERRORS.resource_not_found && stateless;
+  return new McpError(
+    missing ? MCP_ERRORS.invalid_params : rpc_code,
+    known.message,
+    data as Json | undefined,
+  );
 }

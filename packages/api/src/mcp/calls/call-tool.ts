@@ -5,15 +5,16 @@ import {
   isObject,
   isTerminal,
   type JsonObject,
+  MCP_ERRORS,
   toBackplaneError,
 } from "@backplane/contract";
 import type { CatalogTool, Clock, Kernel, Ticket, WatchItem } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
 import type { Metrics } from "../../http/metrics.ts";
-import type { Answer } from "../../http/route.ts";
+import type { RouteResponse } from "../../http/route.ts";
 import type { ToolNames } from "../lists/tool-names.ts";
-import { RPC, RpcError, type RpcRequest } from "../protocol/json-rpc.ts";
-import type { Exchange } from "../session/exchange.ts";
+import { type McpClientRequest, McpError } from "../protocol/json-rpc.ts";
+import type { McpExchange } from "../session/exchange.ts";
 import { Questions, readResponses } from "../session/questions.ts";
 import { type McpSession, type OpenCall, openCall } from "../session/sessions.ts";
 import { createCallNotifications } from "./call-notifications.ts";
@@ -24,18 +25,18 @@ import type { UpstreamCall } from "./upstream-call.ts";
 /** How often a client is notified again that its call is awaiting approval. */
 const REMIND_MS = 15_000;
 
-export interface CallDeps extends DeliverDeps {
+export interface CallToolDeps extends DeliverDeps {
   kernel: Kernel;
   metrics: Metrics;
   names: ToolNames;
 }
 
 export async function callTool(
-  deps: CallDeps,
-  request: RpcRequest,
-  exchange: Exchange,
+  deps: CallToolDeps,
+  request: McpClientRequest,
+  exchange: McpExchange,
   reply: FastifyReply | null,
-): Promise<Answer> {
+): Promise<RouteResponse> {
   const { caller, session } = exchange;
   if (exchange.stateless && request.params.requestState !== undefined) {
     const responses = readResponses(request.params.inputResponses);
@@ -82,12 +83,15 @@ export async function callTool(
 
 const CONVERSATION = { context: "conversation" } as const;
 
-function readCall({ id, params }: RpcRequest, { session }: Exchange): { name: string; input: JsonObject } {
+function readCall(
+  { id, params }: McpClientRequest,
+  { session }: McpExchange,
+): { name: string; input: JsonObject } {
   const { name, arguments: input = {} } = params;
-  if (typeof name !== "string") throw new RpcError(RPC.invalid_params, "params.name must be a string");
-  if (!isObject(input)) throw new RpcError(RPC.invalid_params, "params.arguments must be an object");
+  if (typeof name !== "string") throw new McpError(MCP_ERRORS.invalid_params, "params.name must be a string");
+  if (!isObject(input)) throw new McpError(MCP_ERRORS.invalid_params, "params.arguments must be an object");
   if (session?.calls.has(id) === true)
-    throw new RpcError(RPC.invalid_request, `the request id ${id} is in use`);
+    throw new McpError(MCP_ERRORS.invalid_request, `the request id ${id} is in use`);
   return { name, input };
 }
 
@@ -99,15 +103,15 @@ function invokeBodyOf(tool: CatalogTool, input: JsonObject, session: McpSession 
   return body;
 }
 
-function unknownTool(name: string): RpcError {
-  return new RpcError(RPC.invalid_params, `Unknown tool: ${name.slice(0, 128)}`);
+function unknownTool(name: string): McpError {
+  return new McpError(MCP_ERRORS.invalid_params, `Unknown tool: ${name.slice(0, 128)}`);
 }
 
 class ToolCall implements UpstreamCall {
   readonly result: Promise<JsonObject>;
   readonly questions: Questions;
   readonly #deps: { kernel: Kernel; clock: Clock };
-  readonly #exchange: Exchange;
+  readonly #exchange: McpExchange;
   readonly #ticket: Ticket;
   readonly #tool: string;
   /** The last event that was sent, also by an earlier response of a suspended call. */
@@ -115,7 +119,7 @@ class ToolCall implements UpstreamCall {
 
   constructor(
     deps: { kernel: Kernel; clock: Clock },
-    exchange: Exchange,
+    exchange: McpExchange,
     ticket: Ticket,
     questions: Questions,
     tool: string,
@@ -129,7 +133,10 @@ class ToolCall implements UpstreamCall {
     this.result = ticket.settled.then((invocation) => {
       ended(invocation);
       if (!isTerminal(invocation.status))
-        throw new RpcError(RPC.refused, "the gateway is stopping; the call continues after its restart");
+        throw new McpError(
+          MCP_ERRORS.refused,
+          "the gateway is stopping; the call continues after its restart",
+        );
       return callResult(invocation);
     });
     this.result.catch(() => undefined);
@@ -139,7 +146,7 @@ class ToolCall implements UpstreamCall {
     return this.#awaiting_approval;
   }
 
-  isQuiet({ least_level }: Exchange): boolean {
+  isQuiet({ least_level }: McpExchange): boolean {
     return this.#ticket.events === this.#last_seq || least_level === null;
   }
 
@@ -149,7 +156,7 @@ class ToolCall implements UpstreamCall {
   }
 
   async *notifications(
-    { least_level }: Exchange,
+    { least_level }: McpExchange,
     progress_token: string | number | undefined,
     stop: AbortSignal,
   ): AsyncGenerator<JsonObject> {

@@ -3,23 +3,22 @@
  * be sent before the result: requested progress, log messages, a pending approval, a question, or after a long wait. In the
  * stateless revision a question ends the response instead, and the client sends the request again.
  */
-import { codeOf, isObject, type JsonObject } from "@backplane/contract";
+import { codeOf, isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { Clock } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
-import type { Answer } from "../../http/route.ts";
+import type { RouteResponse } from "../../http/route.ts";
 import type { EventStreams, SseItem } from "../../sse/event-streams.ts";
 import {
   errorMessage,
-  isId,
-  isRpcError,
-  RPC,
-  RpcError,
-  type RpcRequest,
+  isMcpError,
+  isMcpRequestId,
+  type McpClientRequest,
+  McpError,
   requestMessage,
   resultMessage,
 } from "../protocol/json-rpc.ts";
 import { MessageQueue } from "../protocol/message-queue.ts";
-import type { Exchange } from "../session/exchange.ts";
+import type { McpExchange } from "../session/exchange.ts";
 import type { Question } from "../session/questions.ts";
 import type { OpenCall } from "../session/sessions.ts";
 import type { SuspendedCalls } from "./suspended-calls.ts";
@@ -35,8 +34,8 @@ export interface DeliverDeps {
 }
 
 export interface Delivery {
-  request: RpcRequest;
-  exchange: Exchange;
+  request: McpClientRequest;
+  exchange: McpExchange;
   call: UpstreamCall;
   open: OpenCall;
 }
@@ -47,7 +46,7 @@ export async function deliver(
   deps: DeliverDeps,
   delivery: Delivery,
   reply: FastifyReply | null,
-): Promise<Answer> {
+): Promise<RouteResponse> {
   const { exchange, call, request } = delivery;
   if (exchange.stateless && reply !== null) cancelOnDisconnect(delivery, reply);
   if (reply === null || !exchange.streams) {
@@ -70,21 +69,21 @@ export async function deliver(
   }
 }
 
-async function respondWithJson(deps: DeliverDeps, delivery: Delivery): Promise<Answer> {
+async function respondWithJson(deps: DeliverDeps, delivery: Delivery): Promise<RouteResponse> {
   const first = await endOrQuestion(delivery.call, null);
   return first === "question"
     ? await respondWithQuestions(deps, delivery)
     : await respondWithResult(delivery);
 }
 
-async function respondWithResult({ request, exchange, call, open }: Delivery): Promise<Answer> {
+async function respondWithResult({ request, exchange, call, open }: Delivery): Promise<RouteResponse> {
   open.done = true;
   const result = await call.result;
-  if (open.cancelled) throw new RpcError(RPC.refused, "the request was cancelled");
+  if (open.cancelled) throw new McpError(MCP_ERRORS.refused, "the request was cancelled");
   return exchange.answer(request.id, result);
 }
 
-async function respondWithQuestions(deps: DeliverDeps, delivery: Delivery): Promise<Answer> {
+async function respondWithQuestions(deps: DeliverDeps, delivery: Delivery): Promise<RouteResponse> {
   const result = await inputRequired(deps, delivery);
   return result === null
     ? await respondWithResult(delivery)
@@ -156,7 +155,7 @@ async function resultOrError({ request, exchange, call }: Delivery): Promise<Jso
   } catch (error) {
     return errorMessage(
       request.id,
-      isRpcError(error) ? error : new RpcError(RPC.internal, "the call failed unexpectedly"),
+      isMcpError(error) ? error : new McpError(MCP_ERRORS.internal_error, "the call failed unexpectedly"),
     );
   }
 }
@@ -187,9 +186,9 @@ function endOrQuestion(call: UpstreamCall, clock: Clock | null): Promise<"end" |
   });
 }
 
-function progressTokenOf({ params }: RpcRequest): string | number | undefined {
+function progressTokenOf({ params }: McpClientRequest): string | number | undefined {
   const token = isObject(params._meta) ? params._meta.progressToken : undefined;
-  return isId(token) ? token : undefined;
+  return isMcpRequestId(token) ? token : undefined;
 }
 
 function sseItem(message: JsonObject): SseItem {

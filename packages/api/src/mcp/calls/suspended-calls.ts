@@ -4,9 +4,9 @@
  * works once. The call itself continues meanwhile, under its own deadline.
  */
 import { hash, randomBytes } from "node:crypto";
-import { canonicalJson, type JsonObject } from "@backplane/contract";
+import { canonicalJson, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { Caller, Clock, Timer } from "@backplane/ports";
-import { RPC, RpcError, type RpcRequest } from "../protocol/json-rpc.ts";
+import { type McpClientRequest, McpError } from "../protocol/json-rpc.ts";
 import type { UpstreamCall } from "./upstream-call.ts";
 
 const MAX_SUSPENDED = 1_000;
@@ -29,7 +29,7 @@ export class SuspendedCalls {
   }
 
   /** Returns the `requestState`; null when too many calls are suspended. */
-  suspend(caller: Caller, request: RpcRequest, call: UpstreamCall): string | null {
+  suspend(caller: Caller, request: McpClientRequest, call: UpstreamCall): string | null {
     const owner = ownerOf(caller);
     if (this.#calls.size >= MAX_SUSPENDED || this.#countOf(owner) >= MAX_PER_CALLER) return null;
     const state = randomBytes(24).toString("base64url");
@@ -43,10 +43,13 @@ export class SuspendedCalls {
   }
 
   /** Throws for a state that is unknown, was used, or belongs to another caller or request. */
-  resume(caller: Caller, request: RpcRequest, state: unknown): UpstreamCall {
+  resume(caller: Caller, request: McpClientRequest, state: unknown): UpstreamCall {
     const suspended = typeof state === "string" ? this.#calls.get(state) : undefined;
     if (suspended?.owner !== ownerOf(caller) || suspended.request_digest !== digestOf(request))
-      throw new RpcError(RPC.invalid_params, "params.requestState does not belong to a suspended request");
+      throw new McpError(
+        MCP_ERRORS.invalid_params,
+        "params.requestState does not belong to a suspended request",
+      );
     this.#calls.delete(state as string);
     suspended.timer.stop();
     return suspended.call;
@@ -80,7 +83,7 @@ function ownerOf({ actor, scope }: Caller): string {
 }
 
 /** Covers what is requested, without the fields that differ each time the request is sent. */
-function digestOf({ method, params }: RpcRequest): string {
+function digestOf({ method, params }: McpClientRequest): string {
   const { _meta: _m, inputResponses: _r, requestState: _s, ...rest } = params as JsonObject;
   return hash("sha256", canonicalJson({ method, rest }));
 }

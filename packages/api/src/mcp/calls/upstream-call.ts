@@ -1,18 +1,18 @@
 /** A request that a tool or a bound server is handling: it takes time, and may notify and ask the client meanwhile. */
 import type { JsonObject } from "@backplane/contract";
-import type { Exchange } from "../session/exchange.ts";
+import type { McpExchange } from "../session/exchange.ts";
 import type { Questions } from "../session/questions.ts";
 
 export interface UpstreamCall {
-  /** Rejects only with an RpcError. */
+  /** Rejects only with an McpError. */
   readonly result: Promise<JsonObject>;
   readonly questions: Questions;
   /** Notifications are expected before the result, so the response is a stream from the start. */
   streamsFromStart(): boolean;
   /** No notification so far that this client would receive. */
-  isQuiet(exchange: Exchange): boolean;
+  isQuiet(exchange: McpExchange): boolean;
   notifications(
-    exchange: Exchange,
+    exchange: McpExchange,
     progress_token: string | number | undefined,
     stop: AbortSignal,
   ): AsyncIterable<JsonObject>;

@@ -2,10 +2,10 @@
  * Prompts of the bound servers. In the view of the whole catalog they are named like tools, `mcp_<server>_<prompt>`; in
  * the view of one server they keep the server's own names.
  */
-import { isObject, type JsonObject } from "@backplane/contract";
+import { isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { Caller, ServerInfo } from "@backplane/ports";
-import { RPC, RpcError } from "../protocol/json-rpc.ts";
-import { pageOf } from "../protocol/pagination.ts";
+import { McpError } from "../protocol/json-rpc.ts";
+import { paginate } from "../protocol/pagination.ts";
 import { SERVER_META } from "./resources.ts";
 import type { ServerLists } from "./server-lists.ts";
 import type { View } from "./view.ts";
@@ -21,7 +21,7 @@ export function createPrompts(lists: ServerLists): Prompts {
     async list(caller, view, cursor) {
       const offered = await lists.list(caller, view, "prompts");
       if (view.server !== null) {
-        return pageOf(
+        return paginate(
           "prompts",
           offered.map(({ item }) => item),
           cursor,
@@ -34,15 +34,16 @@ export function createPrompts(lists: ServerLists): Prompts {
         // Different servers and prompts can result in the same name; the first one keeps it.
         if (name !== null && !by_name.has(name)) by_name.set(name, { ...item, name, _meta });
       }
-      return pageOf("prompts", [...by_name.values()], cursor);
+      return paginate("prompts", [...by_name.values()], cursor);
     },
     async find(caller, view, name) {
-      if (typeof name !== "string") throw new RpcError(RPC.invalid_params, "params.name must be a string");
+      if (typeof name !== "string")
+        throw new McpError(MCP_ERRORS.invalid_params, "params.name must be a string");
       if (view.server !== null) return { server: view.server, name };
       const offered = await lists.list(caller, view, "prompts");
       const found = offered.find(({ item, server }) => nameOf(server, item.name) === name);
       if (found === undefined)
-        throw new RpcError(RPC.invalid_params, `Unknown prompt: ${name.slice(0, 128)}`);
+        throw new McpError(MCP_ERRORS.invalid_params, `Unknown prompt: ${name.slice(0, 128)}`);
       return { server: found.server, name: found.item.name as string };
     },
   };

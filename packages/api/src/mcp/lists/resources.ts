@@ -3,10 +3,10 @@
  * serves it and the list names the others; the name of a server has no influence. A URI that is not listed is matched
  * against the resource templates.
  */
-import { isObject, type JsonObject } from "@backplane/contract";
+import { isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { Caller, ServerInfo } from "@backplane/ports";
-import { RPC, RpcError } from "../protocol/json-rpc.ts";
-import { pageOf } from "../protocol/pagination.ts";
+import { McpError } from "../protocol/json-rpc.ts";
+import { paginate } from "../protocol/pagination.ts";
 import type { Offered, ServerLists } from "./server-lists.ts";
 import type { View } from "./view.ts";
 
@@ -24,15 +24,16 @@ export function createResources(lists: ServerLists): Resources {
   return {
     async list(caller, view, cursor) {
       const offered = await lists.list(caller, view, "resources");
-      return pageOf("resources", view.server === null ? merged(offered, "uri") : itemsOf(offered), cursor);
+      return paginate("resources", view.server === null ? merged(offered, "uri") : itemsOf(offered), cursor);
     },
     async templates(caller, view, cursor) {
       const offered = await lists.list(caller, view, "resourceTemplates");
       const items = view.server === null ? merged(offered, "uriTemplate") : itemsOf(offered);
-      return pageOf("resourceTemplates", items, cursor);
+      return paginate("resourceTemplates", items, cursor);
     },
     async serverOf(caller, view, uri, stateless) {
-      if (typeof uri !== "string") throw new RpcError(RPC.invalid_params, "params.uri must be a string");
+      if (typeof uri !== "string")
+        throw new McpError(MCP_ERRORS.invalid_params, "params.uri must be a string");
       // A server may have resources that it does not list, so its own endpoint always asks the server.
       if (view.server !== null) return view.server;
       const listed = await lists.list(caller, view, "resources");
@@ -41,8 +42,8 @@ export function createResources(lists: ServerLists): Resources {
       const templates = await lists.list(caller, view, "resourceTemplates");
       const match = templates.find(({ item }) => matchesTemplate(item.uriTemplate, uri));
       if (match !== undefined) return match.server;
-      const code = stateless ? RPC.invalid_params : RPC.resource_not_found;
-      throw new RpcError(code, "Resource not found", { uri: uri.slice(0, 1024) });
+      const code = stateless ? MCP_ERRORS.invalid_params : MCP_ERRORS.resource_not_found;
+      throw new McpError(code, "Resource not found", { uri: uri.slice(0, 1024) });
     },
   };
 }

@@ -1,7 +1,7 @@
 /** `tools/list`: the tools of a view sorted by name, in pages. A cursor is the last name of the previous page. */
-import type { JsonObject } from "@backplane/contract";
+import { type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { CatalogTool } from "@backplane/ports";
-import { RPC, RpcError } from "../protocol/json-rpc.ts";
+import { McpError } from "../protocol/json-rpc.ts";
 import type { NamedTool } from "./tool-names.ts";
 
 const PAGE = 250;
@@ -63,6 +63,6 @@ function readCursor(cursor: unknown): string | null {
   const name = typeof cursor === "string" ? Buffer.from(cursor, "base64url").toString("utf8") : "";
   // At the endpoint of one server, a name may contain any characters.
   if (name === "" || name.length > NAME_CHARS || Buffer.from(name).toString("base64url") !== cursor)
-    throw new RpcError(RPC.invalid_params, "params.cursor is not a cursor of this list");
+    throw new McpError(MCP_ERRORS.invalid_params, "params.cursor is not a cursor of this list");
   return name;
 }

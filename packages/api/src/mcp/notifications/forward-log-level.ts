@@ -7,12 +7,12 @@ import type { Kernel } from "@backplane/ports";
 import { requestServer } from "../lists/request-server.ts";
 import { serversOf } from "../lists/view.ts";
 import { isLogged, type LogLevel } from "../protocol/log-levels.ts";
-import type { Exchange } from "../session/exchange.ts";
+import type { McpExchange } from "../session/exchange.ts";
 
-export function createLogLevelForwarding(kernel: Kernel): (exchange: Exchange, level: LogLevel) => void {
+export function createLogLevelForwarding(kernel: Kernel): (exchange: McpExchange, level: LogLevel) => void {
   const forwarded = new Map<string, LogLevel>();
 
-  async function forward({ caller, view }: Exchange, level: LogLevel): Promise<void> {
+  async function forward({ caller, view }: McpExchange, level: LogLevel): Promise<void> {
     for (const { binding_id, capabilities } of await serversOf(kernel, caller, view)) {
       const current = forwarded.get(binding_id);
       if (!isObject(capabilities.logging) || (current !== undefined && isLogged(level, current))) continue;

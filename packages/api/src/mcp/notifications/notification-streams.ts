@@ -1,13 +1,13 @@
 /** Streams of notifications outside of any request, over GET or `subscriptions/listen`: changed lists, updated resources, log messages. */
-import { isObject, type JsonObject } from "@backplane/contract";
+import { isObject, type JsonObject, MCP_ERRORS, MCP_META } from "@backplane/contract";
 import type { ServerNotice } from "@backplane/ports";
 import type { SseItem } from "../../sse/event-streams.ts";
 import type { Resources } from "../lists/resources.ts";
-import { notification, RPC, RpcError, type RpcRequest, resultMessage } from "../protocol/json-rpc.ts";
+import { type McpClientRequest, McpError, notification, resultMessage } from "../protocol/json-rpc.ts";
 import { isLogged, type LogLevel, levelOf } from "../protocol/log-levels.ts";
 import { MessageQueue } from "../protocol/message-queue.ts";
-import { META } from "../protocol/revisions.ts";
-import type { Exchange } from "../session/exchange.ts";
+
+import type { McpExchange } from "../session/exchange.ts";
 import type { McpSession } from "../session/sessions.ts";
 import type { ChangedList, ListWatch } from "./list-watch.ts";
 import { MAX_SUBSCRIPTIONS, type Subscriptions } from "./subscriptions.ts";
@@ -71,14 +71,14 @@ export async function sessionNotifications(
 
 /** `subscriptions/listen` of the stateless revision: an acknowledgement, then notifications that carry the id of the request. */
 export async function listenNotifications(
-  { id, params }: RpcRequest,
-  exchange: Exchange,
+  { id, params }: McpClientRequest,
+  exchange: McpExchange,
   deps: NotificationDeps,
 ): Promise<NotificationStream> {
   const { caller, view } = exchange;
   const { notifications } = params;
   if (!isObject(notifications))
-    throw new RpcError(RPC.invalid_params, "params.notifications must be an object");
+    throw new McpError(MCP_ERRORS.invalid_params, "params.notifications must be an object");
   const requested = new Set<ChangedList>();
   const honored: JsonObject = {};
   for (const [name, list] of Object.entries(REQUESTABLE)) {
@@ -86,7 +86,7 @@ export async function listenNotifications(
     requested.add(list);
     honored[name] = true;
   }
-  const _meta = { [META.subscription]: id };
+  const _meta = { [MCP_META.subscription]: id };
   const uris = await subscribeAll(exchange, notifications.resourceSubscriptions, deps);
   if (uris.size > 0) honored.resourceSubscriptions = [...uris.keys()];
   const queue = new MessageQueue<JsonObject>(MAX_QUEUED);
@@ -117,14 +117,17 @@ export async function listenNotifications(
 
 /** URIs that no server offers are omitted from the acknowledgement. */
 async function subscribeAll(
-  { caller, view, stateless }: Exchange,
+  { caller, view, stateless }: McpExchange,
   uris: unknown,
   { resources, subscriptions }: NotificationDeps,
 ): Promise<Map<string, () => void>> {
   const subscribed = new Map<string, () => void>();
   if (!Array.isArray(uris)) return subscribed;
   if (uris.length > MAX_SUBSCRIPTIONS)
-    throw new RpcError(RPC.invalid_params, `a subscription may name at most ${MAX_SUBSCRIPTIONS} resources`);
+    throw new McpError(
+      MCP_ERRORS.invalid_params,
+      `a subscription may name at most ${MAX_SUBSCRIPTIONS} resources`,
+    );
   for (const uri of uris) {
     if (typeof uri !== "string" || subscribed.has(uri)) continue;
     try {

@@ -1,52 +1,34 @@
 /** JSON-RPC 2.0 as MCP restricts it: ids are strings or numbers, and params are objects. */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
 
-export type RpcId = string | number;
+export type McpRequestId = string | number;
 
-export const RPC = {
-  parse: -32700,
-  invalid_request: -32600,
-  method_not_found: -32601,
-  invalid_params: -32602,
-  internal: -32603,
-  /** Not of MCP: the gateway refuses the request. */
-  refused: -32000,
-  session_not_found: -32001,
-  /** In revisions before 2026-07-28. */
-  resource_not_found: -32002,
-  header_mismatch: -32020,
-  missing_capability: -32021,
-  unsupported_version: -32022,
-  /** A person must visit a page first. */
-  url_elicitation_required: -32042,
-} as const;
-
-export interface RpcRequest {
+export interface McpClientRequest {
   kind: "request";
-  id: RpcId;
+  id: McpRequestId;
   method: string;
   params: JsonObject;
 }
 
-export interface RpcNotification {
+export interface McpClientNotification {
   kind: "notification";
   method: string;
   params: JsonObject;
 }
 
 /** The response of a client to a request of the gateway. */
-export interface RpcAnswer {
+export interface McpClientResponse {
   kind: "answer";
-  id: RpcId | null;
+  id: McpRequestId | null;
   /** Null for an error. */
   result: JsonObject | null;
   error: string;
 }
 
-export type RpcMessage = RpcRequest | RpcNotification | RpcAnswer;
+export type McpClientMessage = McpClientRequest | McpClientNotification | McpClientResponse;
 
 /** Ends a request with a JSON-RPC error. Recognized by its numeric code. */
-export class RpcError extends Error {
+export class McpError extends Error {
   readonly code: number;
   readonly data: Json | undefined;
 
@@ -58,25 +40,25 @@ export class RpcError extends Error {
 }
 
 /** Null: not a JSON-RPC message of MCP. */
-export function readMessage(value: unknown): RpcMessage | null {
+export function readMessage(value: unknown): McpClientMessage | null {
   if (!isObject(value) || value.jsonrpc !== "2.0") return null;
   const { method, id, params } = value;
   if (method === undefined) return isAnswer(value) ? readAnswer(value) : null;
   if (typeof method !== "string") return null;
   if (params !== undefined && !isObject(params)) return null;
   if (id === undefined) return { kind: "notification", method, params: params ?? {} };
-  return isId(id) ? { kind: "request", id, method, params: params ?? {} } : null;
+  return isMcpRequestId(id) ? { kind: "request", id, method, params: params ?? {} } : null;
 }
 
-export function resultMessage(id: RpcId, result: JsonObject): JsonObject {
+export function resultMessage(id: McpRequestId, result: JsonObject): JsonObject {
   return { jsonrpc: "2.0", id, result };
 }
 
-export function errorMessage(id: RpcId | null, { code, message, data }: RpcError): JsonObject {
+export function errorMessage(id: McpRequestId | null, { code, message, data }: McpError): JsonObject {
   return { jsonrpc: "2.0", id, error: { code, message, ...(data === undefined ? {} : { data }) } };
 }
 
-export function requestMessage(id: RpcId, method: string, params: JsonObject): JsonObject {
+export function requestMessage(id: McpRequestId, method: string, params: JsonObject): JsonObject {
   return { jsonrpc: "2.0", id, method, params };
 }
 
@@ -84,20 +66,20 @@ export function notification(method: string, params?: JsonObject): JsonObject {
   return { jsonrpc: "2.0", method, ...(params === undefined ? {} : { params }) };
 }
 
-export function isRpcError(error: unknown): error is RpcError {
+export function isMcpError(error: unknown): error is McpError {
   return typeof error === "object" && error !== null && "code" in error && typeof error.code === "number";
 }
 
-export function isId(value: unknown): value is RpcId {
+export function isMcpRequestId(value: unknown): value is McpRequestId {
   return typeof value === "string" || typeof value === "number";
 }
 
-function readAnswer({ id, result, error }: JsonObject): RpcAnswer {
+function readAnswer({ id, result, error }: JsonObject): McpClientResponse {
   const message =
     isObject(error) && typeof error.message === "string" ? error.message : "the client returned an error";
   return {
     kind: "answer",
-    id: isId(id) ? id : null,
+    id: isMcpRequestId(id) ? id : null,
     result: isObject(result) ? result : null,
     error: message,
   };
@@ -105,6 +87,7 @@ function readAnswer({ id, result, error }: JsonObject): RpcAnswer {
 
 function isAnswer({ id, result, error }: JsonObject): boolean {
   return (
-    (isId(id) || (id === null && error !== undefined)) && (result !== undefined) !== (error !== undefined)
+    (isMcpRequestId(id) || (id === null && error !== undefined)) &&
+    (result !== undefined) !== (error !== undefined)
   );
 }

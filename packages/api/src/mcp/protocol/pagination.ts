@@ -1,10 +1,10 @@
 /** A page of a merged list. The cursor is the offset of the next page. */
-import type { JsonObject } from "@backplane/contract";
-import { RPC, RpcError } from "./json-rpc.ts";
+import { type JsonObject, MCP_ERRORS } from "@backplane/contract";
+import { McpError } from "./json-rpc.ts";
 
 const PAGE = 250;
 
-export function pageOf(name: string, items: readonly JsonObject[], cursor: unknown): JsonObject {
+export function paginate(name: string, items: readonly JsonObject[], cursor: unknown): JsonObject {
   const from = readOffset(cursor);
   const page = items.slice(from, from + PAGE);
   if (from + PAGE >= items.length) return { [name]: page };
@@ -15,6 +15,6 @@ function readOffset(cursor: unknown): number {
   if (cursor === undefined) return 0;
   const text = typeof cursor === "string" ? Buffer.from(cursor, "base64url").toString("utf8") : "";
   if (!/^[1-9][0-9]{0,8}$/.test(text))
-    throw new RpcError(RPC.invalid_params, "params.cursor is not a cursor of this list");
+    throw new McpError(MCP_ERRORS.invalid_params, "params.cursor is not a cursor of this list");
   return Number(text);
 }

@@ -3,56 +3,59 @@
  * session. From 2026-07-28 on, every request is independent and names the revision in `_meta` and in its headers.
  */
 import type { IncomingHttpHeaders } from "node:http";
-import { isObject, type JsonObject } from "@backplane/contract";
-import { RPC, RpcError, type RpcRequest } from "./json-rpc.ts";
+import {
+  isObject,
+  type JsonObject,
+  MCP_ERRORS,
+  MCP_META,
+  MCP_NEGOTIATED,
+  MCP_STATELESS,
+} from "@backplane/contract";
+import { type McpClientRequest, McpError } from "./json-rpc.ts";
 
-export const STATELESS = "2026-07-28";
-export const NEGOTIATED = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
 /** Assumed when a client sends no version header. */
 export const DEFAULT_REVISION = "2025-03-26";
 
-export const META = {
-  version: "io.modelcontextprotocol/protocolVersion",
-  client_capabilities: "io.modelcontextprotocol/clientCapabilities",
-  log_level: "io.modelcontextprotocol/logLevel",
-  server_info: "io.modelcontextprotocol/serverInfo",
-  subscription: "io.modelcontextprotocol/subscriptionId",
-} as const;
-
 /** The revision to respond to `initialize` with: the requested one, or the newest that can be negotiated. */
-export function negotiate(requested: unknown): string {
-  return NEGOTIATED.find((known) => known === requested) ?? NEGOTIATED[0];
+export function chooseRevision(requested: unknown): string {
+  return MCP_NEGOTIATED.find((known) => known === requested) ?? MCP_NEGOTIATED[0];
 }
 
 /** Throws when the version header names a revision that is not supported. */
 export function checkVersionHeader(headers: IncomingHttpHeaders): void {
-  const named = firstValue(headers["mcp-protocol-version"]);
-  if (named === undefined || named === STATELESS || NEGOTIATED.some((known) => known === named)) return;
+  const named = requestHeader(headers["mcp-protocol-version"]);
+  if (named === undefined || named === MCP_STATELESS || MCP_NEGOTIATED.some((known) => known === named))
+    return;
   throw unsupportedVersion(named);
 }
 
 export function namesStateless(headers: IncomingHttpHeaders): boolean {
-  return firstValue(headers["mcp-protocol-version"]) === STATELESS;
+  return requestHeader(headers["mcp-protocol-version"]) === MCP_STATELESS;
 }
 
 /** Whether a request uses the stateless revision. Throws when only some of its parts say so. */
-export function isStateless(request: RpcRequest, headers: IncomingHttpHeaders): boolean {
+export function isStateless(request: McpClientRequest, headers: IncomingHttpHeaders): boolean {
   const meta = isObject(request.params._meta) ? request.params._meta : {};
-  const claimed = meta[META.version];
+  const claimed = meta[MCP_META.version];
   if (claimed === undefined) {
     if (!namesStateless(headers)) return false;
-    throw new RpcError(RPC.invalid_params, `_meta must contain ${META.version} in revision ${STATELESS}`, {
-      envelope: { missing: [META.version] },
-    });
+    throw new McpError(
+      MCP_ERRORS.invalid_params,
+      `_meta must contain ${MCP_META.version} in revision ${MCP_STATELESS}`,
+      {
+        envelope: { missing: [MCP_META.version] },
+      },
+    );
   }
-  if (typeof claimed !== "string") throw new RpcError(RPC.invalid_params, `${META.version} must be a string`);
+  if (typeof claimed !== "string")
+    throw new McpError(MCP_ERRORS.invalid_params, `${MCP_META.version} must be a string`);
   // `initialize` of older revisions may have anything in its _meta.
-  if (request.method === "initialize" && claimed < STATELESS) return false;
+  if (request.method === "initialize" && claimed < MCP_STATELESS) return false;
   if (namesStateless(headers)) expectHeader(headers, "mcp-protocol-version", claimed);
-  if (claimed !== STATELESS) throw unsupportedVersion(claimed);
-  if (!isObject(meta[META.client_capabilities])) {
-    throw new RpcError(RPC.invalid_params, `_meta must contain ${META.client_capabilities}`, {
-      envelope: { missing: [META.client_capabilities] },
+  if (claimed !== MCP_STATELESS) throw unsupportedVersion(claimed);
+  if (!isObject(meta[MCP_META.client_capabilities])) {
+    throw new McpError(MCP_ERRORS.invalid_params, `_meta must contain ${MCP_META.client_capabilities}`, {
+      envelope: { missing: [MCP_META.client_capabilities] },
     });
   }
   checkHeaders(request, headers);
@@ -60,18 +63,18 @@ export function isStateless(request: RpcRequest, headers: IncomingHttpHeaders): 
 }
 
 /** Proxies route by these headers, so they must match the body. */
-function checkHeaders({ method, params }: RpcRequest, headers: IncomingHttpHeaders): void {
-  expectHeader(headers, "mcp-protocol-version", STATELESS);
+function checkHeaders({ method, params }: McpClientRequest, headers: IncomingHttpHeaders): void {
+  expectHeader(headers, "mcp-protocol-version", MCP_STATELESS);
   expectHeader(headers, "mcp-method", method);
   const named = nameOf(method, params);
   if (named !== undefined) expectHeader(headers, "mcp-name", named);
 }
 
 function expectHeader(headers: IncomingHttpHeaders, name: string, expected: string): void {
-  const sent = firstValue(headers[name]);
+  const sent = requestHeader(headers[name]);
   if (sent !== undefined && decoded(sent) === expected) return;
   const problem = sent === undefined ? "is missing" : "does not match the body";
-  throw new RpcError(RPC.header_mismatch, `the header ${name} ${problem}`);
+  throw new McpError(MCP_ERRORS.header_mismatch, `the header ${name} ${problem}`);
 }
 
 function nameOf(method: string, { name, uri }: JsonObject): string | undefined {
@@ -85,13 +88,17 @@ function decoded(value: string): string {
   return inner === undefined ? value : Buffer.from(inner, "base64").toString("utf8");
 }
 
-function unsupportedVersion(requested: string): RpcError {
-  return new RpcError(RPC.unsupported_version, `Unsupported protocol version: ${requested.slice(0, 64)}`, {
-    supported: [STATELESS, ...NEGOTIATED],
-    requested: requested.slice(0, 64),
-  });
+function unsupportedVersion(requested: string): McpError {
+  return new McpError(
+    MCP_ERRORS.unsupported_version,
+    `Unsupported protocol version: ${requested.slice(0, 64)}`,
+    {
+      supported: [MCP_STATELESS, ...MCP_NEGOTIATED],
+      requested: requested.slice(0, 64),
+    },
+  );
 }
 
-export function firstValue(header: string | string[] | undefined): string | undefined {
+export function requestHeader(header: string | string[] | undefined): string | undefined {
   return typeof header === "string" ? header.trim() : header?.[0]?.trim();
 }

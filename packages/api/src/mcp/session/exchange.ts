@@ -2,16 +2,16 @@
  * A request independent of its revision: the caller, the capabilities of the client, and how a result is written. In the
  * negotiated revisions these come from the session, in the stateless one from the request itself.
  */
-import { isObject, type JsonObject } from "@backplane/contract";
+import { isObject, type JsonObject, MCP_META } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import type { Answer } from "../../http/route.ts";
+import type { RouteResponse } from "../../http/route.ts";
 import type { View } from "../lists/view.ts";
-import { type RpcId, type RpcRequest, resultMessage } from "../protocol/json-rpc.ts";
+import { type McpClientRequest, type McpRequestId, resultMessage } from "../protocol/json-rpc.ts";
 import { type LogLevel, readLevel } from "../protocol/log-levels.ts";
-import { META } from "../protocol/revisions.ts";
+
 import type { McpSession } from "./sessions.ts";
 
-export interface Exchange {
+export interface McpExchange {
   caller: Caller;
   view: View;
   session: McpSession | null;
@@ -23,10 +23,10 @@ export interface Exchange {
   least_level: LogLevel | null;
   /** The result in the form of this revision. */
   format(result: JsonObject): JsonObject;
-  answer(id: RpcId, result: JsonObject): Answer;
+  answer(id: McpRequestId, result: JsonObject): RouteResponse;
 }
 
-type Origin = Pick<Exchange, "caller" | "view">;
+type Origin = Pick<McpExchange, "caller" | "view">;
 
 /** Methods whose results must state how long they may be cached: not at all, because `list_changed` announces changes. */
 const CACHEABLE: ReadonlySet<string> = new Set([
@@ -42,7 +42,7 @@ export function negotiatedExchange(
   { caller, view }: Origin,
   session: McpSession | null,
   streams: boolean,
-): Exchange {
+): McpExchange {
   const least_level = session?.level ?? "info";
   const capabilities = session?.capabilities ?? NO_CAPABILITIES;
   return {
@@ -64,28 +64,28 @@ function unchanged(result: JsonObject): JsonObject {
   return result;
 }
 
-function plainAnswer(id: RpcId, result: JsonObject): Answer {
+function plainAnswer(id: McpRequestId, result: JsonObject): RouteResponse {
   return { status: 200, json: resultMessage(id, result) };
 }
 
 export function statelessExchange(
   { caller, view }: Origin,
-  { params }: RpcRequest,
+  { params }: McpClientRequest,
   streams: boolean,
   server_info: JsonObject,
-): Exchange {
+): McpExchange {
   const format = (result: JsonObject): JsonObject => ({
     resultType: "complete",
     ...result,
-    _meta: { ...(isObject(result._meta) ? result._meta : {}), [META.server_info]: server_info },
+    _meta: { ...(isObject(result._meta) ? result._meta : {}), [MCP_META.server_info]: server_info },
   });
-  const answer = (id: RpcId, result: JsonObject): Answer => ({
+  const answer = (id: McpRequestId, result: JsonObject): RouteResponse => ({
     status: 200,
     json: resultMessage(id, format(result)),
   });
   const meta = params._meta as JsonObject;
-  const least_level = readLevel(meta[META.log_level]);
-  const capabilities = meta[META.client_capabilities] as JsonObject;
+  const least_level = readLevel(meta[MCP_META.log_level]);
+  const capabilities = meta[MCP_META.client_capabilities] as JsonObject;
   return {
     caller,
     view,
@@ -100,10 +100,10 @@ export function statelessExchange(
 }
 
 /** Adds the cache fields of the stateless revision to results of cacheable methods. */
-export function withCacheFields(exchange: Exchange, method: string): Exchange {
+export function withCacheFields(exchange: McpExchange, method: string): McpExchange {
   if (!exchange.stateless || !CACHEABLE.has(method)) return exchange;
   const format = (result: JsonObject) => exchange.format({ ttlMs: 0, cacheScope: "private", ...result });
-  const answer = (id: RpcId, result: JsonObject): Answer => ({
+  const answer = (id: McpRequestId, result: JsonObject): RouteResponse => ({
     status: 200,
     json: resultMessage(id, format(result)),
   });

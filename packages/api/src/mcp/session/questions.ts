@@ -3,9 +3,9 @@
  * the client answers it. A question that the client does not support is not sent to it. Questions that are pending when
  * the client disconnects get the default answer of the gateway.
  */
-import { isObject, type Json, type JsonObject } from "@backplane/contract";
+import { isObject, type Json, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import { type AnswerPluginRequest, rejectUnanswered } from "@backplane/ports";
-import { RPC, RpcError } from "../protocol/json-rpc.ts";
+import { McpError } from "../protocol/json-rpc.ts";
 
 export interface Question {
   key: string;
@@ -73,7 +73,7 @@ export class Questions {
   }
 
   reject(key: string, reason: string): void {
-    this.#remove(key)?.reject(new RpcError(RPC.refused, reason));
+    this.#remove(key)?.reject(new McpError(MCP_ERRORS.refused, reason));
   }
 
   /** The client has disconnected, or the call has ended. */
@@ -123,9 +123,13 @@ function supports(capabilities: JsonObject, method: string, params: JsonObject):
 /** `inputResponses` of the stateless revision. Throws when one of them is not an object. */
 export function readResponses(value: unknown): JsonObject {
   if (value === undefined) return {};
-  if (!isObject(value)) throw new RpcError(RPC.invalid_params, "params.inputResponses must be an object");
+  if (!isObject(value))
+    throw new McpError(MCP_ERRORS.invalid_params, "params.inputResponses must be an object");
   for (const [key, answer] of Object.entries(value))
     if (!isObject(answer))
-      throw new RpcError(RPC.invalid_params, `params.inputResponses.${key.slice(0, 64)} must be an object`);
+      throw new McpError(
+        MCP_ERRORS.invalid_params,
+        `params.inputResponses.${key.slice(0, 64)} must be an object`,
+      );
   return value;
 }

@@ -5,7 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { BackplaneError, IdTable, type JsonObject } from "@backplane/contract";
 import type { Caller, Clock } from "@backplane/ports";
-import type { RpcAnswer, RpcId } from "../protocol/json-rpc.ts";
+import type { McpClientResponse, McpRequestId } from "../protocol/json-rpc.ts";
 import type { LogLevel } from "../protocol/log-levels.ts";
 import type { Questions } from "./questions.ts";
 
@@ -57,14 +57,14 @@ export class McpSession {
   readonly subscriptions = new Map<string, () => void>();
   used_at: number;
   /** By the request id of the client. */
-  readonly calls = new IdTable<OpenCall, RpcId>();
+  readonly calls = new IdTable<OpenCall, McpRequestId>();
   /** Cancellations that arrived before their request, on another connection; the most recent ones. */
-  readonly #early_cancels = new Set<RpcId>();
+  readonly #early_cancels = new Set<McpRequestId>();
   /** Streams for notifications outside of any request; the newest one receives them. */
   readonly #listeners: ((message: JsonObject) => void)[] = [];
   readonly #ends = new Set<() => void>();
   /** Questions sent to the client, by the request id of the gateway. */
-  readonly #asked = new Map<RpcId, { questions: Questions; key: string }>();
+  readonly #asked = new Map<McpRequestId, { questions: Questions; key: string }>();
   #questions_sent = 0;
 
   constructor(caller: Caller, opened: OpenedSession, now: number) {
@@ -82,25 +82,25 @@ export class McpSession {
     return this.#listeners.length > 0 || this.calls.size > 0;
   }
 
-  cancelEarly(id: RpcId): void {
+  cancelEarly(id: McpRequestId): void {
     if (this.#early_cancels.size >= MAX_EARLY_CANCELS)
       this.#early_cancels.delete(this.#early_cancels.values().next().value!);
     this.#early_cancels.add(id);
   }
 
-  wasCancelled(id: RpcId): boolean {
+  wasCancelled(id: McpRequestId): boolean {
     return this.#early_cancels.delete(id);
   }
 
   /** Returns the request id to send the question with. */
-  registerQuestion(questions: Questions, key: string): RpcId {
+  registerQuestion(questions: Questions, key: string): McpRequestId {
     const id = `backplane-${++this.#questions_sent}`;
     this.#asked.set(id, { questions, key });
     if (this.#asked.size > MAX_ASKED) this.#asked.delete(this.#asked.keys().next().value!);
     return id;
   }
 
-  receiveAnswer({ id, result, error }: RpcAnswer): void {
+  receiveAnswer({ id, result, error }: McpClientResponse): void {
     const asked = id === null ? undefined : this.#asked.get(id);
     if (asked === undefined) return;
     this.#asked.delete(id!);

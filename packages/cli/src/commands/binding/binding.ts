@@ -9,13 +9,13 @@ import {
 import { type Command, Option } from "commander";
 import { type BindingOptions, bindingFlags, bindingParts, mergeParts } from "../../bindings/binding-flags.ts";
 import { findBinding } from "../../bindings/find-binding.ts";
-import { findPackage } from "../../bindings/find-package.ts";
+import { findInstalledPackage } from "../../bindings/find-package.ts";
 import { reportChanges, reportNarrowedGrant, reportVersionChange } from "../../bindings/report-changes.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
-import { listOf } from "../../command-line/parse-flags.ts";
+import { parseList } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
-import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
+import type { CommandContext } from "../../context/context.ts";
+import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
@@ -54,7 +54,7 @@ export function addBindingCommands(program: Command, toAction: ToAction): void {
       "grant every permission that its version requests, including those that an upgrade withheld",
     )
     .option("--no-mount", "remove all mounts")
-    .option("--unset-secret <slot>", "unbind a secret slot; repeatable", listOf)
+    .option("--unset-secret <slot>", "unbind a secret slot; repeatable", parseList)
     .action(toAction(set));
   binding
     .command("enable <binding>")
@@ -78,13 +78,13 @@ export function addBindingCommands(program: Command, toAction: ToAction): void {
 }
 
 async function create(
-  context: Context,
+  context: CommandContext,
   options: BindingOptions & { orgWide?: boolean },
   name: string,
   exportId: string,
 ): Promise<undefined> {
   const parts = await bindingParts(context, options);
-  const found = await findPackage(context, name);
+  const found = await findInstalledPackage(context, name);
   const made = await context.client().bindings.create({
     package_id: found.package_id,
     package_version: found.version,
@@ -98,8 +98,8 @@ async function create(
 }
 
 async function list(
-  context: Context,
-  options: PageOptions & { kind?: ExportKind; package?: string },
+  context: CommandContext,
+  options: PageFlags & { kind?: ExportKind; package?: string },
 ): Promise<undefined> {
   const { package: package_id, ...rest } = options;
   const page = await context
@@ -117,14 +117,14 @@ async function list(
   return undefined;
 }
 
-async function show(context: Context, _options: object, name: string): Promise<undefined> {
+async function show(context: CommandContext, _options: object, name: string): Promise<undefined> {
   showBinding(context, await findBinding(context, name));
   return undefined;
 }
 
 /** Patches the generation that was read, so a concurrent change fails with request.precondition instead of being lost. */
 async function set(
-  context: Context,
+  context: CommandContext,
   options: BindingOptions & { to?: string; unsetSecret?: string[]; grantRequested?: boolean },
   name: string,
 ): Promise<undefined> {
@@ -163,7 +163,7 @@ function withoutTrust({ policy, class_lowered_by }: Binding): Binding["policy"] 
   };
 }
 
-async function rollback(context: Context, _options: object, name: string): Promise<undefined> {
+async function rollback(context: CommandContext, _options: object, name: string): Promise<undefined> {
   const present = await findBinding(context, name);
   const { binding_id, generation } = present;
   const back = await context.client().bindings.rollback(binding_id, { generation });
@@ -189,7 +189,11 @@ function assertBoundSlots({ binding_id, secrets }: Binding, slots: readonly stri
   });
 }
 
-async function setStatus(context: Context, name: string, status: "active" | "disabled"): Promise<undefined> {
+async function setStatus(
+  context: CommandContext,
+  name: string,
+  status: "active" | "disabled",
+): Promise<undefined> {
   const present = await findBinding(context, name);
   const { binding_id, generation } = present;
   const changed = await context.client().bindings.patch(binding_id, { status }, { generation });
@@ -198,7 +202,7 @@ async function setStatus(context: Context, name: string, status: "active" | "dis
   return undefined;
 }
 
-async function validate(context: Context, _options: object, name: string): Promise<number> {
+async function validate(context: CommandContext, _options: object, name: string): Promise<number> {
   const { binding_id: id } = await findBinding(context, name);
   const report = await context.client().bindings.validate(id);
   context.out.data(report, () => {
@@ -232,7 +236,7 @@ function grantedOf({ requested, grant }: ValidationReport): Record<string, strin
   return { class: grant.class, ...Object.fromEntries(rows) };
 }
 
-async function remove(context: Context, _options: object, name: string): Promise<undefined> {
+async function remove(context: CommandContext, _options: object, name: string): Promise<undefined> {
   assertConfirmable(context.io, context.flags);
   const { binding_id: id, export_id, package_id } = await findBinding(context, name);
   await confirm(
@@ -245,7 +249,7 @@ async function remove(context: Context, _options: object, name: string): Promise
   return undefined;
 }
 
-function showBinding(context: Context, binding: Binding): void {
+function showBinding(context: CommandContext, binding: Binding): void {
   const { out } = context;
   const {
     binding_id,

@@ -8,7 +8,7 @@ import type { Command } from "commander";
 import { findBinding } from "../../bindings/find-binding.ts";
 import { reportTools } from "../../bindings/report-tools.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { openBrowser } from "../../terminal/open-browser.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
@@ -54,7 +54,7 @@ export function addBindingLoginCommands(binding: Command, toAction: ToAction): v
     .action(toAction(logout));
 }
 
-async function login(context: Context, options: LoginOptions, name: string): Promise<undefined> {
+async function login(context: CommandContext, options: LoginOptions, name: string): Promise<undefined> {
   const { out, io } = context;
   assertOneStdin(context, options);
   const binding = await findBinding(context, name);
@@ -84,7 +84,7 @@ async function login(context: Context, options: LoginOptions, name: string): Pro
   return undefined;
 }
 
-async function logout(context: Context, _options: object, name: string): Promise<undefined> {
+async function logout(context: CommandContext, _options: object, name: string): Promise<undefined> {
   const binding = await findBinding(context, name);
   await confirm(
     context.io,
@@ -96,7 +96,7 @@ async function logout(context: Context, _options: object, name: string): Promise
   return undefined;
 }
 
-async function loginBody(context: Context, options: LoginOptions, name: string) {
+async function loginBody(context: CommandContext, options: LoginOptions, name: string) {
   const { clientId, clientSecret, privateKey, clientCredentials, scope } = options;
   const fix = `backplane binding login ${name} --client-id ID --client-secret < secret.txt`;
   return {
@@ -110,7 +110,7 @@ async function loginBody(context: Context, options: LoginOptions, name: string) 
   };
 }
 
-async function readKey({ io }: Context, file: string): Promise<string> {
+async function readKey({ io }: CommandContext, file: string): Promise<string> {
   try {
     return await readFile(resolve(io.cwd, file), "utf8");
   } catch (cause) {
@@ -122,7 +122,7 @@ async function readKey({ io }: Context, file: string): Promise<string> {
   }
 }
 
-async function readRedirect({ io, flags }: Context, redirect_uri: string): Promise<string> {
+async function readRedirect({ io, flags }: CommandContext, redirect_uri: string): Promise<string> {
   const prompt = `Then paste the final URL of the browser (${redirect_uri}?…): `;
   const text = canAsk(io, flags) ? await readVisible(io, prompt) : (await readStdin(io)).toString("utf8");
   if (text.trim() !== "") return text.trim();
@@ -132,7 +132,7 @@ async function readRedirect({ io, flags }: Context, redirect_uri: string): Promi
 }
 
 /** Resolves when the browser has completed the sign-in; throws if it failed or expired. */
-async function waitForBrowser(context: Context, id: string): Promise<void> {
+async function waitForBrowser(context: CommandContext, id: string): Promise<void> {
   for (;;) {
     const { login } = await context.client().bindings.signIn(id);
     if (login?.status === "done") return;
@@ -144,7 +144,7 @@ async function waitForBrowser(context: Context, id: string): Promise<void> {
   }
 }
 
-function assertOneStdin({ io, flags }: Context, { paste, clientSecret }: LoginOptions): void {
+function assertOneStdin({ io, flags }: CommandContext, { paste, clientSecret }: LoginOptions): void {
   if (paste !== true || clientSecret !== true || canAsk(io, flags)) return;
   throw new BackplaneError("cli.usage", "--paste and --client-secret would both read stdin.", {
     fix: "Run it on a terminal, which prompts for each.",

@@ -3,7 +3,7 @@ import { codeOf, type Definitions, type Json, type QuarantinedTool } from "@back
 import type { Command } from "commander";
 import { findBinding } from "../../bindings/find-binding.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { table } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
@@ -22,7 +22,11 @@ export function addBindingToolCommands(binding: Command, toAction: ToAction): vo
     .action(toAction(accept));
 }
 
-async function tools(context: Context, options: { refresh?: boolean }, name: string): Promise<undefined> {
+async function tools(
+  context: CommandContext,
+  options: { refresh?: boolean },
+  name: string,
+): Promise<undefined> {
   const { bindings } = context.client();
   const { binding_id: id } = await findBinding(context, name);
   show(context, options.refresh === true ? await bindings.describe(id) : await bindings.definitions(id));
@@ -31,7 +35,7 @@ async function tools(context: Context, options: { refresh?: boolean }, name: str
 }
 
 /** For remote servers. A missing sign-in is already reported as the error of the binding. */
-async function reportSignIn(context: Context, id: string): Promise<void> {
+async function reportSignIn(context: CommandContext, id: string): Promise<void> {
   try {
     const { status, issuer, signed_in_by, signed_in_at } = await context.client().bindings.signIn(id);
     if (status !== "signed_in") return;
@@ -43,7 +47,12 @@ async function reportSignIn(context: Context, id: string): Promise<void> {
 }
 
 /** Shows the changed texts, which a model will read, before they are accepted. */
-async function accept(context: Context, _options: object, name: string, tool?: string): Promise<undefined> {
+async function accept(
+  context: CommandContext,
+  _options: object,
+  name: string,
+  tool?: string,
+): Promise<undefined> {
   const { io, flags, out } = context;
   assertConfirmable(io, flags);
   const { bindings } = context.client();
@@ -57,7 +66,7 @@ async function accept(context: Context, _options: object, name: string, tool?: s
   return undefined;
 }
 
-function show({ out }: Context, found: Definitions & { accepted?: object[] }): void {
+function show({ out }: CommandContext, found: Definitions & { accepted?: object[] }): void {
   const { exports, quarantined, error, warnings, binding_id } = found;
   const rows = [
     ...exports.map(({ id, tool: { load_error }, description }) =>

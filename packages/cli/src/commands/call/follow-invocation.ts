@@ -5,13 +5,13 @@
  */
 import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { eventLine } from "./invocation-text.ts";
 
 /** How long to wait for the record of a cancelled call. */
 const CANCEL_WAIT_MS = 15_000;
 
-export interface FollowOptions {
+export interface FollowInvocationOptions {
   events: boolean;
   approval_wait_ms?: number;
 }
@@ -24,9 +24,9 @@ export interface Followed {
 
 /** `start` makes the call. A Ctrl-C before its id is known cancels it once the id arrives. */
 export async function followInvocation(
-  context: Context,
+  context: CommandContext,
   start: () => Promise<Invocation>,
-  options: FollowOptions,
+  options: FollowInvocationOptions,
 ): Promise<Followed> {
   const { io, out } = context;
   const client = context.client();
@@ -78,7 +78,7 @@ export async function followInvocation(
 }
 
 /** A call that was approved in time is limited by the gateway's own deadline only. */
-async function isAwaitingApproval(context: Context, id: string): Promise<boolean> {
+async function isAwaitingApproval(context: CommandContext, id: string): Promise<boolean> {
   const read = context.client().invocations.get(id);
   const now = await read.catch(() => null);
   return now === null || now.status === "waiting_approval";

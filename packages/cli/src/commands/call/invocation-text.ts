@@ -5,7 +5,7 @@ import { fields } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 
 /** Content blocks as text; other blocks as JSON. */
-export function resultText(invocation: Invocation): string {
+export function invocationResultText(invocation: Invocation): string {
   const block = invocation.tool_result;
   if (block === null) return invocation.result === null ? "" : pretty(invocation.result);
   const parts = block.content.map((item) =>
@@ -51,7 +51,7 @@ export function describeInvocation(invocation: Invocation): string {
     fix: typeof error?.details?.fix === "string" ? error.details.fix : undefined,
   });
   const parts = [facts, `input:\n${pretty(invocation.input)}`];
-  const result = resultText(invocation);
+  const result = invocationResultText(invocation);
   if (result !== "") parts.push(`result:\n${result}`);
   if (invocation.egress !== null) parts.push(`refused connections:\n${refusedLines(invocation).join("\n")}`);
   if (invocation.stderr_tail) parts.push(`stderr:\n${plainText(invocation.stderr_tail).trimEnd()}`);

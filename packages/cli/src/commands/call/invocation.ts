@@ -9,12 +9,12 @@ import { INVOCATION_STATUSES, type InvocationStatus } from "@backplane/contract"
 import { type Command, Option } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
-import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
+import type { CommandContext } from "../../context/context.ts";
+import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
 import { runUntilInterrupted } from "../../terminal/io.ts";
 import { classText, describeInvocation, eventLine } from "./invocation-text.ts";
 
-interface ListOptions extends PageOptions {
+interface ListOptions extends PageFlags {
   status?: InvocationStatus;
   export?: string;
   session?: string;
@@ -28,7 +28,7 @@ export function addInvocationCommands(program: Command, toAction: ToAction): voi
     .option("--export <id>", "only calls of this export")
     .option("--session <id>", "only calls of this session")
     .option("--binding <id>", "only calls of this binding")
-    .action(toAction(async (context, options: ListOptions) => listInvocations(context, options)));
+    .action(toAction(async (context, options: ListOptions) => printInvocations(context, options)));
   invocation
     .command("show <id>")
     .description("Show a call: arguments, result, grant, stderr.")
@@ -50,7 +50,7 @@ export function addInvocationCommands(program: Command, toAction: ToAction): voi
     .action(toAction(events));
 }
 
-export async function listInvocations(context: Context, options: ListOptions): Promise<undefined> {
+export async function printInvocations(context: CommandContext, options: ListOptions): Promise<undefined> {
   const { limit, after, status, session, binding } = options;
   const page = await context.client().invocations.list({
     ...(limit === undefined ? {} : { limit }),
@@ -75,7 +75,7 @@ export async function listInvocations(context: Context, options: ListOptions): P
   return undefined;
 }
 
-async function show(context: Context, _options: object, id: string): Promise<undefined> {
+async function show(context: CommandContext, _options: object, id: string): Promise<undefined> {
   const found = await context.client().invocations.get(id);
   context.out.data(found, () => describeInvocation(found));
   return undefined;
@@ -86,7 +86,7 @@ interface ArtifactOptions {
 }
 
 async function artifact(
-  context: Context,
+  context: CommandContext,
   { output }: ArtifactOptions,
   id: string,
   sha256: string,
@@ -104,13 +104,13 @@ async function artifact(
   return undefined;
 }
 
-async function cancel(context: Context, _options: object, id: string): Promise<undefined> {
+async function cancel(context: CommandContext, _options: object, id: string): Promise<undefined> {
   const record = await context.client().invocations.cancel(id);
   context.out.data(record, () => `Cancelling ${id} (now ${record.status})`);
   return undefined;
 }
 
-async function events(context: Context, options: { after?: number }, id: string): Promise<undefined> {
+async function events(context: CommandContext, options: { after?: number }, id: string): Promise<undefined> {
   const after = options.after ?? 0;
   await runUntilInterrupted(context.io, async (signal) => {
     for await (const item of context.client().invocations.watch(id, { after, signal })) {

@@ -4,18 +4,18 @@
  */
 import { BackplaneError, type Invocation, type InvokeBody } from "@backplane/contract";
 import type { Command } from "commander";
-import { errorLines, type Failure } from "../../command-line/error-report.ts";
+import { type ErrorReport, errorLines } from "../../command-line/error-report.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
-import { type PageOptions, pageFlags } from "../../context/page.ts";
+import type { CommandContext } from "../../context/context.ts";
+import { type PageFlags, pageFlags } from "../../context/page.ts";
 import { readJson } from "../../terminal/read-input.ts";
 import { type Followed, followInvocation } from "./follow-invocation.ts";
-import { listInvocations } from "./invocation.ts";
-import { invocationExit, refusedLines, resultText } from "./invocation-text.ts";
+import { printInvocations } from "./invocation.ts";
+import { invocationExit, invocationResultText, refusedLines } from "./invocation-text.ts";
 
-interface InvokeOptions extends PageOptions {
+interface InvokeOptions extends PageFlags {
   input?: string;
   package?: string;
   binding?: string;
@@ -54,9 +54,13 @@ export function addInvokeCommand(program: Command, toAction: ToAction): void {
   pageFlags(invoke).action(toAction(run));
 }
 
-async function run(context: Context, options: InvokeOptions, exportId: string | undefined): Promise<number> {
+async function run(
+  context: CommandContext,
+  options: InvokeOptions,
+  exportId: string | undefined,
+): Promise<number> {
   if (options.list === true) {
-    await listInvocations(context, { ...options, ...(exportId === undefined ? {} : { export: exportId }) });
+    await printInvocations(context, { ...options, ...(exportId === undefined ? {} : { export: exportId }) });
     return EXIT.ok;
   }
   const body = await bodyOf(context, options, exportId);
@@ -74,12 +78,12 @@ async function run(context: Context, options: InvokeOptions, exportId: string | 
     events: options.follow === true || (context.io.stderr.isTTY === true && !out.quiet),
     ...(options.timeout === undefined ? {} : { approval_wait_ms: options.timeout }),
   });
-  out.data(followed.invocation, () => resultText(followed.invocation));
+  out.data(followed.invocation, () => invocationResultText(followed.invocation));
   return report(context, followed);
 }
 
 /** The record is printed as data even if the call failed; the error is printed on stderr. */
-function report(context: Context, { invocation, gave_up }: Followed): number {
+function report(context: CommandContext, { invocation, gave_up }: Followed): number {
   // Plugins rarely report why a connection failed; the record does.
   const refused = refusedLines(invocation);
   if (refused.length > 0) context.out.note(["Refused connections:", ...refused].join("\n  "));
@@ -90,7 +94,7 @@ function report(context: Context, { invocation, gave_up }: Followed): number {
   return gave_up === "approval_wait" ? EXIT.timeout : invocationExit(invocation);
 }
 
-function failureOf(invocation: Invocation, gave_up: Followed["gave_up"]): Failure | null {
+function failureOf(invocation: Invocation, gave_up: Followed["gave_up"]): ErrorReport | null {
   if (invocationExit(invocation) === EXIT.ok) return null;
   if (gave_up === "approval_wait") {
     return {
@@ -108,7 +112,7 @@ function failureOf(invocation: Invocation, gave_up: Followed["gave_up"]): Failur
 }
 
 async function bodyOf(
-  context: Context,
+  context: CommandContext,
   options: InvokeOptions,
   exportId: string | undefined,
 ): Promise<InvokeBody> {

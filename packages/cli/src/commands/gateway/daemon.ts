@@ -4,7 +4,7 @@ import { BackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { isAlive, readDaemonFile } from "../../context/locate-gateway.ts";
 import { openBrowser } from "../../terminal/open-browser.ts";
 import { fields } from "../../terminal/output.ts";
@@ -33,7 +33,10 @@ export function addDaemonCommands(program: Command, toAction: ToAction): void {
 }
 
 /** The recorded pid may belong to another program by now, so it is signalled only if the gateway answers. */
-async function down(context: Context, options: { timeout: number; force?: boolean }): Promise<undefined> {
+async function down(
+  context: CommandContext,
+  options: { timeout: number; force?: boolean },
+): Promise<undefined> {
   const { home, out } = context;
   const daemon = readDaemonFile(home);
   if (daemon === null || !isAlive(daemon.pid)) {
@@ -72,7 +75,7 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-async function status(context: Context): Promise<undefined> {
+async function status(context: CommandContext): Promise<undefined> {
   const now = await context.client().status();
   const url = context.url();
   const daemon = readDaemonFile(context.home);
@@ -98,7 +101,7 @@ async function status(context: Context): Promise<undefined> {
   return undefined;
 }
 
-async function open(context: Context, options: { browser?: boolean }): Promise<undefined> {
+async function open(context: CommandContext, options: { browser?: boolean }): Promise<undefined> {
   const link = await context.client().loginLink();
   const login_url = `${context.url()}${link.path}`;
   context.out.data({ login_url, expires_at: link.expires_at }, () => login_url);

@@ -7,7 +7,7 @@ import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { BackplaneError, type ErrorCode, isErrorCode } from "@backplane/contract";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 
 const READY_FD = 3;
 
@@ -32,7 +32,7 @@ export interface Ready {
   version: string;
 }
 
-export async function detach(context: Context, options: UpOptions): Promise<Ready> {
+export async function detach(context: CommandContext, options: UpOptions): Promise<Ready> {
   const { io, home } = context;
   const logFile = join(home, "gateway.log");
   const log = openSync(logFile, "a", 0o600);

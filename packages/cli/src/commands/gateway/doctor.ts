@@ -13,7 +13,7 @@ import type { Command } from "commander";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { listAll } from "../../context/page.ts";
 import { type Colour, type Output, table } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
@@ -53,7 +53,10 @@ export function addDoctorCommand(program: Command, toAction: ToAction): void {
     .action(toAction(doctor));
 }
 
-async function doctor(context: Context, options: { timeout?: number; probe?: boolean }): Promise<number> {
+async function doctor(
+  context: CommandContext,
+  options: { timeout?: number; probe?: boolean },
+): Promise<number> {
   const { timeout = CHECK_S } = options;
   const plugin_s = options.timeout ?? PLUGIN_S;
   const parts = await Promise.all([
@@ -78,7 +81,7 @@ async function doctor(context: Context, options: { timeout?: number; probe?: boo
   return status === "failed" ? EXIT.failed : EXIT.ok;
 }
 
-async function checkMachine(context: Context): Promise<Check[]> {
+async function checkMachine(context: CommandContext): Promise<Check[]> {
   const { checkSystem, loadConfig } = await import("@backplane/gateway");
   try {
     return await checkSystem(loadConfig({ home: context.home, env: context.io.env, flags: {} }));
@@ -87,7 +90,7 @@ async function checkMachine(context: Context): Promise<Check[]> {
   }
 }
 
-async function checkInstalled(context: Context, seconds: number): Promise<Check[]> {
+async function checkInstalled(context: CommandContext, seconds: number): Promise<Check[]> {
   const { checkContent, loadConfig } = await import("@backplane/gateway");
   try {
     const config = loadConfig({ home: context.home, env: context.io.env, flags: {} });
@@ -107,7 +110,7 @@ async function checkInstalled(context: Context, seconds: number): Promise<Check[
 }
 
 /** Empty if no gateway can be asked; packages are then named by digest. */
-async function installedNames(context: Context): Promise<Map<string, string>> {
+async function installedNames(context: CommandContext): Promise<Map<string, string>> {
   try {
     const { packages } = context.client();
     const all = await listAll((page) => packages.list(page));
@@ -119,7 +122,7 @@ async function installedNames(context: Context): Promise<Map<string, string>> {
 }
 
 /** Without a running gateway the credential cannot be checked, which is not a failure. */
-async function checkCredential(context: Context): Promise<Check[]> {
+async function checkCredential(context: CommandContext): Promise<Check[]> {
   try {
     const { sandbox } = await context.client().status();
     return [
@@ -162,7 +165,7 @@ function sandboxCheck({ enabled, available, reason }: GatewayStatus["sandbox"]):
   };
 }
 
-async function checkAudit(context: Context): Promise<Check[]> {
+async function checkAudit(context: CommandContext): Promise<Check[]> {
   const { status, entries, broken } = await context.client().audit.verify();
   if (broken === null || status === "ok")
     return [
@@ -178,7 +181,7 @@ async function checkAudit(context: Context): Promise<Check[]> {
 }
 
 /** One row for each plugin (plug.health). If no gateway can be asked, the `credential` row says so. */
-async function checkPlugins(context: Context, seconds: number): Promise<Check[]> {
+async function checkPlugins(context: CommandContext, seconds: number): Promise<Check[]> {
   try {
     const reports = await context.client().plugins.health({ timeout_ms: seconds * 1_000 });
     return reports.map(({ name, status, summary }) => ({
@@ -199,7 +202,7 @@ async function checkPlugins(context: Context, seconds: number): Promise<Check[]>
 }
 
 /** One summary row, and one row for each binding with a problem. */
-async function checkBindings(context: Context): Promise<Check[]> {
+async function checkBindings(context: CommandContext): Promise<Check[]> {
   const bindings = await selfDescribingBindings(context);
   const checks = await Promise.all(bindings.map((binding) => checkBinding(context, binding)));
   const wrong = checks.filter((check) => check !== null);
@@ -210,7 +213,7 @@ async function checkBindings(context: Context): Promise<Check[]> {
 }
 
 /** A plugin that does not answer is reported by checkBindings. Without `probe` no stopped plugin is started. */
-async function checkInstruments(context: Context, seconds: number, probe: boolean): Promise<Check[]> {
+async function checkInstruments(context: CommandContext, seconds: number, probe: boolean): Promise<Check[]> {
   const reports = await context.client().instruments.health(seconds * 1_000, { probe });
   return reports.flatMap(({ instrument, status, message, binding_id, seen_at }) =>
     instrument === null
@@ -230,7 +233,7 @@ async function checkInstruments(context: Context, seconds: number, probe: boolea
 }
 
 /** One row for each package whose texts contain hidden characters, which are removed before models see them. */
-async function checkHiddenCharacters(context: Context): Promise<Check[]> {
+async function checkHiddenCharacters(context: CommandContext): Promise<Check[]> {
   const found = new Map<string, CatalogEntry[]>();
   for (const entry of await context.client().catalog.list({ all: true }))
     if (entry.taken_out.length > 0)
@@ -243,13 +246,16 @@ async function checkHiddenCharacters(context: Context): Promise<Check[]> {
   }));
 }
 
-async function selfDescribingBindings(context: Context): Promise<Binding[]> {
+async function selfDescribingBindings(context: CommandContext): Promise<Binding[]> {
   const { bindings } = context.client();
   const all = await listAll((page) => bindings.list({ kind: "tool", ...page }));
   return all.filter(({ export_id, status }) => export_id === WHOLE_PACKAGE && status === "active");
 }
 
-async function checkBinding(context: Context, { binding_id, package_id }: Binding): Promise<Check | null> {
+async function checkBinding(
+  context: CommandContext,
+  { binding_id, package_id }: Binding,
+): Promise<Check | null> {
   let found: Definitions;
   try {
     found = await context.client().bindings.definitions(binding_id);

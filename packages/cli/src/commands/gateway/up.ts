@@ -3,12 +3,12 @@ import { closeSync, writeSync } from "node:fs";
 import { BackplaneError, codeOf, toBackplaneError } from "@backplane/contract";
 import type { Gateway } from "@backplane/gateway";
 import { type Command, Option } from "commander";
-import { errorDocument, toFailure } from "../../command-line/error-report.ts";
+import { errorDocument, toErrorReport } from "../../command-line/error-report.ts";
 import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { version } from "../../command-line/version.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { isAlive, readDaemonFile } from "../../context/locate-gateway.ts";
 import type { Io } from "../../terminal/io.ts";
 import { openBrowser } from "../../terminal/open-browser.ts";
@@ -38,7 +38,7 @@ export function addUpCommand(program: Command, toAction: ToAction): void {
     .action(toAction(up));
 }
 
-async function up(context: Context, options: UpOptions): Promise<number> {
+async function up(context: CommandContext, options: UpOptions): Promise<number> {
   await createHome(context.home);
   if (options.detach === true) {
     const ready = await detach(context, options);
@@ -52,7 +52,7 @@ async function up(context: Context, options: UpOptions): Promise<number> {
 }
 
 async function runInForeground(
-  context: Context,
+  context: CommandContext,
   options: UpOptions,
   ready: (ready: Ready) => void,
 ): Promise<number> {
@@ -127,7 +127,7 @@ async function stopAfterFault(io: Io, gateway: Gateway, error: unknown): Promise
 }
 
 /** The child of --detach. It writes one line to the descriptor for its parent: readiness, or the error. */
-async function runAsChild(context: Context, options: UpOptions, fd: number): Promise<number> {
+async function runAsChild(context: CommandContext, options: UpOptions, fd: number): Promise<number> {
   let sent = false;
   const sendOnce = (document: object) => {
     if (sent) return;
@@ -142,7 +142,7 @@ async function runAsChild(context: Context, options: UpOptions, fd: number): Pro
   try {
     return await runInForeground(context, options, sendOnce);
   } catch (thrown) {
-    const failure = toFailure(toBackplaneError(thrown));
+    const failure = toErrorReport(toBackplaneError(thrown));
     sendOnce(errorDocument(failure, exitCodeOf(failure.code, failure.details)));
     throw thrown;
   }
@@ -163,7 +163,7 @@ async function createHome(home: string): Promise<void> {
   }
 }
 
-function printReady(context: Context, ready: Ready, options: UpOptions): void {
+function printReady(context: CommandContext, ready: Ready, options: UpOptions): void {
   const { out, io } = context;
   out.data(ready, () => `Backplane ${ready.version} is ready at ${ready.url}`);
   if (!out.json) {

@@ -5,7 +5,7 @@
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { readSse } from "@backplane/client";
-import { isObject, type Json, type JsonObject } from "@backplane/contract";
+import { isObject, type Json, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 
 export interface McpBridge {
   /** The endpoint of the gateway. */
@@ -42,7 +42,11 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
       if (line.trim() === "") continue;
       const message = parse(line);
       if (message === undefined) {
-        say({ jsonrpc: "2.0", id: null, error: { code: -32700, message: "the line is not JSON" } });
+        say({
+          jsonrpc: "2.0",
+          id: null,
+          error: { code: MCP_ERRORS.parse_error, message: "the line is not JSON" },
+        });
         continue;
       }
       const method = isObject(message) ? message.method : undefined;
@@ -70,7 +74,8 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     const stop = new AbortController();
     const request = isId(id) && typeof method === "string" ? id : null;
     const refuse = (text: string) => {
-      if (request !== null) say({ jsonrpc: "2.0", id: request, error: { code: -32000, message: text } });
+      if (request !== null)
+        say({ jsonrpc: "2.0", id: request, error: { code: MCP_ERRORS.refused, message: text } });
     };
     try {
       if (cancelStateless(message)) return;

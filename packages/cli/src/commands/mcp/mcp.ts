@@ -1,7 +1,7 @@
 /** `mcp`: serves the tools of a running gateway to an MCP client over stdio. */
 import type { Command } from "commander";
 import type { ToAction } from "../../context/action.ts";
-import { type Context, scopeHeaders } from "../../context/context.ts";
+import { type CommandContext, scopeHeaders } from "../../context/context.ts";
 import { bridgeMcp } from "./bridge.ts";
 
 const HELP = `
@@ -20,7 +20,7 @@ export function addMcpCommand(program: Command, toAction: ToAction): void {
     .action(toAction(serve));
 }
 
-async function serve(context: Context, { server }: { server?: string }): Promise<undefined> {
+async function serve(context: CommandContext, { server }: { server?: string }): Promise<undefined> {
   const { io, flags } = context;
   const stop = new AbortController();
   const stopListening = io.onSignal(() => stop.abort());

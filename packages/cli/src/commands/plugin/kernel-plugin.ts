@@ -1,7 +1,7 @@
 /** Kernel plugins extend the gateway itself. They run in a separate process until an admin trusts them. */
 import { BackplaneError, type PluginRow, type SourceInspection } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
@@ -11,7 +11,7 @@ export function isKernelName(name: string): boolean {
   return !name.includes("/") && !name.startsWith("pkg_");
 }
 
-export async function findKernelPlugin(context: Context, name: string): Promise<PluginRow> {
+export async function findKernelPlugin(context: CommandContext, name: string): Promise<PluginRow> {
   const found = (await context.client().plugins.list()).find((row) => row.name === name);
   if (found !== undefined) return found;
   throw new BackplaneError("plugin.not_found", `Kernel plugin ${name} is not installed.`, {
@@ -21,7 +21,7 @@ export async function findKernelPlugin(context: Context, name: string): Promise<
 
 /** Lists the plugins of the source and asks for confirmation before it installs them. */
 export async function installKernelPlugin(
-  context: Context,
+  context: CommandContext,
   source: string,
   options: { editable?: boolean },
   /** The plugins of the source, if they are known already. */
@@ -49,7 +49,11 @@ export async function installKernelPlugin(
 /** The plugin that serves most routes for plugins, providers and settings. */
 const WEB = "web";
 
-export async function setEnabled(context: Context, name: string, enabled: boolean): Promise<undefined> {
+export async function setEnabled(
+  context: CommandContext,
+  name: string,
+  enabled: boolean,
+): Promise<undefined> {
   if (name === WEB && !enabled) {
     assertConfirmable(context.io, context.flags);
     await confirm(
@@ -64,7 +68,11 @@ export async function setEnabled(context: Context, name: string, enabled: boolea
 }
 
 /** Trusted code has all permissions of the gateway, so trusting it needs a confirmation. */
-export async function setTrusted(context: Context, name: string, trusted: boolean): Promise<undefined> {
+export async function setTrusted(
+  context: CommandContext,
+  name: string,
+  trusted: boolean,
+): Promise<undefined> {
   const { io, flags, out } = context;
   if (trusted) {
     assertConfirmable(io, flags);
@@ -77,7 +85,7 @@ export async function setTrusted(context: Context, name: string, trusted: boolea
   return undefined;
 }
 
-export async function reloadKernelPlugin(context: Context, name: string): Promise<number> {
+export async function reloadKernelPlugin(context: CommandContext, name: string): Promise<number> {
   const row = await context.client().plugins.reload(name);
   context.out.data(row, () => `Reloaded ${name} ${row.version} (${row.status})`);
   if (row.error !== null) context.out.note(plainLine(row.error.split("\n", 1)[0]!));

@@ -2,11 +2,11 @@
 import { type FileHandle, open, rm } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { statOf, unreadable } from "../../install/plugin-source.ts";
 
 export async function packPlugin(
-  context: Context,
+  context: CommandContext,
   options: { out?: string },
   folder: string,
 ): Promise<undefined> {

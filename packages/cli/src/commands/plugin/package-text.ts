@@ -7,7 +7,7 @@ import {
   type Package,
   type Protocol,
 } from "@backplane/contract";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { type Cell, fields, type Output, table } from "../../terminal/output.ts";
 
 export interface BoundTools {
@@ -31,7 +31,7 @@ export function contentsCell({ manifest: { runtime, exports, skills = [] } }: Pa
 }
 
 /** Bindings with their tools; empty for a package whose manifest lists its exports. */
-export async function boundTools(context: Context, found: Package): Promise<BoundTools[]> {
+export async function boundTools(context: CommandContext, found: Package): Promise<BoundTools[]> {
   if (!isDescribed(found.manifest.runtime.protocol)) return [];
   const { bindings } = context.client();
   const { items } = await bindings.list({ package_id: found.package_id });
@@ -41,7 +41,7 @@ export async function boundTools(context: Context, found: Package): Promise<Boun
   );
 }
 
-async function definitionsOf(context: Context, { binding_id }: Binding): Promise<Definitions | null> {
+async function definitionsOf(context: CommandContext, { binding_id }: Binding): Promise<Definitions | null> {
   try {
     return await context.client().bindings.definitions(binding_id);
   } catch (error) {

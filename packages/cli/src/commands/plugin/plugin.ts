@@ -2,12 +2,12 @@
 import { BackplaneError, codeOf, type Package, type PluginRow } from "@backplane/contract";
 import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
-import { findPackage } from "../../bindings/find-package.ts";
+import { findInstalledPackage } from "../../bindings/find-package.ts";
 import { reportVersionChange } from "../../bindings/report-changes.ts";
 import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
-import { type PageOptions, pageFlags, showRows } from "../../context/page.ts";
+import type { CommandContext } from "../../context/context.ts";
+import { type PageFlags, pageFlags, showRows } from "../../context/page.ts";
 import {
   assertNoBindingFlags,
   type InstallOptions,
@@ -110,7 +110,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
 }
 
 async function install(
-  context: Context,
+  context: CommandContext,
   options: InstallOptions & { editable?: boolean; mcp?: string },
   text: string | undefined,
   args: string[],
@@ -139,7 +139,7 @@ async function install(
 
 /** The package.json of an npm package says whether it is a kernel plugin; a server with arguments never is one. */
 async function installNpm(
-  context: Context,
+  context: CommandContext,
   options: InstallOptions & { editable?: boolean },
   text: string,
   spec: string,
@@ -161,7 +161,7 @@ async function installNpm(
 }
 
 async function installPackage(
-  context: Context,
+  context: CommandContext,
   options: InstallOptions & { editable?: boolean },
   text: string,
   found: Extract<PluginSource, { kind: "package" }>,
@@ -176,7 +176,7 @@ async function installPackage(
 
 /** MCP servers, and Agent Plugins with their skills. */
 async function installServers(
-  context: Context,
+  context: CommandContext,
   options: InstallOptions & { editable?: boolean },
   text: string,
   args: readonly string[],
@@ -195,8 +195,12 @@ function withSlots(source: SentSource, secret_slots: string[]): SentSource {
   return { ...source, named: { ...source.named, secret_slots } };
 }
 
-async function upgrade(context: Context, options: { orgWide?: boolean }, name: string): Promise<undefined> {
-  const { package_id, version: package_version } = await findPackage(context, name);
+async function upgrade(
+  context: CommandContext,
+  options: { orgWide?: boolean },
+  name: string,
+): Promise<undefined> {
+  const { package_id, version: package_version } = await findInstalledPackage(context, name);
   const wide = options.orgWide === true ? { org_wide: true } : {};
   const bindings = await context.client().bindings.upgrade({ package_id, package_version, ...wide });
   context.out.data({ bindings }, () =>
@@ -234,7 +238,7 @@ function assertNoArgs(args: readonly string[], source: string): void {
 }
 
 /** The folder must be on the gateway's machine; the gateway watches it. */
-async function linkFolder(context: Context, path: string): Promise<undefined> {
+async function linkFolder(context: CommandContext, path: string): Promise<undefined> {
   const folder = await context.client().workspaces.trust({ path, kind: "plugin", watch: true });
   const { out } = context;
   out.data(folder, () => `Linked ${folder.path} as ${folder.package_id}@${folder.package_version}`);
@@ -243,7 +247,7 @@ async function linkFolder(context: Context, path: string): Promise<undefined> {
   return undefined;
 }
 
-async function list(context: Context, options: PageOptions): Promise<undefined> {
+async function list(context: CommandContext, options: PageFlags): Promise<undefined> {
   const page = await context.client().packages.list(options);
   // Kernel plugins are few and not paged, so they precede the first page.
   const plugins = options.after === undefined ? await kernelPlugins(context) : [];
@@ -254,7 +258,7 @@ async function list(context: Context, options: PageOptions): Promise<undefined> 
 }
 
 /** Packages are listed even if the key may not list kernel plugins or the web plugin is disabled. */
-async function kernelPlugins(context: Context): Promise<PluginRow[]> {
+async function kernelPlugins(context: CommandContext): Promise<PluginRow[]> {
   try {
     return await context.client().plugins.list();
   } catch (error) {
@@ -290,14 +294,14 @@ const packageCells = (item: Package): Cell[] => [
   item.id,
 ];
 
-async function info(context: Context, _options: object, name: string): Promise<undefined> {
+async function info(context: CommandContext, _options: object, name: string): Promise<undefined> {
   const { out } = context;
   if (isKernelName(name)) {
     const row = await findKernelPlugin(context, name);
     out.data(row, () => describeKernelPlugin(row));
     return undefined;
   }
-  const found = await findPackage(context, name);
+  const found = await findInstalledPackage(context, name);
   const bound = await boundTools(context, found);
   const bindings = bound.map(({ binding, definitions }) => ({ ...binding, definitions }));
   out.data({ ...found, ...(bound.length === 0 ? {} : { bindings }) }, () =>
@@ -306,7 +310,7 @@ async function info(context: Context, _options: object, name: string): Promise<u
   return undefined;
 }
 
-async function remove(context: Context, _options: object, name: string): Promise<undefined> {
+async function remove(context: CommandContext, _options: object, name: string): Promise<undefined> {
   const { io, flags, out } = context;
   assertConfirmable(io, flags);
   if (isKernelName(name)) {
@@ -315,7 +319,7 @@ async function remove(context: Context, _options: object, name: string): Promise
     out.data({ removed: name }, () => `Removed ${name}`);
     return undefined;
   }
-  const found = await findPackage(context, name);
+  const found = await findInstalledPackage(context, name);
   const label = `${found.package_id}@${found.version}`;
   await confirm(io, flags, `Remove ${label}?`);
   await context.client().packages.remove(found.id);

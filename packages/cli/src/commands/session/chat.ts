@@ -6,10 +6,10 @@ import { BackplaneError, codeOf, type Session } from "@backplane/contract";
 import type { Command } from "commander";
 import { runScriptedChat } from "../../chat/scripted-chat.ts";
 import { runTerminalChat } from "../../chat/terminal-chat.ts";
-import { collect, wholeNumber } from "../../command-line/parse-flags.ts";
+import { collectValues, wholeNumber } from "../../command-line/parse-flags.ts";
 import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { canAsk } from "../../terminal/prompts.ts";
 import { readStdin } from "../../terminal/read-input.ts";
 
@@ -38,7 +38,7 @@ export function addChatCommand(session: Command, toAction: ToAction): void {
     .description("Chat with the agent; without an ID in a new session.")
     .option("--new", "start a new session, with ID if given")
     .option("-c, --continue", "continue the most recent session")
-    .option("-m, --message <text>", "send this and print the answer; repeatable", collect)
+    .option("-m, --message <text>", "send this and print the answer; repeatable", collectValues)
     .option(
       "--timeout <seconds>",
       "how long a script waits for an approval (default: until it expires)",
@@ -48,7 +48,7 @@ export function addChatCommand(session: Command, toAction: ToAction): void {
     .action(toAction(chat));
 }
 
-async function chat(context: Context, options: ChatOptions, id: string | undefined): Promise<number> {
+async function chat(context: CommandContext, options: ChatOptions, id: string | undefined): Promise<number> {
   const { io, flags, out } = context;
   const interactive = options.message === undefined && canAsk(io, flags) && !out.json;
   const messages = interactive ? [] : (options.message ?? [await pipedMessage(context)]);
@@ -58,7 +58,11 @@ async function chat(context: Context, options: ChatOptions, id: string | undefin
 }
 
 /** Creates the session if ID does not exist. */
-async function openSession(context: Context, options: ChatOptions, id: string | undefined): Promise<Session> {
+async function openSession(
+  context: CommandContext,
+  options: ChatOptions,
+  id: string | undefined,
+): Promise<Session> {
   const { sessions } = context.client();
   if (options.continue === true) return await lastSession(context, options, id);
   if (id !== undefined && options.new !== true) {
@@ -72,7 +76,11 @@ async function openSession(context: Context, options: ChatOptions, id: string | 
 }
 
 /** The session of the newest run that was not started by another run. */
-async function lastSession(context: Context, options: ChatOptions, id: string | undefined): Promise<Session> {
+async function lastSession(
+  context: CommandContext,
+  options: ChatOptions,
+  id: string | undefined,
+): Promise<Session> {
   if (id !== undefined || options.new === true) {
     throw new BackplaneError("cli.usage", "--continue cannot be combined with an ID or --new.", {
       fix: "backplane session chat --continue",
@@ -89,7 +97,7 @@ async function lastSession(context: Context, options: ChatOptions, id: string | 
   return await sessions.get(last.session_id, { workspace: last.workspace });
 }
 
-async function pipedMessage({ io }: Context): Promise<string> {
+async function pipedMessage({ io }: CommandContext): Promise<string> {
   const text = io.stdin.isTTY === true ? "" : (await readStdin(io)).toString("utf8").trimEnd();
   if (text !== "") return text;
   throw new BackplaneError(

@@ -9,8 +9,8 @@ import { errorLines } from "../../command-line/error-report.ts";
 import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
 import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
-import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
+import type { CommandContext } from "../../context/context.ts";
+import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 import { readStdin } from "../../terminal/read-input.ts";
@@ -49,7 +49,7 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
     .action(toAction(cancel));
 }
 
-async function start(context: Context, options: StartOptions): Promise<number> {
+async function start(context: CommandContext, options: StartOptions): Promise<number> {
   const { runs, sessions } = context.client();
   const { session: session_id, strategy, context: whose } = options;
   const text = options.input === "-" ? (await readStdin(context.io)).toString("utf8") : options.input;
@@ -74,7 +74,7 @@ async function start(context: Context, options: StartOptions): Promise<number> {
 }
 
 async function follow(
-  context: Context,
+  context: CommandContext,
   options: StartOptions,
   since_entry: number,
   begin: () => Promise<Run>,
@@ -107,7 +107,7 @@ async function follow(
 }
 
 function hear(
-  { out }: Context,
+  { out }: CommandContext,
   text: AnswerText | null,
   chatEvent: ChatEvent,
   names: Map<string, string>,
@@ -119,7 +119,7 @@ function hear(
 }
 
 async function exitOf(
-  context: Context,
+  context: CommandContext,
   conversation: Conversation,
   run: Run,
   interrupted: boolean,
@@ -135,8 +135,8 @@ async function exitOf(
 }
 
 async function list(
-  context: Context,
-  options: PageOptions & WorkspaceOptions & { session?: string },
+  context: CommandContext,
+  options: PageFlags & WorkspaceOptions & { session?: string },
 ): Promise<undefined> {
   const { session, limit, after } = options;
   const page = await context.client().runs.list({
@@ -161,13 +161,13 @@ function shortened(text: string): string {
   return line.length <= INPUT_LENGTH ? line : `${line.slice(0, INPUT_LENGTH - 1)}…`;
 }
 
-async function show(context: Context, _options: object, id: string): Promise<undefined> {
+async function show(context: CommandContext, _options: object, id: string): Promise<undefined> {
   const run = await context.client().runs.get(id);
   context.out.data(run, () => describe(run));
   return undefined;
 }
 
-async function cancel(context: Context, _options: object, id: string): Promise<undefined> {
+async function cancel(context: CommandContext, _options: object, id: string): Promise<undefined> {
   const run = await context.client().runs.cancel(id);
   context.out.data(run, () => `Cancelled ${id}`);
   return undefined;

@@ -4,8 +4,8 @@ import type { Command } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
-import { type PageOptions, pageFlags, showPage } from "../../context/page.ts";
+import type { CommandContext } from "../../context/context.ts";
+import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 import { parseValue } from "../../terminal/read-input.ts";
@@ -47,7 +47,7 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
     .action(toAction(interrupt));
 }
 
-async function list(context: Context, options: PageOptions & WorkspaceOptions): Promise<undefined> {
+async function list(context: CommandContext, options: PageFlags & WorkspaceOptions): Promise<undefined> {
   const page = await context.client().sessions.list(options);
   showPage(context, page, ["ID", "TITLE", "WORKSPACE", "ENTRIES", "FROM", "CREATED"], (item: Session) => [
     item.id,
@@ -61,7 +61,7 @@ async function list(context: Context, options: PageOptions & WorkspaceOptions): 
 }
 
 async function fork(
-  context: Context,
+  context: CommandContext,
   options: WorkspaceOptions & { at?: number; id?: string },
   id: string,
 ): Promise<undefined> {
@@ -79,7 +79,7 @@ async function fork(
 }
 
 async function set(
-  context: Context,
+  context: CommandContext,
   options: WorkspaceOptions,
   id: string,
   pairs: string[],
@@ -99,7 +99,7 @@ async function set(
   return undefined;
 }
 
-async function reset(context: Context, options: WorkspaceOptions, id: string): Promise<undefined> {
+async function reset(context: CommandContext, options: WorkspaceOptions, id: string): Promise<undefined> {
   assertConfirmable(context.io, context.flags);
   await confirm(context.io, context.flags, `Archive the tape of ${id} and start a new one?`);
   const session = await context.client().sessions.reset(id, workspaceOf(options));
@@ -107,7 +107,7 @@ async function reset(context: Context, options: WorkspaceOptions, id: string): P
   return undefined;
 }
 
-async function compact(context: Context, options: WorkspaceOptions, id: string): Promise<undefined> {
+async function compact(context: CommandContext, options: WorkspaceOptions, id: string): Promise<undefined> {
   const made = await context.client().compactions.create({ session_id: id, ...workspaceOf(options) });
   context.out.data(
     made,
@@ -117,7 +117,7 @@ async function compact(context: Context, options: WorkspaceOptions, id: string):
   return undefined;
 }
 
-async function undo(context: Context, options: WorkspaceOptions, id: string): Promise<undefined> {
+async function undo(context: CommandContext, options: WorkspaceOptions, id: string): Promise<undefined> {
   const { sessions, compactions, chains } = context.client();
   const { head_chain_id } = await sessions.get(id, workspaceOf(options));
   if ((await chains.get(head_chain_id)).origin !== "compaction") {
@@ -134,7 +134,7 @@ async function undo(context: Context, options: WorkspaceOptions, id: string): Pr
   return undefined;
 }
 
-async function interrupt(context: Context, options: WorkspaceOptions, id: string): Promise<undefined> {
+async function interrupt(context: CommandContext, options: WorkspaceOptions, id: string): Promise<undefined> {
   const interrupted = await context.client().sessions.interrupt(id, workspaceOf(options));
   context.out.data({ interrupted }, () =>
     interrupted ? `Interrupted the turn of ${id}` : `No turn of ${id} was running`,

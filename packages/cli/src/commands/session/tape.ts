@@ -7,7 +7,7 @@ import { sessionApprovals } from "../../chat/session-approvals.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
-import type { Context } from "../../context/context.ts";
+import type { CommandContext } from "../../context/context.ts";
 import { runUntilInterrupted } from "../../terminal/io.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
@@ -35,7 +35,7 @@ export function addTapeCommands(session: Command, toAction: ToAction): void {
 
 type Since = WorkspaceOptions & { since: number };
 
-async function show(context: Context, options: Since & { entries?: boolean }, id: string) {
+async function show(context: CommandContext, options: Since & { entries?: boolean }, id: string) {
   const { out } = context;
   const client = context.client();
   const session = await client.sessions.get(id, workspaceOf(options));
@@ -57,7 +57,7 @@ async function show(context: Context, options: Since & { entries?: boolean }, id
   return undefined;
 }
 
-async function replay(context: Context, options: Since & { follow?: boolean }, id: string) {
+async function replay(context: CommandContext, options: Since & { follow?: boolean }, id: string) {
   const { out } = context;
   if (options.follow !== true) {
     await context.client().sessions.get(id, workspaceOf(options));
@@ -77,7 +77,7 @@ async function replay(context: Context, options: Since & { follow?: boolean }, i
   return undefined;
 }
 
-async function* entriesOf(context: Context, options: Since, id: string): AsyncGenerator<Entry> {
+async function* entriesOf(context: CommandContext, options: Since, id: string): AsyncGenerator<Entry> {
   let after = options.since;
   for (;;) {
     const query = { ...workspaceOf(options), after, limit: PAGE };
@@ -102,7 +102,11 @@ function headOf(session: Session, children: readonly string[]): string {
 }
 
 /** Approvals are not on the tape; they are inserted by time. A compaction repeats recent entries, which are shown once. */
-function transcript(context: Context, entries: readonly Entry[], approvals: readonly Approval[]): string[] {
+function transcript(
+  context: CommandContext,
+  entries: readonly Entry[],
+  approvals: readonly Approval[],
+): string[] {
   const { out } = context;
   const names = new Map<string, string>();
   const seen = new Set<unknown>();
@@ -127,7 +131,7 @@ function transcript(context: Context, entries: readonly Entry[], approvals: read
   return lines;
 }
 
-function approvalLine({ out }: Context, approval: Approval): string {
+function approvalLine({ out }: CommandContext, approval: Approval): string {
   const { id, tool, status, risk, answered_by, feedback } = approval;
   const who = answered_by === null ? "" : ` by ${answered_by}`;
   const why = feedback === null ? "" : `: ${feedback}`;

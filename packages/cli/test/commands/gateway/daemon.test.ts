@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { isAlive } from "../../../src/context/locate-gateway.ts";
-import { EXIT, run } from "../../../src/index.ts";
+import { EXIT, runProgram } from "../../../src/index.ts";
 import { captureIo } from "../../support/capture-io.ts";
 import { printed } from "../../support/printed.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
@@ -41,7 +41,7 @@ async function backplane(...argv: string[]) {
   const io = captureIo({
     env: { HOME: home, PATH: process.env.PATH ?? "", BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error" },
   });
-  return { exit: await run(argv, io), out: io.out(), err: io.err() };
+  return { exit: await runProgram(argv, io), out: io.out(), err: io.err() };
 }
 
 describe("up", () => {
@@ -78,7 +78,7 @@ describe("up", () => {
 
   test("a second Ctrl-C exits immediately with 130", async () => {
     const io = captureIo({ env: { HOME: home, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "silent" } });
-    const ended = run(["up", "--port", "0"], io);
+    const ended = runProgram(["up", "--port", "0"], io);
     await waitForOutput(io.out, /ready at/);
     io.signal("SIGINT");
     expect(io.exits).toEqual([]);
@@ -90,7 +90,7 @@ describe("up", () => {
   test("reports a home that cannot be created", async () => {
     writeFileSync(join(home, "file"), "");
     const io = captureIo();
-    expect(await run(["up", "--port", "0", "--home", join(home, "file", "x")], io)).toBe(EXIT.failed);
+    expect(await runProgram(["up", "--port", "0", "--home", join(home, "file", "x")], io)).toBe(EXIT.failed);
     expect(io.err()).toMatch(/^error\[config\.invalid\].*\n.*ENOTDIR.*\nfix: .*--home/);
   });
 

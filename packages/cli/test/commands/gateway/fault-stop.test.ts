@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Gateway } from "@backplane/gateway";
 import { afterEach, expect, vi } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import { EXIT, run } from "../../../src/index.ts";
+import { EXIT, runProgram } from "../../../src/index.ts";
 import { captureIo } from "../../support/capture-io.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
 
@@ -39,7 +39,7 @@ verifies(
     const home = mkdtempSync(join(tmpdir(), "backplane-fault-"));
     try {
       const io = captureIo({ env: { BACKPLANE_HOME: home } });
-      void run(["up", "--json", "--port", "0"], io);
+      void runProgram(["up", "--json", "--port", "0"], io);
       await waitForOutput(io.out, /\n/);
       vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
       io.crash(new Error("out of nowhere"));

@@ -10,9 +10,9 @@ import {
   type InstrumentRule,
   type Json,
   type JsonObject,
+  type ManifestToolExport,
   type Permissions,
   RISK_OF_INSTRUMENT,
-  type ToolExport,
 } from "@backplane/contract";
 import type { Description, RunRequest } from "@backplane/ports";
 import { NO_PERMISSIONS } from "../../ports/dialect.ts";
@@ -66,7 +66,7 @@ function exportOf(
   permissions: Permissions,
   keep: (schema: JsonObject | undefined) => string | undefined,
   system: string,
-): ToolExport {
+): ManifestToolExport {
   const { accessMode, category, defaultTimeoutMs, description, keywords, maxTimeoutMs, sideEffects } =
     metadata;
   const only = SYSTEMS[metadata.platform ?? "All"];

@@ -5,13 +5,13 @@ import {
   HEFTY_VERSION,
   type InstrumentInvocation,
   type InstrumentMethods,
-  type InstrumentResult,
+  type InstrumentReturn,
   isObject,
   type JsonObject,
 } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
-import { type Answer, clipMessage } from "../../ports/answer.ts";
-import type { Exchange } from "../../ports/dialect.ts";
+import { clipMessage, type PluginAnswer } from "../../ports/answer.ts";
+import type { DialectCall } from "../../ports/dialect.ts";
 import { pluginIdOf } from "./describe-instruments.ts";
 
 export function initializeParams(
@@ -29,7 +29,7 @@ export function initializeParams(
 }
 
 export function invokeParams(
-  { context, id, request }: Pick<Exchange, "context" | "id" | "request">,
+  { context, id, request }: Pick<DialectCall, "context" | "id" | "request">,
   dataDir: string,
 ): InstrumentInvocation {
   const { input } = request.body;
@@ -64,7 +64,7 @@ function flattenConfig(config: JsonObject): Record<string, string> {
 const MALFORMED_RESULT = "MALFORMED_RESULT";
 
 /** Converts stdout and stderr to text for the model. A failed call keeps its output. */
-export function acceptInstrument({ data, error, status }: InstrumentResult): Answer {
+export function acceptInstrument({ data, error, status }: InstrumentReturn): PluginAnswer {
   const output = isObject(data) ? data : {};
   const isStdio = typeof output.stdout === "string" || typeof output.stderr === "string";
   const texts = isStdio

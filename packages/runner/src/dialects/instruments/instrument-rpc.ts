@@ -8,11 +8,11 @@ import type { Description, ProcessRequest } from "@backplane/ports";
 import { InstrumentHost } from "@backplane/wire";
 import type {
   Dialect,
+  DialectCall,
   DialectLaunch,
-  Exchange,
+  DialectSession,
   HostPrograms,
   ProcessLink,
-  Session,
 } from "../../ports/dialect.ts";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../programs/java-host.ts";
 import { describeInstruments } from "./describe-instruments.ts";
@@ -89,7 +89,7 @@ function moduleOf({ package: { runtime } }: ProcessRequest): string | null {
   return program === READY_HOST || runtime.protocol === "module.instrument" ? reference : null;
 }
 
-class InstrumentSession implements Session {
+class InstrumentSession implements DialectSession {
   readonly #link: ProcessLink;
   readonly #host: InstrumentHost;
   readonly #dataDir: string;
@@ -125,7 +125,7 @@ class InstrumentSession implements Session {
     return { ...(await this.#host.healthCheck(instrument, HEALTH_MS)) };
   }
 
-  call(exchange: Exchange): void {
+  call(exchange: DialectCall): void {
     exchange.sent();
     this.#host.invoke(invokeParams(exchange, this.#dataDir)).then(
       (result) => exchange.answered(acceptInstrument(result)),

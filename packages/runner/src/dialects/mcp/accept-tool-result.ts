@@ -3,13 +3,13 @@
  * limit is cut, with a note for the model. `isError` is a result as well, because the model must see its text.
  */
 import { isObject, type Json, type JsonObject, spendJson } from "@backplane/contract";
-import type { Answer } from "../../ports/answer.ts";
+import type { PluginAnswer } from "../../ports/answer.ts";
 
 const MESSAGE_CHARS = 4_000;
 /** Estimated size of a number, boolean or null. */
 const SCALAR_CHARS = 8;
 
-export function acceptCall(result: Json, output_bytes: number): Answer {
+export function acceptCall(result: Json, output_bytes: number): PluginAnswer {
   if (!isObject(result)) return malformed("the result of tools/call is not an object");
   const { content = [], structuredContent, isError = false } = result;
   if (!Array.isArray(content)) return malformed("content is not a list");
@@ -26,7 +26,7 @@ export function acceptCall(result: Json, output_bytes: number): Answer {
 }
 
 /** Converts an error of the protocol: unknown tool, invalid arguments, a server that threw. */
-export function acceptError(error: { code: number; message: string; data?: Json }): Answer {
+export function acceptError(error: { code: number; message: string; data?: Json }): PluginAnswer {
   const message = error.message.slice(0, MESSAGE_CHARS) || "The MCP server answered with an error.";
   const details: JsonObject = { plugin_code: String(error.code) };
   if (error.data !== undefined && spendJson(error.data, MESSAGE_CHARS, SCALAR_CHARS) >= 0)
@@ -34,7 +34,7 @@ export function acceptError(error: { code: number; message: string; data?: Json 
   return { status: "failed", result: null, error: { code: "plugin_failed", message, details } };
 }
 
-function malformed(rule: string): Answer {
+function malformed(rule: string): PluginAnswer {
   const message = `The MCP server sent an invalid result: ${rule}.`;
   return { status: "failed", result: null, error: { code: "malformed_response", message } };
 }

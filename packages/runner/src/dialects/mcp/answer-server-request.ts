@@ -3,8 +3,8 @@
  * caller, or declined as the protocol specifies when the call has no caller that can answer.
  */
 import { pathToFileURL } from "node:url";
-import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
-import { RPC } from "./revisions.ts";
+import { BackplaneError, isObject, type Json, type JsonObject, MCP_ERRORS } from "@backplane/contract";
+
 import { type PendingRequest, RpcRejection } from "./rpc-channel.ts";
 
 /** Passes a request to the caller, under the server's own key if it gave one. */
@@ -34,13 +34,13 @@ export async function answerServerRequest(
     }
     case "sampling/createMessage":
       if (answerRequest === null)
-        throw new RpcRejection(RPC.rejected, "No caller can answer a sampling request for this call");
+        throw new RpcRejection(MCP_ERRORS.rejected, "No caller can answer a sampling request for this call");
       return await answerRequest(method, params, key);
     case "elicitation/create":
       if (answerRequest === null) return { action: "cancel" };
       return withDefaults(await answerRequest(method, params, key), params.requestedSchema);
     default:
-      throw new RpcRejection(RPC.method_not_found, `Method not found: ${method.slice(0, 100)}`);
+      throw new RpcRejection(MCP_ERRORS.method_not_found, `Method not found: ${method.slice(0, 100)}`);
   }
 }
 
@@ -88,7 +88,10 @@ export function answererAmong(method: string, inFlight: Iterable<PendingRequest>
     answering.length > 1 &&
     answering.some(({ session_id }) => session_id === null || session_id !== last.session_id)
   ) {
-    throw new RpcRejection(RPC.internal, `${method}: calls of several sessions are in flight; retry later`);
+    throw new RpcRejection(
+      MCP_ERRORS.internal_error,
+      `${method}: calls of several sessions are in flight; retry later`,
+    );
   }
   return last.answerRequest;
 }

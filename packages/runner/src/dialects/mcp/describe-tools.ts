@@ -8,9 +8,9 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  type ManifestToolExport,
   plainName,
   serverName,
-  type ToolExport,
 } from "@backplane/contract";
 import type { Description } from "@backplane/ports";
 import { type ParamHeaders, readParamHeaders } from "./param-headers.ts";
@@ -31,7 +31,7 @@ export type SendRequest = (method: string, params: JsonObject) => Promise<Json>;
 export async function describeTools(
   package_id: string,
   agreement: Agreement,
-  permissions: ToolExport["permissions"],
+  permissions: ManifestToolExport["permissions"],
   /** Whether arguments can also be sent as headers. */
   with_headers: boolean,
   sendRequest: SendRequest,
@@ -121,10 +121,10 @@ function unfit(tool: Json, names: Set<string>): string | null {
 function exportOf(
   tool: Tool,
   id: string,
-  permissions: ToolExport["permissions"],
+  permissions: ManifestToolExport["permissions"],
   param_headers: ParamHeaders,
   keep: (schema: JsonObject) => string,
-): ToolExport {
+): ManifestToolExport {
   const { name, title, description, inputSchema, outputSchema, annotations } = tool;
   const hints = isObject(annotations) ? annotations : {};
   const shown = typeof title === "string" ? title : hints.title;

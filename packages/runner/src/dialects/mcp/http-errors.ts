@@ -1,8 +1,8 @@
 /** Converts unsuccessful HTTP responses of an MCP server to errors. */
 import { hash } from "node:crypto";
-import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
+import { BackplaneError, isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { ServerChallenge } from "@backplane/ports";
-import { RPC } from "./revisions.ts";
+
 import type { RpcFailure } from "./rpc-channel.ts";
 
 const CHALLENGE_CHARS = 8_192;
@@ -33,7 +33,7 @@ export function isRefusedProbe({ method }: JsonObject, status: number): boolean 
 }
 
 export function probeRejection(status: number): RpcFailure {
-  return { code: RPC.method_not_found, message: `HTTP ${status}` };
+  return { code: MCP_ERRORS.method_not_found, message: `HTTP ${status}` };
 }
 
 /** The sign-in that the server asks for: 401, or 403 with insufficient scope. Null for other responses. */

@@ -3,8 +3,7 @@
  * header of the binding may contain `${slot}`, a placeholder for a secret that is filled in here and stored
  * nowhere.
  */
-import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
-import { META } from "./revisions.ts";
+import { BackplaneError, isObject, type JsonObject, MCP_META } from "@backplane/contract";
 
 const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
 /** Set by the gateway only. */
@@ -20,7 +19,7 @@ export function messageHeaders(message: JsonObject): Record<string, string> {
   };
   const { method } = message;
   const params = isObject(message.params) ? message.params : {};
-  const version = isObject(params._meta) ? params._meta[META.version] : undefined;
+  const version = isObject(params._meta) ? params._meta[MCP_META.version] : undefined;
   if (typeof method !== "string" || typeof version !== "string") return headers;
   headers["mcp-protocol-version"] = version;
   headers["mcp-method"] = method;

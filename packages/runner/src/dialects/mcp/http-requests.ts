@@ -60,6 +60,6 @@ export async function collectBody(response: IncomingMessage, limit: number): Pro
   return Buffer.concat(chunks);
 }
 
-export function firstValue(header: string | string[] | undefined): string | null {
+export function responseHeader(header: string | string[] | undefined): string | null {
   return (Array.isArray(header) ? header[0] : header) ?? null;
 }

@@ -19,7 +19,7 @@ import {
 } from "./event-stream.ts";
 import { httpError, isRefusedProbe, probeRejection, readRpcError, signInError } from "./http-errors.ts";
 import { messageHeaders } from "./http-headers.ts";
-import { collectBody, firstValue, HttpRequests } from "./http-requests.ts";
+import { collectBody, HttpRequests, responseHeader } from "./http-requests.ts";
 import type { Agreement } from "./revisions.ts";
 import type { McpTransport, TransportEvents } from "./transport.ts";
 
@@ -114,7 +114,7 @@ export class HttpTransport implements McpTransport {
         if (!this.#pending.has(id)) request.destroy();
         else this.#pending.set(id, request);
       });
-      if (message.method === "initialize") this.#session = firstValue(response.headers["mcp-session-id"]);
+      if (message.method === "initialize") this.#session = responseHeader(response.headers["mcp-session-id"]);
       await this.#read(response, message, id, sent.authorization);
     } catch (error) {
       this.#failRequest(id, error);
@@ -142,7 +142,7 @@ export class HttpTransport implements McpTransport {
     }
     const signIn = signInError(
       status,
-      firstValue(response.headers["www-authenticate"]) ?? undefined,
+      responseHeader(response.headers["www-authenticate"]) ?? undefined,
       credential,
     );
     if (signIn !== null) throw signIn;

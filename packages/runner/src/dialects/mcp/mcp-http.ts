@@ -8,7 +8,7 @@ import { guardedRequests, type OutboundRules } from "../../egress/gateway-reques
 import type { Dialect, ProcessLink } from "../../ports/dialect.ts";
 import { bindingHeaders } from "./http-headers.ts";
 import { HttpTransport } from "./http-transport.ts";
-import { McpSession } from "./session.ts";
+import { McpDialectSession } from "./session.ts";
 
 export function mcpHttp(outbound: OutboundRules): Dialect {
   return {
@@ -23,7 +23,7 @@ export function mcpHttp(outbound: OutboundRules): Dialect {
   };
 }
 
-function sessionTo(link: ProcessLink, outbound: OutboundRules): McpSession {
+function sessionTo(link: ProcessLink, outbound: OutboundRules): McpDialectSession {
   const request = link.request!;
   const { grant, context } = request;
   const url = urlOf(request);
@@ -34,7 +34,7 @@ function sessionTo(link: ProcessLink, outbound: OutboundRules): McpSession {
     );
   }
   const requests = guardedRequests(url, grant.allowed_domains, outbound);
-  return new McpSession({
+  return new McpDialectSession({
     link,
     createTransport: (events) =>
       new HttpTransport(

@@ -5,7 +5,7 @@
 import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
 import type { Dialect, DialectLaunch } from "../../ports/dialect.ts";
-import { McpSession } from "./session.ts";
+import { McpDialectSession } from "./session.ts";
 import { StdioTransport } from "./stdio-transport.ts";
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
@@ -27,7 +27,7 @@ export function mcpStdio(): Dialect {
     connect: (link) => {
       const { request } = link;
       const digest = request?.package.digest ?? "";
-      return new McpSession({
+      return new McpDialectSession({
         link,
         createTransport: (events) => new StdioTransport(link.transport, link.limits, events),
         folders: request?.grant.mounts.map(({ target }) => target) ?? [],

@@ -3,18 +3,22 @@
  * for servers that do not know it. A server that exits or hangs on `server/discover` is started without it the next
  * time.
  */
-import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
+import {
+  BackplaneError,
+  isObject,
+  type JsonObject,
+  MCP_ERRORS,
+  MCP_NEGOTIATED,
+  MCP_STATELESS,
+} from "@backplane/contract";
 import {
   type Agreement,
   CLIENT_CAPABILITIES,
   envelope,
-  NEGOTIATED,
-  RPC,
   readDiscovery,
   readInitialized,
-  STATELESS,
 } from "./revisions.ts";
-import type { Reply, RpcFailure } from "./rpc-channel.ts";
+import type { RpcFailure, RpcReply } from "./rpc-channel.ts";
 
 export interface NegotiationOptions {
   client: JsonObject;
@@ -22,7 +26,7 @@ export interface NegotiationOptions {
   initialize_ms: number;
   /** Skip `server/discover`, on which this server exited or hung before. */
   skip_discovery: boolean;
-  request(method: string, params: JsonObject, timeout_ms: number): Promise<Reply>;
+  request(method: string, params: JsonObject, timeout_ms: number): Promise<RpcReply>;
   /** The server exited or did not answer `server/discover`. */
   disableDiscovery(): void;
   /** Output so far that is not a message. */
@@ -43,7 +47,7 @@ async function agree(options: NegotiationOptions): Promise<Agreement> {
     const found = await discover(options, { _meta: envelope(client, capabilities) });
     if (found !== null) return found;
   }
-  const params = { protocolVersion: NEGOTIATED[0], capabilities, clientInfo: client };
+  const params = { protocolVersion: MCP_NEGOTIATED[0], capabilities, clientInfo: client };
   const reply = await options.request("initialize", params, options.initialize_ms);
   if (reply.kind === "lost") throw reply.error;
   if (reply.kind === "late") throw noAnswer(options.initialize_ms);
@@ -52,7 +56,8 @@ async function agree(options: NegotiationOptions): Promise<Agreement> {
   if (agreed === null) {
     throw new BackplaneError("handshake_failed", "The server's answer to initialize has no protocolVersion.");
   }
-  if (!(NEGOTIATED as readonly string[]).includes(agreed.revision)) throw unknownRevision(agreed.revision);
+  if (!(MCP_NEGOTIATED as readonly string[]).includes(agreed.revision))
+    throw unknownRevision(agreed.revision);
   return agreed;
 }
 
@@ -77,8 +82,8 @@ async function discover(
 
 /** The server rejects the revision but lists the very one it was asked in. Asked once more, it may accept it. */
 function namesOurRevision({ code, data }: RpcFailure): boolean {
-  const supported = code === RPC.unsupported_version && isObject(data) ? data.supported : undefined;
-  return Array.isArray(supported) && supported.includes(STATELESS);
+  const supported = code === MCP_ERRORS.unsupported_version && isObject(data) ? data.supported : undefined;
+  return Array.isArray(supported) && supported.includes(MCP_STATELESS);
 }
 
 function withStray(error: BackplaneError, stray_output: string): BackplaneError {
@@ -103,7 +108,7 @@ function refused({ code, message }: RpcFailure): BackplaneError {
 }
 
 function unknownRevision(revision: string): BackplaneError {
-  const known = [STATELESS, ...NEGOTIATED].join(", ");
+  const known = [MCP_STATELESS, ...MCP_NEGOTIATED].join(", ");
   return new BackplaneError(
     "protocol_version_mismatch",
     `The MCP server uses revision ${revision.slice(0, 40)}; supported are ${known}.`,

@@ -3,10 +3,10 @@
  * by them. Only scalar values at fixed paths of the schema are supported; a tool that declares them in any other
  * way is left out.
  */
-import { isObject, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
+import { isObject, type Json, type JsonObject, type ManifestToolExport } from "@backplane/contract";
 import { encodeHeaderValue } from "./http-headers.ts";
 
-export type ParamHeaders = NonNullable<ToolExport["tool"]["param_headers"]>;
+export type ParamHeaders = NonNullable<ManifestToolExport["tool"]["param_headers"]>;
 
 const MARK = "x-mcp-header";
 const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/;

@@ -2,7 +2,14 @@
  * Requests and replies on one transport, in both directions. Each request settles once: answered, refused by the
  * server, or lost. Ids are never reused, so a late reply matches no request.
  */
-import { BackplaneError, IdTable, isObject, type Json, type JsonObject } from "@backplane/contract";
+import {
+  BackplaneError,
+  IdTable,
+  isObject,
+  type Json,
+  type JsonObject,
+  MCP_ERRORS,
+} from "@backplane/contract";
 import {
   checkRpcResponse,
   idFromText,
@@ -12,7 +19,7 @@ import {
   shownId,
 } from "@backplane/wire";
 import type { ProcessLink } from "../../ports/dialect.ts";
-import { RPC } from "./revisions.ts";
+
 import type { McpTransport, TransportEvents } from "./transport.ts";
 
 /** A request without a reply yet. Exactly one of answered, refused and lost is called, once. */
@@ -276,7 +283,7 @@ export class RpcChannel implements TransportEvents {
 
   async #answerTo(method: string, params: JsonObject, from: PendingRequest | null): Promise<JsonObject> {
     if (this.#onRequest >= MAX_SERVER_REQUESTS) {
-      return { error: { code: RPC.internal, message: "too many requests at once" } };
+      return { error: { code: MCP_ERRORS.internal_error, message: "too many requests at once" } };
     }
     this.#onRequest++;
     try {
@@ -304,12 +311,12 @@ export function rpcFailureOf(error: unknown): RpcFailure {
   };
   const number = typeof rpcCode === "number" ? rpcCode : code;
   if (typeof number !== "number" || typeof message !== "string") {
-    return { code: RPC.internal, message: "the request could not be answered" };
+    return { code: MCP_ERRORS.internal_error, message: "the request could not be answered" };
   }
   return data === undefined ? { code: number, message } : { code: number, message, data };
 }
 
-export type Reply =
+export type RpcReply =
   | { kind: "answered"; result: Json }
   | { kind: "refused"; error: RpcFailure }
   | { kind: "lost"; error: BackplaneError }
@@ -321,10 +328,10 @@ export function requestWithTimeout(
   method: string,
   params: JsonObject,
   timeout_ms: number,
-): Promise<Reply> {
+): Promise<RpcReply> {
   return new Promise((resolve) => {
     let stop = () => {};
-    const settle = (reply: Reply) => {
+    const settle = (reply: RpcReply) => {
       stop();
       resolve(reply);
     };

@@ -6,13 +6,18 @@
  */
 import { BackplaneError, IdTable, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { Description, ProcessRequest, RequestListener } from "@backplane/ports";
-import { type Exchange, NO_PERMISSIONS, type ProcessLink, type Session } from "../../ports/dialect.ts";
+import {
+  type DialectCall,
+  type DialectSession,
+  NO_PERMISSIONS,
+  type ProcessLink,
+} from "../../ports/dialect.ts";
 import {
   type AnsweringRequest,
   type AnswerRequest,
+  answererAmong,
   answerInputRequests,
   answerServerRequest,
-  answererAmong,
   answersRequests,
 } from "./answer-server-request.ts";
 import { describeTools } from "./describe-tools.ts";
@@ -21,8 +26,8 @@ import { makeRequest, OtherRequest, type Requester } from "./other-request.ts";
 import { paramHeaders } from "./param-headers.ts";
 import { type Agreement, CLIENT_CAPABILITIES, envelope } from "./revisions.ts";
 import { type PendingRequest, RpcChannel, requestWithTimeout } from "./rpc-channel.ts";
-import { SessionSubscriptions, Subscription } from "./subscriptions.ts";
-import { type Caller, ToolCall } from "./tool-call.ts";
+import { McpSubscription, SessionSubscriptions } from "./subscriptions.ts";
+import { McpToolCall, type ToolCallSession } from "./tool-call.ts";
 import type { McpTransport, TransportEvents } from "./transport.ts";
 
 export interface McpOptions {
@@ -38,12 +43,12 @@ const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
 /** Delay before a call is repeated that asked for no input. */
 const PAUSE_MS = 250;
 
-export class McpSession implements Session, Caller, Requester {
+export class McpDialectSession implements DialectSession, ToolCallSession, Requester {
   readonly #options: McpOptions;
   readonly #link: ProcessLink;
   readonly #channel: RpcChannel;
-  readonly #calls = new IdTable<ToolCall>();
-  readonly #subscription: Subscription;
+  readonly #calls = new IdTable<McpToolCall>();
+  readonly #subscription: McpSubscription;
   readonly #subscribed = new SessionSubscriptions();
   readonly #notices = new NoticeRate();
   #agreement: Agreement | null = null;
@@ -64,7 +69,7 @@ export class McpSession implements Session, Caller, Requester {
       failure: (error) => this.#link.failure(error),
       expired: () => this.#reopen(),
     });
-    this.#subscription = new Subscription({
+    this.#subscription = new McpSubscription({
       send: (pending, params) => this.#channel.send(pending, () => this.#withEnvelope(params, {})),
       withdraw: (id) => this.withdraw(id, "replaced"),
       later: (run) => this.#link.after(this.#link.timeouts.alive_ms, run),
@@ -88,14 +93,14 @@ export class McpSession implements Session, Caller, Requester {
     this.#channel.transport.refresh?.(secrets, config);
   }
 
-  call(exchange: Exchange): void {
+  call(exchange: DialectCall): void {
     const { request } = exchange;
     this.refresh(request.context);
     const { input } = request.body;
     const name = request.native_name ?? request.export_id;
     const given = isObject(input) ? input : {};
     const headers = this.stateless ? paramHeaders(request.param_headers ?? [], given) : {};
-    const call = new ToolCall(this, exchange, { name, arguments: given }, headers);
+    const call = new McpToolCall(this, exchange, { name, arguments: given }, headers);
     this.#calls.add(exchange.id, call);
     if (this.dispatch(call)) exchange.sent();
   }
@@ -151,11 +156,11 @@ export class McpSession implements Session, Caller, Requester {
     return null;
   }
 
-  over(call: ToolCall): void {
+  over(call: McpToolCall): void {
     if (this.#calls.get(call.exchange.id) === call) this.#calls.delete(call.exchange.id);
   }
 
-  dispatch(call: ToolCall): boolean {
+  dispatch(call: McpToolCall): boolean {
     call.rpc_id = this.send(call, call.params);
     return call.rpc_id !== 0;
   }
@@ -235,7 +240,7 @@ export class McpSession implements Session, Caller, Requester {
     return this.#reopening;
   }
 
-  #withdrawCall(call: ToolCall, reason: string): void {
+  #withdrawCall(call: McpToolCall, reason: string): void {
     this.over(call);
     call.withdrawn = true;
     if (call.rpc_id !== 0) this.withdraw(call.rpc_id, reason);
@@ -270,7 +275,7 @@ export class McpSession implements Session, Caller, Requester {
     if (method === "notifications/cancelled" || method === "notifications/subscriptions/acknowledged") return;
     if (method === "notifications/message") {
       const call = origin ?? this.#onlyCall();
-      if (call instanceof ToolCall) {
+      if (call instanceof McpToolCall) {
         call.log(params);
         return;
       }
@@ -283,7 +288,7 @@ export class McpSession implements Session, Caller, Requester {
     else this.#link.notice(method, params);
   }
 
-  #onlyCall(): ToolCall | null {
+  #onlyCall(): McpToolCall | null {
     return this.#calls.size === 1 ? this.#calls.values()[0]! : null;
   }
 }

@@ -3,7 +3,7 @@
  * skipped, because many servers print a banner. Limits stop output that floods or never ends a line.
  */
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
-import { Connection, type Transport } from "@backplane/wire";
+import { type Transport, WireConnection } from "@backplane/wire";
 import type { RunnerLimits } from "../../ports/settings.ts";
 import type { McpTransport, TransportEvents } from "./transport.ts";
 
@@ -12,13 +12,13 @@ const STRAY_CHARS = 400;
 export class StdioTransport implements McpTransport {
   readonly cancels_by_drop = false;
   readonly shares_stream = true;
-  readonly #connection: Connection<Json>;
+  readonly #connection: WireConnection<Json>;
   readonly #queued: number;
   #stray = "";
 
   constructor(transport: Transport, limits: RunnerLimits, events: TransportEvents) {
     this.#queued = limits.queued_bytes;
-    this.#connection = new Connection<Json>({
+    this.#connection = new WireConnection<Json>({
       transport,
       framing: "ndjson",
       limits: { ...limits, frame_bytes: limits.message_bytes },

@@ -15,7 +15,7 @@ export interface SubscriptionParts {
 const MAX_WATCHED = 1_000;
 const MAX_SUBSCRIBED = 10_000;
 
-export class Subscription {
+export class McpSubscription {
   readonly #parts: SubscriptionParts;
   readonly #watched = new Set<string>();
   #lists: JsonObject = {};

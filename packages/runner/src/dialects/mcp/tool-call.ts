@@ -3,7 +3,7 @@
  * input until the answer asks for nothing more.
  */
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
-import type { Exchange } from "../../ports/dialect.ts";
+import type { DialectCall } from "../../ports/dialect.ts";
 import { acceptCall, acceptError } from "./accept-tool-result.ts";
 import type { AnsweringRequest, AnswerRequest } from "./answer-server-request.ts";
 import { type RpcFailure, rpcFailureOf } from "./rpc-channel.ts";
@@ -12,30 +12,35 @@ import { type RpcFailure, rpcFailureOf } from "./rpc-channel.ts";
 export const MAX_ROUNDS = 10;
 
 /** The session as a call needs it. */
-export interface Caller {
+export interface ToolCallSession {
   readonly output_bytes: number;
   readonly stateless: boolean;
   /** False if it could not be sent and `lost` was called. */
-  dispatch(call: ToolCall): boolean;
+  dispatch(call: McpToolCall): boolean;
   /** Null when the server asked for no input and only wants the call repeated. */
   answers(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
-  over(call: ToolCall): void;
+  over(call: McpToolCall): void;
 }
 
-export class ToolCall implements AnsweringRequest {
+export class McpToolCall implements AnsweringRequest {
   readonly method = "tools/call";
-  readonly exchange: Exchange;
+  readonly exchange: DialectCall;
   readonly headers: Record<string, string>;
   readonly answerRequest: AnswerRequest | null;
   readonly session_id: string | null;
-  readonly #caller: Caller;
+  readonly #caller: ToolCallSession;
   readonly #given: JsonObject;
   params: JsonObject;
   rpc_id = 0;
   withdrawn = false;
   #rounds = 0;
 
-  constructor(caller: Caller, exchange: Exchange, params: JsonObject, headers: Record<string, string>) {
+  constructor(
+    caller: ToolCallSession,
+    exchange: DialectCall,
+    params: JsonObject,
+    headers: Record<string, string>,
+  ) {
     this.headers = headers;
     this.#caller = caller;
     this.exchange = exchange;

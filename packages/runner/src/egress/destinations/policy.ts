@@ -14,14 +14,14 @@ export interface Target extends Destination {
   open: boolean;
 }
 
-export type Verdict =
+export type EgressVerdict =
   | { kind: "target"; target: Target }
   | { kind: "gateway" }
   | { kind: "refused"; reason: RefusalReason; detail?: string }
   /** Allowed, but the name does not exist. */
   | { kind: "unknown" };
 
-export interface Policy {
+export interface EgressPolicy {
   allowed: AllowList;
   /** `host:port` or `host:*` values that the operator allows although they are not public. */
   operator_allows: ReadonlySet<string>;
@@ -31,7 +31,7 @@ export interface Policy {
   forbidden: AddressRule;
 }
 
-export async function decide(policy: Policy, destination: Destination): Promise<Verdict> {
+export async function decideEgress(policy: EgressPolicy, destination: Destination): Promise<EgressVerdict> {
   const kind = hostKind(destination.host);
   const name = formatDestination(destination);
   if (kind === "invalid") return { kind: "refused", reason: "name.invalid" };

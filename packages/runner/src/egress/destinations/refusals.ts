@@ -55,10 +55,10 @@ export class RefusalRecord {
   add(destination: { host: string; port: number }, reason: RefusalReason, detail?: string): void {
     this.count++;
     const refusal: Refusal = {
-      host: printable(destination.host),
+      host: escapeForLog(destination.host),
       port: destination.port,
       reason,
-      ...(detail === undefined ? {} : { detail: printable(detail) }),
+      ...(detail === undefined ? {} : { detail: escapeForLog(detail) }),
       at: this.#clock.now(),
     };
     if (this.#kept.length < this.#capacity) this.#kept.push(refusal);
@@ -75,7 +75,7 @@ export class RefusalRecord {
   }
 }
 
-export function printable(text: string): string {
+export function escapeForLog(text: string): string {
   const escaped = text.replaceAll(
     /[^\x20-\x7e]/g,
     (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,

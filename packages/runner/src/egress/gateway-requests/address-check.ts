@@ -8,7 +8,7 @@ import { BackplaneError } from "@backplane/contract";
 import { publicExceptOwn } from "../destinations/address.ts";
 import { allowList } from "../destinations/allow-list.ts";
 import { type Destination, formatDestination } from "../destinations/destination.ts";
-import { decide, isOpened, type Policy } from "../destinations/policy.ts";
+import { decideEgress, type EgressPolicy, isOpened } from "../destinations/policy.ts";
 import { REFUSAL_REASONS, type RefusalReason } from "../destinations/refusals.ts";
 import { systemResolver } from "../destinations/resolve.ts";
 import type { OutboundRules } from "./guarded-requests.ts";
@@ -27,7 +27,7 @@ export interface AddressCheck {
 
 export function createAddressCheck(rules: OutboundRules = {}): AddressCheck {
   const operator = (rules.operator_allows ?? []).map((name) => name.toLowerCase());
-  const policyFor = (opened: readonly string[]): Policy => ({
+  const policyFor = (opened: readonly string[]): EgressPolicy => ({
     // The names that a plugin may use were checked before the address.
     allowed: allowList(["*"]),
     operator_allows: new Set([...operator, ...opened]),
@@ -37,7 +37,7 @@ export function createAddressCheck(rules: OutboundRules = {}): AddressCheck {
   });
   return {
     async addresses(destination, opened) {
-      const verdict = await decide(policyFor(opened), destination);
+      const verdict = await decideEgress(policyFor(opened), destination);
       if (verdict.kind === "target") return verdict.target.addresses;
       if (verdict.kind === "refused") throw refusal(destination, verdict.reason, verdict.detail);
       throw Object.assign(new Error(`${formatDestination(destination)} cannot be resolved`), {

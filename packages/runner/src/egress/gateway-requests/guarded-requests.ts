@@ -9,7 +9,7 @@ import { BackplaneError } from "@backplane/contract";
 import { type AddressRule, publicExceptOwn } from "../destinations/address.ts";
 import { allowList } from "../destinations/allow-list.ts";
 import { type Destination, formatDestination, hostKind } from "../destinations/destination.ts";
-import { decide, type Policy } from "../destinations/policy.ts";
+import { decideEgress, type EgressPolicy } from "../destinations/policy.ts";
 import { REFUSAL_REASONS } from "../destinations/refusals.ts";
 import { type Resolver, systemResolver } from "../destinations/resolve.ts";
 
@@ -40,7 +40,7 @@ export function guardedRequests(
     host: url.hostname.replace(/^\[|\]$/g, "").toLowerCase(),
     port: url.port === "" ? (secure ? 443 : 80) : Number(url.port),
   };
-  const policy: Policy = {
+  const policy: EgressPolicy = {
     allowed: allowList(allowed_domains),
     operator_allows: new Set((rules.operator_allows ?? []).map((name) => name.toLowerCase())),
     gateway: { names: new Set(), reachable: false },
@@ -70,8 +70,8 @@ export function guardedRequests(
   };
 }
 
-async function addressesOf(policy: Policy, destination: Destination): Promise<readonly string[]> {
-  const verdict = await decide(policy, destination);
+async function addressesOf(policy: EgressPolicy, destination: Destination): Promise<readonly string[]> {
+  const verdict = await decideEgress(policy, destination);
   if (verdict.kind === "target") return verdict.target.addresses;
   const name = formatDestination(destination);
   if (verdict.kind !== "refused") {

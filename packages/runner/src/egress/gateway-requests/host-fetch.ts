@@ -3,7 +3,7 @@
  * applies the same policy and address check as the egress of a sandbox. One request, no redirects, a bounded
  * answer.
  */
-import { request as sendHttpRequest, type IncomingMessage } from "node:http";
+import { type IncomingMessage, request as sendHttpRequest } from "node:http";
 import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { BackplaneError } from "@backplane/contract";
@@ -11,13 +11,13 @@ import type { Clock, HostAnswer, HostRequest } from "@backplane/ports";
 import { allowList } from "../destinations/allow-list.ts";
 import { type Destination, formatDestination } from "../destinations/destination.ts";
 import { dial } from "../destinations/dial.ts";
-import { decide, type Policy, type Target } from "../destinations/policy.ts";
-import { printable, REFUSAL_REASONS, type RefusalReason } from "../destinations/refusals.ts";
+import { decideEgress, type EgressPolicy, type Target } from "../destinations/policy.ts";
+import { escapeForLog, REFUSAL_REASONS, type RefusalReason } from "../destinations/refusals.ts";
 
 export interface HostFetchParts {
   clock: Clock;
   connect_ms: number;
-  policy: Omit<Policy, "allowed">;
+  policy: Omit<EgressPolicy, "allowed">;
 }
 
 const DEFAULT_PORTS = { "http:": 80, "https:": 443 } as const;
@@ -28,7 +28,7 @@ const OURS = new Set(["host", "connection", "upgrade", "transfer-encoding", "con
 export async function hostFetch(parts: HostFetchParts, request: HostRequest): Promise<HostAnswer> {
   const { url, destination } = read(request.url);
   const policy = { ...parts.policy, allowed: allowList(request.allowed_domains) };
-  const verdict = await decide(policy, destination);
+  const verdict = await decideEgress(policy, destination);
   if (verdict.kind === "gateway") throw refused(parts, destination, "gateway.no_scope");
   if (verdict.kind === "refused") throw refused(parts, destination, verdict.reason, verdict.detail);
   if (verdict.kind === "unknown") throw unreachable(destination, "the name does not exist");
@@ -144,13 +144,13 @@ function refused(
   detail?: string,
 ): BackplaneError {
   const message = REFUSAL_REASONS[reason];
-  const name = printable(host);
+  const name = escapeForLog(host);
   const refusal = {
     host: name,
     port,
     reason,
     message,
-    ...(detail === undefined ? {} : { detail: printable(detail) }),
+    ...(detail === undefined ? {} : { detail: escapeForLog(detail) }),
     at: new Date(clock.now()).toISOString(),
   };
   return new BackplaneError("policy.denied", `The gateway does not connect to ${name}:${port}: ${message}`, {

@@ -6,7 +6,7 @@
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "@backplane/ports";
 import { dial } from "../destinations/dial.ts";
-import type { Policy, Target } from "../destinations/policy.ts";
+import type { EgressPolicy, Target } from "../destinations/policy.ts";
 import type { RefusalRecord } from "../destinations/refusals.ts";
 import type { EgressLimits } from "./limits.ts";
 import { ProxyConnection } from "./proxy-connection.ts";
@@ -18,7 +18,7 @@ export interface Flow {
 }
 
 export class EgressState {
-  readonly policy: Policy;
+  readonly policy: EgressPolicy;
   readonly limits: EgressLimits;
   readonly clock: Clock;
   readonly refusals: RefusalRecord;
@@ -33,7 +33,13 @@ export class EgressState {
   readonly #waiting: (() => void)[] = [];
   #sweep: Timer | null = null;
 
-  constructor(policy: Policy, limits: EgressLimits, clock: Clock, refusals: RefusalRecord, held: boolean) {
+  constructor(
+    policy: EgressPolicy,
+    limits: EgressLimits,
+    clock: Clock,
+    refusals: RefusalRecord,
+    held: boolean,
+  ) {
     this.held = held;
     this.policy = policy;
     this.limits = limits;

@@ -1,5 +1,5 @@
 /** Forwards a checked HTTP request to a socket that was dialled for it, and the response back. */
-import { request as sendHttpRequest, type IncomingMessage, ServerResponse } from "node:http";
+import { type IncomingMessage, ServerResponse, request as sendHttpRequest } from "node:http";
 import type { Socket } from "node:net";
 import { endToEndFields, headBytes, headerPairs } from "./http-head.ts";
 import type { ProxyConnection } from "./proxy-connection.ts";
@@ -23,7 +23,7 @@ export async function forward(
   reply: ReplyTarget,
   { host, path, dial, adds }: ForwardTarget,
 ): Promise<void> {
-  if (!connection.acquireSlot()) return answer(request, reply, 429, "Too many connections.\n");
+  if (!connection.acquireSlot()) return sendProxyResponse(request, reply, 429, "Too many connections.\n");
   let holdsSlot = true;
   const rest = () => {
     if (holdsSlot) connection.releaseSlot();
@@ -33,7 +33,7 @@ export async function forward(
   if (connection.ended) return;
   if (upstream === null) {
     rest();
-    return answer(request, reply, 502, `${host} cannot be reached.\n`);
+    return sendProxyResponse(request, reply, 502, `${host} cannot be reached.\n`);
   }
   const upgrade = "socket" in reply ? request.headers.upgrade : undefined;
   const fields: [string, string][] = [
@@ -60,7 +60,7 @@ export async function forward(
     // A server may respond and close before it has read the whole request.
     if ("response" in reply && reply.response.writableEnded) return;
     if ("response" in reply && reply.response.headersSent) connection.end();
-    else answer(request, reply, 502, `${host} sent a response that cannot be read.\n`);
+    else sendProxyResponse(request, reply, 502, `${host} sent a response that cannot be read.\n`);
   });
   sent.on("response", (upstreamResponse) =>
     relayResponse(connection, request, reply, upstreamResponse, rest),
@@ -131,7 +131,12 @@ function relayUpgrade(
 }
 
 /** Sends a response of the proxy itself and closes the connection. */
-export function answer(request: IncomingMessage, reply: ReplyTarget, status: number, text: string): void {
+export function sendProxyResponse(
+  request: IncomingMessage,
+  reply: ReplyTarget,
+  status: number,
+  text: string,
+): void {
   const response = "response" in reply ? reply.response : responseOn(request, reply.socket);
   if (response.headersSent || response.destroyed) return;
   response.writeHead(status, {

@@ -11,9 +11,9 @@ import {
   readAbsolute,
   readAuthority,
 } from "../destinations/destination.ts";
-import { decide, type Target } from "../destinations/policy.ts";
+import { decideEgress, type Target } from "../destinations/policy.ts";
 import { REFUSAL_REASONS, type RefusalReason } from "../destinations/refusals.ts";
-import { answer, type ForwardTarget, forward, type ReplyTarget } from "./forward-request.ts";
+import { type ForwardTarget, forward, type ReplyTarget, sendProxyResponse } from "./forward-request.ts";
 import type { GatewayRoute } from "./gateway-route.ts";
 import { namesHost } from "./http-head.ts";
 import type { EgressLimits } from "./limits.ts";
@@ -114,7 +114,7 @@ export function createHttpProxy(
     if (connection.ended) return;
     const refused = (reason: RefusalReason, detail?: string) => {
       connection.refuse(reason, detail, destination);
-      answer(request, reply, 403, refusalText(reason, destination));
+      sendProxyResponse(request, reply, 403, refusalText(reason, destination));
     };
     const plain = fixed !== null && (path.startsWith("/") || (path === "*" && request.method === "OPTIONS"));
     if (absolute === null && !plain) return refused("request.malformed", url);
@@ -127,12 +127,13 @@ export function createHttpProxy(
     }
     if (serving.kind === "gateway") return toGateway();
     if (serving.kind === "host") return to(serving.target);
-    const verdict = await decide(connection.state.policy, destination);
+    const verdict = await decideEgress(connection.state.policy, destination);
     // Recorded even if the client has disconnected in the meantime.
     if (verdict.kind === "refused") return refused(verdict.reason, verdict.detail);
     if (connection.ended) return;
     if (verdict.kind === "gateway") return toGateway();
-    if (verdict.kind === "unknown") return answer(request, reply, 502, "The host does not exist.\n");
+    if (verdict.kind === "unknown")
+      return sendProxyResponse(request, reply, 502, "The host does not exist.\n");
     return to(verdict.target);
 
     function to(target: Target): Promise<void> {
@@ -183,7 +184,7 @@ export function createHttpProxy(
     if (request.headers.host !== undefined && !namesHost(request, destination)) {
       return refused("host.mismatch", request.headers.host);
     }
-    const verdict = await decide(connection.state.policy, destination);
+    const verdict = await decideEgress(connection.state.policy, destination);
     if (verdict.kind === "refused") return refused(verdict.reason, verdict.detail);
     if (connection.ended) return;
     if (verdict.kind === "unknown")

@@ -1,6 +1,6 @@
 /** Chooses how a connection is served, by its listener and its first byte. */
 
-import { decide } from "../destinations/policy.ts";
+import { decideEgress } from "../destinations/policy.ts";
 import type { EgressState } from "./egress-state.ts";
 import type { GatewayRoute } from "./gateway-route.ts";
 import { createHttpProxy, ESTABLISHED, type HttpProxy, respondOnSocket } from "./http-proxy.ts";
@@ -48,7 +48,7 @@ export function createConnectionHandler(
     const destination = await readSocks(connection);
     if (destination === null || connection.ended) return;
     await state.whenReleased();
-    const verdict = await decide(state.policy, destination);
+    const verdict = await decideEgress(state.policy, destination);
     if (verdict.kind === "refused") {
       connection.refuse(verdict.reason, verdict.detail);
       return answerSocks(connection, "forbidden");
@@ -74,7 +74,7 @@ export function createConnectionHandler(
     const address = connection.client.localAddress ?? "";
     connection.destination = { host: names.get(address) ?? address, port };
     await state.whenReleased();
-    const verdict = await decide(state.policy, connection.destination);
+    const verdict = await decideEgress(state.policy, connection.destination);
     if (verdict.kind === "refused") connection.refuse(verdict.reason, verdict.detail);
     if (connection.ended) return;
     if (verdict.kind !== "target") return connection.end();

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { HostRequest } from "@backplane/ports";
-import { systemClock } from "@backplane/test-kit/system-clock";
+import { realTimeClock } from "@backplane/test-kit/real-time-clock";
 import { expect, onTestFinished, test } from "vitest";
 import { createEgress } from "../../../src/egress/create-egress.ts";
 import { publicOnly } from "../../../src/egress/destinations/address.ts";
@@ -17,7 +17,7 @@ async function server(answer: (request: IncomingMessage, response: ServerRespons
 const names: Record<string, string> = { "home.test": "127.0.0.1", "gone.test": "127.88.0.99" };
 const egress = (gateway_port = 1, operator_allows: string[] = []) =>
   createEgress({
-    clock: systemClock,
+    clock: realTimeClock,
     operator_allows,
     gateway: () => ({ base_url: `http://localhost:${gateway_port}`, certificate: null }),
     forbidden: (address) => (address.startsWith("127.88.") ? null : publicOnly(address)),

@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import { systemClock } from "@backplane/test-kit/system-clock";
+import { realTimeClock } from "@backplane/test-kit/real-time-clock";
 import { expect, onTestFinished, test } from "vitest";
 import { publicOnly } from "../../../src/egress/destinations/address.ts";
 import { allowList } from "../../../src/egress/destinations/allow-list.ts";
@@ -19,8 +19,8 @@ function openState(): EgressState {
     resolve: () => Promise.resolve([]),
     forbidden: publicOnly,
   };
-  const record = new RefusalRecord(10, systemClock, () => {});
-  const state = new EgressState(policy, DEFAULT_EGRESS_LIMITS, systemClock, record, false);
+  const record = new RefusalRecord(10, realTimeClock, () => {});
+  const state = new EgressState(policy, DEFAULT_EGRESS_LIMITS, realTimeClock, record, false);
   onTestFinished(() => state.close());
   return state;
 }

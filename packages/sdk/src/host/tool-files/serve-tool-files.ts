@@ -14,8 +14,8 @@ import {
 } from "@backplane/contract";
 import type { VaiCall, VaiReply } from "@backplane/wire";
 import { failureReply } from "../../outcome.ts";
-import { callTool } from "./call-tool.ts";
 import { describeFiles } from "./describe-files.ts";
+import { executeToolFile } from "./execute-tool-file.ts";
 import { findToolFiles } from "./find-tool-files.ts";
 import { toolFileLoader } from "./load-tool-file.ts";
 import type { ToolFile } from "./tool-definition.ts";
@@ -61,7 +61,7 @@ export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Pr
       return failureReply("failed", error instanceof Error ? error.message : String(error));
     }
     if (tool === null) return failureReply("failed", `There is no tool file of the name ${name}.`);
-    return await callTool(tool, call);
+    return await executeToolFile(tool, call);
   };
 }
 

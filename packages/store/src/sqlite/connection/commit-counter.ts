@@ -7,7 +7,7 @@
 import { closeSync, openSync, readFileSync, renameSync, writeSync } from "node:fs";
 import { crc32 } from "node:zlib";
 import { type Op, type Statement, sql } from "../../ops/op.ts";
-import type { Connection } from "./connection.ts";
+import type { SqliteConnection } from "./connection.ts";
 import { checksumOf, STATE_TABLE } from "./row-checksums.ts";
 
 export interface Commits {
@@ -31,7 +31,7 @@ interface State extends Commits {
 const WRITE = `update ${STATE_TABLE} set commits = $1, at = $2, schema_sum = $3, sum = $4 where one = 1`;
 
 /** Null: the schema is older than the counter. */
-export function createCommitCounter(connection: Connection, file: string): CommitCounter | null {
+export function createCommitCounter(connection: SqliteConnection, file: string): CommitCounter | null {
   const state = readState(connection);
   if (state === null) return null;
   const handle = openSync(commitFile(file), "a+", 0o600);
@@ -56,7 +56,7 @@ export function writeState(state: State): Statement {
   return sql(WRITE, [count, at, schema_sum, checksumOf([1, count, at, schema_sum])]);
 }
 
-export function readState(connection: Connection): State | null {
+export function readState(connection: SqliteConnection): State | null {
   return connection.run(
     (function* (): Op<State | null> {
       const [table] = yield sql("select name from sqlite_schema where type = 'table' and name = $1", [

@@ -26,7 +26,7 @@ export async function loadHook(hook: HookModule | undefined): Promise<StatementH
   return (text) => loaded.default(text, hook.data);
 }
 
-export interface Connection {
+export interface SqliteConnection {
   run<T>(op: Op<T>): T;
   /** As `run`, and sets `wrote` when a statement has written, also when the operation throws. */
   runTracked<T>(op: Op<T>, wrote: { value: boolean }): T;
@@ -58,7 +58,7 @@ const WRITER_PRAGMAS = `
   pragma journal_size_limit = 67108864;
 `;
 
-export function openConnection(file: string, mode: "write" | "read", hook?: StatementHook): Connection {
+export function openConnection(file: string, mode: "write" | "read", hook?: StatementHook): SqliteConnection {
   const database = new DatabaseSync(file, { readOnly: mode === "read" });
   database.exec(mode === "write" ? WRITER_PRAGMAS : "pragma busy_timeout = 5000;");
   addChecksumFunctions(database);

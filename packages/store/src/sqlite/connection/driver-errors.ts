@@ -1,11 +1,11 @@
 /** What an error of the SQLite driver means. The writer's thread loads this file: no import of another module. */
-import type { Failure } from "../../ops/op.ts";
+import type { StoreFailure } from "../../ops/op.ts";
 
 /** SQLite's primary codes for a damaged file (CORRUPT) and for a file that is not a database (NOTADB). */
 const DAMAGE_CODES = new Set([11, 26]);
 
 /** Undefined for any other error. */
-export function damageOf(error: unknown): Failure | undefined {
+export function damageOf(error: unknown): StoreFailure | undefined {
   const { errcode, code, message } = (error ?? {}) as { errcode?: unknown; code?: unknown; message?: string };
   if (typeof errcode === "number" && DAMAGE_CODES.has(errcode & 0xff)) {
     return { code: "store.damaged", message: `The store's file is damaged: SQLite says "${message}".` };

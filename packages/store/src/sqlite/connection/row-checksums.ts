@@ -5,7 +5,7 @@
  */
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
-import type { Failure } from "../../ops/op.ts";
+import type { StoreFailure } from "../../ops/op.ts";
 
 /** The checksum of a row that was damaged before its table changed. No content has this checksum. */
 const KNOWN_DAMAGED = -1;
@@ -213,7 +213,7 @@ export function checksumOf(values: readonly SQLOutputValue[]): number {
 
 /** A refusal as in op.ts, which names the damaged row. */
 class DamagedRowError extends Error {
-  readonly failure: Failure;
+  readonly failure: StoreFailure;
   constructor(table: string, id: string) {
     const message = `The row ${id} of the table ${table} is damaged: its content does not match its checksum.`;
     super(message);

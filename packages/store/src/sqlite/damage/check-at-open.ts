@@ -7,7 +7,7 @@ import { Worker } from "node:worker_threads";
 import { BackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 import { commitFile, readCommitFile, readState, resetCommitFile } from "../connection/commit-counter.ts";
-import type { Connection } from "../connection/connection.ts";
+import type { SqliteConnection } from "../connection/connection.ts";
 import { CHECK_PARTS, type CheckPart, type FileDamage, findDamage } from "./check-file.ts";
 import type { CheckThreadData } from "./check-thread.ts";
 import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
@@ -35,8 +35,8 @@ export function planCheck(
 }
 
 /** Throws `store.damaged` when the file cannot be trusted. */
-export function checkContent(
-  connection: Connection,
+export function checkDatabaseContent(
+  connection: SqliteConnection,
   file: string,
   parts: readonly CheckPart[],
   log: Logger | undefined,
@@ -92,7 +92,7 @@ function report(
 }
 
 /** Throws `store.commits_lost` when the store has fewer commits than were acknowledged. */
-export function checkCommits(connection: Connection, file: string, log: Logger | undefined): void {
+export function checkCommits(connection: SqliteConnection, file: string, log: Logger | undefined): void {
   const counted = readCommitFile(file);
   // A file without the counter is from an earlier version, or older than the first counted commit.
   const state = readState(connection) ?? { count: 0, at: 0 };

@@ -17,7 +17,7 @@ import { basename, dirname, join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { BackplaneError } from "@backplane/contract";
 import { commitFile, readCommitFile, readState, resetCommitFile } from "../connection/commit-counter.ts";
-import { type Connection, openConnection } from "../connection/connection.ts";
+import { openConnection, type SqliteConnection } from "../connection/connection.ts";
 import { damageOf } from "../connection/driver-errors.ts";
 import { checksummedTables, checksumOf, type DamagedRow, STATE_TABLE } from "../connection/row-checksums.ts";
 import { syncPath } from "../connection/sync-path.ts";
@@ -67,7 +67,7 @@ export function checkStoreFile(file: string, running: boolean): StoreReport {
 }
 
 /** A store that is not open is read from a copy, because opening it would change its files. */
-function withCopy<T>(file: string, running: boolean, work: (connection: Connection) => T): T {
+function withCopy<T>(file: string, running: boolean, work: (connection: SqliteConnection) => T): T {
   if (running) return withConnection(openConnection(file, "read"), work);
   const folder = join(dirname(file), `.${basename(file)}.check-${process.pid}`);
   mkdirSync(folder, { mode: 0o700 });
@@ -81,7 +81,7 @@ function withCopy<T>(file: string, running: boolean, work: (connection: Connecti
   }
 }
 
-function withConnection<T>(connection: Connection, work: (connection: Connection) => T): T {
+function withConnection<T>(connection: SqliteConnection, work: (connection: SqliteConnection) => T): T {
   try {
     return work(connection);
   } finally {

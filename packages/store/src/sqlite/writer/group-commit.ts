@@ -6,7 +6,7 @@
  */
 import type { WriteInput, WriteName } from "../../ops/writes.ts";
 import { toSqliteError } from "../connection/sqlite-error.ts";
-import type { BatchResult, Call } from "./run-batch.ts";
+import type { BatchResult, WriteCall } from "./run-batch.ts";
 import type { Writer } from "./writer.ts";
 
 export interface GroupCommit {
@@ -17,7 +17,7 @@ export interface GroupCommit {
 }
 
 interface PendingWrite {
-  call: Call;
+  call: WriteCall;
   resolve(value: unknown): void;
   reject(error: Error): void;
 }

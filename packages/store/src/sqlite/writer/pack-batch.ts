@@ -3,7 +3,7 @@
  * structure. Cloning these two costs a fifth of cloning the rows (bench row store.append). A key is written at its first
  * use and referred to by number afterwards, since the calls of a batch have few distinct keys.
  */
-import type { Call } from "./run-batch.ts";
+import type { WriteCall } from "./run-batch.ts";
 
 export interface PackedBatch {
   text: string;
@@ -22,7 +22,7 @@ const OBJECT = 6;
 const MAX_REUSED_CODES = 65_536;
 
 /** One packer per writer. It reuses its array of numbers, since growing a new one for every batch is most of the work. */
-export function createPacker(): (calls: readonly Call[]) => PackedBatch {
+export function createPacker(): (calls: readonly WriteCall[]) => PackedBatch {
   let codes = new Float64Array(1_024);
   let used = 0;
   let numbers = new Map<string, number>();
@@ -87,7 +87,7 @@ export function createPacker(): (calls: readonly Call[]) => PackedBatch {
 
 const OWN_PROPERTY = { configurable: true, enumerable: true, writable: true };
 
-export function unpackBatch({ text, codes }: PackedBatch): Call[] {
+export function unpackBatch({ text, codes }: PackedBatch): WriteCall[] {
   const keys: string[] = [];
   let code = 0;
   let at = 0;
@@ -134,5 +134,5 @@ export function unpackBatch({ text, codes }: PackedBatch): Call[] {
         return null;
     }
   };
-  return take() as unknown as Call[];
+  return take() as unknown as WriteCall[];
 }

@@ -3,13 +3,13 @@
  * batch first runs without savepoints, since nearly every batch succeeds and a savepoint costs a tenth of a row (bench row
  * store.append). When an operation fails after it has written, the batch is rolled back and run again with savepoints.
  */
-import { type Failure, failureOf, type Op, type Statement } from "../../ops/op.ts";
+import { failureOf, type Op, type Statement, type StoreFailure } from "../../ops/op.ts";
 import { startWrite, type WriteName } from "../../ops/writes.ts";
 import type { CommitCounter } from "../connection/commit-counter.ts";
-import type { Connection } from "../connection/connection.ts";
+import type { SqliteConnection } from "../connection/connection.ts";
 import { damageOf, isDiskError } from "../connection/driver-errors.ts";
 
-export interface Call {
+export interface WriteCall {
   name: WriteName;
   input: unknown;
 }
@@ -17,13 +17,13 @@ export interface Call {
 /** values[i] is the result of call i, unless failures names i. `broken`: nothing of the batch was written. */
 export interface BatchResult {
   values: unknown[];
-  failures: [index: number, failure: Failure][];
-  broken: Failure | null;
+  failures: [index: number, failure: StoreFailure][];
+  broken: StoreFailure | null;
 }
 
 export function runBatch(
-  connection: Connection,
-  calls: readonly Call[],
+  connection: SqliteConnection,
+  calls: readonly WriteCall[],
   counter: CommitCounter | null,
 ): BatchResult {
   try {
@@ -42,7 +42,10 @@ export function runBatch(
 }
 
 /** Null: a call failed after it had written, and the batch was rolled back. */
-function runWithoutSavepoints(connection: Connection, calls: readonly Call[]): BatchAttempt | null {
+function runWithoutSavepoints(
+  connection: SqliteConnection,
+  calls: readonly WriteCall[],
+): BatchAttempt | null {
   const attempt = { result: emptyResult(), wrote: false };
   connection.exec("begin immediate");
   for (const call of calls) {
@@ -53,7 +56,7 @@ function runWithoutSavepoints(connection: Connection, calls: readonly Call[]): B
   return attempt;
 }
 
-function runWithSavepoints(connection: Connection, calls: readonly Call[]): BatchAttempt {
+function runWithSavepoints(connection: SqliteConnection, calls: readonly WriteCall[]): BatchAttempt {
   const attempt = { result: emptyResult(), wrote: false };
   connection.exec("begin immediate");
   for (const call of calls) {
@@ -75,7 +78,12 @@ function* single(statement: Statement): Op<void> {
 }
 
 /** False: the call failed after it had written, and there is no savepoint to undo its writes. */
-function runCall(connection: Connection, call: Call, attempt: BatchAttempt, savepoint: boolean): boolean {
+function runCall(
+  connection: SqliteConnection,
+  call: WriteCall,
+  attempt: BatchAttempt,
+  savepoint: boolean,
+): boolean {
   const wrote = { value: false };
   const { result } = attempt;
   try {
@@ -98,7 +106,7 @@ function emptyResult(): BatchResult {
   return { values: [], failures: [], broken: null };
 }
 
-function rollBack(connection: Connection): void {
+function rollBack(connection: SqliteConnection): void {
   try {
     if (connection.inTransaction()) connection.exec("rollback");
   } catch {
@@ -106,12 +114,12 @@ function rollBack(connection: Connection): void {
   }
 }
 
-function unavailable(error: unknown): Failure {
+function unavailable(error: unknown): StoreFailure {
   const reason = error instanceof Error ? error.message : String(error);
   return { code: "store.unavailable", message: `The store could not write: ${reason}.` };
 }
 
-function internal(error: unknown): Failure {
+function internal(error: unknown): StoreFailure {
   const reason = error instanceof Error ? error.message : String(error);
   return { code: "internal", message: undefined, details: { reason } };
 }

@@ -1,10 +1,10 @@
 /** Runs batches, in a thread of its own or on the main thread. */
 import type { CommitCounter } from "../connection/commit-counter.ts";
-import type { Connection } from "../connection/connection.ts";
-import { type BatchResult, type Call, runBatch } from "./run-batch.ts";
+import type { SqliteConnection } from "../connection/connection.ts";
+import { type BatchResult, runBatch, type WriteCall } from "./run-batch.ts";
 
 export interface Writer {
-  run(calls: Call[]): Promise<BatchResult>;
+  run(calls: WriteCall[]): Promise<BatchResult>;
   /** How many batches may be in flight. More than one keeps a thread busy while its last result is being read. */
   depth: number;
   /** How many calls of one turn are sent without waiting for its end. Useless without a second thread. */
@@ -12,7 +12,7 @@ export interface Writer {
   close(): Promise<void>;
 }
 
-export function createLocalWriter(connection: Connection, counter: CommitCounter | null): Writer {
+export function createLocalWriter(connection: SqliteConnection, counter: CommitCounter | null): Writer {
   return {
     depth: 1,
     burst: Number.POSITIVE_INFINITY,

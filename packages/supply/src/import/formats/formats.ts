@@ -10,7 +10,7 @@ import { vaiPlugin } from "./vai-plugin.ts";
 
 export const FORMATS: readonly PackageFormat[] = [vaiPlugin, hefty, toolFiles];
 
-export function formatOf(listing: TreeListing): PackageFormat {
+export function packageFormatOf(listing: TreeListing): PackageFormat {
   const found = FORMATS.find((format) => format.recognizes(listing));
   if (found !== undefined) return found;
   const nested = listing.files.find(({ path }) => path.split("/")[1] === MANIFEST_FILE);

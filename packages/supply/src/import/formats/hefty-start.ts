@@ -9,7 +9,7 @@ import { type IsolationMode, JAVA_HOST, READY_HOST } from "@backplane/contract";
 import type { TreeListing } from "../../tree/tree-listing.ts";
 import { hasMain } from "./java-class.ts";
 
-export interface Start {
+export interface HeftyStart {
   protocol: "hefty.jsonrpc" | "module.instrument";
   entrypoint: string[];
 }
@@ -24,7 +24,7 @@ export async function startOf(
   mode: IsolationMode,
   listing: TreeListing,
   tree: string,
-): Promise<Start | string> {
+): Promise<HeftyStart | string> {
   const text = providerClass.trim();
   const module = MODULE.exec(text);
   if (module !== null) return moduleStart(module, mode, listing);
@@ -38,7 +38,7 @@ export async function startOf(
   return commandStart(text, listing);
 }
 
-function moduleStart(match: RegExpExecArray, mode: IsolationMode, listing: TreeListing): Start | string {
+function moduleStart(match: RegExpExecArray, mode: IsolationMode, listing: TreeListing): HeftyStart | string {
   const file = posix.normalize(match[1] as string);
   if (file.startsWith("..") || !listing.files.some(({ path }) => path === file)) {
     return `providerClass names the module ${file}, which is not in the package; add the file or correct the path`;
@@ -50,7 +50,7 @@ function moduleStart(match: RegExpExecArray, mode: IsolationMode, listing: TreeL
 }
 
 /** The archive is unpacked, so its root is the class path; `lib` contains the libraries of a plugin. */
-async function javaStart(name: string, listing: TreeListing, tree: string): Promise<Start | string> {
+async function javaStart(name: string, listing: TreeListing, tree: string): Promise<HeftyStart | string> {
   const file = `${name.replaceAll(".", "/")}.class`;
   if (!listing.files.some(({ path }) => path === file)) {
     return `providerClass names the class ${name}, but the archive does not contain ${file}`;
@@ -61,7 +61,7 @@ async function javaStart(name: string, listing: TreeListing, tree: string): Prom
   return { protocol: "hefty.jsonrpc", entrypoint };
 }
 
-function commandStart(text: string, listing: TreeListing): Start | string {
+function commandStart(text: string, listing: TreeListing): HeftyStart | string {
   if (SHELL_CHARACTERS.test(text)) {
     return `providerClass is ${JSON.stringify(text)}; write a program and its arguments separated by spaces, since there is no shell`;
   }

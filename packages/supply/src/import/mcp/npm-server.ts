@@ -10,6 +10,7 @@ import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import { validateInstallSource } from "../../npm/install-source.ts";
 import type { Npm } from "../../npm/npm-command.ts";
 import { npmInstall } from "../../npm/npm-install.ts";
+import type { PackageJson } from "../../npm/package-json.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree } from "../../tree/tree-listing.ts";
@@ -42,15 +43,6 @@ export async function* npmServer(
   } finally {
     await rm(made, { recursive: true, force: true });
   }
-}
-
-export interface PackageJson {
-  name?: unknown;
-  version?: unknown;
-  description?: unknown;
-  license?: unknown;
-  bin?: unknown;
-  [group: string]: unknown;
 }
 
 async function manifestOf(dir: string, name: string, secret_slots: readonly string[]): Promise<string> {

@@ -25,7 +25,7 @@ interface ToolContext {
 /** A folder that the operator mounts at this path is the tool's working directory. */
 const WORKSPACE = "/workspace";
 
-export async function callTool({ description, execute }: ToolFile, call: VaiCall): Promise<VaiReply> {
+export async function executeToolFile({ description, execute }: ToolFile, call: VaiCall): Promise<VaiReply> {
   if (execute === undefined) {
     return failureReply("failed", `${description.name} has no execute implementation (${description.file}).`);
   }

@@ -19,12 +19,12 @@ export interface ConnectionDeps {
   log: Pick<Logger, "debug" | "warn">;
   buffered_bytes: number;
   /** Called once, after the connection has left its hub. */
-  onDetached(connection: Connection, reason: DetachReason): void;
+  onDetached(connection: SubscriberConnection, reason: DetachReason): void;
 }
 
 const PAGE = 256;
 
-export class Connection {
+export class SubscriberConnection {
   readonly id: string;
   readonly actor: string;
   readonly hub: Hub;

@@ -1,8 +1,8 @@
 import { PassThrough } from "node:stream";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { WebSocket } from "ws";
-import { FrameWriter, WriteTicks } from "../../src/ws/frame-writer.ts";
 import { textFrame } from "../../src/ws/text-frame.ts";
+import { WebSocketWriter, WriteTicks } from "../../src/ws/websocket-writer.ts";
 import { startWs, type TestWs } from "../support/test-agent.ts";
 
 let t: TestWs;
@@ -106,7 +106,7 @@ test("replays a long tape to a slow client", async () => {
 test("corks a burst until the end of the tick and writes nothing after a close frame", async () => {
   const state = { readyState: WebSocket.OPEN as number, OPEN: WebSocket.OPEN };
   const socket = new PassThrough();
-  const writer = new FrameWriter(state as WebSocket, socket, new WriteTicks());
+  const writer = new WebSocketWriter(state as WebSocket, socket, new WriteTicks());
   const frame = textFrame("hello");
   writer.write(frame);
   expect(socket.writableCorked).toBe(0);

@@ -1,7 +1,7 @@
 /** Real time for short waits; unlike the gateway's clock it does not split long ones. */
 import type { Clock } from "@backplane/ports";
 
-export const systemClock: Clock = {
+export const realTimeClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(ms, run) {

@@ -12,7 +12,7 @@ import { textFrame } from "./text-frame.ts";
 export class WriteTicks {
   now = 0;
   #ending = false;
-  #corked: FrameWriter[] = [];
+  #corked: WebSocketWriter[] = [];
   #watched: WatchedEvent | null = null;
   #frame: Buffer | null = null;
 
@@ -25,7 +25,7 @@ export class WriteTicks {
     return this.#frame;
   }
 
-  cork(writer: FrameWriter): void {
+  cork(writer: WebSocketWriter): void {
     writer.socket.cork();
     this.#corked.push(writer);
   }
@@ -49,7 +49,7 @@ export class WriteTicks {
   };
 }
 
-export class FrameWriter {
+export class WebSocketWriter {
   readonly socket: Duplex;
   readonly #ws: WebSocket;
   readonly #ticks: WriteTicks;

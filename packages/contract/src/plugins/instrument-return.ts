@@ -1,32 +1,32 @@
 /** Builds results of instruments. `stdio` is the usual form; any other value becomes `data`. */
 
 import type { Json, JsonObject } from "../values/json.ts";
-import { HEFTY_VERSION, type InstrumentFailure, type InstrumentResult as Result } from "./instrument.ts";
+import { HEFTY_VERSION, type InstrumentFailure, type InstrumentReturn } from "./instrument.ts";
 
 export interface StdioResult {
   stdout?: string;
   stderr?: string;
-  status?: Result["status"];
+  status?: InstrumentReturn["status"];
   error?: InstrumentFailure;
 }
 
-export const instrumentResult = {
-  stdio({ error, status, stderr = "", stdout = "" }: StdioResult): Result {
+export const instrumentReturn = {
+  stdio({ error, status, stderr = "", stdout = "" }: StdioResult): InstrumentReturn {
     const data: JsonObject = { stdout, stderr };
     return { status: status ?? (error === undefined ? "Success" : "Error"), data, ...(error && { error }) };
   },
-  data: (data: Json): Result => ({ status: "Success", data }),
+  data: (data: Json): InstrumentReturn => ({ status: "Success", data }),
 } as const;
 
 /** The module that authors import; a host resolves it to the source below if it is not bundled. */
 export const INSTRUMENT_API = "@backplane/sdk/instruments";
 /** Self-contained, because the module graph of a plugin has no access to ours; a test compares it with the original. */
 export const INSTRUMENT_API_SOURCE = `
-export const HEFTY_VERSION = ${JSON.stringify(HEFTY_VERSION)};
-export const InstrumentResult = {
-  stdio({ error, status, stderr = "", stdout = "" }) {
-    return { status: status ?? (error === undefined ? "Success" : "Error"), data: { stdout, stderr }, ...(error && { error }) };
-  },
-  data: (data) => ({ status: "Success", data }),
-};
+  export const HEFTY_VERSION = ${JSON.stringify(HEFTY_VERSION)};
+  export const InstrumentResult = {
+    stdio({ error, status, stderr = "", stdout = "" }) {
+      return { status: status ?? (error === undefined ? "Success" : "Error"), data: { stdout, stderr }, ...(error && { error }) };
+    },
+    data: (data) => ({ status: "Success", data }),
+  };
 `;
