@@ -134,9 +134,13 @@ describe("as server", () => {
     });
     const { ask } = openPair(() => gate);
     const answers = await ask(...Array.from({ length: 1_005 }, (_, id) => request(id, "wait")));
+    // The decoder pauses between frames when they take too long, as on a busy machine.
+    while (answers.length < 5) answers.push(...(await ask()));
     expect(answers).toEqual([1_000, 1_001, 1_002, 1_003, 1_004].map((id) => error(id, -32000)));
     finish();
-    expect(await ask()).toHaveLength(1_000);
+    const finished = await ask();
+    while (finished.length < 1_000) finished.push(...(await ask()));
+    expect(finished).toHaveLength(1_000);
   });
 });
 
