@@ -3,13 +3,18 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { bundlePrograms } from "../../../test/support/bundle-programs.ts";
 import { openPackageHome, type PackageHome } from "./fixtures/package-home.ts";
 
-const PROGRAM = fileURLToPath(new URL("./fixtures/install-and-die.ts", import.meta.url));
+const PROGRAMS = {
+  "install-and-die": new URL("./fixtures/install-and-die.ts", import.meta.url),
+  "schema-worker": new URL("../src/schemas/schema-worker.ts", import.meta.url),
+};
 
 interface Change {
   what: "install" | "remove";
+  /** Makes the change in a home. */
+  program: string;
   /** The home before the change. */
   start: string;
   /** What is wrong with the home after the process was killed; null when nothing is. */
@@ -23,6 +28,9 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
     string,
     string,
   ];
+  const programs = join(base, "programs");
+  await bundlePrograms(programs, PROGRAMS);
+  const program = join(programs, "install-and-die.js");
   mkdirSync(one);
   const before = await openPackageHome(one);
   await before.install("1.0.0");
@@ -36,10 +44,11 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
   chmodSync(file, 0o755);
   writeFileSync(file, "changed");
   return {
-    install: { what: "install", start: one, check: oldOrNew },
-    remove: { what: "remove", start: two, check: oldOrNew },
+    install: { what: "install", program, start: one, check: oldOrNew },
+    remove: { what: "remove", program, start: two, check: oldOrNew },
     heal: {
       what: "install",
+      program,
       start: damaged,
       check: (packages) =>
         packages.files.verified(digest).then(
@@ -64,10 +73,10 @@ async function oldOrNew(packages: PackageHome): Promise<string | null> {
 }
 
 /** The writes of an uninterrupted run, in order. */
-export async function pointsOf({ start, what }: Change): Promise<string[]> {
+export async function pointsOf({ start, what, program }: Change): Promise<string[]> {
   const home = `${start}-whole`;
   cpSync(start, home, { recursive: true });
-  const { printed } = await run(home, what);
+  const { printed } = await run(program, home, what);
   rmSync(home, { recursive: true });
   return JSON.parse(printed) as string[];
 }
@@ -87,10 +96,10 @@ export async function dieAtEach(change: Change, points: readonly number[]): Prom
 }
 
 async function dieAt(point: number, change: Change): Promise<string | null> {
-  const { start, what } = change;
+  const { start, what, program } = change;
   const home = `${start}-${what}-${point}`;
   cpSync(start, home, { recursive: true });
-  const { signal } = await run(home, what, point);
+  const { signal } = await run(program, home, what, point);
   if (signal !== "SIGKILL") return "the process was not killed";
   const packages = await openPackageHome(home);
   try {
@@ -106,8 +115,8 @@ async function dieAt(point: number, change: Change): Promise<string | null> {
   }
 }
 
-async function run(home: string, what: string, point = Number.POSITIVE_INFINITY) {
-  const args = ["--conditions=backplane-source", PROGRAM, home, what, "2.0.0", String(point)];
+async function run(program: string, home: string, what: string, point = Number.POSITIVE_INFINITY) {
+  const args = [program, home, what, "2.0.0", String(point)];
   // One thread for the file system, so that the order of calls is always the same.
   const env = { PATH: process.env.PATH, UV_THREADPOOL_SIZE: "1" };
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });
