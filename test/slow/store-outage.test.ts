@@ -1,13 +1,14 @@
 /**
  * The database becomes unavailable for two running gateways with turns, calls and deliveries in progress. When it is
- * available again, everything completes: no call ran twice, no turn failed, no entry is missing.
+ * available again, everything completes: no call ran twice, no turn failed, no entry is missing. The outages
+ * run at the same time, each list with its own database and gateways, because they mostly wait.
  */
-import { afterAll, beforeAll, expect } from "vitest";
-import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
+import { describe, type TestContext } from "vitest";
+import { startDatabaseProxy } from "../support/database-proxy.ts";
 import { gatedTool } from "../support/gated-tool.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { type ModelServer, startModelServer, useModelServer } from "../support/model-server.ts";
-import { startPostgres, type TestPostgres } from "../support/postgres.ts";
+import { startModelServer, useModelServer } from "../support/model-server.ts";
+import { startPostgres } from "../support/postgres.ts";
 import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -26,148 +27,163 @@ interface Ended {
   error: unknown;
 }
 
-let postgres: TestPostgres;
-let proxy: DatabaseProxy;
-let model: ModelServer;
-const tool = gatedTool();
-const gateways: TestGateway[] = [];
+type Nodes = Awaited<ReturnType<typeof startGateways>>;
 
-beforeAll(async () => {
-  [postgres, model] = await Promise.all([startPostgres(), startModelServer()]);
-  proxy = await startDatabaseProxy(postgres);
+/** Two gateways on a database that can become unavailable. */
+async function startGateways(onTestFinished: TestContext["onTestFinished"]) {
+  const tool = gatedTool();
+  onTestFinished(() => tool.remove());
+  const postgres = await startPostgres();
+  onTestFinished(() => postgres.stop());
+  const model = await startModelServer();
+  onTestFinished(() => model.close());
+  const proxy = await startDatabaseProxy(postgres);
+  onTestFinished(() => proxy.close());
   const env = { BACKPLANE_STORE_URL: proxy.url, BACKPLANE_NODE_LEASE_MS: String(LEASE_MS) };
-  gateways.push(await startTestGateway({ env }), await startTestGateway({ env }));
+  const gateways: TestGateway[] = [];
+  for (let n = 0; n < 2; n++) {
+    const gateway = await startTestGateway({ env });
+    onTestFinished(() => gateway.dispose());
+    gateways.push(gateway);
+  }
   await tool.install(gateways, true);
   await useModelServer(gateways[0]!, model);
-}, 120_000);
-afterAll(async () => {
-  for (const gateway of gateways) await gateway.dispose();
-  await proxy.close();
-  await model.close();
-  await postgres.stop();
-  tool.remove();
-}, 60_000);
+  return { tool, model, proxy, gateways };
+}
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-const OUTAGES = [
-  { seconds: 5, how: "refuses" },
-  { seconds: 30, how: "silent" },
-  { seconds: 120, how: "refuses" },
-] as const;
+interface Outage {
+  seconds: number;
+  how: "refuses" | "silent";
+}
 
-for (const { seconds, how } of OUTAGES) {
-  verifies(
-    "node.store-outage",
-    `a database outage of ${seconds} s (${how}) loses no call, no turn and no entry`,
+/** The outages of one list follow each other on the same gateways. */
+const OUTAGES: Outage[][] = [
+  [
+    { seconds: 5, how: "refuses" },
+    { seconds: 30, how: "silent" },
+  ],
+  [{ seconds: 120, how: "refuses" }],
+];
+
+describe.concurrent("store outages", () => {
+  for (const outages of OUTAGES) {
+    const list = outages.map(({ seconds, how }) => `${seconds} s (${how})`).join(" and then of ");
+    verifies(
+      "node.store-outage",
+      `a database outage of ${list} loses no call, no turn and no entry`,
+      async ({ expect, onTestFinished }) => {
+        const nodes = await startGateways(onTestFinished);
+        for (const outage of outages) await survive(outage, nodes, expect);
+      },
+      900_000,
+    );
+  }
+});
+
+async function survive(
+  { seconds, how }: Outage,
+  { tool, model, proxy, gateways }: Nodes,
+  expect: TestContext["expect"],
+): Promise<void> {
+  const name = (g: number, what: string) => `s${seconds}-g${g}-${what}`;
+  const calls: { id: string; name: string }[] = [];
+  const turns: { run_id: string; session_id: string; tool: string }[] = [];
+  const holds: { release: () => void }[] = [];
+  for (const [g, gateway] of gateways.entries()) {
+    for (const export_id of ["look", "note"]) {
+      const input = { name: name(g, export_id) };
+      const { body } = await gateway.http<{ id: string }>("POST", "/v1/invocations", {
+        export_id,
+        input,
+      });
+      calls.push({ id: body.id, name: input.name });
+    }
+    for (const what of ["text", "answer", "tool"]) {
+      const session_id = name(g, what);
+      const hold =
+        what === "tool" ? null : model.hold(session_id, what === "text" ? "tool" : "answer", "text");
+      if (what !== "tool") tool.open(session_id);
+      const text = `use pay {"name": "${session_id}"}`;
+      const { body } = await gateway.http<{ run_id: string }>("POST", `/v1/sessions/${session_id}/messages`, {
+        text,
+      });
+      turns.push({ run_id: body.run_id, session_id, tool: session_id });
+      await hold?.reached;
+      if (hold !== null) holds.push(hold);
+    }
+    await eventually(
+      () => ["look", "note", "tool"].every((what) => tool.runs(name(g, what)) === 1),
+      PATIENCE_MS,
+      "the tools run",
+    );
+  }
+  // A hook handles the delivery of a settled call.
+  const delivered = tool.deliveries().length;
+  tool.holdHooks();
+  tool.open(name(0, "settled"));
+  for (const gateway of gateways) {
+    const input = { name: name(0, "settled") };
+    await gateway.http("POST", "/v1/invocations?wait=50", { export_id: "look", input });
+  }
+  await eventually(() => tool.deliveries().length >= delivered + 2, PATIENCE_MS, "the hook is called");
+
+  proxy.takeAway(how);
+  await pause(seconds * 500);
+  // During the outage, work in progress continues as far as possible without the store.
+  for (const { release } of holds) release();
+  for (const g of gateways.keys()) {
+    for (const what of ["look", "note", "tool"]) tool.open(name(g, what));
+  }
+  tool.releaseHooks();
+  for (const [g, gateway] of gateways.entries()) {
+    const refused = await gateway.http("POST", `/v1/sessions/${name(g, "new")}/messages`, {
+      text: "hello",
+    });
+    expect(refused).toMatchObject({ status: 503, body: { error: { code: "store.unavailable" } } });
+    expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
+    expect((await gateway.http("GET", "/readyz")).status).toBe(503);
+  }
+  await pause(seconds * 500);
+  proxy.giveBack();
+
+  for (const { run_id } of turns) await untilEnded(gateways[0]!, `/v1/runs/${run_id}`);
+  for (const { id } of calls) await untilEnded(gateways[0]!, `/v1/invocations/${id}`);
+  // After one lease, any takeover would have happened.
+  await eventually(
     async () => {
-      const name = (g: number, what: string) => `s${seconds}-g${g}-${what}`;
-      const calls: { id: string; name: string }[] = [];
-      const turns: { run_id: string; session_id: string; tool: string }[] = [];
-      const holds: { release: () => void }[] = [];
-      for (const [g, gateway] of gateways.entries()) {
-        for (const export_id of ["look", "note"]) {
-          const input = { name: name(g, export_id) };
-          const { body } = await gateway.http<{ id: string }>("POST", "/v1/invocations", {
-            export_id,
-            input,
-          });
-          calls.push({ id: body.id, name: input.name });
-        }
-        for (const what of ["text", "answer", "tool"]) {
-          const session_id = name(g, what);
-          const hold =
-            what === "tool" ? null : model.hold(session_id, what === "text" ? "tool" : "answer", "text");
-          if (what !== "tool") tool.open(session_id);
-          const text = `use pay {"name": "${session_id}"}`;
-          const { body } = await gateway.http<{ run_id: string }>(
-            "POST",
-            `/v1/sessions/${session_id}/messages`,
-            { text },
-          );
-          turns.push({ run_id: body.run_id, session_id, tool: session_id });
-          await hold?.reached;
-          if (hold !== null) holds.push(hold);
-        }
-        await eventually(
-          () => ["look", "note", "tool"].every((what) => tool.runs(name(g, what)) === 1),
-          PATIENCE_MS,
-          "the tools run",
-        );
-      }
-      // A hook handles the delivery of a settled call.
-      const delivered = tool.deliveries().length;
-      tool.holdHooks();
-      tool.open(name(0, "settled"));
-      for (const gateway of gateways) {
-        const input = { name: name(0, "settled") };
-        await gateway.http("POST", "/v1/invocations?wait=50", { export_id: "look", input });
-      }
-      await eventually(() => tool.deliveries().length >= delivered + 2, PATIENCE_MS, "the hook is called");
-
-      proxy.takeAway(how);
-      await pause(seconds * 500);
-      // During the outage, work in progress continues as far as possible without the store.
-      for (const { release } of holds) release();
-      for (const g of gateways.keys()) {
-        for (const what of ["look", "note", "tool"]) tool.open(name(g, what));
-      }
-      tool.releaseHooks();
-      for (const [g, gateway] of gateways.entries()) {
-        const refused = await gateway.http("POST", `/v1/sessions/${name(g, "new")}/messages`, {
-          text: "hello",
-        });
-        expect(refused).toMatchObject({ status: 503, body: { error: { code: "store.unavailable" } } });
-        expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
-        expect((await gateway.http("GET", "/readyz")).status).toBe(503);
-      }
-      await pause(seconds * 500);
-      proxy.giveBack();
-
-      for (const { run_id } of turns) await untilEnded(`/v1/runs/${run_id}`);
-      for (const { id } of calls) await untilEnded(`/v1/invocations/${id}`);
-      // After one lease, any takeover would have happened.
-      await eventually(
-        async () => {
-          const states = await Promise.all(
-            gateways.map((gateway) => gateway.http<{ takes_over: boolean }>("GET", "/readyz")),
-          );
-          return states.every(({ body }) => body.takes_over === true);
-        },
-        PATIENCE_MS,
-        "both gateways take over again",
+      const states = await Promise.all(
+        gateways.map((gateway) => gateway.http<{ takes_over: boolean }>("GET", "/readyz")),
       );
-      await pause(LEASE_MS);
-
-      for (const { run_id, session_id } of turns) {
-        const { body } = await gateways[0]!.http<Ended>("GET", `/v1/runs/${run_id}`);
-        expect([session_id, body.status, body.resumed, body.error]).toEqual([
-          session_id,
-          "completed",
-          undefined,
-          null,
-        ]);
-        expect([session_id, tool.runs(session_id)]).toEqual([session_id, 1]);
-        expect([session_id, await tapeOf(session_id)]).toEqual([session_id, TAPE]);
-      }
-      for (const { id, name: called } of calls) {
-        const { body } = await gateways[1]!.http<Ended>("GET", `/v1/invocations/${id}`);
-        expect([called, body.status, body.retry_count, tool.runs(called)]).toEqual([
-          called,
-          "succeeded",
-          0,
-          1,
-        ]);
-      }
-      const deliveries = tool.deliveries();
-      expect(deliveries).toEqual([...new Set(deliveries)]);
-      for (const [g, gateway] of gateways.entries()) {
-        expect((await gateway.http("GET", `/v1/sessions/${name(g, "new")}`)).status).toBe(404);
-        expect(gateway.log()).not.toContain("were lost");
-      }
+      return states.every(({ body }) => body.takes_over === true);
     },
-    seconds * 1_000 + 300_000,
+    PATIENCE_MS,
+    "both gateways take over again",
   );
+  await pause(LEASE_MS);
+
+  for (const { run_id, session_id } of turns) {
+    const { body } = await gateways[0]!.http<Ended>("GET", `/v1/runs/${run_id}`);
+    expect([session_id, body.status, body.resumed, body.error]).toEqual([
+      session_id,
+      "completed",
+      undefined,
+      null,
+    ]);
+    expect([session_id, tool.runs(session_id)]).toEqual([session_id, 1]);
+    expect([session_id, await tapeOf(gateways[0]!, session_id)]).toEqual([session_id, TAPE]);
+  }
+  for (const { id, name: called } of calls) {
+    const { body } = await gateways[1]!.http<Ended>("GET", `/v1/invocations/${id}`);
+    expect([called, body.status, body.retry_count, tool.runs(called)]).toEqual([called, "succeeded", 0, 1]);
+  }
+  const deliveries = tool.deliveries();
+  expect(deliveries).toEqual([...new Set(deliveries)]);
+  for (const [g, gateway] of gateways.entries()) {
+    expect((await gateway.http("GET", `/v1/sessions/${name(g, "new")}`)).status).toBe(404);
+    expect(gateway.log()).not.toContain("were lost");
+  }
 }
 
 /** The entries of a turn with one tool call, in tape order, without entries of strategies. */
@@ -182,9 +198,9 @@ const TAPE = [
   "assistant",
 ];
 
-async function tapeOf(session_id: string): Promise<string[]> {
+async function tapeOf(gateway: TestGateway, session_id: string): Promise<string[]> {
   const path = `/v1/sessions/${session_id}/entries?after=0&limit=1000`;
-  const { body } = await gateways[0]!.http<{ items: Entry[] }>("GET", path);
+  const { body } = await gateway.http<{ items: Entry[] }>("GET", path);
   return body.items.flatMap(({ kind, payload }) => {
     if (kind === "message") return [payload.role!];
     if (kind === "event") return payload.name!.startsWith("llm.call.") ? [payload.name!] : [];
@@ -192,10 +208,10 @@ async function tapeOf(session_id: string): Promise<string[]> {
   });
 }
 
-async function untilEnded(path: string): Promise<void> {
+async function untilEnded(gateway: TestGateway, path: string): Promise<void> {
   await eventually(
     async () => {
-      const { status, body } = await gateways[0]!.http<Ended>("GET", path);
+      const { status, body } = await gateway.http<Ended>("GET", path);
       return status === 200 && body.status !== "running";
     },
     PATIENCE_MS,

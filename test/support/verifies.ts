@@ -1,4 +1,4 @@
-import { test } from "vitest";
+import { type TestContext, test } from "vitest";
 
 /**
  * Defines a test that verifies requirements. The ids are stored in the test's metadata and thus in the report;
@@ -7,14 +7,15 @@ import { test } from "vitest";
 export function verifies(
   ids: string | readonly string[],
   name: string,
-  run: () => Promise<void> | void,
+  run: (context: TestContext) => Promise<void> | void,
   timeout?: number,
 ): void {
   test(
     name,
-    async ({ task }) => {
-      (task.meta as { verifies?: readonly string[] }).verifies = typeof ids === "string" ? [ids] : ids;
-      await run();
+    async (context) => {
+      (context.task.meta as { verifies?: readonly string[] }).verifies =
+        typeof ids === "string" ? [ids] : ids;
+      await run(context);
     },
     timeout,
   );
