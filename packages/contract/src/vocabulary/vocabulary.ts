@@ -45,6 +45,11 @@ export function runsElsewhere(protocol: Protocol): boolean {
   return protocol === "mcp.http";
 }
 
+/** Plugins of these protocols check the arguments of a call themselves and fill in the defaults of their schemas. */
+export function validatesInput(protocol: Protocol): boolean {
+  return protocol === "mcp.stdio" || protocol === "mcp.http";
+}
+
 /** Binds all tools of a package with one config, one set of secrets and one process. */
 export const WHOLE_PACKAGE = "*";
 

@@ -9,12 +9,14 @@ import {
   type ExecutionClass,
   type Grant,
   type PluginExport,
+  validatesInput,
 } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, SchemaCheck, Scope } from "@backplane/ports";
 import { digestGrant, standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { intersect, type Level } from "../grant/intersect.ts";
 import { type CompiledRule, compilePluginRules, NO_RULES } from "../policy/security-rules.ts";
+import { acceptEither, withOptionalDefaults } from "./optional-defaults.ts";
 import { sanitizeExport } from "./sanitize-text.ts";
 
 export interface ExportPlan {
@@ -65,10 +67,8 @@ export class ExportPlans {
   async #create(key: string, bound: BoundPackage, scope: Scope): Promise<ExportPlan> {
     const { host, schemas } = this.#deps;
     const item = findBoundExport(bound);
-    const compile = async (path: string | undefined) =>
-      path === undefined ? null : await schemas.compile(schemaKey(bound, path), bound.package.schemas[path]);
-    const checkInput = item.kind === "tool" ? await compile(item.tool.input_schema) : null;
-    const checkOutput = item.kind === "tool" ? await compile(item.tool.output_schema) : null;
+    const checkInput = item.kind === "tool" ? await this.#compileInput(bound, item.tool.input_schema) : null;
+    const checkOutput = item.kind === "tool" ? await this.#compile(bound, item.tool.output_schema) : null;
     const isolation = effectiveClass(bound.binding, item);
     const level = standingLevel({ ...bound, export: item }, isolation, scope, host);
     const grant = withSecretEnv(toGrant(level), bound.binding.policy);
@@ -91,6 +91,22 @@ export class ExportPlans {
     this.#plans.set(key, plan);
     if (this.#plans.size > MAX_PLANS) this.#plans.delete(this.#plans.keys().next().value as string);
     return plan;
+  }
+
+  async #compile(bound: BoundPackage, path: string | undefined): Promise<SchemaCheck | null> {
+    if (path === undefined) return null;
+    return await this.#deps.schemas.compile(schemaKey(bound, path), bound.package.schemas[path]);
+  }
+
+  /** An MCP server validates the input too and fills in its defaults; other plugins rely on this check alone. */
+  async #compileInput(bound: BoundPackage, path: string | undefined): Promise<SchemaCheck | null> {
+    const strict = await this.#compile(bound, path);
+    if (strict === null || path === undefined) return strict;
+    if (!validatesInput(bound.package.manifest.runtime.protocol)) return strict;
+    const optional = withOptionalDefaults(bound.package.schemas[path]);
+    if (optional === null) return strict;
+    const relaxed = await this.#deps.schemas.compile(`${schemaKey(bound, path)}#defaults`, optional);
+    return acceptEither(strict, relaxed);
   }
 }
 

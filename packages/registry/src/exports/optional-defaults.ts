@@ -1,0 +1,62 @@
+/**
+ * Input schemas of servers that validate their input themselves. Generators of schemas (zod 4 among them) describe the
+ * parsed value, in which a property with a default is always present, and list it as required although the server
+ * accepts input without it and fills in the default.
+ */
+import { isObject, mapMaybe } from "@backplane/contract";
+import type { SchemaCheck } from "@backplane/ports";
+
+/** Keywords that hold one schema, a list of schemas or a map of schemas. */
+const ONE = ["items", "additionalProperties", "then", "else", "unevaluatedProperties"] as const;
+const LISTS = ["allOf", "anyOf", "oneOf", "prefixItems"] as const;
+const MAPS = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"] as const;
+
+/** The schema without the `required` entries of properties that have a default; null if it has none of these. */
+export function withOptionalDefaults(schema: unknown): unknown {
+  const relaxed = relax(schema);
+  return relaxed === schema ? null : relaxed;
+}
+
+/**
+ * Accepts what either check accepts. The strict one comes first: in a `oneOf`, input that matches one branch of the
+ * schema can match two of the relaxed schema.
+ */
+export function acceptEither(strict: SchemaCheck, relaxed: SchemaCheck): SchemaCheck {
+  return (value) => mapMaybe(strict(value), (issues) => (issues.length === 0 ? issues : relaxed(value)));
+}
+
+/** Returns the same object if nothing changes. `not` and `if` stay as they are: relaxing them would refuse input. */
+function relax(schema: unknown): unknown {
+  if (!isObject(schema)) return schema;
+  const changed: Record<string, unknown> = {};
+  const set = (keyword: string, value: unknown) => {
+    if (value !== schema[keyword]) changed[keyword] = value;
+  };
+  for (const keyword of ONE) set(keyword, relax(schema[keyword]));
+  for (const keyword of LISTS) set(keyword, relaxList(schema[keyword]));
+  for (const keyword of MAPS) set(keyword, relaxMap(schema[keyword]));
+  const { properties, required } = schema;
+  if (Array.isArray(required) && isObject(properties)) {
+    const kept = required.filter((name) => !hasDefault(properties, name));
+    if (kept.length < required.length) changed.required = kept;
+  }
+  return Object.keys(changed).length === 0 ? schema : { ...schema, ...changed };
+}
+
+function relaxList(list: unknown): unknown {
+  if (!Array.isArray(list)) return list;
+  const relaxed = list.map(relax);
+  return relaxed.some((item, at) => item !== list[at]) ? relaxed : list;
+}
+
+function relaxMap(map: unknown): unknown {
+  if (!isObject(map)) return map;
+  const relaxed = Object.entries(map).map(([name, item]) => [name, relax(item)] as const);
+  return relaxed.some(([name, item]) => item !== map[name]) ? Object.fromEntries(relaxed) : map;
+}
+
+function hasDefault(properties: Record<string, unknown>, name: unknown): boolean {
+  if (typeof name !== "string" || !Object.hasOwn(properties, name)) return false;
+  const property = properties[name];
+  return isObject(property) && Object.hasOwn(property, "default");
+}
