@@ -26,6 +26,9 @@ const ReportSchema = z.object({
   status: BindingSchema.shape.status,
   unbound_slots: z.array(z.string()),
   issues: z.array(z.object({ path: z.string(), message: z.string() })),
+  warnings: z
+    .array(z.object({ path: z.string(), message: z.string() }))
+    .describe("Settings that are valid but have no effect here, such as a domain that egress refuses."),
   requested: PermissionsSchema.describe("The permissions that the manifest requests."),
   grant: GrantSchema.describe("The grant of a call, before its caller narrows it."),
 });

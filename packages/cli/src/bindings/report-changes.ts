@@ -20,12 +20,13 @@ export async function reportNarrowedGrant(context: CommandContext, binding: Bind
   if (context.out.quiet || (domains.length === 0 && mounts.length === 0)) return;
   const report = await ifAllowed(context.client().bindings.validate(binding.binding_id));
   if (report === null) return;
-  const { requested, grant } = report;
+  const { requested, grant, warnings } = report;
   const lines = [
     ...(domains.length === 0 ? [] : withoutNetwork(binding, requested, grant)),
     ...(mounts.length > 0 && grant.mounts.length === 0
       ? ["Its mounts have no effect: the host policy forbids mounts. See: backplane policy show"]
       : []),
+    ...warnings.map(({ message }) => `${message}.`),
   ];
   for (const line of lines) context.out.note(plainLine(line));
 }

@@ -26,6 +26,8 @@ export interface ValidationReport {
   status: Binding["status"];
   unbound_slots: string[];
   issues: { path: string; message: string }[];
+  /** Settings that are valid but have no effect here. */
+  warnings: { path: string; message: string }[];
   /** The permissions requested by the manifest. */
   requested: PluginExport["permissions"];
   /** The permissions granted to a call here, before restrictions of the caller. */

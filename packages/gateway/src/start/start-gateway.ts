@@ -169,6 +169,7 @@ async function compose(
       network: config.policy.network,
       default_domains: config.policy.allowed_domains,
       mounts: config.policy.mounts,
+      private_destinations: config.egress.allow_private,
       orgs: new Map(Object.entries(config.orgs)),
       projects: new Map(Object.entries(config.projects)),
       queue_per_binding: config.limits.queue_per_binding,

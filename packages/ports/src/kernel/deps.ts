@@ -36,6 +36,8 @@ export interface HostPolicy {
   /** Limits every grant, and applies as is when neither manifest nor binding names domains. */
   default_domains?: readonly string[];
   mounts?: boolean;
+  /** `host:port` values that calls may reach although they are not public, if their grant names them. */
+  private_destinations?: readonly string[];
   orgs?: ReadonlyMap<string, GrantLevel>;
   /** Keyed by `ORG/PROJECT`. */
   projects?: ReadonlyMap<string, GrantLevel>;

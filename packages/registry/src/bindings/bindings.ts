@@ -26,6 +26,7 @@ import type { ChangeEffects } from "./change-effects.ts";
 import { checkBinding, findExport, findUnboundSlots } from "./check-binding.ts";
 import { carrySettings } from "./move-binding.ts";
 import { type BindingPlanner, toUpdate } from "./plan-change.ts";
+import { findRefusedDestinations } from "./private-destinations.ts";
 
 const MAX_ATTEMPTS = 200;
 
@@ -145,13 +146,15 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     const issues = await checkBinding(deps, found, binding);
     const unbound_slots = findUnboundSlots(found.export, binding.secrets);
     const isolation = effectiveClass(binding, found.export);
+    const grant = toGrant(standingLevel({ binding, ...found }, isolation, caller.scope, deps.host));
     return {
       valid: issues.length === 0 && unbound_slots.length === 0,
       status: binding.status,
       unbound_slots,
       issues,
+      warnings: findRefusedDestinations(grant.allowed_domains, deps.host.private_destinations ?? []),
       requested: found.export.permissions,
-      grant: toGrant(standingLevel({ binding, ...found }, isolation, caller.scope, deps.host)),
+      grant,
     };
   }
 

@@ -6,6 +6,21 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { config, jira, schemas } from "./jira.ts";
 
+test("warns of granted destinations that egress refuses until the operator allows them", async () => {
+  const fixture = await createTestKernel({ host: { private_destinations: ["localhost:8000", "nas.lan:*"] } });
+  const allowed_domains = ["localhost:8000", "localhost:5432", "10.0.0.5", "api.acme.test", "nas.lan:22"];
+  const { binding_id } = await fixture.bind(
+    manifest([tool("query", { permissions: { network: "egress" } })]),
+    { policy: { allowed_domains } },
+  );
+  const report = await fixture.kernel.bindings.validate(user, binding_id);
+  expect(report.valid).toBe(true);
+  expect(report.warnings.map(({ message }) => message)).toEqual([
+    '10.0.0.5 is an IP address, so connections to it are refused; the operator can add "10.0.0.5:PORT" to egress.allow_private in backplane.toml',
+    'localhost:5432 is this machine, so connections to it are refused; the operator can add "localhost:5432" to egress.allow_private in backplane.toml',
+  ]);
+});
+
 verifies("bind.record", "stores package, export, scope, config and policy of a new binding", async () => {
   const fixture = await createTestKernel();
   await fixture.kernel.secrets.put(admin, "jira_token", "s3cr3t-value");

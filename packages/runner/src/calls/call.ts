@@ -27,6 +27,7 @@ import { type CallRedactor, redactorAmong, redactorFor, secretsOf } from "../sec
 import type { Deadline, Deadlines } from "../time/deadlines.ts";
 import { CallRefusals, stderrTail } from "./call-record.ts";
 import { type CallScratch, hostScratch, sandboxScratch } from "./call-scratch.ts";
+import { explainRefusals } from "./explain-refusals.ts";
 import { finishCall } from "./finish-call.ts";
 import { type Interruption, interrupted } from "./outcomes.ts";
 import type { SettleQueue } from "./settle-queue.ts";
@@ -189,7 +190,9 @@ export class RunnerCall implements DialectCall {
     const home = this.#lifetime === "call" ? (this.#scratch?.path ?? null) : null;
     const worker = pool.lease(this.request, this.#dialect, home);
     this.#worker = worker;
-    await worker.process.ready;
+    await worker.process.ready.catch((error: unknown) => {
+      throw explainRefusals(toBackplaneError(error), worker, secretsOf(this.request.context));
+    });
     await pool.check(worker);
     if (this.#state !== "waiting") return;
     // The process may have exited since its handshake. Nothing was sent then, so the call is safe to repeat.
@@ -234,7 +237,12 @@ export class RunnerCall implements DialectCall {
     const wasSent = this.#state === "sent";
     this.#state = "done";
     this.#deps.deadlines.clear(this.#deadline);
-    if (this.#worker !== null && !wasSent) this.#deps.pool.cancelLease(this.#worker);
+    if (this.#worker !== null && !wasSent) {
+      const { refusals, waiting } = this.#worker;
+      // The process never got this call, and what was refused to it while it started is often the reason.
+      for (const refusal of refusals.early) this.refused(refusal, waiting > 1);
+      this.#deps.pool.cancelLease(this.#worker);
+    }
     const oneCallProcess = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
     const slow = oneCallProcess || (this.#worker !== null && answer.error?.code === "crashed");
     const hasArtifacts = wasSent && artifactsIn(answer.result).length > 0;

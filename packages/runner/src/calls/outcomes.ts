@@ -3,7 +3,8 @@ import { BackplaneError } from "@backplane/contract";
 import type { RunRequest } from "@backplane/ports";
 import type { Worker } from "../pool/worker.ts";
 import { failedAnswer, type PluginAnswer } from "../ports/answer.ts";
-import { describeExit, lastErrorLine } from "../programs/diagnose-launch.ts";
+import { describeStderr } from "../programs/describe-stderr.ts";
+import { describeExit } from "../programs/diagnose-launch.ts";
 import { exceededLimit } from "../sandbox/exit-cause.ts";
 
 export type Interruption = "deadline" | "user" | "shutdown";
@@ -17,7 +18,9 @@ export function interrupted(why: Interruption, request: RunRequest): PluginAnswe
   return { status: "cancelled", result: null, error: { code, message: new BackplaneError(code).message } };
 }
 
-/** Adds the exit status or kill reason and the last line of stderr to a call whose process exited. */
+const STDERR_BYTES = 16_384;
+
+/** Adds the exit status or kill reason and the error on stderr to a call whose process exited. */
 export function crashed(worker: Worker, answer: PluginAnswer): PluginAnswer {
   const { exit, killReason } = worker.process;
   if (killReason !== null) {
@@ -25,8 +28,8 @@ export function crashed(worker: Worker, answer: PluginAnswer): PluginAnswer {
     return failedAnswer(new BackplaneError("crashed", message, { details: { reason: killReason } }));
   }
   if (exit === null) return answer;
-  const words = lastErrorLine(worker.process.stderr.since(0, 4_096).toString("utf8"));
-  const message = `The plugin ${describeExit(exit)}.${words === null ? "" : ` Last line on stderr: ${words}`}`;
+  const errors = describeStderr(worker.process.stderr.since(0, STDERR_BYTES).toString("utf8"));
+  const message = `The plugin ${describeExit(exit)}.${errors === null ? "" : ` ${errors}`}`;
   return failedAnswer(
     new BackplaneError("crashed", message, { details: { exit_code: exit.code, signal: exit.signal } }),
   );

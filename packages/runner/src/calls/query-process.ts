@@ -9,6 +9,7 @@ import type { Pool } from "../pool/pool.ts";
 import type { Dialect, DialectSession } from "../ports/dialect.ts";
 import { type CallRedactor, createCallRedactor } from "../secrets/redact.ts";
 import type { Deadlines } from "../time/deadlines.ts";
+import { explainRefusals } from "./explain-refusals.ts";
 
 export interface QueryDeps {
   pool: Pool;
@@ -34,7 +35,10 @@ export async function queryProcess<T>(
   });
   const worker = pool.lease(request, dialect, null);
   try {
-    await Promise.race([worker.process.ready.then(() => pool.check(worker)), late]);
+    const ready = worker.process.ready.then(() => pool.check(worker));
+    await Promise.race([ready, late]).catch((error: unknown) => {
+      throw explainRefusals(toBackplaneError(error), worker, Object.values(request.context.secrets));
+    });
     const { session } = worker.process;
     if (worker.process.state !== "ready" || session === null) {
       throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process has exited.");

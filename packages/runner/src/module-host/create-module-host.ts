@@ -1,7 +1,7 @@
 /**
  * Runs kernel plugins in their own processes (plug.trust): in the sandbox (sandbox.class), with a minimal
  * environment, killed with all descendants, and never outliving the gateway. `start` resolves when the module is
- * imported and checked. A module that hangs is killed, and errors include the last line of stderr.
+ * imported and checked. A module that hangs is killed, and errors quote stderr.
  */
 import { homedir } from "node:os";
 import { BackplaneError, type KernelToolCall, type PluginEntry } from "@backplane/contract";
@@ -9,7 +9,8 @@ import type { Clock, LoadedPlugin, Logger, PluginReach } from "@backplane/ports"
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH, type RunnerLimits } from "../ports/settings.ts";
 import { PluginProcess, type ProcessDeps } from "../processes/plugin-process.ts";
-import { type ExitStatus, type LaunchEnvironment, lastErrorLine } from "../programs/diagnose-launch.ts";
+import { describeStderr } from "../programs/describe-stderr.ts";
+import type { ExitStatus, LaunchEnvironment } from "../programs/diagnose-launch.ts";
 import { exceededLimit } from "../sandbox/exit-cause.ts";
 import { ProcessTrees } from "../supervision/process-trees.ts";
 import { Watchdog } from "../supervision/watchdog.ts";
@@ -206,7 +207,7 @@ class HostedPlugin {
         load_ms: timeouts.load_ms,
         answer,
         toHostPaths: (text) => where.toHostPaths(text),
-        lastErrorLine: () => this.#lastErrorLine(),
+        describeStderr: () => this.#describeStderr(),
       },
       (session) => {
         this.#session = session;
@@ -269,7 +270,7 @@ class HostedPlugin {
     const { promise: late, reject } = Promise.withResolvers<never>();
     const { deadlines } = this.#deps;
     const limit = deadlines.set(ms, () => {
-      const message = `${this.#entry.name} did not finish ${what} within ${ms} ms, so its process was killed.${this.#lastErrorLine()}`;
+      const message = `${this.#entry.name} did not finish ${what} within ${ms} ms, so its process was killed.${this.#describeStderr()}`;
       reject(new BackplaneError("launch_failed", message));
       this.#ending = true;
       this.process.kill(`it did not finish ${what} in time`);
@@ -286,7 +287,7 @@ class HostedPlugin {
     const error = new BackplaneError(
       // Other stream failures show as the exit that they caused.
       failure?.code === "malformed_response" ? failure.code : "crashed",
-      `The process of ${this.#entry.name} ${why}.${cause}${this.#lastErrorLine()}`,
+      `The process of ${this.#entry.name} ${why}.${cause}${this.#describeStderr()}`,
     );
     const trace = this.#secrets.redact(this.#stderr()).trim();
     if (trace !== "") error.stack = `${error.name}: ${error.message}\n${trace}`;
@@ -297,9 +298,9 @@ class HostedPlugin {
     return this.#where.toHostPaths(this.process.stderr.since(0, TRACE_BYTES).toString("utf8"));
   }
 
-  #lastErrorLine(): string {
-    const words = lastErrorLine(this.#stderr());
-    return words === null ? "" : ` Last line on stderr: ${this.#secrets.redact(words)}`;
+  #describeStderr(): string {
+    const errors = describeStderr(this.#stderr());
+    return errors === null ? "" : ` ${this.#secrets.redact(errors)}`;
   }
 }
 

@@ -20,8 +20,8 @@ export interface ModuleSessionOptions {
   answer: (method: string, params: unknown) => Promise<unknown>;
   /** Replaces sandbox paths in a text with paths on this machine. */
   toHostPaths: (text: string) => string;
-  /** A sentence with the last line of stderr, or an empty string. */
-  lastErrorLine: () => string;
+  /** A sentence with the error on stderr, or an empty string. */
+  describeStderr: () => string;
 }
 
 /** A dialect for a single process. `opened` gets its session. */
@@ -62,12 +62,12 @@ export class ModuleSession implements DialectSession {
 
   /** Imports the module. Errors of its code are thrown with their own stack. */
   async open(): Promise<void> {
-    const { entry, lastErrorLine, load_ms } = this.#parts;
+    const { entry, describeStderr, load_ms } = this.#parts;
     const { promise: late, reject } = Promise.withResolvers<never>();
     const stop = this.#link.after(load_ms, () => {
       const message =
         `The module of ${entry.name} did not finish loading within ${load_ms} ms, so its process was killed. ` +
-        `A module must not wait at its top level; do that in onLoad.${lastErrorLine()}`;
+        `A module must not wait at its top level; do that in onLoad.${describeStderr()}`;
       reject(new BackplaneError("launch_failed", message));
     });
     try {

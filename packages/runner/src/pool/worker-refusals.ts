@@ -45,6 +45,11 @@ export class WorkerRefusals {
     );
   }
 
+  /** What was refused since the last call ended, or since the start of a process that served none. */
+  get early(): readonly Refusal[] {
+    return this.#early;
+  }
+
   callStarted(call: ActiveCall): void {
     this.#logged = 0;
     for (const refusal of this.#early.splice(0)) call.refused(refusal, this.#served);

@@ -6,6 +6,7 @@
 import { access, readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { Interpreters } from "../ports/settings.ts";
+import { describeStderr } from "./describe-stderr.ts";
 import { type ExecutableFormat, readExecutableFormat } from "./executable-format.ts";
 import { type Entrypoint, isExecutableFile } from "./resolve-entrypoint.ts";
 
@@ -96,8 +97,8 @@ export async function explainEarlyExit(
   if (stray) parts.push("Only protocol frames may go to stdout; print everything else to stderr.");
   const hint = await hintFor(entry, how, environment);
   if (hint !== null) parts.push(hint);
-  const last = lastErrorLine(how.stderr);
-  if (last !== null) parts.push(`Last line on stderr: ${last}`);
+  const errors = describeStderr(how.stderr);
+  if (errors !== null) parts.push(errors);
   else if (!stray && hint === null) parts.push("It wrote nothing to stderr; start it manually to see why.");
   return parts.join(" ");
 }
@@ -105,17 +106,6 @@ export async function explainEarlyExit(
 export function describeExit(exit: ExitStatus): string {
   if (exit.signal !== null) return `was killed by ${exit.signal} before it answered`;
   return `exited with code ${exit.code ?? "unknown"} before it answered`;
-}
-
-/** The last line that is not part of a stack trace. */
-export function lastErrorLine(stderr: string): string | null {
-  const lines = stderr.trimEnd().split("\n");
-  for (let i = lines.length - 1; i >= 0 && i > lines.length - 100; i--) {
-    const line = lines[i]!;
-    if (/^\s|^[{}\])\s]*$|^Node\.js v\d/.test(line)) continue;
-    return clip(line.trim());
-  }
-  return null;
 }
 
 async function explainFormat(

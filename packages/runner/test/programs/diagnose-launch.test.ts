@@ -11,7 +11,6 @@ import {
   explainEarlyExit,
   explainSpawn,
   type LaunchEnvironment,
-  lastErrorLine,
 } from "../../src/programs/diagnose-launch.ts";
 import { executableFormatOf } from "../../src/programs/executable-format.ts";
 import { ProcessTrees } from "../../src/supervision/process-trees.ts";
@@ -217,11 +216,4 @@ test("explains a program that env cannot find", async () => {
   expect(await explainEarlyExit({ ...entry, args: [] }, how, where)).toMatch(
     /asks env for "node", which is not on \/nonexistent.*entrypoint = \["node", FILE\]/,
   );
-});
-
-test("skips stack traces to find the last error line", () => {
-  expect(
-    lastErrorLine("boot\nTypeError: no\n    at x (y.js:1:2) {\n  code: 'X'\n}\n\nNode.js v26.1.0\n"),
-  ).toBe("TypeError: no");
-  expect(lastErrorLine("\n\n")).toBeNull();
 });

@@ -102,6 +102,28 @@ test("reports refusals during the start to the first call", async () => {
   expect(started).toMatchObject({ status: "succeeded", egress: { refusals: [{ host: "early.test" }] } });
 });
 
+test("records refused connections to this machine, also those that kept the process from starting", async () => {
+  const testRunner = createConfinedTestRunner({ egress: { operator_allows: ["localhost:1"] } });
+  const grant = egress("localhost:5432");
+  const refused = { host: "localhost", port: 5432, reason: "address.forbidden", detail: "loopback" };
+  const input = { fetch: ["http://localhost:5432/"] };
+  const served = await testRunner.run(vai("looks-out", { ...isolated, grant, input }));
+  expect(served).toMatchObject({ status: "succeeded", egress: { refused: 1, refusals: [refused] } });
+  const failed = await testRunner.run(vai("needs-a-database", { ...isolated, grant }));
+  expect(failed).toMatchObject({
+    status: "failed",
+    error: {
+      message: expect.stringMatching(
+        /Error: cannot reach the database at localhost:5432.*refused while it started: localhost:5432 \(the name resolves to an address that is not public\)\.$/,
+      ),
+      details: { fix: expect.stringContaining('"localhost:5432" to egress.allow_private') },
+    },
+    egress: { refused: 1, refusals: [refused] },
+  });
+  const logged = testRunner.logs.filter((line) => line.includes("egress refused"));
+  expect(logged.length).toBe(2);
+});
+
 test("counts egress limits per call and not per process", async () => {
   const testRunner = createConfinedTestRunner({ egress: { ...OUT, limits: { total_connections: 2 } } });
   const { port } = await httpServer();

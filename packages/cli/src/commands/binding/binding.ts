@@ -210,8 +210,9 @@ async function validate(context: CommandContext, _options: object, name: string)
       (issue) => `  ${plainLine(`${issue.path || "(top)"}: ${issue.message}`)}`,
     );
     const slots = report.unbound_slots.map((slot) => `  unbound secret slot: ${slot}`);
+    const warnings = report.warnings.map(({ message }) => `  warning: ${plainLine(message)}`);
     const head = `${report.valid ? "valid" : "not valid"}, ${report.status}`;
-    return [head, ...issues, ...slots, fields(grantedOf(report))].join("\n");
+    return [head, ...issues, ...slots, ...warnings, fields(grantedOf(report))].join("\n");
   });
   if (report.unbound_slots.length > 0 && !context.out.json) {
     context.out.note(`fix: backplane binding set ${id} --secret ${report.unbound_slots[0]}=NAME`);

@@ -1,0 +1,40 @@
+/**
+ * Destinations of a grant that egress refuses although the grant names them: this machine and IP addresses, unless the
+ * operator allows them. Names that only turn out to be private when they are resolved are found by the first call.
+ */
+import type { SchemaIssue } from "@backplane/ports";
+
+export function findRefusedDestinations(
+  allowed_domains: readonly string[],
+  operator_allows: readonly string[],
+): SchemaIssue[] {
+  return allowed_domains.filter(isPrivate).flatMap((domain) => {
+    const { host, port } = split(domain);
+    const allowed = operator_allows.map(split).some((one) => one.host === host && fits(one.port, port));
+    if (allowed) return [];
+    const what = isLocal(host) ? "this machine" : "an IP address";
+    const entry = port === null ? `${host}:PORT` : domain;
+    const message = `${domain} is ${what}, so connections to it are refused; the operator can add "${entry}" to egress.allow_private in backplane.toml`;
+    return [{ path: "/policy/allowed_domains", message }];
+  });
+}
+
+function isPrivate(domain: string): boolean {
+  const { host } = split(domain);
+  return isLocal(host) || /(?:^|\.)(?:\d+|0x[0-9a-f]*)$/.test(host);
+}
+
+function isLocal(host: string): boolean {
+  return /(?:^|\.)localhost$/.test(host) || /^127(?:\.\d{1,3}){3}$/.test(host);
+}
+
+/** A grant without a port covers every port; one of them is enough for it to be of use. */
+function fits(allowed: string | null, port: string | null): boolean {
+  return port === null || allowed === "*" || allowed === port;
+}
+
+function split(destination: string): { host: string; port: string | null } {
+  const text = destination.toLowerCase();
+  const colon = text.lastIndexOf(":");
+  return colon < 0 ? { host: text, port: null } : { host: text.slice(0, colon), port: text.slice(colon + 1) };
+}

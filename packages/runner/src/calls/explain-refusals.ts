@@ -1,0 +1,47 @@
+/** Names the connections that were refused to a process while it failed to start, because they are often the reason. */
+import { BackplaneError, ownFix, REDACTED } from "@backplane/contract";
+import { formatDestination } from "../egress/destinations/destination.ts";
+import { REFUSAL_REASONS, type Refusal, type RefusalReason } from "../egress/destinations/refusals.ts";
+import type { Worker } from "../pool/worker.ts";
+import { DELEGATION_TOKEN, refusalRedactor } from "../secrets/redact.ts";
+
+const MAX_NAMED = 3;
+
+export function explainRefusals(
+  error: BackplaneError,
+  { refusals, subject: { binding_id } }: Pick<Worker, "refusals" | "subject">,
+  secrets: readonly string[],
+): BackplaneError {
+  const redactor = refusalRedactor(secrets);
+  const nameOf = (one: Refusal) => redactor.text(formatDestination(one)).replace(DELEGATION_TOKEN, REDACTED);
+  const named = new Map(refusals.early.map((one) => [nameOf(one), one]));
+  const [first] = named;
+  if (first === undefined) return error;
+  const shown = [...named].slice(0, MAX_NAMED).map(([name, { reason }]) => `${name} (${wordsOf(reason)})`);
+  const more = named.size > MAX_NAMED ? `, and ${named.size - MAX_NAMED} more` : "";
+  const [destination, { reason }] = first;
+  const { code, message, details } = error;
+  const fix = ownFix(error) ?? fixFor(reason, destination, binding_id);
+  return new BackplaneError(
+    code,
+    `${message} Connections refused while it started: ${shown.join(", ")}${more}.`,
+    {
+      ...(details === undefined ? {} : { details }),
+      ...(fix === undefined ? {} : { fix }),
+      cause: error,
+    },
+  );
+}
+
+function wordsOf(reason: RefusalReason): string {
+  const words = REFUSAL_REASONS[reason].replace(/\.$/, "");
+  return words.charAt(0).toLowerCase() + words.slice(1);
+}
+
+function fixFor(reason: RefusalReason, destination: string, binding_id: string): string | undefined {
+  if (reason === "domain.not_allowed")
+    return `If it needs this destination: backplane binding set ${binding_id} --domains ${destination}`;
+  if (reason === "address.forbidden" || reason === "address.literal")
+    return `If you trust this destination, ask the operator to add "${destination}" to egress.allow_private in backplane.toml.`;
+  return undefined;
+}

@@ -1,0 +1,80 @@
+/**
+ * Picks the lines of stderr that say why a process failed. The cause is often not the last line: programs print their
+ * usage, a stack trace or a farewell after it.
+ */
+import { stripVTControlCharacters } from "node:util";
+
+const MAX_LINES = 400;
+const MAX_ERRORS = 3;
+const CONTEXT_LINES = 2;
+const LINE_CHARS = 200;
+
+/** `Error:`, `ValueError:`, `[error]`, `npm error`, `2026-01-01 FATAL …`, `panic:`, `level=error`, `node: bad option`. */
+const MARKED =
+  /(?:^|[\s[(<"'=|])(?:[\w.$]*(?:Error|Exception)|error|fatal|panic|critical|ERR!?|E\d{3,5})(?:\s?[:\]>)|!]|\s+\[|["']\s|\s+-\s)|^(?:error|fatal|panic|uncaught|unhandled)\b|level=(?:error|fatal)\b/i;
+/** Words that describe a failure in lines without a marker. */
+const WORDED =
+  /\b(?:failed|failure|cannot|can't|could not|couldn't|unable to|denied|refused|invalid|missing|required|not found|not set|no such|unknown|unsupported|must (?:be|have|provide|specify)|please (?:set|provide|specify)|E(?:CONN\w+|NOENT|ACCES|PERM|ROFS|AI_\w+|TIMEDOUT|HOSTUNREACH|NETUNREACH))\b/i;
+/** The start of a help text, which lists words such as "required" for other reasons. */
+const HELP =
+  /^\s*(?:usage|options|arguments|commands|examples?|flags|environment variables)\s*:?\s*$|^\s*usage:/i;
+const HEADING = /^\s*\w[\w ]*:\s*$/;
+/** Frames of a stack trace, closing brackets and the version line of Node. */
+const NOISE = /^\s*(?:at\s|File ".*", line \d|\^+\s*$|[{}\])\s]*$|Node\.js v\d|goroutine \d|Traceback )/;
+
+/** One sentence with these lines; null if stderr is empty. */
+export function describeStderr(stderr: string): string | null {
+  // Colours would otherwise hide the words that are looked for.
+  const lines = stripVTControlCharacters(stderr).replaceAll("\r", "").split("\n").slice(-MAX_LINES);
+  const last = lastLine(lines);
+  if (last === -1) return null;
+  const errors = errorLines(lines);
+  const [first] = errors;
+  if (first === undefined || (errors.length === 1 && first === last))
+    return `Last line on stderr: ${clip(lines[last]!)}`;
+  const shown = errors.length > 1 ? errors : [first, ...contextAfter(lines, first)];
+  return `From stderr: ${shown.map((at) => clip(lines[at]!)).join(" | ")}`;
+}
+
+/** The last lines with an error marker, without repetitions; else the first line that describes a failure. */
+function errorLines(lines: readonly string[]): number[] {
+  const help = lines.findIndex((line) => HELP.test(line));
+  const marked = new Map<string, number>();
+  for (const [at, line] of lines.entries()) {
+    if (NOISE.test(line) || !MARKED.test(line) || isListed(line, at, help)) continue;
+    const text = clip(line);
+    marked.delete(text);
+    marked.set(text, at);
+  }
+  if (marked.size > 0) return [...marked.values()].slice(-MAX_ERRORS);
+  const worded = lines.findIndex(
+    (line, at) => !NOISE.test(line) && WORDED.test(line) && !isListed(line, at, help),
+  );
+  return worded === -1 ? [] : [worded];
+}
+
+/** An indented line of a help text. */
+function isListed(line: string, at: number, help: number): boolean {
+  return help !== -1 && at > help && /^\s/.test(line);
+}
+
+function contextAfter(lines: readonly string[], at: number): number[] {
+  const found: number[] = [];
+  for (let next = at + 1; next < lines.length && found.length < CONTEXT_LINES; next++) {
+    const line = lines[next]!;
+    if (line.trim() === "") continue;
+    if (NOISE.test(line) || HEADING.test(line)) break;
+    found.push(next);
+  }
+  return found;
+}
+
+/** The last line that is not part of a stack trace. */
+function lastLine(lines: readonly string[]): number {
+  return lines.findLastIndex((line) => !/^\s/.test(line) && !NOISE.test(line) && line.trim() !== "");
+}
+
+function clip(text: string): string {
+  const line = text.trim().replaceAll(/\s+/g, " ");
+  return line.length > LINE_CHARS ? `${line.slice(0, LINE_CHARS)}…` : line;
+}
