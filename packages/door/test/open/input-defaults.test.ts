@@ -1,7 +1,7 @@
 /** Input schemas that require a property and give it a default, as zod 4 writes them. */
 import type { JsonObject } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { createTestKernel, type TestKernel } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -76,7 +76,7 @@ test("accepts input that matches one branch of a oneOf and, without its defaults
 
 test("refuses the call of a plugin that relies on the gateway's check", async () => {
   const fixture = await createTestKernel();
-  const search = tool("search", {}, { input_schema: "search.json" });
+  const search = toolExport("search", {}, { input_schema: "search.json" });
   await fixture.bind(manifest([search]), {}, { "search.json": SEARCH });
   await expect(fixture.call({ export_id: "search", input: { city: "Oslo" } })).rejects.toMatchObject({
     code: "input.invalid",

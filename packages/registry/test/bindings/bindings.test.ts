@@ -10,7 +10,7 @@ test("warns of granted destinations that egress refuses until the operator allow
   const fixture = await createTestKernel({ host: { private_destinations: ["localhost:8000", "nas.lan:*"] } });
   const allowed_domains = ["localhost:8000", "localhost:5432", "10.0.0.5", "api.acme.test", "nas.lan:22"];
   const { binding_id } = await fixture.bind(
-    manifest([tool("query", { permissions: { network: "egress" } })]),
+    manifest([toolExport("query", { permissions: { network: "egress" } })]),
     { policy: { allowed_domains } },
   );
   const report = await fixture.kernel.bindings.validate(user, binding_id);
