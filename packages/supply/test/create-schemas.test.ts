@@ -267,6 +267,21 @@ describe("the time of an evaluation", () => {
     await quick.close();
   });
 
+  test("does not count the time in which the worker waits for a processor", async () => {
+    // Like a thread that is not scheduled, the worker uses no CPU time before it answers.
+    const program = `import { parentPort } from "node:worker_threads";
+      const vetted = { worker_only: true, weight: 1, quadratic: false, formats: false, pattern_ms: 0 };
+      parentPort.on("message", () => {
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
+        parentPort.postMessage({ kind: "vetted", vetted });
+      });
+      parentPort.postMessage("ready");`;
+    const worker = new URL(`data:text/javascript,${encodeURIComponent(program)}`);
+    const starved = createSchemas({ worker, vet_ms: 500 });
+    await expect(starved.compile("any", {})).resolves.toBeTypeOf("function");
+    await starved.close();
+  });
+
   test("does not block the host when all items are compared with one another", async () => {
     const unique = await schemas.compile("unique", { type: "array", uniqueItems: true });
     // Less than 64 kB, but fifty million comparisons.

@@ -1,6 +1,8 @@
 /**
  * Runs schema tasks in a worker thread that is started on demand and ended when it has been idle for a while. Tasks run
- * one after another, so the task that exceeds its time limit is known; the limit counts from the start of the task.
+ * one after another, so the task that exceeds its time limit is known; the limit counts from the start of the task. On a
+ * busy machine the thread may wait long for a processor, so a limit counts the CPU time of this process, which is an upper
+ * bound for that of the thread.
  */
 import { Worker } from "node:worker_threads";
 import type { WorkerReply, WorkerTask } from "./schema-worker.ts";
@@ -13,6 +15,8 @@ export interface SchemaThread {
 }
 
 const START_MS = 30_000;
+/** The limit in wall time, for a thread that computes nothing and never answers. */
+const MAX_WAIT_MS = 120_000;
 const LIMITS = { maxOldGenerationSizeMb: 96, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 };
 
 export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
@@ -91,7 +95,16 @@ function nextAnswer(worker: Worker, limit_ms: number): Promise<Answer> {
       resolve(answer);
     };
     const onExit = () => settle(new Error("the thread ended"));
-    const timer = setTimeout(() => settle("too_slow"), limit_ms);
+    const began = performance.now();
+    const before = process.cpuUsage();
+    const look = () => {
+      const { user, system } = process.cpuUsage(before);
+      const left_ms = limit_ms - (user + system) / 1_000;
+      // An answer that has already arrived is read first, because this thread may be late.
+      if (left_ms <= 0 || performance.now() - began >= MAX_WAIT_MS) setImmediate(() => settle("too_slow"));
+      else timer = setTimeout(look, Math.max(left_ms, 1));
+    };
+    let timer = setTimeout(look, limit_ms);
     worker.on("message", settle);
     worker.on("error", settle);
     worker.on("exit", onExit);
