@@ -47,3 +47,4 @@ export type * from "./store/sampling-store.ts";
 export type * from "./store/session-store.ts";
 export type * from "./store/sign-in-store.ts";
 export type * from "./store/store.ts";
+export type * from "./store/store-summary.ts";

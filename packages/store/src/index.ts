@@ -1,7 +1,13 @@
 /** Everything that lasts, on SQLite or PostgreSQL, behind the kernel's ports. */
 export { SCHEMA_VERSION } from "./migrations/all-migrations.ts";
 export type { Migration } from "./migrations/migration.ts";
-export { hasPageChecksums } from "./postgres/check-database.ts";
+export { type DatabaseSummary, readDatabaseSummary } from "./postgres/check-database.ts";
+export {
+  type DatabaseDump,
+  dumpDatabase,
+  type RestoreDatabaseOptions,
+  restoreDatabase,
+} from "./postgres/dump.ts";
 export { openPostgresStore, type PostgresOptions, type PostgresStore } from "./postgres/open.ts";
 export type { HookModule } from "./sqlite/connection/connection.ts";
 export {
@@ -14,5 +20,6 @@ export {
   storeBytes,
 } from "./sqlite/damage/maintenance.ts";
 export { lockHome } from "./sqlite/lock-home.ts";
+export { storeSchemaVersion } from "./sqlite/migrate.ts";
 export { openSqliteStore, type SqliteOptions } from "./sqlite/open.ts";
 export { createSecretVault, type KeyFile, type VaultKey } from "./vault/secret-vault.ts";

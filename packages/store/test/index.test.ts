@@ -7,12 +7,15 @@ test("exports only the public names of the module", () => {
     "backUpStoreFile",
     "checkStoreFile",
     "createSecretVault",
-    "hasPageChecksums",
+    "dumpDatabase",
     "lockHome",
     "openPostgresStore",
     "openSqliteStore",
+    "readDatabaseSummary",
     "repairStoreFile",
+    "restoreDatabase",
     "restoreStoreFile",
     "storeBytes",
+    "storeSchemaVersion",
   ]);
 });

@@ -1,4 +1,4 @@
-import type { Clock, Kernel } from "@backplane/ports";
+import type { Clock, Kernel, StoreSummary } from "@backplane/ports";
 import type { ConsoleLogin } from "../auth/console-login.ts";
 import type { Metrics } from "../http/metrics.ts";
 import type { EventStreams } from "../sse/event-streams.ts";
@@ -7,6 +7,7 @@ export interface RouteDeps {
   kernel: Kernel;
   clock: Clock;
   version: string;
+  storeSummary(): Promise<StoreSummary>;
   console_login: ConsoleLogin;
   streams: EventStreams;
   metrics: Metrics;

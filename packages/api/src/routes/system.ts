@@ -17,7 +17,14 @@ const StatusSchema = z.object({
     role: z.string(),
     admin: z.boolean(),
   }),
-  store: z.object({ ok: z.boolean() }),
+  node: z.string(),
+  store: z.object({
+    ok: z.boolean(),
+    kind: z.enum(["sqlite", "postgres"]).nullable(),
+    schema_version: z.int().nullable(),
+    bytes: z.number().nullable(),
+    last_backup_at: z.string().nullable(),
+  }),
   invocations: z.object({ running: z.int(), waiting_approval: z.int(), queued: z.int() }),
   runner: z.object({
     processes: z.int(),
@@ -36,10 +43,14 @@ const StatusSchema = z.object({
   sandbox: z.object({ enabled: z.boolean(), available: z.boolean(), reason: z.string() }),
 });
 
+const NO_SUMMARY = { kind: null, schema_version: null, bytes: null, last_backup_at: null };
+
 /** `table` is complete when the first request arrives. */
 export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] {
   const { kernel, clock, metrics, version } = deps;
   const started = clock.monotonic();
+  // The status must also answer while the store does not.
+  const storeSummary = () => deps.storeSummary().catch(() => NO_SUMMARY);
   let built: { mounts: readonly AdapterMount[]; document: string } | undefined;
   return [
     defineRoute({
@@ -91,7 +102,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       auth: { any: true },
       responses: {
         200: {
-          description: "Version, caller, store, invocations, plugin processes and sandbox.",
+          description: "Versions, caller, store, invocations, plugin processes and sandbox.",
           schema: StatusSchema,
         },
       },
@@ -104,7 +115,8 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
             ready: health.store.ok && health.lease.held && !health.stopping,
             uptime_s: Math.round((clock.monotonic() - started) / 1000),
             caller: { actor: caller.actor, ...caller.scope, role: caller.role, admin: caller.admin },
-            store: { ok: health.store.ok },
+            node: process.versions.node,
+            store: { ok: health.store.ok, ...(caller.actor === "admin" ? await storeSummary() : NO_SUMMARY) },
             invocations: health.invocations,
             runner: {
               processes: health.runner.processes,

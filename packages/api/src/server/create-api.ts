@@ -1,7 +1,7 @@
 /** Composes the API of one kernel: a Fastify instance that is ready to listen. */
 
 import { codeOf, type IdSource } from "@backplane/contract";
-import type { Clock, Kernel, Logger } from "@backplane/ports";
+import type { Clock, Kernel, Logger, StoreSummary } from "@backplane/ports";
 import Fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import { createAuthenticator } from "../auth/authenticate.ts";
 import { createConsoleLogin } from "../auth/console-login.ts";
@@ -38,6 +38,8 @@ export interface ApiOptions {
   /** False until the kernel has recovered. The server listens earlier, because the kernel needs its port. */
   started?: () => boolean;
   version: string;
+  /** Read for each request of the status. By default the status has none. */
+  storeSummary?: () => Promise<StoreSummary>;
   clock: Clock;
   ids: IdSource;
   log: Logger;
@@ -134,6 +136,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
       kernel,
       clock,
       version: options.version,
+      storeSummary: options.storeSummary ?? (() => Promise.reject(new Error("the store has no summary"))),
       console_login,
       streams,
       metrics,

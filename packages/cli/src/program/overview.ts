@@ -33,6 +33,8 @@ Calls
 Access and records
   key           create, list, revoke
   audit         list, verify
+  backup        write everything that the gateway stores to one archive
+  restore       replace the home by such an archive
   store         the database files: check, backup, repair, restore
   events        tail
   completion    for bash, zsh, fish

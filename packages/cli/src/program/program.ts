@@ -7,6 +7,7 @@ import { addInvocationCommands } from "../commands/call/invocation.ts";
 import { addInvokeCommand } from "../commands/call/invoke.ts";
 import { addCompletionCommand } from "../commands/completion.ts";
 import { addConfigCommands } from "../commands/config.ts";
+import { addBackupCommands } from "../commands/gateway/backup.ts";
 import { addDaemonCommands } from "../commands/gateway/daemon.ts";
 import { addDoctorCommand } from "../commands/gateway/doctor.ts";
 import { addUpCommand } from "../commands/gateway/up.ts";
@@ -72,6 +73,7 @@ export function buildProgram(io: Io, json: boolean, setExitCode: (exit: number) 
   addKeyCommands(program, toAction);
   addRecordCommands(program, toAction);
   addStoreCommands(program, toAction);
+  addBackupCommands(program, toAction);
   addCompletionCommand(program, io);
   return program;
 }

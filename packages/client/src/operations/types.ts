@@ -46,7 +46,16 @@ export interface GatewayStatus {
   ready: boolean;
   uptime_s: number;
   caller: { actor: string; org_id: string; project_id: string | null; role: string; admin: boolean };
-  store: { ok: boolean };
+  /** The version of Node that the gateway runs on. */
+  node: string;
+  /** All but `ok` are null for a caller other than the admin, and while the store does not answer. */
+  store: {
+    ok: boolean;
+    kind: "sqlite" | "postgres" | null;
+    schema_version: number | null;
+    bytes: number | null;
+    last_backup_at: string | null;
+  };
   invocations: { running: number; waiting_approval: number; queued: number };
   runner: {
     processes: number;

@@ -617,6 +617,16 @@ export const ERROR_CODES = {
     "Another gateway uses this home.",
     "Stop the other gateway with `backplane down`, or set BACKPLANE_HOME to another folder.",
   ),
+  "home.restoring": refusalSpec(
+    409,
+    "A restore of this home was interrupted.",
+    "Complete it with `backplane restore --resume`.",
+  ),
+  "backup.invalid": refusalSpec(
+    400,
+    "The archive is not a complete backup.",
+    "Name another archive that `backplane backup` wrote. Nothing was changed.",
+  ),
   "home.unsafe": refusalSpec(
     400,
     "Another user can change the home folder.",

@@ -3,11 +3,12 @@ import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs
 import { createConnection } from "node:net";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
-import { hasPageChecksums, storeBytes } from "@backplane/store";
+import { readDatabaseSummary, storeBytes, storeSchemaVersion } from "@backplane/store";
 import type { GatewayConfig } from "../config/config.ts";
 import { assertSafeListen } from "../config/listen.ts";
 import { readDaemon } from "../home/home.ts";
 import { findHomeProblems, type HomeProblem } from "../home/home-access.ts";
+import { readLastBackup } from "../home/last-backup.ts";
 import { VERSION } from "../host/version.ts";
 import { storeFiles } from "../store/store-files.ts";
 import type { DoctorCheck } from "./check.ts";
@@ -18,11 +19,13 @@ const LOW_DISK_BYTES = 256 * 1024 * 1024;
 
 export async function checkSystem(config: GatewayConfig): Promise<DoctorCheck[]> {
   return [
+    { name: "version", status: "ok", message: `Backplane ${VERSION}` },
     checkNode(),
     checkShell(),
     checkHome(config),
     checkDisk(config),
     await checkStore(config),
+    checkBackup(config),
     checkListen(config),
     await checkSandbox(config),
     await checkGateway(config),
@@ -111,16 +114,14 @@ const MAX_CHECKED_BYTES = 256 * 1024 * 1024;
 
 async function checkDatabase(url: string): Promise<DoctorCheck> {
   try {
-    if (await hasPageChecksums(url))
-      return {
-        name: "store",
-        status: "ok",
-        message: "PostgreSQL, which checks its pages (data_checksums on)",
-      };
+    const { page_checksums, schema_version, bytes } = await readDatabaseSummary(url);
+    const kind = `PostgreSQL, schema ${schema_version}, ${bytes} bytes`;
+    if (page_checksums)
+      return { name: "store", status: "ok", message: `${kind}; it checks its pages (data_checksums on)` };
     return {
       name: "store",
       status: "degraded",
-      message: "PostgreSQL does not check its pages (data_checksums off): damage on its disk goes unnoticed",
+      message: `${kind}; it does not check its pages (data_checksums off): damage on its disk goes unnoticed`,
       fix: "stop PostgreSQL, then: pg_checksums --enable -D DATA_FOLDER",
     };
   } catch (error) {
@@ -150,7 +151,7 @@ async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
     return {
       name: "store",
       status: "ok",
-      message: `whole, every row's checksum matches (${report.bytes} bytes)`,
+      message: `SQLite, schema ${storeSchemaVersion(file)}, whole, every row's checksum matches (${report.bytes} bytes)`,
     };
   const parts = [
     ...(lost_commits === 0 ? [] : [`${lost_commits} acknowledged commits are missing`]),
@@ -164,6 +165,16 @@ async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
     message: `${parts.slice(0, 3).join("; ")}${more}`,
     fix: report.fix,
   };
+}
+
+/** A new home has nothing to lose yet, so a missing backup is not a problem by itself. */
+function checkBackup({ home }: GatewayConfig): DoctorCheck {
+  const last = readLastBackup(home);
+  const message =
+    last === null
+      ? "none yet; to make one: backplane backup"
+      : `${last.at}, ${last.file} (${last.bytes} bytes)`;
+  return { name: "backup", status: "ok", message };
 }
 
 function checkListen(config: GatewayConfig): DoctorCheck {

@@ -181,7 +181,8 @@ function readOrCreate(file: string, content: () => string): string {
   return readFileSync(file, "utf8");
 }
 
-function syncFolder(dir: string): void {
+/** Makes renames in the folder durable. */
+export function syncFolder(dir: string): void {
   const fd = openSync(dir, "r");
   try {
     fsyncSync(fd);

@@ -8,6 +8,7 @@ import type { Clock, Kernel, Logger } from "@backplane/ports";
 import type { GatewayConfig } from "../config/config.ts";
 import { browserHost } from "../config/listen.ts";
 import { VERSION } from "../host/version.ts";
+import { readStoreSummary } from "../store/store-summary.ts";
 
 export interface Served {
   url: string;
@@ -33,6 +34,7 @@ export async function serveApi(
     listen: { hosts: [listen.host, ...listen.hosts, ...publicHost(listen)], secure: tls !== undefined, tls },
     limits: { body_bytes: limits.body_bytes, upload_bytes: limits.upload_bytes },
     version: VERSION,
+    storeSummary: () => readStoreSummary(config),
     clock: tools.clock,
     ids: tools.ids,
     log: tools.log,

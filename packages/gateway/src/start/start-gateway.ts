@@ -31,6 +31,7 @@ import {
   readSecretKeys,
   writeDaemon,
 } from "../home/home.ts";
+import { assertNotRestoring } from "../home/restored-files.ts";
 import { systemClock } from "../host/clock.ts";
 import { createLogger } from "../host/log.ts";
 import { hostArch, hostOs } from "../host/platform.ts";
@@ -60,6 +61,7 @@ export async function startGateway(config: GatewayConfig): Promise<Gateway> {
   assertSafeListen(config.listen);
   const log = createLogger(config.log.level);
   setPrivateUmask();
+  assertNotRestoring(config.home);
   const home = openHome(config.home);
   for (const { action, message, fix } of home.problems) {
     if (action === "repair") log.warn({ fixed_by: fix }, `${message}; the mode was repaired`);

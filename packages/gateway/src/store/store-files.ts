@@ -1,8 +1,7 @@
 /** `backplane store`: checks, backs up, restores and repairs the SQLite files in the home. */
-import { randomFillSync } from "node:crypto";
 import { existsSync, renameSync } from "node:fs";
 import { join } from "node:path";
-import { BackplaneError, createIdSource, type JsonObject } from "@backplane/contract";
+import { BackplaneError } from "@backplane/contract";
 import {
   backUpStoreFile,
   checkStoreFile,
@@ -16,6 +15,7 @@ import {
 import type { GatewayConfig } from "../config/config.ts";
 import { ANCHOR_FILE } from "../home/audit-files.ts";
 import { setPrivateUmask } from "../host/private-umask.ts";
+import { recordChange } from "./record-change.ts";
 
 export interface StoreFiles {
   check(): StoreReport;
@@ -33,7 +33,7 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
       "request.invalid",
       "This home uses PostgreSQL, which is checked, backed up and restored with its own tools.",
       {
-        fix: "Use pg_amcheck, pg_dump and pg_restore.",
+        fix: "Use `backplane backup` and `backplane restore`, or pg_amcheck, pg_dump and pg_restore.",
       },
     );
   }
@@ -60,14 +60,17 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
       withLock(config.home, async () => {
         const kept = restoreStoreFile(file, backup);
         setAnchorAside(config.home, kept);
-        await recordChange(file, "store.restore", { backup, kept });
+        await recordChange(await openSqliteStore({ file, threaded: false }), "store.restore", {
+          backup,
+          kept,
+        });
         return kept;
       }),
     repair: (accept_loss) =>
       withLock(config.home, async () => {
         const done = repairStoreFile(file, accept_loss);
         if (done.lost_commits > 0) setAnchorAside(config.home, done.kept);
-        await recordChange(file, "store.repair", {
+        await recordChange(await openSqliteStore({ file, threaded: false }), "store.repair", {
           kept: done.kept,
           lost_commits: done.lost_commits,
           rows: done.rows.slice(0, 100).map(({ table, id }) => `${table} ${id}`),
@@ -102,27 +105,5 @@ async function withLock<T>(home: string, work: () => Promise<T>): Promise<T> {
     return await work();
   } finally {
     lock.release();
-  }
-}
-
-/** Records the manual change in the audit log. */
-async function recordChange(file: string, action: string, details: JsonObject): Promise<void> {
-  const store = await openSqliteStore({ file, threaded: false });
-  const ids = createIdSource(
-    () => Date.now(),
-    (bytes) => void randomFillSync(bytes),
-  );
-  try {
-    await store.audit.append({
-      id: ids.next("audit"),
-      at: Date.now(),
-      scope: { org_id: "org_local", project_id: "proj_default" },
-      actor: "admin",
-      action,
-      subject: "store",
-      details,
-    });
-  } finally {
-    await store.close();
   }
 }

@@ -1,10 +1,18 @@
-/** What `doctor` can tell of a PostgreSQL that gateways share. Reads one setting and changes nothing. */
+/** What `doctor` and `status` can tell of a PostgreSQL that gateways share. Reads and changes nothing. */
 import { toPostgresError } from "./errors.ts";
 
 const ANSWER_MS = 5_000;
 
-/** Whether the database notices a page that was damaged on its disk. Throws `store.unavailable`. */
-export async function hasPageChecksums(url: string): Promise<boolean> {
+export interface DatabaseSummary {
+  /** Whether the database notices a page that was damaged on its disk. */
+  page_checksums: boolean;
+  /** 0: no gateway has used the database yet. */
+  schema_version: number;
+  bytes: number;
+}
+
+/** Throws `store.unavailable`. */
+export async function readDatabaseSummary(url: string): Promise<DatabaseSummary> {
   const { default: driver } = await import("pg");
   const client = new driver.Client({
     connectionString: url,
@@ -15,8 +23,21 @@ export async function hasPageChecksums(url: string): Promise<boolean> {
   client.on("error", () => {});
   try {
     await client.connect();
-    const { rows } = await client.query<{ data_checksums: string }>("show data_checksums");
-    return rows[0]?.data_checksums === "on";
+    const { rows } = await client.query<{ checksums: string; bytes: string; used: boolean }>(
+      `select current_setting('data_checksums') as checksums, pg_database_size(current_database())::text as bytes,
+        to_regclass('schema_version') is not null as used`,
+    );
+    const { checksums, bytes, used } = rows[0]!;
+    const found = used
+      ? await client.query<{ version: number }>(
+          "select coalesce(max(version), 0) as version from schema_version",
+        )
+      : null;
+    return {
+      page_checksums: checksums === "on",
+      schema_version: found?.rows[0]?.version ?? 0,
+      bytes: Number(bytes),
+    };
   } catch (error) {
     throw toPostgresError(error);
   } finally {

@@ -5,6 +5,7 @@
  */
 import { existsSync, renameSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import type { Logger } from "@backplane/ports";
 import { rowSums } from "../migrations/0014-row-sums.ts";
 import { type Migration, statementsOf } from "../migrations/migration.ts";
@@ -19,6 +20,17 @@ import { readState, writeState } from "./connection/commit-counter.ts";
 import type { SqliteConnection } from "./connection/connection.ts";
 import { rewriteChecksums, schemaChecksum } from "./connection/row-checksums.ts";
 import { syncPath } from "./connection/sync-path.ts";
+
+/** The schema of a file, which a gateway may have open. 0: nothing has been stored yet. */
+export function storeSchemaVersion(file: string): number {
+  if (!existsSync(file)) return 0;
+  const database = new DatabaseSync(file, { readOnly: true });
+  try {
+    return database.prepare(READ_SCHEMA_VERSION).get()!.version as number;
+  } finally {
+    database.close();
+  }
+}
 
 export function migrateFile(
   connection: SqliteConnection,

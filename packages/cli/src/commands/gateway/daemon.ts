@@ -1,5 +1,6 @@
 /** `down`, `status`, `open`: commands for a running gateway. */
 import { setTimeout as sleep } from "node:timers/promises";
+import type { GatewayStatus } from "@backplane/client";
 import { BackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
@@ -84,10 +85,11 @@ async function status(context: CommandContext): Promise<undefined> {
   context.out.data({ url, pid, home: context.home, ...now }, () =>
     fields({
       gateway: `${now.ready ? "ready" : "not ready"} at ${url}`,
-      version: now.version,
+      version: `${now.version} on Node ${now.node}`,
       process: pid ?? undefined,
       up_for: `${now.uptime_s} s`,
-      store: now.store.ok ? "ok" : "does not answer",
+      store: storeText(now.store),
+      last_backup: now.store.kind === null ? undefined : (now.store.last_backup_at ?? "never"),
       calls: `${invocations.running} running, ${invocations.waiting_approval} awaiting approval, ${invocations.queued} queued`,
       plugins: `${runner.processes} processes, ${runner.prewarmed} of them prewarmed`,
       held_back:
@@ -100,6 +102,16 @@ async function status(context: CommandContext): Promise<undefined> {
   );
   return undefined;
 }
+
+const STORE_NAMES = { sqlite: "SQLite", postgres: "PostgreSQL" };
+
+function storeText({ ok, kind, schema_version, bytes }: GatewayStatus["store"]): string {
+  if (!ok) return "does not answer";
+  if (kind === null) return "ok";
+  return `ok, ${STORE_NAMES[kind]}, schema ${schema_version}, ${megabytes(bytes ?? 0)}`;
+}
+
+const megabytes = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 
 async function open(context: CommandContext, options: { browser?: boolean }): Promise<undefined> {
   const link = await context.client().loginLink();

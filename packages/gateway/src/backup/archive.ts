@@ -1,0 +1,248 @@
+/**
+ * The archive of a backup: a compressed tar file. Its last entry is the manifest with the checksum of every other entry, so an
+ * archive that was cut off has none.
+ */
+import { createHash } from "node:crypto";
+import { constants, createReadStream, createWriteStream } from "node:fs";
+import { chmod, lchown, mkdir, open, readlink, symlink, utimes } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGunzip, createGzip } from "node:zlib";
+import { BackplaneError } from "@backplane/contract";
+import { extract, type Header, pack } from "tar-stream";
+
+export interface ArchivedEntry {
+  path: string;
+  type: "file" | "folder" | "link";
+  bytes: number;
+  /** Of the content, or of the target of a link; empty for a folder. */
+  sha256: string;
+}
+
+export interface BackupManifest {
+  format: 1;
+  created_at: string;
+  /** The version of Backplane that wrote the archive. */
+  version: string;
+  store: { kind: "sqlite" | "postgres"; schema_version: number; tables: string[] };
+  /** Identifies the keys that sealed the secrets, without revealing them. */
+  keys: { id: string; fingerprint: string }[];
+  /** Whether secret.key and admin.token are part of the archive. */
+  credentials: boolean;
+  entries: ArchivedEntry[];
+}
+
+export interface ArchiveWriter {
+  /** `from` is a file, folder or link, whose owner, mode and time are kept. Folders are added without their contents. */
+  add(path: string, from: string): Promise<void>;
+  finish(manifest: Omit<BackupManifest, "entries">): Promise<void>;
+  abort(error: Error): Promise<void>;
+}
+
+type EntryHeader = Partial<Header> & { name: string };
+
+const MANIFEST = "manifest.json";
+const MAX_MANIFEST_BYTES = 512 * 1024 * 1024;
+/** Most of a home is text; a higher level takes twice the time for a few percent. */
+const GZIP_LEVEL = 4;
+
+export function createArchive(file: string): ArchiveWriter {
+  const archive = pack();
+  const written = pipeline(
+    archive,
+    createGzip({ level: GZIP_LEVEL }),
+    createWriteStream(file, { mode: 0o600, flags: "wx", flush: true }),
+  );
+  // Reported by `finish`.
+  written.catch(() => {});
+  const entries: ArchivedEntry[] = [];
+  const addEntry = async (
+    header: EntryHeader,
+    type: ArchivedEntry["type"],
+    content: AsyncIterable<Buffer> | null,
+  ) => {
+    const hash = createHash("sha256");
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const sink = archive.entry(header, (error) => (error == null ? resolve() : reject(error)));
+    if (content !== null) await pipeline(hashed(content, hash), sink);
+    else if (type === "link") hash.update(header.linkname!);
+    await Promise.race([promise, written]);
+    const sha256 = type === "folder" ? "" : hash.digest("hex");
+    entries.push({ path: header.name, type, bytes: header.size ?? 0, sha256 });
+  };
+  return {
+    async add(path, from) {
+      const handle = await open(from, constants.O_RDONLY | constants.O_NOFOLLOW).catch(
+        (error: NodeJS.ErrnoException) => {
+          if (error.code === "ELOOP") return null;
+          throw error;
+        },
+      );
+      if (handle === null) {
+        const linkname = await readlink(from);
+        await addEntry({ name: path, type: "symlink", linkname }, "link", null);
+        return;
+      }
+      try {
+        const info = await handle.stat();
+        const { size, mode, mtime, uid, gid } = info;
+        const header = { name: path, mode: mode & 0o777, mtime, uid, gid };
+        if (info.isDirectory()) return await addEntry({ ...header, type: "directory" }, "folder", null);
+        // Exactly the bytes that the file had when it was opened: it may grow meanwhile.
+        const content =
+          size === 0 ? Readable.from([]) : handle.createReadStream({ end: size - 1, autoClose: false });
+        await addEntry({ ...header, type: "file", size }, "file", content);
+      } finally {
+        await handle.close();
+      }
+    },
+    async finish(manifest) {
+      const text = `${JSON.stringify({ ...manifest, entries })}\n`;
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      archive.entry({ name: MANIFEST, mode: 0o600 }, text, (error) =>
+        error == null ? resolve() : reject(error),
+      );
+      await Promise.race([promise, written]);
+      archive.finalize();
+      await written;
+    },
+    async abort(error) {
+      archive.destroy(error);
+      await written.catch(() => {});
+    },
+  };
+}
+
+async function* hashed(content: AsyncIterable<Buffer>, hash: ReturnType<typeof createHash>) {
+  for await (const chunk of content) {
+    hash.update(chunk);
+    yield chunk;
+  }
+}
+
+/**
+ * Unpacks into an empty folder and compares every entry with the manifest. Throws `backup.invalid`. `isExpected` decides by the
+ * first part of a path, so that an archive cannot place anything else.
+ */
+export async function readArchive(
+  file: string,
+  to: string,
+  isExpected: (path: string) => boolean,
+): Promise<BackupManifest> {
+  const found = new Map<string, ArchivedEntry>();
+  const links: { path: string; target: string }[] = [];
+  let manifest: BackupManifest | undefined;
+  const unpack = extract();
+  const read = pipeline(createReadStream(file), createGunzip(), unpack);
+  read.catch(() => {});
+  try {
+    for await (const entry of unpack) {
+      const { name, type, size = 0 } = entry.header;
+      if (manifest !== undefined) throw invalid(`${name} follows the manifest`);
+      if (name === MANIFEST) {
+        if (size > MAX_MANIFEST_BYTES) throw invalid("its manifest is too large");
+        manifest = parseManifest(await textOf(entry as AsyncIterable<Buffer>));
+        continue;
+      }
+      const path = name.replace(/\/$/, "");
+      if (!isSafePath(path) || !isExpected(path) || found.has(path))
+        throw invalid(`${name} does not belong there`);
+      found.set(path, await unpackEntry(entry as UnpackedEntry, path, join(to, path), links));
+      if (type !== "file" && type !== "directory" && type !== "symlink")
+        throw invalid(`${name} is a ${type}`);
+    }
+    await read;
+  } catch (error) {
+    if (error instanceof BackplaneError) throw error;
+    const { code, message } = error as NodeJS.ErrnoException;
+    // Errors of this machine, such as a full disk, have codes in capitals; those of zlib begin with Z_.
+    if (code !== undefined && /^E[A-Z]+$/.test(code)) throw error;
+    throw invalid(message, error);
+  }
+  if (manifest === undefined) throw invalid("it has no manifest, so it was cut off");
+  compare(manifest.entries, found);
+  // Last, so that no entry is written through a link.
+  for (const { path, target } of links) await symlink(target, path);
+  return manifest;
+}
+
+type UnpackedEntry = AsyncIterable<Buffer> & { header: Header };
+
+async function unpackEntry(
+  entry: UnpackedEntry,
+  path: string,
+  target: string,
+  links: { path: string; target: string }[],
+): Promise<ArchivedEntry> {
+  const { type, mode = 0o600, mtime, uid = 0, gid = 0, linkname } = entry.header;
+  await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+  const hash = createHash("sha256");
+  if (type === "symlink") {
+    links.push({ path: target, target: linkname! });
+    for await (const _ of entry);
+    return { path, type: "link", bytes: 0, sha256: hash.update(linkname!).digest("hex") };
+  }
+  if (type === "directory") {
+    for await (const _ of entry);
+    await mkdir(target, { recursive: true, mode: 0o700 });
+    await restoreOwner(target, uid, gid);
+    await chmod(target, mode | 0o700);
+    return { path, type: "folder", bytes: 0, sha256: "" };
+  }
+  let bytes = 0;
+  const handle = await open(target, "wx", mode);
+  try {
+    for await (const chunk of entry) {
+      hash.update(chunk);
+      bytes += chunk.length;
+      await handle.write(chunk);
+    }
+    await handle.chmod(mode);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await restoreOwner(target, uid, gid);
+  if (mtime !== undefined) await utimes(target, mtime, mtime);
+  return { path, type: "file", bytes, sha256: hash.digest("hex") };
+}
+
+/** Data of plugins belongs to the users of their sandboxes, which only root can restore. */
+async function restoreOwner(path: string, uid: number, gid: number): Promise<void> {
+  if (process.getuid?.() === 0) await lchown(path, uid, gid);
+}
+
+function compare(expected: readonly ArchivedEntry[], found: ReadonlyMap<string, ArchivedEntry>): void {
+  for (const entry of expected) {
+    const actual = found.get(entry.path);
+    if (actual === undefined) throw invalid(`${entry.path} is missing`);
+    if (actual.sha256 !== entry.sha256 || actual.type !== entry.type)
+      throw invalid(`the checksum of ${entry.path} does not match`);
+  }
+  const names = new Set(expected.map(({ path }) => path));
+  for (const path of found.keys()) if (!names.has(path)) throw invalid(`${path} is not in its manifest`);
+}
+
+function parseManifest(text: string): BackupManifest {
+  const manifest = JSON.parse(text) as BackupManifest;
+  if (manifest.format !== 1 || !Array.isArray(manifest.entries))
+    throw invalid("a later version of Backplane wrote it");
+  return manifest;
+}
+
+async function textOf(stream: AsyncIterable<Buffer>): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+function isSafePath(path: string): boolean {
+  return (
+    path !== "" && !path.startsWith("/") && path.split("/").every((part) => !["", ".", ".."].includes(part))
+  );
+}
+
+function invalid(why: string, cause?: unknown): BackplaneError {
+  return new BackplaneError("backup.invalid", `The archive is not a complete backup: ${why}.`, { cause });
+}

@@ -1,0 +1,221 @@
+/**
+ * `backplane backup`: one archive of a home, also while its gateway runs. The store is read first, as it is at one moment. The
+ * bytes of packages and artifacts that it refers to never change and are copied afterwards, so the archive may contain bytes
+ * that nothing refers to, but lacks none.
+ */
+import { createHash, randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { closeSync, createWriteStream, existsSync, lstatSync, openSync, readSync } from "node:fs";
+import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { BackplaneError, codeOf } from "@backplane/contract";
+import { backUpStoreFile, dumpDatabase, lockHome, storeSchemaVersion } from "@backplane/store";
+import type { GatewayConfig } from "../config/config.ts";
+import { readSecretKeys, syncFolder } from "../home/home.ts";
+import { writeLastBackup } from "../home/last-backup.ts";
+import { setPrivateUmask } from "../host/private-umask.ts";
+import { VERSION } from "../host/version.ts";
+import { type ArchiveWriter, type BackupManifest, createArchive } from "./archive.ts";
+
+export interface BackupOptions {
+  /** The archive; must not exist. */
+  to: string;
+  /** Adds secret.key and admin.token. Whoever has the archive can then read every secret. */
+  credentials: boolean;
+  /** Called about once a second. */
+  progress(text: string): void;
+}
+
+export interface Backup {
+  file: string;
+  bytes: number;
+  manifest: BackupManifest | Omit<BackupManifest, "entries">;
+}
+
+/** The files and folders of the home that a backup contains, besides the store and the credentials. */
+export const KEPT = ["backplane.toml", "blobs", "data", "plugins", "workspaces.json"];
+export const CREDENTIALS = ["admin.token", "secret.key"];
+/** The file of a SQLite store, and the folder with the rows of a PostgreSQL store. */
+export const STORE_FILE = "store.db";
+export const STORE_ROWS = "store";
+const SQLITE_HEADER = "SQLite format 3\0";
+const PROGRESS_MS = 1_000;
+
+export async function createBackup(config: GatewayConfig, options: BackupOptions): Promise<Backup> {
+  const { home } = config;
+  const { to } = options;
+  setPrivateUmask();
+  if (!existsSync(home)) throw new BackplaneError("request.invalid", `${home} does not exist.`);
+  if (existsSync(to)) throw new BackplaneError("request.invalid", `${to} already exists; name another file.`);
+  const work = join(dirname(to), `.backplane-backup-${randomUUID()}`);
+  const partial = join(work, "archive");
+  await mkdir(work, { recursive: true, mode: 0o700 });
+  try {
+    const archive = createArchive(partial);
+    try {
+      const store = await addStore(config, archive, work);
+      await addFiles(home, archive, work, options.progress);
+      if (options.credentials) await addCredentials(config, archive);
+      const manifest = {
+        format: 1 as const,
+        created_at: new Date().toISOString(),
+        version: VERSION,
+        store,
+        keys: fingerprints(config.secret_key_file),
+        credentials: options.credentials,
+      };
+      await archive.finish(manifest);
+      await rename(partial, to);
+      syncFolder(dirname(to));
+      const { size: bytes } = await stat(to);
+      writeLastBackup(home, { at: manifest.created_at, file: to, bytes });
+      return { file: to, bytes, manifest };
+    } catch (error) {
+      await archive.abort(error as Error);
+      throw error;
+    }
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+async function addStore(
+  { home, store: { url } }: GatewayConfig,
+  archive: ArchiveWriter,
+  work: string,
+): Promise<BackupManifest["store"]> {
+  if (url !== undefined) return await addDatabase(url, archive, work);
+  const copy = join(work, STORE_FILE);
+  const lock = tryLock(home);
+  try {
+    backUpStoreFile(join(home, STORE_FILE), copy, lock === null);
+  } finally {
+    lock?.release();
+  }
+  const schema_version = storeSchemaVersion(copy);
+  await archive.add(STORE_FILE, copy);
+  await rm(copy);
+  return { kind: "sqlite", schema_version, tables: [] };
+}
+
+/** The rows of each table are collected in a file first, because a tar entry begins with its size. */
+async function addDatabase(
+  url: string,
+  archive: ArchiveWriter,
+  work: string,
+): Promise<BackupManifest["store"]> {
+  const fileOf = (table: string) => join(work, `${table}.jsonl`);
+  let current: { table: string; out: ReturnType<typeof createWriteStream> } | null = null;
+  const finish = async () => {
+    if (current === null) return;
+    const done = once(current.out, "close");
+    current.out.end();
+    await done;
+    await archive.add(`${STORE_ROWS}/${current.table}.jsonl`, fileOf(current.table));
+    await rm(fileOf(current.table));
+  };
+  const dump = await dumpDatabase(url, async (table, row) => {
+    if (current?.table !== table) {
+      await finish();
+      current = { table, out: createWriteStream(fileOf(table), { mode: 0o600 }) };
+    }
+    if (!current.out.write(`${row}\n`)) await once(current.out, "drain");
+  });
+  await finish();
+  return { kind: "postgres", ...dump };
+}
+
+async function addFiles(
+  home: string,
+  archive: ArchiveWriter,
+  work: string,
+  progress: (text: string) => void,
+): Promise<void> {
+  let count = 0;
+  let last = performance.now();
+  const visit = async (path: string): Promise<void> => {
+    const from = join(home, path);
+    const info = lstatSync(from, { throwIfNoEntry: false });
+    // Removed since its folder was read, or a socket or pipe of a plugin.
+    if (info === undefined || !(info.isFile() || info.isDirectory() || info.isSymbolicLink())) return;
+    if (info.isFile() && isPartOfDatabase(from)) return;
+    count += 1;
+    if (performance.now() - last >= PROGRESS_MS) {
+      last = performance.now();
+      progress(`Added ${count} files; now ${path}`);
+    }
+    if (info.isFile() && isDatabase(from)) return await addDatabaseFile(path, from);
+    await ignoreRemoved(archive.add(path, from));
+    if (!info.isDirectory()) return;
+    for (const name of (await readdir(from).catch(() => [])).sort()) await visit(`${path}/${name}`);
+  };
+  /** A plugin may be writing to its database, so a consistent copy is made of it. */
+  const addDatabaseFile = async (path: string, from: string) => {
+    const copy = join(work, "database");
+    try {
+      const database = new DatabaseSync(from, { readOnly: true });
+      try {
+        database.exec(`vacuum into '${copy.replaceAll("'", "''")}'`);
+      } finally {
+        database.close();
+      }
+      await archive.add(path, copy);
+    } catch {
+      // It only looks like a database, or is damaged: its bytes are the best copy.
+      await ignoreRemoved(archive.add(path, from));
+    } finally {
+      await rm(copy, { force: true });
+    }
+  };
+  for (const name of KEPT) await visit(name);
+}
+
+async function ignoreRemoved(added: Promise<void>): Promise<void> {
+  await added.catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  });
+}
+
+function isDatabase(file: string): boolean {
+  const fd = openSync(file, "r");
+  try {
+    const header = Buffer.alloc(SQLITE_HEADER.length);
+    return readSync(fd, header, 0, header.length, 0) === header.length && header.toString() === SQLITE_HEADER;
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** The copy of a database contains what is in its log. */
+function isPartOfDatabase(file: string): boolean {
+  const [, main] = /^(.+)-(?:wal|shm|journal)$/.exec(file) ?? [];
+  return main !== undefined && existsSync(main) && isDatabase(main);
+}
+
+async function addCredentials(
+  { home, secret_key_file }: GatewayConfig,
+  archive: ArchiveWriter,
+): Promise<void> {
+  const sources = { "admin.token": join(home, "admin.token"), "secret.key": secret_key_file };
+  for (const [name, file] of Object.entries(sources)) if (existsSync(file)) await archive.add(name, file);
+}
+
+/** Null: a gateway is running in this home. */
+function tryLock(home: string): { release(): void } | null {
+  try {
+    return lockHome(home);
+  } catch (error) {
+    if (codeOf(error) === "home.locked") return null;
+    throw error;
+  }
+}
+
+/** A key is random, so its hash reveals nothing. */
+export function fingerprints(key_file: string): BackupManifest["keys"] {
+  if (!existsSync(key_file)) return [];
+  return readSecretKeys(key_file).map(({ id, key }) => ({
+    id,
+    fingerprint: createHash("sha256").update("backplane secret key").update(key).digest("hex").slice(0, 16),
+  }));
+}

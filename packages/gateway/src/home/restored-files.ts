@@ -1,0 +1,78 @@
+/**
+ * The last step of `backplane restore`: verified files take their places in the home. Renaming the folder that holds them
+ * decides; if the process ends afterwards, the same steps can be repeated until they are complete.
+ */
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import { syncFolder } from "./home.ts";
+
+const DECIDED = ".restored";
+const PLAN = "plan.json";
+const FILES = "files";
+/** The lock is held meanwhile, and earlier backups of the home stay where they are. */
+const STAYS = /^(?:backplane\.lock(?:-journal)?|\.restor.*|before-restore-.*|.*\.backup)$/;
+
+interface Plan {
+  /** What was in the home before. */
+  previous: string[];
+  restored: string[];
+  /** The folder of the home to which the previous files are moved. */
+  kept: string | null;
+}
+
+/** The folder whose contents become the home. */
+export const stagedFiles = (staging: string) => join(staging, FILES);
+
+/** Credentials stay unless the archive contains others: a key may have been put there for the restored secrets. */
+const CREDENTIALS = ["admin.token", "secret.key"];
+
+/** The entries that a restore replaces, whatever the archive contains. */
+export function previousFiles(home: string): string[] {
+  if (!existsSync(home)) return [];
+  return readdirSync(home).filter((name) => !STAYS.test(name) && !CREDENTIALS.includes(name));
+}
+
+/** Returns the folder with the previous files; null if there were none. */
+export function placeFiles(home: string, staging: string): string | null {
+  const restored = readdirSync(stagedFiles(staging));
+  const previous = previousFiles(home);
+  for (const name of CREDENTIALS)
+    if (restored.includes(name) && existsSync(join(home, name))) previous.push(name);
+  const stamp = new Date().toISOString().replaceAll(/[:.]/g, "-");
+  const plan: Plan = { previous, restored, kept: previous.length === 0 ? null : `before-restore-${stamp}` };
+  writeFileSync(join(staging, PLAN), JSON.stringify(plan), { flush: true, mode: 0o600 });
+  syncFolder(staging);
+  renameSync(staging, join(home, DECIDED));
+  syncFolder(home);
+  return finishRestore(home);
+}
+
+/** Null: there is nothing to finish, or there were no previous files. */
+export function finishRestore(home: string): string | null {
+  const decided = join(home, DECIDED);
+  if (!existsSync(decided)) return null;
+  const plan = JSON.parse(readFileSync(join(decided, PLAN), "utf8")) as Plan;
+  const kept = plan.kept === null ? null : join(home, plan.kept);
+  if (kept !== null) mkdirSync(kept, { recursive: true, mode: 0o700 });
+  const setAside = (name: string) => {
+    if (existsSync(join(home, name))) renameSync(join(home, name), join(kept!, name));
+  };
+  for (const name of plan.previous.filter((each) => !plan.restored.includes(each))) setAside(name);
+  for (const name of plan.restored) {
+    const staged = join(decided, FILES, name);
+    // Already in its place after an interruption.
+    if (!existsSync(staged)) continue;
+    if (plan.previous.includes(name)) setAside(name);
+    renameSync(staged, join(home, name));
+  }
+  syncFolder(home);
+  rmSync(decided, { recursive: true });
+  return kept;
+}
+
+/** A gateway must not start between two versions of its data. */
+export function assertNotRestoring(home: string): void {
+  if (!existsSync(join(home, DECIDED))) return;
+  throw new BackplaneError("home.restoring", `A restore of ${home} was interrupted.`);
+}

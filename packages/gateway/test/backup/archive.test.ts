@@ -1,0 +1,103 @@
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { buffer } from "node:stream/consumers";
+import { gzipSync } from "node:zlib";
+import { pack } from "tar-stream";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createArchive, readArchive } from "../../src/backup/archive.ts";
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "bp-archive-"));
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const MANIFEST = {
+  format: 1 as const,
+  created_at: "2026-01-01T00:00:00.000Z",
+  version: "0.1.0",
+  store: { kind: "sqlite" as const, schema_version: 1, tables: [] },
+  keys: [],
+  credentials: false,
+};
+const anywhere = () => true;
+
+async function archiveOf(names: readonly string[]): Promise<string> {
+  const file = join(folder, "archive");
+  const archive = createArchive(file);
+  for (const name of names) await archive.add(name, join(folder, "from", name));
+  await archive.finish(MANIFEST);
+  return file;
+}
+
+async function rawArchive(
+  entries: readonly { name: string; type?: "link" | "symlink"; linkname?: string }[],
+  ...text: string[]
+) {
+  const archive = pack();
+  for (const entry of entries) archive.entry(entry, entry.type === undefined ? "x" : "");
+  for (const manifest of text) archive.entry({ name: "manifest.json" }, manifest);
+  archive.finalize();
+  const file = join(folder, "raw");
+  writeFileSync(file, gzipSync(await buffer(archive)));
+  return file;
+}
+
+verifies("run.backup", "unpacks files, folders and links with their modes and times", async () => {
+  mkdirSync(join(folder, "from/blobs/empty"), { recursive: true });
+  writeFileSync(join(folder, "from/blobs/tool"), "#!/bin/sh\n", { mode: 0o755 });
+  writeFileSync(join(folder, "from/blobs/nothing"), "");
+  symlinkSync("tool", join(folder, "from/blobs/link"));
+  const file = await archiveOf(["blobs", "blobs/empty", "blobs/link", "blobs/nothing", "blobs/tool"]);
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+  const to = join(folder, "to");
+  const manifest = await readArchive(file, to, anywhere);
+  expect(manifest).toMatchObject({
+    ...MANIFEST,
+    entries: [{ path: "blobs", type: "folder" }, {}, {}, {}, {}],
+  });
+  expect(readFileSync(join(to, "blobs/tool"), "utf8")).toBe("#!/bin/sh\n");
+  expect(statSync(join(to, "blobs/tool")).mode & 0o777).toBe(0o755);
+  expect(readlinkSync(join(to, "blobs/link"))).toBe("tool");
+  expect(statSync(join(to, "blobs/empty")).isDirectory()).toBe(true);
+  expect(statSync(join(to, "blobs/tool")).mtime.getTime()).toBe(
+    Math.floor(statSync(join(folder, "from/blobs/tool")).mtimeMs / 1000) * 1000,
+  );
+});
+
+test.each([
+  ["a path outside of the folder", rawArchiveOf("../x"), "does not belong there"],
+  ["an absolute path", rawArchiveOf("/x"), "does not belong there"],
+  ["a name that no backup contains", rawArchiveOf("gateway.json"), "does not belong there"],
+  ["a second entry of one name", rawArchiveOf("blobs", "blobs"), "does not belong there"],
+  ["an entry that its manifest lacks", rawArchiveOf("blobs"), "is not in its manifest"],
+])("refuses an archive with %s", async (_, entries, words) => {
+  const file = await rawArchive(entries, JSON.stringify({ ...MANIFEST, entries: [] }));
+  const isExpected = (path: string) => path.startsWith("blobs");
+  await expect(readArchive(file, join(folder, "to"), isExpected)).rejects.toMatchObject({
+    code: "backup.invalid",
+    message: expect.stringContaining(words),
+  });
+});
+
+function rawArchiveOf(...names: string[]) {
+  return names.map((name) => ({ name }));
+}
+
+test("refuses an archive without a manifest, and one of a later format", async () => {
+  const to = join(folder, "to");
+  await expect(readArchive(await rawArchive([]), to, anywhere)).rejects.toThrow("was cut off");
+  const later = await rawArchive([], JSON.stringify({ format: 2, entries: [] }));
+  await expect(readArchive(later, to, anywhere)).rejects.toThrow("a later version of Backplane");
+});

@@ -1,0 +1,8 @@
+/** What an operator wants to know about the store, for the status of the gateway. */
+export interface StoreSummary {
+  kind: "sqlite" | "postgres";
+  schema_version: number;
+  bytes: number;
+  /** Null: `backplane backup` has not been used in this home. */
+  last_backup_at: string | null;
+}

@@ -1,0 +1,165 @@
+/**
+ * Reads all rows of a gateway's database for a backup and writes them back. The rows come from one transaction, so they show
+ * one moment even while gateways write. They are JSON text from end to end: no value passes through a number of JavaScript.
+ */
+import { BackplaneError } from "@backplane/contract";
+import type pg from "pg";
+import { MIGRATIONS } from "../migrations/all-migrations.ts";
+import { statementsOf } from "../migrations/migration.ts";
+import { CREATE_SCHEMA_VERSION, missingSteps, READ_SCHEMA_VERSION } from "../migrations/schema-version.ts";
+import { toPostgresError } from "./errors.ts";
+
+export interface DatabaseDump {
+  schema_version: number;
+  /** In an order in which they can be written again. */
+  tables: string[];
+}
+
+const SCHEMA_TABLE = "schema_version";
+const CONNECT_MS = 10_000;
+/** A piece of an artifact has 512 KiB as text. */
+const FETCHED_ROWS = 50;
+const INSERT_CHARACTERS = 4 * 1024 * 1024;
+
+/** `write` receives each row as one line of JSON. */
+export async function dumpDatabase(
+  url: string,
+  write: (table: string, row: string) => Promise<void>,
+): Promise<DatabaseDump> {
+  return await withClient(url, async (client) => {
+    await client.query("begin isolation level repeatable read read only");
+    const { rows } = await client.query<{ version: number }>(READ_SCHEMA_VERSION);
+    const schema_version = rows[0]!.version;
+    // Throws for a schema that this build does not know: its tables could be missing from the backup.
+    missingSteps(schema_version, MIGRATIONS);
+    const tables = [SCHEMA_TABLE, ...tablesAt(schema_version)];
+    for (const table of tables) {
+      await client.query(`declare dump no scroll cursor for select to_jsonb(t)::text as row from ${table} t`);
+      for (;;) {
+        const fetched = await client.query<{ row: string }>(`fetch ${FETCHED_ROWS} from dump`);
+        for (const { row } of fetched.rows) await write(table, row);
+        if (fetched.rows.length < FETCHED_ROWS) break;
+      }
+      await client.query("close dump");
+    }
+    await client.query("commit");
+    return { schema_version, tables };
+  });
+}
+
+export interface RestoreDatabaseOptions {
+  /** Replaces a database that a gateway has used. */
+  force: boolean;
+  /** The lines of one table, as they were dumped. */
+  rows(table: string): AsyncIterable<string>;
+}
+
+/** Everything is written in one transaction, so a failure leaves the database as it was. No gateway may be running on it. */
+export async function restoreDatabase(
+  url: string,
+  dump: DatabaseDump,
+  options: RestoreDatabaseOptions,
+): Promise<void> {
+  missingSteps(dump.schema_version, MIGRATIONS);
+  await withClient(url, async (client) => {
+    await client.query("begin");
+    await clearDatabase(client, options.force);
+    await client.query(CREATE_SCHEMA_VERSION);
+    for (const migration of MIGRATIONS.filter(({ version }) => version <= dump.schema_version))
+      for (const statement of statementsOf(migration, "postgres")) await client.query(statement);
+    for (const table of [SCHEMA_TABLE, ...tablesAt(dump.schema_version)]) {
+      // Some migrations insert a first row.
+      await client.query(`delete from ${table}`);
+      if (dump.tables.includes(table)) await insertRows(client, table, options.rows(table));
+      await continueNumbering(client, table);
+    }
+    await client.query("commit");
+  });
+}
+
+/** Throws if the database is in use: by a running gateway, or, without `force`, by an earlier one. */
+async function clearDatabase(client: pg.Client, force: boolean): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(
+    "select table_name as name from information_schema.tables where table_schema = current_schema()",
+  );
+  const present = new Set(rows.map(({ name }) => name));
+  if (!present.has(SCHEMA_TABLE)) return;
+  if (!force) {
+    throw new BackplaneError("request.invalid", "The database already contains a store of Backplane.", {
+      fix: "Name an empty database with store.url, or replace this store with --force.",
+    });
+  }
+  if (present.has("leases")) {
+    const live = await client.query<{ holder: string }>(
+      "select holder from leases where expires_at > (extract(epoch from statement_timestamp()) * 1000)::bigint",
+    );
+    if (live.rows.length > 0) {
+      throw new BackplaneError("home.locked", "A gateway is running on this database.", {
+        fix: "Stop every gateway that uses it. The lease of one that was killed expires after node.lease_ms.",
+      });
+    }
+  }
+  const own = [SCHEMA_TABLE, ...tablesAt(Number.POSITIVE_INFINITY)].filter((table) => present.has(table));
+  await client.query(`drop table ${own.join(", ")} cascade`);
+}
+
+async function insertRows(client: pg.Client, table: string, rows: AsyncIterable<string>): Promise<void> {
+  const text = `insert into ${table} overriding system value select * from jsonb_populate_recordset(null::${table}, $1::jsonb)`;
+  let batch: string[] = [];
+  let characters = 0;
+  const flush = async () => {
+    if (batch.length > 0) await client.query(text, [`[${batch.join(",")}]`]);
+    batch = [];
+    characters = 0;
+  };
+  for await (const row of rows) {
+    batch.push(row);
+    characters += row.length;
+    if (characters >= INSERT_CHARACTERS) await flush();
+  }
+  await flush();
+}
+
+/** Rows that are inserted with their numbers do not advance the sequence that gives out numbers. */
+async function continueNumbering(client: pg.Client, table: string): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(
+    "select column_name as name from information_schema.columns where table_schema = current_schema() and table_name = $1 and is_identity = 'YES'",
+    [table],
+  );
+  for (const { name } of rows) {
+    await client.query(
+      `select setval(pg_get_serial_sequence($1, $2), greatest((select max(${name}) from ${table}), 1), (select count(*) > 0 from ${table}))`,
+      [table, name],
+    );
+  }
+}
+
+/** The tables of a schema, in the order of their creation. A table that was created again has its last place. */
+function tablesAt(version: number): string[] {
+  const tables = new Set<string>();
+  for (const migration of MIGRATIONS.filter((one) => one.version <= version)) {
+    for (const statement of statementsOf(migration, "postgres")) {
+      const [, action, name] = /^\s*(create|drop) table (?:if (?:not )?exists )?(\w+)/i.exec(statement) ?? [];
+      if (name === undefined) continue;
+      tables.delete(name);
+      if (action!.toLowerCase() === "create") tables.add(name);
+    }
+  }
+  return [...tables];
+}
+
+async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const { default: driver } = await import("pg");
+  const client = new driver.Client({ connectionString: url, connectionTimeoutMillis: CONNECT_MS });
+  // A connection that breaks rejects its query too.
+  client.on("error", () => {});
+  try {
+    await client.connect();
+    return await work(client);
+  } catch (error) {
+    throw error instanceof BackplaneError ? error : toPostgresError(error);
+  } finally {
+    // Rolls back what was not committed.
+    await client.end().catch(() => {});
+  }
+}
