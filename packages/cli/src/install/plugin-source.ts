@@ -1,10 +1,11 @@
 /**
  * Decides what `plugin install SOURCE` installs: an Agent Plugins folder, a package (a folder with a manifest, or an
- * archive), a file of MCP servers, a folder of kernel plugins, or npm:NAME, of which the gateway says what it is. Only `npm:`
- * downloads, so a mistyped folder never installs a package of that name from the registry.
+ * archive), a file of MCP servers, a folder of kernel plugins, example:NAME, or npm:NAME, of which the gateway says what it
+ * is. Only `npm:` downloads, so a mistyped folder never installs a package of that name from the registry.
  */
-import { accessSync, constants, existsSync, readFileSync, type Stats, statSync } from "node:fs";
+import { accessSync, constants, existsSync, readdirSync, readFileSync, type Stats, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { BackplaneError, isObject, type JsonObject, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 
 export type PluginSource =
@@ -19,12 +20,14 @@ export type PluginSource =
   | { kind: "npm"; spec: string };
 
 const MANIFEST = "vai-plugin.toml";
+const EXAMPLE = "example:";
 /** A file name with one of these extensions is treated as a path, not as an npm name. */
 const FILE_NAME = /\.(tgz|tar|tar\.gz|zip|jar|json|toml|ts|js)$/;
 const NPM_NAME = /^(?:@[a-z0-9][a-z0-9._~-]*\/)?[a-z0-9][a-z0-9._~-]*(?:@[^/@\s]+)?$/;
 
 export function readPluginSource(cwd: string, text: string): PluginSource {
   if (text.startsWith("npm:")) return { kind: "npm", spec: text.slice("npm:".length) };
+  if (text.startsWith(EXAMPLE)) return readPluginSource(cwd, exampleFolder(text.slice(EXAMPLE.length)));
   const path = resolve(cwd, text);
   if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw maybeRegistryName(text);
   const folder = statOf(path, text).isDirectory();
@@ -34,6 +37,20 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   if (folder && !existsSync(join(path, MANIFEST)) && isAgentPlugin(path))
     return { kind: "agent-plugin", path };
   return { kind: "package", path, folder };
+}
+
+/** The examples that come with Backplane: inside of this package if it is published, at the root of a clone. */
+function exampleFolder(name: string): string {
+  const root = ["../../examples/", "../../../../examples/"]
+    .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+    .find((folder) => existsSync(folder));
+  const names = root === undefined ? [] : readdirSync(root, { withFileTypes: true });
+  const found = names.find((entry) => entry.isDirectory() && entry.name === name);
+  if (root !== undefined && found !== undefined) return join(root, found.name);
+  const known = names.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+  throw new BackplaneError("cli.usage", `${name} is not an example.`, {
+    fix: `Use one of: ${known.map((each) => `${EXAMPLE}${each}`).join(", ")}`,
+  });
 }
 
 /** Only the form is checked here; the gateway reads the servers. */
@@ -71,7 +88,7 @@ export function statOf(path: string, shown: string): Stats {
 
 export function unreadable(shown: string, why: string): BackplaneError {
   return new BackplaneError("cli.usage", `${shown} ${why}.`, {
-    fix: "Use a folder, a .tgz, .zip or .jar file, an mcp.json, or npm:NAME. See: backplane plugin install --help",
+    fix: "Use a folder, a .tgz, .zip or .jar file, an mcp.json, npm:NAME or example:NAME. See: backplane plugin install --help",
   });
 }
 

@@ -1,6 +1,6 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readMcpFile, readPluginSource } from "../../src/install/plugin-source.ts";
 
@@ -31,6 +31,7 @@ test.each([
   ["npm:acme-memory@1.2.0", { kind: "npm", spec: "acme-memory@1.2.0" }],
   ["npm:@acme/memory@next", { kind: "npm", spec: "@acme/memory@next" }],
   ["npm:kernel", { kind: "npm", spec: "kernel" }],
+  ["example:hello-tool", { kind: "package", folder: true, path: resolve("examples/hello-tool") }],
 ])("recognizes the kind of %s", (text, expected) => {
   expect(readPluginSource(cwd, text)).toMatchObject(expected);
 });
@@ -41,6 +42,12 @@ test.each(["./absent", "/absent", "absent/folder", "absent.tgz", "absent.json", 
     expect(() => readPluginSource(cwd, text)).toThrow("does not exist or cannot be read");
   },
 );
+
+test.each(["absent", "..", ""])("names the examples if example:%s is not one", (name) => {
+  expect(() => readPluginSource(cwd, `example:${name}`)).toThrow(
+    expect.objectContaining({ code: "cli.usage", fix: expect.stringContaining("example:hello-tool") }),
+  );
+});
 
 test.each(["absent", "acme-memory@1.2.0", "@acme/memory"])(
   "suggests npm:%s for a name that is not a folder",

@@ -57,7 +57,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   bindingFlags(plugin.command("install [source] [args...]"))
     .usage("[options] <source> [args...]")
     .description(
-      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), or a kernel plugin (a folder, npm:NAME).",
+      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
     )
     .option("--mcp <url>", "install the MCP server at this URL; SOURCE is its name")
     .option("--bind", "bind all exports of a package, with the flags above")

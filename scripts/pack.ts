@@ -1,0 +1,219 @@
+/**
+ * Packs what is published to npm into `dist/`: `backplane` (the command and the gateway), `@backplane/sdk` (for authors)
+ * and one package with Node for each platform. The reasons are in docs/decisions/0024-published-packages.md.
+ *
+ *   npm run pack                               for this platform
+ *   npm run pack -- --all-platforms            downloads the Node of the others and compares it with the lockfile
+ *   npm run pack -- --repository git+https://… adds the repository, which npm needs for provenance
+ */
+import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { readInstalled } from "./pack/installed-files.ts";
+import {
+  below,
+  jsonFile,
+  list,
+  type Manifest,
+  type ModuleFiles,
+  readManifest,
+  readModule,
+  readPacked,
+  textFile,
+} from "./pack/module-files.ts";
+import { readNodePackage } from "./pack/node-binary.ts";
+import { createTarball, type PackedFile } from "./pack/tarball.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const SCOPE = "@backplane/";
+const CLI = "@backplane/cli";
+const SDK = "@backplane/sdk";
+/** npm links the bin of the package itself; the launcher belongs to the command's module. */
+const LAUNCHER = `#!/usr/bin/env node
+"use strict";
+require("../node_modules/@backplane/cli/bin/backplane.cjs").launch();
+`;
+const KEYWORDS = ["agent", "ai", "gateway", "mcp", "plugins", "sandbox", "tools"];
+
+export interface PackOptions {
+  /** The folder for the archives. */
+  to: string;
+  all_platforms?: boolean;
+  repository?: string;
+}
+
+export interface Packed {
+  name: string;
+  version: string;
+  file: string;
+  manifest: object;
+}
+
+export async function packAll(options: PackOptions): Promise<Packed[]> {
+  const root = readManifest(ROOT);
+  const nodes = nodePackages(root, options.all_platforms === true);
+  const versions = Object.fromEntries(nodeNames(root).map(({ name, version }) => [name, version]));
+  const all = [await packGateway(root, versions, options), await packSdk(root, options)];
+  mkdirSync(options.to, { recursive: true });
+  for (const file of globSync("*.tgz", { cwd: options.to })) rmSync(join(options.to, file));
+  const packed: Packed[] = [];
+  for (const files of [...all, ...nodes.map((node) => node.files)]) {
+    const manifest = JSON.parse(
+      Buffer.from(files.find(({ path }) => path === "package.json")!.bytes).toString(),
+    ) as Manifest;
+    const { name, version } = manifest;
+    const file = join(options.to, `${name.replace("@", "").replace("/", "-")}-${version}.tgz`);
+    writeFileSync(file, await createTarball(files));
+    packed.push({ name, version, file, manifest });
+  }
+  return packed;
+}
+
+/** One package with every module and library inside, so that the installed tree is the one that was tested. */
+async function packGateway(
+  root: Manifest,
+  node_versions: Record<string, string>,
+  options: PackOptions,
+): Promise<PackedFile[]> {
+  const modules = await readModules(CLI, false);
+  const manifest = {
+    name: "backplane",
+    version: root.version,
+    description: root.description,
+    keywords: KEYWORDS,
+    license: root.license,
+    ...repositoryOf(options),
+    type: "commonjs",
+    engines: root.engines,
+    bin: { backplane: "bin/backplane.cjs" },
+    files: ["bin", "LICENSE", "README.md", "CHANGELOG.md", "THIRD-PARTY-NOTICES"],
+    dependencies: { [CLI]: root.version },
+    optionalDependencies: node_versions,
+    bundleDependencies: [CLI],
+  };
+  const libraries = new Set(modules.flatMap((one) => thirdParty(one.manifest)));
+  return [
+    jsonFile("package.json", manifest),
+    ...documents(["LICENSE", "README.md", "CHANGELOG.md"]),
+    textFile("THIRD-PARTY-NOTICES", notices(modules.flatMap(({ inlined }) => inlined))),
+    { ...textFile("bin/backplane.cjs", LAUNCHER), executable: true },
+    ...modules.flatMap(({ manifest: { name }, files }) => below(`node_modules/${name}`, files)),
+    ...below(`node_modules/${CLI}`, exampleFiles()),
+    ...readInstalled(ROOT, libraries),
+  ];
+}
+
+/**
+ * The SDK with the two modules that it is made of, which have no public contract of their own. Their types need zod. The host
+ * program for tool files contains the library that loads TypeScript.
+ */
+async function packSdk(root: Manifest, options: PackOptions): Promise<PackedFile[]> {
+  const [sdk, ...parts] = await readModules(SDK, true);
+  const { name, version, dependencies: _libraries, ...fields } = sdk!.manifest;
+  const names = parts.map((part) => part.manifest.name).sort();
+  const libraries = Object.assign({}, ...parts.map((part) => part.manifest.dependencies ?? {})) as object;
+  const manifest = {
+    name,
+    version,
+    description: "Write plugins for Backplane in TypeScript",
+    license: root.license,
+    ...repositoryOf(options),
+    engines: root.engines,
+    files: ["dist", "java", "python", "LICENSE", "README.md"],
+    ...fields,
+    dependencies: { ...libraries, ...Object.fromEntries(names.map((each) => [each, version])) },
+    bundleDependencies: names,
+  };
+  return [
+    ...sdk!.files.filter(({ path }) => path !== "package.json" && !path.startsWith("dist/host/tool-files/")),
+    jsonFile("package.json", manifest),
+    ...documents(["LICENSE"]),
+    readPacked(join(ROOT, "packages/sdk"), "README.md"),
+    ...parts.flatMap((part) => below(`node_modules/${part.manifest.name}`, part.files)),
+  ];
+}
+
+/** The named module first, then each module that it needs. */
+async function readModules(first: string, types: boolean): Promise<ModuleFiles[]> {
+  const folders = new Map(
+    globSync(["packages/*/package.json", "plugins/*/package.json"], { cwd: ROOT }).map((file) => {
+      const folder = join(ROOT, file, "..");
+      return [readManifest(folder).name, folder] as const;
+    }),
+  );
+  const names = [first];
+  for (const name of names) {
+    const { dependencies = {} } = readManifest(folders.get(name)!);
+    names.push(
+      ...Object.keys(dependencies).filter((each) => each.startsWith(SCOPE) && !names.includes(each)),
+    );
+  }
+  return await Promise.all(names.map((name) => readModule(folders.get(name)!, { types })));
+}
+
+const thirdParty = ({ dependencies = {} }: Manifest) =>
+  Object.keys(dependencies).filter((name) => !name.startsWith(SCOPE));
+
+/** `example:NAME` installs them; their generated programs are part of the build. */
+function exampleFiles(): PackedFile[] {
+  return list(ROOT, "examples/*/{*,{bin,lib,schemas,src,tools,META-INF}/**}")
+    .filter((path) => !path.includes("__pycache__"))
+    .map((path) => readPacked(ROOT, path));
+}
+
+function documents(names: readonly string[]): PackedFile[] {
+  return names.map((name) => ({ ...readPacked(ROOT, name), executable: false }));
+}
+
+/** The licenses of libraries whose code is part of a bundle; any other library brings its own license file. */
+function notices(folders: readonly string[]): string {
+  const parts = [...new Set(folders)].sort().map((folder) => {
+    const { name, version, license } = readManifest(folder);
+    const [file] = list(folder, "LICEN[CS]E*");
+    const text =
+      file === undefined ? `License: ${String(license)}` : readFileSync(join(folder, file), "utf8");
+    return `${name} ${version}\n\n${text.trim()}\n`;
+  });
+  return `This package contains parts of these libraries.\n\n${parts.join("\n----\n\n")}`;
+}
+
+function repositoryOf({ repository }: PackOptions): object {
+  return repository === undefined ? {} : { repository: { type: "git", url: repository } };
+}
+
+interface NodeName {
+  /** The package that a clone installs. */
+  source: string;
+  name: string;
+  version: string;
+}
+
+function nodeNames(root: Manifest): NodeName[] {
+  const versions = root.optionalDependencies as Record<string, string>;
+  return Object.entries(versions).map(([source, version]) => {
+    const [os, cpu] = source.split("-").slice(-2) as [string, string];
+    return { source, version, name: `${SCOPE}node-${os === "win" ? "win32" : os}-${cpu}` };
+  });
+}
+
+function nodePackages(root: Manifest, all_platforms: boolean) {
+  const own = `${SCOPE}node-${process.platform}-${process.arch}`;
+  return nodeNames(root)
+    .filter(({ name }) => all_platforms || name === own)
+    .map(({ source, version }) => readNodePackage(ROOT, source, version));
+}
+
+if (import.meta.main) {
+  const { values } = parseArgs({
+    options: {
+      "all-platforms": { type: "boolean", default: false },
+      repository: { type: "string" },
+      to: { type: "string", default: join(ROOT, "dist") },
+    },
+  });
+  const { to, repository } = values;
+  const all_platforms = values["all-platforms"];
+  for (const { file } of await packAll({ to, all_platforms, ...(repository && { repository }) }))
+    console.log(join(basename(to), basename(file)));
+}

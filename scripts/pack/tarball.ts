@@ -1,0 +1,29 @@
+/** Writes archives of the npm registry. The same files give the same bytes, whatever the clock and the umask. */
+import { createGzip, type Gzip } from "node:zlib";
+import { pack } from "tar-stream";
+
+export interface PackedFile {
+  /** Below the folder `package/` of the archive. */
+  path: string;
+  bytes: Uint8Array;
+  executable: boolean;
+}
+
+/** The time that npm itself gives to packed files; some file systems reject dates before 1980. */
+const MTIME = new Date("1985-10-26T08:15:00.000Z");
+
+export async function createTarball(files: readonly PackedFile[]): Promise<Buffer> {
+  const archive = pack();
+  for (const { path, bytes, executable } of files.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
+    const header = { name: `package/${path}`, mode: executable ? 0o755 : 0o644, mtime: MTIME };
+    archive.entry(header, Buffer.from(bytes));
+  }
+  archive.finalize();
+  return await bytesOf(archive.pipe(createGzip({ level: 9 })));
+}
+
+async function bytesOf(stream: Gzip): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
