@@ -92,7 +92,7 @@ const ELF_64_LITTLE_ENDIAN = Buffer.from([0x7f, 0x45, 0x4c, 0x46, 2, 1]);
  * Cuts a Linux program after the last byte that is loaded: the symbol table and the debug information follow, and only
  * debuggers read them. Done here and not with `strip`, whose output depends on its version and which knows one platform.
  */
-export function withoutSymbols(program: Buffer): Buffer {
+function withoutSymbols(program: Buffer): Buffer {
   if (!program.subarray(0, 6).equals(ELF_64_LITTLE_ENDIAN)) throw new Error("not a 64-bit ELF program");
   const segments = Number(program.readBigUInt64LE(0x20));
   const size = program.readUInt16LE(0x36);

@@ -12,7 +12,7 @@ import { createGunzip, createGzip } from "node:zlib";
 import { BackplaneError } from "@backplane/contract";
 import { extract, type Header, pack } from "tar-stream";
 
-export interface ArchivedEntry {
+interface ArchivedEntry {
   path: string;
   type: "file" | "folder" | "link";
   bytes: number;
@@ -138,7 +138,7 @@ export async function readArchive(
   read.catch(() => {});
   try {
     for await (const entry of unpack) {
-      const { name, type, size = 0 } = entry.header;
+      const { name, type, size } = entry.header;
       if (manifest !== undefined) throw invalid(`${name} follows the manifest`);
       if (name === MANIFEST) {
         if (size > MAX_MANIFEST_BYTES) throw invalid("its manifest is too large");
@@ -148,9 +148,9 @@ export async function readArchive(
       const path = name.replace(/\/$/, "");
       if (!isSafePath(path) || !isExpected(path) || found.has(path))
         throw invalid(`${name} does not belong there`);
-      found.set(path, await unpackEntry(entry as UnpackedEntry, path, join(to, path), links));
       if (type !== "file" && type !== "directory" && type !== "symlink")
         throw invalid(`${name} is a ${type}`);
+      found.set(path, await unpackEntry(entry as UnpackedEntry, path, join(to, path), links));
     }
     await read;
   } catch (error) {
@@ -175,7 +175,7 @@ async function unpackEntry(
   target: string,
   links: { path: string; target: string }[],
 ): Promise<ArchivedEntry> {
-  const { type, mode = 0o600, mtime, uid = 0, gid = 0, linkname } = entry.header;
+  const { type, mode, mtime, uid, gid, linkname } = entry.header;
   await mkdir(dirname(target), { recursive: true, mode: 0o700 });
   const hash = createHash("sha256");
   if (type === "symlink") {

@@ -55,7 +55,7 @@ export async function createBackup(config: GatewayConfig, options: BackupOptions
     const archive = createArchive(partial);
     try {
       const store = await addStore(config, archive, work);
-      await addFiles(home, archive, work, options.progress);
+      await addFiles(home, archive, work, (text) => options.progress(text));
       if (options.credentials) await addCredentials(config, archive);
       const manifest = {
         format: 1 as const,
@@ -148,7 +148,7 @@ async function addFiles(
     if (info.isFile() && isDatabase(from)) return await addDatabaseFile(path, from);
     await ignoreRemoved(archive.add(path, from));
     if (!info.isDirectory()) return;
-    for (const name of (await readdir(from).catch(() => [])).sort()) await visit(`${path}/${name}`);
+    for (const name of await readdir(from).catch((): string[] => [])) await visit(`${path}/${name}`);
   };
   /** A plugin may be writing to its database, so a consistent copy is made of it. */
   const addDatabaseFile = async (path: string, from: string) => {
