@@ -1,17 +1,21 @@
 /**
  * Bundles each package of the gateway into one file per entry, because reading 700 small modules took most of
  * the start time. The package names and entries stay the same, so an import by name gets the same module.
- * Files that a module reads from its own folder (threads, pages, C sources) are still found where tsc puts
- * them.
+ * The command contains all other packages and their libraries, and so does each program of a thread: a start
+ * resolves and reads about ten files. Files that a module reads from its own folder (threads, pages, C
+ * sources) are still found where tsc puts them.
  */
 import { readdirSync, readFileSync, rmSync } from "node:fs";
-import { join, relative } from "node:path";
+import { join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build, type Plugin } from "esbuild";
+import { type BuildOptions, build, type OutputFile, type Plugin } from "esbuild";
 import { replaceFile } from "./replace-file.ts";
 
 const PACKAGES = fileURLToPath(new URL("../packages", import.meta.url));
+/** The package of the command, which nothing imports. */
+const COMMAND = "cli";
 const NAMES = [
+  COMMAND,
   "contract",
   "wire",
   "ports",
@@ -26,8 +30,12 @@ const NAMES = [
   "supply",
   "api",
   "gateway",
-  "cli",
 ];
+/** Programs of worker threads, as paths in `src` and `dist` of their packages. */
+const THREADS: Record<string, string[]> = {
+  store: ["sqlite/writer/writer-thread", "sqlite/damage/check-thread"],
+  supply: ["schemas/schema-worker"],
+};
 /** The path below `dist`, as package.json names it. */
 const LIB = "lib";
 
@@ -35,7 +43,8 @@ interface Manifest {
   exports: Record<string, { "backplane-source": string; default: string }>;
 }
 
-async function buildPackage(folder: string): Promise<void> {
+async function buildPackage(name: string): Promise<void> {
+  const folder = join(PACKAGES, name);
   const { exports } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
   const lib = join(folder, "dist", LIB);
   const entryPoints = Object.fromEntries(
@@ -44,39 +53,70 @@ async function buildPackage(folder: string): Promise<void> {
       join(folder, entry["backplane-source"]),
     ]),
   );
-  const { outputFiles } = await build({
+  const outputs = await bundle(lib, {
     entryPoints,
-    outdir: lib,
-    bundle: true,
     splitting: true,
     chunkNames: "shared-[hash]",
-    packages: "external",
+    ...(name === COMMAND ? WITH_LIBRARIES : { packages: "external" }),
+  });
+  for (const { path, contents } of outputs) replaceFile(path, contents);
+  const made = new Set(outputs.map(({ path }) => path));
+  for (const file of readdirSync(lib)) if (!made.has(join(lib, file))) rmSync(join(lib, file));
+  await buildThreads(folder, THREADS[name] ?? []);
+}
+
+/** Replaces the modules that tsc wrote, which are found relative to the modules that start the threads. */
+async function buildThreads(folder: string, programs: readonly string[]): Promise<void> {
+  for (const program of programs) {
+    const outdir = join(folder, "dist", program, "..");
+    const outputs = await bundle(outdir, {
+      entryPoints: [join(folder, "src", `${program}.ts`)],
+      ...WITH_LIBRARIES,
+    });
+    for (const { path, contents } of outputs) replaceFile(path, contents);
+  }
+}
+
+/** CommonJS libraries in an ES module need `require` for the modules of Node. */
+const WITH_LIBRARIES: BuildOptions = {
+  conditions: ["backplane-source"],
+  external: ["pg-native", "bufferutil", "utf-8-validate"],
+  banner: {
+    js: 'import { createRequire as requireFrom } from "node:module";\nconst require = requireFrom(import.meta.url);',
+  },
+};
+
+async function bundle(outdir: string, options: BuildOptions): Promise<OutputFile[]> {
+  const { outputFiles } = await build({
+    outdir,
+    bundle: true,
     legalComments: "none",
     platform: "node",
     format: "esm",
     target: "node20",
-    plugins: [fromDist(join(folder, "src")), plainHttp],
-    write: false,
+    plugins: [fromDist(outdir), plainHttp],
     logLevel: "error",
+    ...options,
+    write: false,
   });
-  for (const { path, contents } of outputFiles) replaceFile(path, contents);
-  const made = new Set(outputFiles.map(({ path }) => path));
-  for (const name of readdirSync(lib)) if (!made.has(join(lib, name))) rmSync(join(lib, name));
+  return outputFiles!;
 }
 
 /**
- * `import.meta.url` of a source file becomes the URL of its module in `dist`, next to the files that it
- * reads.
+ * `import.meta.url` of a source file becomes the URL of its module in `dist` of its package, next to the files
+ * that it reads. The packages are siblings in a clone and in node_modules.
  */
-function fromDist(src: string): Plugin {
+function fromDist(outdir: string): Plugin {
   return {
     name: "from-dist",
     setup: (building) =>
       building.onLoad({ filter: /\.ts$/ }, ({ path }) => {
         const text = readFileSync(path, "utf8");
         if (!text.includes("import.meta.url")) return null;
-        const own = relative(src, path).replace(/\.ts$/, ".js");
-        const contents = text.replaceAll("import.meta.url", `new URL("../${own}", import.meta.url).href`);
+        const [name, , ...rest] = relative(PACKAGES, path).split(sep);
+        const built = join(PACKAGES, name!, "dist", ...rest).replace(/\.ts$/, ".js");
+        const own = relative(outdir, built).split(sep).join("/");
+        const contents = text.replaceAll("import.meta.url", `new URL("${own}", import.meta.url).href`);
         return { contents, loader: "ts" };
       }),
   };
@@ -96,4 +136,4 @@ const plainHttp: Plugin = {
   },
 };
 
-if (import.meta.main) await Promise.all(NAMES.map((name) => buildPackage(join(PACKAGES, name))));
+if (import.meta.main) await Promise.all(NAMES.map(buildPackage));

@@ -68,7 +68,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     return dir;
   };
   let host: ModuleHost | null = null;
-  const imported = new Set<string>();
+  const imported = new Map<string, number>();
   const check = createAddressCheck(options.egress);
   const moduleHost = (): ModuleHost => {
     host ??= (options.moduleHost ?? createModuleHost)({
@@ -110,20 +110,20 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
 async function loadInline(
   entry: PluginEntry,
   { reach, check, log }: { reach: PluginReach; check: AddressCheck; log: Logger },
-  already_imported: Set<string>,
+  imports: Map<string, number>,
 ): Promise<LoadedPlugin> {
   const guard = installNetworkGuard();
   const who = inlinePlugin(entry, reach, check, log);
-  const imported = await guard.enter(who, () => importPlugin(entry, already_imported));
+  const imported = await guard.enter(who, () => importPlugin(entry, imports));
   const plugin = guardPlugin(imported, who, guard);
   return { plugin, close: async () => {}, onExit: () => {} };
 }
 
-async function importPlugin(entry: PluginEntry, already_imported: Set<string>): Promise<KernelPlugin> {
+async function importPlugin(entry: PluginEntry, imports: Map<string, number>): Promise<KernelPlugin> {
   const { name } = entry;
   let exports: { plugin?: unknown; default?: { plugin?: unknown } };
   try {
-    exports = (await importFresh(entry, already_imported)) as typeof exports;
+    exports = (await importFresh(entry, imports)) as typeof exports;
   } catch (error) {
     throw toLoadError(name, error);
   }
@@ -139,14 +139,17 @@ async function importPlugin(entry: PluginEntry, already_imported: Set<string>): 
 /** Imports a new instance each time, so that changed files are loaded and two loads share no state. */
 async function importFresh(
   { module, dir, origin }: PluginEntry,
-  already_imported: Set<string>,
+  imports: Map<string, number>,
 ): Promise<unknown> {
   // The real path, as in a hosted process, because imports are resolved relative to it.
   const file = realpathSync(module);
-  // Files of bundled plugins do not change while the gateway is running.
-  if (origin !== "bundled" && already_imported.has(file)) return await importAgain(file, realpathSync(dir));
-  already_imported.add(file);
-  return await import(/* @vite-ignore */ `${pathToFileURL(file).href}?v=${randomUUID()}`);
+  const count = imports.get(file) ?? 0;
+  if (origin !== "bundled" && count > 0) return await importAgain(file, realpathSync(dir));
+  imports.set(file, count + 1);
+  // Files of bundled plugins do not change while the gateway is running. A number instead of a random word lets Node
+  // find their compiled code at the next start.
+  const instance = origin === "bundled" ? count : randomUUID();
+  return await import(/* @vite-ignore */ `${pathToFileURL(file).href}?v=${instance}`);
 }
 
 /** Wraps an error of the module, with its message and its stack. */

@@ -18,12 +18,15 @@ export interface Compiler {
 const MAX_ISSUES = 20;
 
 export async function loadCompiler(): Promise<Compiler> {
-  const [{ Ajv }, { Ajv2020 }, formats, { RE2JS }] = await Promise.all([
+  // A bundle of a CommonJS library has only the default export.
+  const [draft07, draft2020, formats, { RE2JS }] = await Promise.all([
     import("ajv"),
     import("ajv/dist/2020.js"),
     import("ajv-formats"),
     import("re2js"),
   ]);
+  const { Ajv } = draft07.default;
+  const { Ajv2020 } = draft2020.default;
 
   const pattern = (source: string) => {
     try {

@@ -12,7 +12,8 @@ export async function readFrontMatter(text: string): Promise<Record<string, unkn
   const yaml = lines.slice(1, end).join("\n");
   if (yaml.length > MAX_CHARS) throw new Error(`its front matter is longer than ${MAX_CHARS} characters`);
   // Loaded on first use, so that it does not add to the start of the gateway (bench row boot.ready).
-  const { parse } = await import("yaml");
+  // A bundle of a CommonJS library has only the default export.
+  const { parse } = (await import("yaml")).default;
   let value: unknown;
   try {
     // The failsafe schema has strings, lists and maps only, so a name such as 1.0 stays the text that was written.
