@@ -178,8 +178,8 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "credential: dropped when an address in any value changes",
     file: "packages/contract/src/vocabulary/config-key.ts",
-    from: " || ADDRESS.test(value)",
-    to: " || ADDRESS.test(key)",
+    from: " || containsUrl(value)",
+    to: " || containsUrl(key)",
     tests: DESTINATION,
   },
   {

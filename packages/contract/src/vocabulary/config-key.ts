@@ -24,18 +24,26 @@ export function configPrefixOf(pattern: string): string | null {
 const DESTINATION_SEGMENT =
   /(?:url|uri|endpoint|hostname|address|proxy)$|(?:^|[_-])(?:host|port|base|server|domain|region|plugin)$/i;
 
-/**
- * A URL with a scheme anywhere in a JSON value. The length of the scheme is bounded, because the search runs in the
- * store's writer thread and would otherwise be quadratic for long words.
- */
-const ADDRESS = /[a-z][a-z0-9+.-]{0,31}:\/\//i;
+const SCHEME_AT_END = /[a-z][a-z0-9+.-]*$/i;
+const MAX_SCHEME = 32;
 
 /**
  * Whether the value determines where requests, and the secrets of the same group, are sent: by the name of its key, or
  * because it contains a URL. `value` is JSON.
  */
 export function isDestinationConfig(key: string, value: string): boolean {
-  return DESTINATION_SEGMENT.test(key.slice(key.lastIndexOf(".") + 1)) || ADDRESS.test(value);
+  return DESTINATION_SEGMENT.test(key.slice(key.lastIndexOf(".") + 1)) || containsUrl(value);
+}
+
+/**
+ * Whether a URL with a scheme is anywhere in the text. Searches for the separator first and bounds the scheme, because
+ * this runs in the store's writer thread, also for values of many kilobytes.
+ */
+function containsUrl(text: string): boolean {
+  for (let at = text.indexOf("://"); at !== -1; at = text.indexOf("://", at + 1)) {
+    if (SCHEME_AT_END.test(text.slice(Math.max(0, at - MAX_SCHEME), at))) return true;
+  }
+  return false;
 }
 
 /** The group of one instance or plugin: `providers.<id>.`, `plugin.<ns>.`, `acme.`; null for a key without a dot. */

@@ -14,8 +14,10 @@ const KNOWN_DAMAGED = -1;
 export const STATE_TABLE = "store_state";
 
 /** Excludes SQLite's own tables and the list of schema steps, which `schemaChecksum` covers. */
-const TABLES = `select name from main.sqlite_schema where type = 'table' and name not like 'sqlite\\_%' escape '\\'
-  and name <> 'schema_version' order by name`;
+const COLUMNS = `select own.name as "table", col.name, col.type, col.dflt_value, col.pk
+  from main.sqlite_schema own join pragma_table_info(own.name, 'main') col
+  where own.type = 'table' and own.name not like 'sqlite\\_%' escape '\\' and own.name <> 'schema_version'
+  order by own.name, col.cid`;
 
 export interface ChecksummedTable {
   name: string;
@@ -33,6 +35,14 @@ export interface ChecksummedTable {
   has_sum: boolean;
 }
 
+interface Column {
+  table: string;
+  name: string;
+  type: string;
+  dflt_value: string | null;
+  pk: number;
+}
+
 export interface DamagedRow {
   table: string;
   /** The primary key as text. */
@@ -40,16 +50,11 @@ export interface DamagedRow {
 }
 
 export function checksummedTables(database: DatabaseSync): ChecksummedTable[] {
-  const names = database.prepare(TABLES).all() as { name: string }[];
+  // One statement for all tables, because every open of a store reads them.
+  const found = database.prepare(COLUMNS).all() as unknown as Column[];
   const listed = database.prepare("pragma main.table_list").all() as { name: string; wr: number }[];
   const without = new Map(listed.map(({ name, wr }) => [name, wr]));
-  return names.map(({ name }) => {
-    const columns = database.prepare(`pragma main.table_info(${quote(name)})`).all() as {
-      name: string;
-      type: string;
-      dflt_value: string | null;
-      pk: number;
-    }[];
+  return [...Map.groupBy(found, ({ table }) => table)].map(([name, columns]) => {
     const own = columns.filter((column) => column.name !== "sum");
     const key = own.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk);
     const rest = own.filter(({ pk }) => pk === 0);
