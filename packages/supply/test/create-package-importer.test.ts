@@ -3,14 +3,15 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { PackageImporter } from "@backplane/ports";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { type ContentStore, createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
+import { type ContentStore, createPackageImporter, openContentStore } from "../src/index.ts";
 import { HELLO, MANIFEST, writeFolder } from "./plugin-folder.ts";
 import { inPieces, type TarEntry, tar } from "./tar-bytes.ts";
 
 const base = createMemoryFolder("backplane-import-");
-const schemas = createSchemas();
+const schemas = shareSchemas();
 let count = 0;
 let folder = "";
 let dir = "";

@@ -2,16 +2,17 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
+import { createPackageImporter, openContentStore } from "../src/index.ts";
 import { classFile, MAIN_CLASS } from "./class-file.ts";
 import { writeFolder } from "./plugin-folder.ts";
 import { inPieces, tar } from "./tar-bytes.ts";
 import { zip } from "./zip-bytes.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-hefty-"));
-const schemas = createSchemas();
+const schemas = shareSchemas();
 let count = 0;
 let folder = "";
 let blobs = "";

@@ -3,20 +3,15 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, expect, test } from "vitest";
-import {
-  createPackageImporter,
-  createSchemas,
-  openContentStore,
-  packFolder,
-  readManifest,
-} from "../src/index.ts";
+import { createPackageImporter, openContentStore, packFolder, readManifest } from "../src/index.ts";
 import { MANIFEST } from "./plugin-folder.ts";
 import { inPieces, tar } from "./tar-bytes.ts";
 
 const BYTES = 64 * 1024;
 const base = mkdtempSync(join(tmpdir(), "backplane-hostile-"));
-const schemas = createSchemas();
+const schemas = shareSchemas();
 afterAll(async () => {
   await schemas.close();
   rmSync(base, { recursive: true, force: true });

@@ -3,8 +3,9 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
+import { createPackageImporter, openContentStore } from "../src/index.ts";
 import { createNpm } from "../src/npm/npm-command.ts";
 import { type Registry, startRegistry } from "./npm-registry.ts";
 
@@ -32,7 +33,7 @@ function publish(name: string, about: object, files: Record<string, string> = {}
 
 async function open() {
   const store = openContentStore(join(root, "blobs"));
-  const schemas = createSchemas();
+  const schemas = shareSchemas();
   const env = {
     ...process.env,
     NPM_CONFIG_REGISTRY: registry.url,

@@ -5,9 +5,10 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { createPackageImporter, createPluginSources, createSchemas, openContentStore } from "../src/index.ts";
+import { createPackageImporter, createPluginSources, openContentStore } from "../src/index.ts";
 import { createNpm, type Npm } from "../src/npm/npm-command.ts";
 import { type Registry, startRegistry } from "./npm-registry.ts";
 
@@ -64,7 +65,7 @@ function publish(about: object, files: Record<string, string> = {}, name = `acme
 
 async function importServer(spec: string) {
   const store = openContentStore(join(root, "blobs"));
-  const schemas = createSchemas();
+  const schemas = shareSchemas();
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" }, npm });
   try {
     const imported = await importer.import({ kind: "npm", spec, secret_slots: [] });

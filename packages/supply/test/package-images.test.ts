@@ -22,12 +22,12 @@ import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
 import { logTo } from "@backplane/test-kit/log-to";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import {
   type ContentStore,
   createPackageImporter,
-  createSchemas,
   openContentStore,
   openPackageImages,
   type PackageImages,
@@ -370,7 +370,7 @@ test("reports a full disk after removing unused images", async () => {
 });
 
 verifies("integrity.exec", "verifies a file that the gateway itself reads", async () => {
-  const schemas = createSchemas();
+  const schemas = shareSchemas();
   onTestFinished(() => schemas.close());
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });
   const digest = await install();

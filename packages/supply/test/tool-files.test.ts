@@ -3,13 +3,14 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { PackageSource } from "@backplane/ports";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeEach, expect, test } from "vitest";
 import { packageId } from "../src/import/formats/tool-files.ts";
-import { type ContentStore, createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
+import { type ContentStore, createPackageImporter, openContentStore } from "../src/index.ts";
 import { inPieces, tar } from "./tar-bytes.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-tool-format-"));
-const schemas = createSchemas();
+const schemas = shareSchemas();
 let count = 0;
 let folder = "";
 let store: ContentStore;

@@ -2,10 +2,11 @@
 import type { ClosableSchemas } from "@backplane/supply";
 import { createSchemas } from "@backplane/supply";
 
-const threads = createSchemas();
+// The threads stay until the process ends: a start takes longer than most tests.
+const threads = createSchemas({ idle_ms: 3_600_000 });
 let users = 0;
 
-/** Each user has its own keys, as if it had its own threads. The threads end when they are idle. */
+/** Each user has its own keys, as if it had its own threads. */
 export function shareSchemas(): ClosableSchemas {
   const user = ++users;
   return {

@@ -7,6 +7,7 @@ import { type BusEvent, type BusPayload, createIdSource, type Entry, type Json }
 import type { Caller, SessionKey, SessionStore } from "@backplane/ports";
 import { createPersister, createSessions, entryFor, type Persister, type Sessions } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
+import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { onTestFinished } from "vitest";
 import type { WrittenListener } from "../../../session/src/sessions/persister.ts";
@@ -80,7 +81,9 @@ interface Watcher {
 
 export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promise<Rig> {
   const folder = createMemoryFolder("backplane-fanout-");
-  const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
+  const file = join(folder, "store.db");
+  await copyEmptyStore(file);
+  const store = await openSqliteStore({ file, threaded: false });
   const open = openBus();
   const { bus, clock } = open;
   const ids = createIdSource(

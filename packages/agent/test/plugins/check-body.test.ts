@@ -1,9 +1,9 @@
 import { codeOf } from "@backplane/contract";
-import { createSchemas } from "@backplane/supply";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, expect, test } from "vitest";
 import { checkBody } from "../../src/plugins/adapters.ts";
 
-const schemas = createSchemas();
+const schemas = shareSchemas();
 afterAll(() => schemas.close());
 
 const mount = (body?: object) =>

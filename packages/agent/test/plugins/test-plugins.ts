@@ -29,6 +29,7 @@ import {
 import { createLiveConfig, type LiveConfig } from "@backplane/registry";
 import { type Bus, createBus } from "@backplane/session";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
+import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
 import { logTo } from "@backplane/test-kit/log-to";
 import { onTestFinished } from "vitest";
@@ -157,7 +158,9 @@ export async function createTestPlugins(
   options: Partial<PluginSystemDeps> & { limits?: Partial<BusLimits>; start?: boolean } = {},
 ): Promise<TestPlugins> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-plugins-"));
-  const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
+  const file = join(folder, "store.db");
+  await copyEmptyStore(file);
+  const store = await openSqliteStore({ file, threaded: false });
   const clock = new TestClock();
   const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
   const ids = createIdSource(() => clock.now(), random);

@@ -1,9 +1,9 @@
 import type { JsonObject } from "@backplane/contract";
-import { createSchemas } from "@backplane/supply";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, expect, test } from "vitest";
 import { checkConfig } from "../../src/providers/check-config.ts";
 
-const schemas = createSchemas();
+const schemas = shareSchemas();
 afterAll(() => schemas.close());
 
 const config_schema = {

@@ -13,6 +13,7 @@ import { WsServerOpSchema } from "@backplane/contract/schema";
 import type { Kernel, SessionKey, SessionRef } from "@backplane/ports";
 import { type Bus, createBus, createPersister, createSessions, entryFor } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
+import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { logTo } from "@backplane/test-kit/log-to";
 import { WebSocket } from "ws";
 import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
@@ -36,7 +37,9 @@ interface Agent {
 
 async function createTestAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-agent-"));
-  const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
+  const file = join(folder, "store.db");
+  await copyEmptyStore(file);
+  const store = await openSqliteStore({ file, threaded: false });
   const clock = createTestClock();
   const ids = createIdSource(
     () => clock.now(),

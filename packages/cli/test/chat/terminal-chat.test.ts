@@ -50,7 +50,7 @@ interface Shown {
 }
 
 async function terminal(id: string, steps: [string, string][]): Promise<Shown> {
-  const argv = [process.execPath, "--conditions=backplane-source", MAIN, "session", "chat", id];
+  const argv = [process.execPath, MAIN, "session", "chat", id];
   const child = spawn(PYTHON, ["-c", DRIVER, JSON.stringify(argv), JSON.stringify(steps)], {
     env: { PATH: process.env.PATH, BACKPLANE_HOME: gateway.home, TERM: "xterm" },
     stdio: ["ignore", "pipe", "pipe"],

@@ -49,7 +49,7 @@ export function captureIo(options: CaptureOptions = {}): CapturedIo {
     cwd: options.cwd ?? "/",
     entry: {
       node: process.execPath,
-      args: ["--conditions=backplane-source", fileURLToPath(new URL("../../src/main.ts", import.meta.url))],
+      args: [fileURLToPath(new URL("../../dist/main.js", import.meta.url))],
     },
     onSignal(listener) {
       listeners.add(listener);

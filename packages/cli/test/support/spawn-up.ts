@@ -1,4 +1,4 @@
-/** `up` in its own process and home, and CLI commands against it. */
+/** `up` of the build in its own process and home, and CLI commands against it. */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,7 +9,7 @@ import { captureIo } from "./capture-io.ts";
 import { printed } from "./printed.ts";
 import { waitForOutput } from "./wait-for-output.ts";
 
-export const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+export const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
 
 export async function spawnUp(...flags: string[]) {
   const home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
@@ -19,7 +19,7 @@ export async function spawnUp(...flags: string[]) {
     BACKPLANE_HOME: home,
     BACKPLANE_LOG_LEVEL: "error",
   };
-  const argv = ["--conditions=backplane-source", MAIN, "up", "--port", "0", ...flags];
+  const argv = [MAIN, "up", "--port", "0", ...flags];
   const child = spawn(process.execPath, argv, { env, stdio: ["ignore", "pipe", "pipe"] });
   const { out, err, closed } = printed(child);
   const begin = (...args: string[]) => {

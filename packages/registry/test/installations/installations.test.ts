@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { Caller, Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
+import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
@@ -21,7 +22,9 @@ afterAll(() => server?.stop());
 async function openSqlite(): Promise<Store> {
   const dir = mkdtempSync(join(tmpdir(), "backplane-store-"));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
-  return await openSqliteStore({ file: join(dir, "store.db"), threaded: false });
+  const file = join(dir, "store.db");
+  await copyEmptyStore(file);
+  return await openSqliteStore({ file, threaded: false });
 }
 
 const openPostgres = () => openPostgresStore({ url: server.url, schema: `install_${++schemas}` });

@@ -5,8 +5,9 @@ import { dirname, join } from "node:path";
 import { Writable } from "node:stream";
 import type { InstallationSettings } from "@backplane/contract";
 import type { Caller, InstallationSource, Store } from "@backplane/ports";
-import { createPackageImporter, createSchemas, openContentStore, packFolder } from "@backplane/supply";
+import { createPackageImporter, openContentStore, packFolder } from "@backplane/supply";
 import { admin, seedTestKernel, type TestKernel } from "@backplane/test-kit/kernel/test-kernel";
+import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { onTestFinished } from "vitest";
 
 export interface Installer {
@@ -27,8 +28,7 @@ type Installed = Awaited<ReturnType<TestKernel["kernel"]["installations"]["insta
 export async function createInstaller(store: Store): Promise<Installer> {
   const home = mkdtempSync(join(tmpdir(), "backplane-installer-"));
   onTestFinished(() => rmSync(home, { recursive: true, force: true }));
-  const schemas = createSchemas();
-  onTestFinished(() => schemas.close());
+  const schemas = shareSchemas();
   const writes: string[] = [];
   const packages = createPackageImporter({
     store: openContentStore(join(home, "blobs")),

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { createIdSource } from "@backplane/contract";
 import type { SessionKey, Store } from "@backplane/ports";
 import { openSqliteStore } from "@backplane/store";
+import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -17,7 +18,9 @@ let created = 0;
 
 beforeAll(async () => {
   dir = createMemoryFolder("bp-sessions-");
-  store = await openSqliteStore({ file: join(dir, "store.db"), threaded: false });
+  const file = join(dir, "store.db");
+  await copyEmptyStore(file);
+  store = await openSqliteStore({ file, threaded: false });
   const clock = { now: () => Date.now() };
   sessions = createSessions({
     store,

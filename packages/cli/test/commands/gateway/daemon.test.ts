@@ -11,7 +11,7 @@ import { captureIo } from "../../support/capture-io.ts";
 import { printed } from "../../support/printed.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
 
-const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
+const MAIN = fileURLToPath(new URL("../../../dist/main.js", import.meta.url));
 
 let home: string;
 let started: ChildProcess[];
@@ -25,14 +25,10 @@ afterEach(() => {
 });
 
 function up(...flags: string[]) {
-  const child = spawn(
-    process.execPath,
-    ["--conditions=backplane-source", MAIN, "up", "--port", "0", ...flags],
-    {
-      env: { HOME: home, PATH: process.env.PATH, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error" },
-      stdio: ["ignore", "pipe", "pipe"],
-    },
-  );
+  const child = spawn(process.execPath, [MAIN, "up", "--port", "0", ...flags], {
+    env: { HOME: home, PATH: process.env.PATH, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error" },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   started.push(child);
   return { child, ...printed(child) };
 }
