@@ -61,7 +61,10 @@ async function buildPackage(name: string): Promise<void> {
   });
   for (const { path, contents } of outputs) replaceFile(path, contents);
   const made = new Set(outputs.map(({ path }) => path));
-  for (const file of readdirSync(lib)) if (!made.has(join(lib, file))) rmSync(join(lib, file));
+  const obsolete = readdirSync(lib).filter((file) => !made.has(join(lib, file)));
+  for (const file of obsolete) rmSync(join(lib, file));
+  // The compiled code of the obsolete files; packages/cli/src/main.ts fills the folder again.
+  if (obsolete.length > 0) rmSync(join(folder, "dist/compile-cache"), { recursive: true, force: true });
   await buildThreads(folder, THREADS[name] ?? []);
 }
 
