@@ -36,7 +36,9 @@ export function createServiceAccess(
     );
     // A plugin with allowed domains needs no separate grant for net.fetch.
     if (name === NET_FETCH && allowed_domains.length > 0) return true;
-    return services.some((one) => one === name || (one.endsWith(".*") && name.startsWith(one.slice(0, -1))));
+    return services.some(
+      (service) => service === name || (service.endsWith(".*") && name.startsWith(service.slice(0, -1))),
+    );
   }
 
   return async (entry, name, args, as) => {
@@ -60,7 +62,6 @@ export function createServiceAccess(
 
 export const NET_FETCH = "net.fetch";
 
-const TOKENS_PER_BATCH = 64;
 const TOKEN_BYTES = 18;
 
 /**
@@ -69,14 +70,13 @@ const TOKEN_BYTES = 18;
  */
 export class MintedCallers implements Callers {
   readonly #minted = new IdTable<ServiceIdentity>();
-  #spare: string[] = [];
 
   get size(): number {
     return this.#minted.size;
   }
 
   mint(identity: ServiceIdentity): { as: string; end(): void } {
-    const as = this.#token();
+    const as = `as_${randomBytes(TOKEN_BYTES).toString("base64url")}`;
     this.#minted.add(as, identity);
     return { as, end: () => void this.#minted.delete(as) };
   }
@@ -88,16 +88,5 @@ export class MintedCallers implements Callers {
     throw new BackplaneError("auth.invalid", "this `as` is unknown, or its request or call has ended", {
       fix: "Pass the `as` of the request or call that the plugin is serving, before it is answered.",
     });
-  }
-
-  /** Random bytes are read in batches, because every tool call needs a token. */
-  #token(): string {
-    if (this.#spare.length === 0) {
-      const bytes = randomBytes(TOKENS_PER_BATCH * TOKEN_BYTES);
-      for (let at = 0; at < bytes.length; at += TOKEN_BYTES) {
-        this.#spare.push(`as_${bytes.toString("base64url", at, at + TOKEN_BYTES)}`);
-      }
-    }
-    return this.#spare.pop()!;
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import type { Json, ProviderInstance, ProvidersView } from "@backplane/contract";
-import type { ConfigRow, Logger } from "@backplane/ports";
+import type { Logger } from "@backplane/ports";
 import { activeInstanceId, groupInstances, type LiveConfig, maskValue } from "@backplane/registry";
 
 interface ViewDeps {
@@ -17,21 +17,8 @@ export interface ProviderState {
   instances: ProviderInstance[];
 }
 
-/** Keyed by the rows array, because the cached configuration returns the same array until it changes. */
-const states = new WeakMap<readonly ConfigRow[], ProviderState>();
-
-/** The returned object is shared by all callers and must not be modified. */
 export async function readProviders(deps: ViewDeps, org_id: string): Promise<ProviderState> {
   const rows = await deps.config.rows(org_id, "provider");
-  let state = states.get(rows);
-  if (state === undefined) {
-    state = stateOf(deps, org_id, rows);
-    states.set(rows, state);
-  }
-  return state;
-}
-
-function stateOf(deps: ViewDeps, org_id: string, rows: readonly ConfigRow[]): ProviderState {
   const entries = new Map<string, Json>();
   for (const row of rows) {
     try {
@@ -55,9 +42,10 @@ export function providersView(deps: ViewDeps, org_id: string, reader: string): P
   const read = async () => (await readProviders(deps, org_id)).instances;
   return {
     listInstances: async () => (await read()).map(show),
-    instancesForPlugin: async (plugin) => (await read()).filter((one) => one.plugin === plugin).map(show),
+    instancesForPlugin: async (plugin) =>
+      (await read()).filter((instance) => instance.plugin === plugin).map(show),
     async getInstance(id) {
-      const found = (await read()).find((one) => one.id === id);
+      const found = (await read()).find((instance) => instance.id === id);
       return found === undefined ? null : show(found);
     },
     activeId: async () => (await readProviders(deps, org_id)).active,
