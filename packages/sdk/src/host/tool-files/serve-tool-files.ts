@@ -3,8 +3,11 @@
  * imported at the first call of its tool, and no other file is; a tool whose name differs from its file name
  * is found by describing all files.
  */
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import {
   DESCRIBE_TOOLS,
+  isToolFile,
   TOOL_DESCRIBE_MS,
   TOOL_IMPORT_MS,
   type ToolFileDescription,
@@ -16,7 +19,6 @@ import type { VaiCall, VaiReply } from "@backplane/wire";
 import { failureReply } from "../../outcome.ts";
 import { describeFiles } from "./describe-files.ts";
 import { executeToolFile } from "./execute-tool-file.ts";
-import { findToolFiles } from "./find-tool-files.ts";
 import { toolFileLoader } from "./load-tool-file.ts";
 import type { ToolFile } from "./tool-definition.ts";
 
@@ -92,4 +94,12 @@ async function withinImportTime<T>(loading: Promise<T>, file: string, import_ms:
     limit = setTimeout(() => reject(new Error(why)), import_ms);
   });
   return await Promise.race([loading, late]).finally(() => clearTimeout(limit));
+}
+
+/** Returns the tool files of a package, as paths inside the package, in a stable order. */
+function findToolFiles(folder: string): string[] {
+  return readdirSync(join(folder, "tools"), { withFileTypes: true })
+    .filter((entry) => entry.isFile() && isToolFile(entry.name))
+    .map((entry) => `tools/${entry.name}`)
+    .sort();
 }

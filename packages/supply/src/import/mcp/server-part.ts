@@ -1,10 +1,9 @@
 /** An MCP server as a part of a source: the package that it becomes and the settings of its binding. */
-import { WHOLE_PACKAGE } from "@backplane/contract";
+import { type BindingPolicy, type JsonObject, WHOLE_PACKAGE } from "@backplane/contract";
 import type { ImportedPackage } from "@backplane/ports";
 import type { ContentPart, PartImport, SourceContent } from "../parts/source-content.ts";
 import type { McpServerEntry, McpServers } from "./mcp-json.ts";
 import { describeServer } from "./npm-server.ts";
-import { serverBinding } from "./server-binding.ts";
 import { packageIdOf, type ServerDraft, serverManifest } from "./server-manifest.ts";
 
 /** Publisher and version of a server whose source names neither. */
@@ -57,4 +56,25 @@ function describeSpec(spec: string): { package_id: string; version: string } {
   const at = spec.lastIndexOf("@");
   const [name, version] = at > 0 ? [spec.slice(0, at), spec.slice(at + 1)] : [spec, "latest"];
   return describeServer(name, { version });
+}
+
+/** The settings of a server that belong to its binding instead of its package. */
+interface ServerBinding {
+  config?: JsonObject;
+  policy?: Pick<BindingPolicy, "secret_env">;
+}
+
+/** A server on stdio can receive a secret only in an environment variable. */
+function serverBinding({ from, args, env, secret_env }: McpServerEntry): ServerBinding {
+  const headers = from.kind === "http" ? from.headers : {};
+  const config: JsonObject = {
+    ...(args.length === 0 ? {} : { args }),
+    ...(Object.keys(env).length === 0 ? {} : { env }),
+    ...(Object.keys(headers).length === 0 ? {} : { headers }),
+  };
+  const named = from.kind === "http" ? {} : secret_env;
+  return {
+    ...(Object.keys(config).length === 0 ? {} : { config }),
+    ...(Object.keys(named).length === 0 ? {} : { policy: { secret_env: named } }),
+  };
 }
