@@ -112,7 +112,7 @@ function countdown() {
   let left = 0;
   let done: () => void = ignore;
   return {
-    one() {
+    handled() {
       if (--left === 0) done();
     },
     async round(start: () => Promise<void>[]): Promise<void> {
@@ -127,8 +127,8 @@ function countdown() {
 }
 
 /** A new function each time, as different plugins have. */
-function subscriber(finish: { one(): void }): () => unknown {
-  return async () => finish.one();
+function subscriber(finish: { handled(): void }): () => unknown {
+  return async () => finish.handled();
 }
 
 function ignore(): void {}

@@ -2,9 +2,10 @@
  * One event to 500 sockets of another process, from the moment it is on the tape, compared with bare `ws` that broadcasts
  * the same text. Every event is sent in its own tick, so neither side gains from batching.
  */
+
+import { type Child, startChild } from "./child-process.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
-import { type Child, startChild } from "./talk-to.ts";
 import { startBare, startWatched, type WatchServer } from "./watch-server.ts";
 
 const CLIENTS = 500;
@@ -42,20 +43,20 @@ export async function fanoutWs(): Promise<Row[]> {
 
 async function openSide(server: WatchServer, session: string | null): Promise<Side> {
   const clients = startChild("./watch-clients.ts");
-  await clients.ask({ url: server.url, clients: CLIENTS, session });
+  await clients.request({ url: server.url, clients: CLIENTS, session });
   // By then the frames of the attach have arrived.
   await new Promise((resolve) => setTimeout(resolve, 1_000));
-  const { frames } = await clients.ask<{ frames: number }>({ reach: 0 });
+  const { frames } = await clients.request<{ frames: number }>({ reach: 0 });
   return { server, clients, frames, rates: [], cpu: [] };
 }
 
 async function measure(side: Side, warm_up: boolean): Promise<void> {
   side.frames += EVENTS * CLIENTS;
-  const all = side.clients.ask({ reach: side.frames });
+  const all = side.clients.request({ reach: side.frames });
   const cpu = process.cpuUsage();
   const from = performance.now();
   for (let n = 0; n < EVENTS; n++) {
-    side.server.tell(TEXT);
+    side.server.publish(TEXT);
     await new Promise((resolve) => setImmediate(resolve));
   }
   await all;

@@ -41,12 +41,12 @@ export async function mcpHttp(): Promise<Row[]> {
     for (const session of [...sessions.values(), ...peers.map((peer) => peer.session)])
       await rateOf(session, WARM_UP);
     for (let turn = 0; turn < REPETITIONS; turn++) {
-      for (const [one, session] of sessions) {
-        const before = cpuMicros(one.server.pid);
-        one.figures.rate.push(await rateOf(session, CALLS));
-        one.figures.cpu.push((cpuMicros(one.server.pid) - before) / CALLS);
-        one.figures.saturated.push(await saturatedRate(one));
-        one.figures.p50.push(percentile(await load(one, 1, 500), 0.5));
+      for (const [target, session] of sessions) {
+        const before = cpuMicros(target.server.pid);
+        target.figures.rate.push(await rateOf(session, CALLS));
+        target.figures.cpu.push((cpuMicros(target.server.pid) - before) / CALLS);
+        target.figures.saturated.push(await saturatedRate(target));
+        target.figures.p50.push(percentile(await load(target, 1, 500), 0.5));
       }
       for (const [{ session }, rates] of published) rates.push(await rateOf(session, PEER_CALLS));
     }
@@ -62,7 +62,7 @@ export async function mcpHttp(): Promise<Row[]> {
       row("mcp.http-call.rss", "MB resident after it", "lower", resident[0]!, resident[1]!),
     ];
   } finally {
-    for (const one of [...servers, ...peers]) await one.stop();
+    for (const server of [...servers, ...peers]) await server.stop();
     echo.remove();
   }
 }
@@ -93,9 +93,9 @@ async function rateOf(session: McpSession, calls: number): Promise<number> {
   return (calls / (performance.now() - from)) * 1000;
 }
 
-async function saturatedRate(one: Target): Promise<number> {
+async function saturatedRate(peer: Target): Promise<number> {
   const from = performance.now();
-  await load(one, IN_FLIGHT, CALLS);
+  await load(peer, IN_FLIGHT, CALLS);
   return (CALLS / (performance.now() - from)) * 1000;
 }
 

@@ -134,9 +134,9 @@ async function start(kind: Kind, program: string): Promise<McpPeer> {
       },
     };
   } catch (error) {
-    const said = readFileSync(join(home, "log"), "utf8").slice(-1_000);
+    const log = readFileSync(join(home, "log"), "utf8").slice(-1_000);
     await end();
-    throw new Error(`${kind.key} did not start; it said: ${said}`, { cause: error });
+    throw new Error(`${kind.key} did not start; it said: ${log}`, { cause: error });
   }
 }
 

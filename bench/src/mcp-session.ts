@@ -94,7 +94,7 @@ async function askOver(
     waiting.get(id!)?.resolve(data);
     waiting.delete(id!);
   }).catch((error) => {
-    for (const one of [endpoint, ...waiting.values()]) one.reject(error);
+    for (const request of [endpoint, ...waiting.values()]) request.reject(error);
   });
   const messages = await endpoint.promise;
   return async (id, body) => {
@@ -119,8 +119,8 @@ async function readEvents(
   for await (const chunk of body) {
     const events = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
     rest = events.pop()!;
-    for (const one of events) {
-      take(/^event: (.*)$/m.exec(one)?.[1] ?? "message", /^data: (.*)$/m.exec(one)?.[1] ?? "");
+    for (const event of events) {
+      take(/^event: (.*)$/m.exec(event)?.[1] ?? "message", /^data: (.*)$/m.exec(event)?.[1] ?? "");
     }
   }
   throw new Error("the stream ended");

@@ -124,10 +124,10 @@ function plainTrue(): Promise<void> {
 async function rateOf(start: () => Promise<void>): Promise<number> {
   let left = STARTS;
   const from = performance.now();
-  const one = async () => {
+  const startInTurn = async () => {
     while (left-- > 0) await start();
   };
-  await Promise.all(Array.from({ length: CONCURRENCY }, one));
+  await Promise.all(Array.from({ length: CONCURRENCY }, startInTurn));
   return (STARTS / (performance.now() - from)) * 1000;
 }
 

@@ -1,7 +1,8 @@
 /** The memory of an idle session with one attached client, compared with a bare `ws` connection. */
+
+import { startChild } from "./child-process.ts";
 import { type Row, row } from "./row.ts";
-import { startChild } from "./talk-to.ts";
-import { openCrowd } from "./watch-clients.ts";
+import { connectClients } from "./watch-clients.ts";
 
 const SESSIONS = 1_000;
 const WARM_UP = 200;
@@ -28,13 +29,13 @@ async function measurePerClient(
 ): Promise<Memory> {
   const server = startChild("./watch-server.ts", [kind], ["--expose-gc"]);
   try {
-    const { url } = await server.hear<{ url: string }>();
+    const { url } = await server.readLine<{ url: string }>();
     // The warm-up keeps one-time compilation and caching out of the measurement.
-    const warm_up = await openCrowd(url, WARM_UP, session === null ? null : (n) => `warm-${n}`);
+    const warm_up = await connectClients(url, WARM_UP, session === null ? null : (n) => `warm-${n}`);
     warm_up.close();
-    const before = await server.ask<Memory>("measure");
-    const crowd = await openCrowd(url, SESSIONS, session);
-    const after = await server.ask<Memory>("measure");
+    const before = await server.request<Memory>("measure");
+    const crowd = await connectClients(url, SESSIONS, session);
+    const after = await server.request<Memory>("measure");
     crowd.close();
     return { heap: (after.heap - before.heap) / SESSIONS, rss: (after.rss - before.rss) / SESSIONS };
   } finally {

@@ -21,7 +21,7 @@ export async function storeAppend(): Promise<Row[]> {
     const oursOnce = async () => {
       let left = ROWS;
       const writer = async () => {
-        while (left-- > 0) await store.invocations.open(invocationRow(next++), { facts: {} });
+        while (left-- > 0) await store.invocations.open(invocationRow(next++), { records: {} });
       };
       const from = performance.now();
       await Promise.all(Array.from({ length: WRITERS }, writer));

@@ -32,8 +32,8 @@ export async function tape(): Promise<Row[]> {
   });
   const bare = new DatabaseSync(file, { readOnly: true });
   try {
-    const long = await talk(sessions, "long", LONG);
-    const short = await talk(sessions, "short", SHORT);
+    const long = await createLongSession(sessions, "long", LONG);
+    const short = await createLongSession(sessions, "short", SHORT);
     const replay = { ours: [] as number[], bare: [] as number[] };
     const hydrate = { long: [] as number[], short: [] as number[] };
     // The first round of each warms up. Hydrations have their own loop, because the next measurement would pay for the
@@ -74,7 +74,11 @@ interface TestSession {
   chain_id: string;
 }
 
-async function talk(sessions: Sessions, session_id: string, entries: number): Promise<TestSession> {
+async function createLongSession(
+  sessions: Sessions,
+  session_id: string,
+  entries: number,
+): Promise<TestSession> {
   const scope = { org_id: "org_local", project_id: "proj_default" };
   const key = { scope, workspace: "/bench", session_id };
   const { head_chain_id: chain_id } = await sessions.create(key);

@@ -1,9 +1,9 @@
 /** The cost of saving a tool file: the time until it is loaded, and the memory that a thousand reloads leave. */
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { startChild } from "./child-process.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
-import { startChild } from "./talk-to.ts";
 
 const RELOADS = Number(process.env.BENCH_RELOADS ?? 1_000);
 /** One-time compilation and caching happen before the first reading. */
@@ -17,7 +17,7 @@ export async function toolsReload(): Promise<Row[]> {
   let base: string | null = null;
   try {
     const { url, token, folder, blobs } =
-      await server.hear<Record<"url" | "token" | "folder" | "blobs", string>>();
+      await server.readLine<Record<"url" | "token" | "folder" | "blobs", string>>();
     base = dirname(folder);
     const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
     let saves = 0;
@@ -40,9 +40,9 @@ export async function toolsReload(): Promise<Row[]> {
       }
     };
     await reload(WARM_UP);
-    const before = await server.ask<{ heap: number }>("measure");
+    const before = await server.request<{ heap: number }>("measure");
     await reload(RELOADS);
-    const after = await server.ask<{ heap: number }>("measure");
+    const after = await server.request<{ heap: number }>("measure");
     const snapshots = readdirSync(blobs).length;
     if (snapshots > 2) throw new Error(`${snapshots} snapshots are left in the content store`);
 

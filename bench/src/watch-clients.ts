@@ -6,7 +6,7 @@ import { connect, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { TOKEN } from "./watch-server.ts";
 
-export interface Crowd {
+export interface ConnectedClients {
   /** Frames received so far by all clients. */
   readonly frames: number;
   /** Resolves when this many frames have arrived. */
@@ -15,11 +15,11 @@ export interface Crowd {
 }
 
 /** `attach` returns the session of a client by its number; null sends no attach. */
-export async function openCrowd(
+export async function connectClients(
   url: string,
   clients: number,
   attach: ((n: number) => string) | null,
-): Promise<Crowd> {
+): Promise<ConnectedClients> {
   let frames = 0;
   let wanted = Number.POSITIVE_INFINITY;
   let done: () => void = () => {};
@@ -111,17 +111,17 @@ function maskedText(text: string): Buffer {
 }
 
 if (import.meta.main) {
-  let crowd: Crowd | null = null;
+  let connected: ConnectedClients | null = null;
   for await (const line of createInterface({ input: process.stdin })) {
-    const order = JSON.parse(line) as
+    const request = JSON.parse(line) as
       | { url: string; clients: number; session: string | null }
       | { reach: number };
-    if ("reach" in order) await crowd!.reached(order.reach);
+    if ("reach" in request) await connected!.reached(request.reach);
     else {
-      crowd?.close();
-      const { session } = order;
-      crowd = await openCrowd(order.url, order.clients, session === null ? null : () => session);
+      connected?.close();
+      const { session } = request;
+      connected = await connectClients(request.url, request.clients, session === null ? null : () => session);
     }
-    console.log(JSON.stringify({ frames: crowd!.frames }));
+    console.log(JSON.stringify({ frames: connected!.frames }));
   }
 }

@@ -31,7 +31,7 @@ const KEY = {
 export interface WatchServer {
   url: string;
   /** Publishes one more entry to the watchers of session `watched`, as the tape does after its commit. */
-  tell(text: string): void;
+  publish(text: string): void;
   close(): Promise<void>;
 }
 
@@ -69,7 +69,7 @@ export async function startWatched(): Promise<WatchServer> {
   let last = (await sessions.open(KEY)).last_entry_id;
   return {
     url: url.replace("http:", "ws:"),
-    tell(text) {
+    publish(text) {
       const event = eventOf(text);
       const payload = { role: "user", content: text };
       const entry: Entry = { id: ++last, kind: "message", payload, meta: {}, date: new Date().toISOString() };
@@ -93,7 +93,7 @@ export async function startBare(): Promise<WatchServer> {
   let last = 0;
   return {
     url: `ws://127.0.0.1:${(http.address() as AddressInfo).port}`,
-    tell(text) {
+    publish(text) {
       const { org_id: _org, project_id: _project, ...event } = eventOf(text);
       const json = JSON.stringify({ op: "event", session_id: "watched", event, entry_id: ++last });
       for (const client of server.clients) client.send(json);

@@ -66,15 +66,15 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
   {
     defence: "installations: a rollout is not moved by a repeated installation",
     file: BINDINGS,
-    from: "one.package_version !== version && inThisVersion(one.export_id) === undefined,",
-    to: "one.package_version !== version,",
+    from: "binding.package_version !== version && inThisVersion(binding.export_id) === undefined,",
+    to: "binding.package_version !== version,",
     tests: OPERATION,
   },
   {
     defence: "installations: the store writes the rows of an installation in one transaction",
     file: "packages/store/src/stores/installations.ts",
     from: '      const existing = await backend.write("commitInstallation", {\n',
-    to: '      for (const { row, facts } of packages) await backend.write("insertPackage", encodePackage(row, facts));\n      const existing = await backend.write("commitInstallation", {\n',
+    to: '      for (const { row, records } of packages) await backend.write("insertPackage", encodePackage(row, records));\n      const existing = await backend.write("commitInstallation", {\n',
     tests: ["packages/store/test/contract-sqlite.test.ts"],
   },
   {

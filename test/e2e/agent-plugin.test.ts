@@ -17,8 +17,10 @@ beforeAll(async () => {
 afterAll(() => gateway.dispose());
 
 function fingerprintOf(folder: string): string {
-  const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((one) => one.isFile());
-  const paths = files.map((one) => join(one.parentPath, one.name)).sort();
+  const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.isFile(),
+  );
+  const paths = files.map((file) => join(file.parentPath, file.name)).sort();
   return hash("sha256", JSON.stringify(paths.map((path) => [path, readFileSync(path, "utf8")])));
 }
 

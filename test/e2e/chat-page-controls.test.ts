@@ -39,8 +39,8 @@ test("renders hostile text as text in messages, answers, tool cards, approvals, 
   await waitUntilLive(other);
   await sendAndWait(other, "hello");
   expect(await other.locator("#title").textContent()).toBe("<img/src=x/onerror=alert(10)>");
-  for (const one of [page, other]) {
-    const made = await one.$$eval("body *", (nodes) =>
+  for (const tab of [page, other]) {
+    const made = await tab.$$eval("body *", (nodes) =>
       nodes
         .filter((node) => /^(IMG|SVG|IFRAME|SCRIPT|STYLE)$/i.test(node.tagName))
         .map((node) => node.outerHTML),

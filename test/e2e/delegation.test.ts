@@ -67,31 +67,31 @@ verifies(
   "delegation.token",
   "two gateways accept a token while its call runs, and neither accepts it one second after the call ended",
   async () => {
-    const [one, two] = gateways as [TestGateway, TestGateway];
-    await one.http("POST", "/v1/sessions", { session_id: "shown" });
-    const { id, token } = await tokenOutside(one, "talker");
+    const [first, second] = gateways as [TestGateway, TestGateway];
+    await first.http("POST", "/v1/sessions", { session_id: "shown" });
+    const { id, token } = await tokenOutside(first, "talker");
     const authorization = `Bearer ${token}`;
     const status = async (gateway: TestGateway, path: string) =>
       (await gateway.http("GET", path, undefined, { authorization })).status;
-    for (const gateway of [one, two]) {
+    for (const gateway of [first, second]) {
       expect(await status(gateway, "/v1/sessions/shown")).toBe(200);
       expect(await status(gateway, "/v1/chains?session_id=shown")).toBe(403);
       expect(await status(gateway, "/v1/secrets")).toBe(403);
     }
     // A stream from the gateway that does not run the call.
-    const stream = await fetch(`${two.url}/v1/sessions/shown/events`, { headers: { authorization } });
+    const stream = await fetch(`${second.url}/v1/sessions/shown/events`, { headers: { authorization } });
     expect(stream.status).toBe(200);
     const ended = stream.text().then(() => performance.now());
 
-    await one.http("POST", `/v1/invocations/${id}:cancel`);
+    await first.http("POST", `/v1/invocations/${id}:cancel`);
     await eventually(
       async () =>
-        (await one.http<{ status: string }>("GET", `/v1/invocations/${id}`)).body.status === "cancelled",
+        (await first.http<{ status: string }>("GET", `/v1/invocations/${id}`)).body.status === "cancelled",
       20_000,
       "the call has ended",
     );
     const since = performance.now();
-    for (const gateway of [one, two]) expect(await status(gateway, "/v1/sessions/shown")).toBe(401);
+    for (const gateway of [first, second]) expect(await status(gateway, "/v1/sessions/shown")).toBe(401);
     expect((await ended) - since).toBeLessThan(1_000);
   },
   60_000,
@@ -105,10 +105,10 @@ verifies(
     try {
       for (let i = 0; i < 2; i++)
         confined.push(await startTestGateway({ env: { BACKPLANE_STORE_URL: postgres.url } }));
-      const [one, two] = confined as [TestGateway, TestGateway];
-      await one.http("POST", "/v1/sessions", { session_id: "shown-inside" });
-      const { token } = await tokenOutside(one, "carrier");
-      for (const gateway of [one, two]) {
+      const [first, second] = confined as [TestGateway, TestGateway];
+      await first.http("POST", "/v1/sessions", { session_id: "shown-inside" });
+      const { token } = await tokenOutside(first, "carrier");
+      for (const gateway of [first, second]) {
         for (const more of [{}, { "backplane-listener": "guessed" }] as Record<string, string>[]) {
           const headers = { authorization: `Bearer ${token}`, ...more };
           const answer = await gateway.http<{ error: { code: string; message: string } }>(

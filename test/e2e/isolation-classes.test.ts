@@ -130,8 +130,8 @@ verifies(
   async () => {
     for (const [name, life] of DIALECTS) {
       const [first, second] = [await probe(name), await probe(name)];
-      for (const one of [first, second]) {
-        expect([name, one]).toEqual([name, expect.objectContaining({ class: "isolated", ...CONFINED })]);
+      for (const probed of [first, second]) {
+        expect([name, probed]).toEqual([name, expect.objectContaining({ class: "isolated", ...CONFINED })]);
       }
       expect([name, first.instance === second.instance]).toEqual([name, life === "resident"]);
     }
@@ -201,8 +201,8 @@ verifies(
     });
     await installAndBind(gateway, rpc, ["worker", "second"], { class: "worker" });
     const [first, again, other] = [await probe("worker"), await probe("worker"), await probe("second")];
-    for (const one of [first, again, other]) {
-      expect(one).toMatchObject({ class: "worker", ...CONFINED });
+    for (const probed of [first, again, other]) {
+      expect(probed).toMatchObject({ class: "worker", ...CONFINED });
     }
     expect([again.instance === first.instance, other.instance === first.instance]).toEqual([true, false]);
   },

@@ -106,7 +106,7 @@ verifies("mcp.client", "quarantines a changed tool definition until it is accept
       "GET",
       `/v1/plugin-bindings/${binding_id}/definitions`,
     );
-    return body.quarantined.map((one) => one.export.id);
+    return body.quarantined.map((change) => change.export.id);
   };
   await eventually(async () => (await quarantined()).length > 0, 20_000, "the change is seen");
   expect(await quarantined()).toEqual(["mcp_turncoat_echo"]);

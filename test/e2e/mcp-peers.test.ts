@@ -179,7 +179,7 @@ verifies(
         await answer("reject", { method: "resources/read", uri });
         await expect(refused).rejects.toThrow("rejected");
         const { prompts } = await client.listPrompts();
-        const { name } = prompts.find((one) => one.name.endsWith("test_simple_prompt"))!;
+        const { name } = prompts.find((prompt) => prompt.name.endsWith("test_simple_prompt"))!;
         const prompt = client.getPrompt({ name });
         await answer("approve", { method: "prompts/get", name: "test_simple_prompt" });
         expect((await prompt).messages).not.toEqual([]);

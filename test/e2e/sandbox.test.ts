@@ -72,11 +72,11 @@ test("confines isolated and worker processes alike, uses an isolated one once an
   ] as const) {
     const look = await looker(confining, name);
     const found = [await look(), await look()];
-    expect(found.map((one) => one.calls)).toEqual(calls);
-    for (const one of found) {
-      expect(one).toMatchObject({ reads: [], seccomp: "2", capabilities: "0000000000000000" });
-      expect(one.node).toBe(process.version);
-      expect(one.processes).toBeLessThanOrEqual(3);
+    expect(found.map((record) => record.calls)).toEqual(calls);
+    for (const record of found) {
+      expect(record).toMatchObject({ reads: [], seccomp: "2", capabilities: "0000000000000000" });
+      expect(record.node).toBe(process.version);
+      expect(record.processes).toBeLessThanOrEqual(3);
     }
   }
 });

@@ -44,7 +44,7 @@ verifies(
   "bind.concurrency",
   "enforces max_concurrency over two gateways, queues further calls, and answers 429 when the queue is full",
   async () => {
-    const [one, two] = [await start(), await start()];
+    const [first, second] = [await start(), await start()];
     const folder = writePluginFolder({
       package_id: "acme/limited",
       entrypoint: ["node", "./bin/plugin.mjs"],
@@ -63,15 +63,15 @@ verifies(
       exports: [{ id: "limited", max_concurrency: 3, default_timeout_ms: 60_000, extra: "" }],
     });
     // Both gateways confine it; of the host it sees only the folder of the log.
-    await installAndBind(one, folder, ["limited"], { class: "worker", mounts: [shared.mount] });
-    await two.http("POST", "/v1/plugin-packages", { source: { folder } });
+    await installAndBind(first, folder, ["limited"], { class: "worker", mounts: [shared.mount] });
+    await second.http("POST", "/v1/plugin-packages", { source: { folder } });
     const call = (gateway: TestGateway, query: string) =>
       gateway.http<{ status: string }>("POST", `/v1/invocations${query}`, {
         export_id: "limited",
         input: { log: shared.inside("calls.log") },
       });
     const answers = await Promise.all(
-      Array.from({ length: 40 }, (_, i) => call(i % 2 === 0 ? one : two, "?wait=50")),
+      Array.from({ length: 40 }, (_, i) => call(i % 2 === 0 ? first : second, "?wait=50")),
     );
     expect(answers.map((answer) => answer.body.status)).toEqual(
       Array.from({ length: 40 }, () => "succeeded"),
@@ -79,7 +79,7 @@ verifies(
     expect(mostAtOnce(shared.outside("calls.log"))).toEqual({ most: 3, calls: 40 });
 
     // One gateway alone accepts 3 + 100 calls; further calls are refused immediately with Retry-After.
-    const burst = await Promise.all(Array.from({ length: 140 }, () => call(one, "")));
+    const burst = await Promise.all(Array.from({ length: 140 }, () => call(first, "")));
     const refused = burst.filter((answer) => answer.status === 429);
     expect(refused.length).toBeGreaterThan(20);
     expect(refused[0]!.headers.get("retry-after")).toMatch(/^\d+$/);
@@ -93,7 +93,7 @@ verifies(
   "inv.artifacts",
   "serves an artifact of one gateway's call from the other gateway, also when the first has stopped",
   async () => {
-    const [one, two] = [await start(), await start()];
+    const [first, second] = [await start(), await start()];
     const folder = writePluginFolder({
       package_id: "acme/shared-files",
       entrypoint: ["node", "./bin/plugin.mjs"],
@@ -109,8 +109,8 @@ verifies(
       },
       exports: [{ id: "share", extra: '[exports.permissions]\nfilesystem = "scratch"' }],
     });
-    await installAndBind(one, folder, ["share"], { class: "worker" });
-    const ended = await one.http<{ id: string; result: { structured_output: { sha256: string } } }>(
+    await installAndBind(first, folder, ["share"], { class: "worker" });
+    const ended = await first.http<{ id: string; result: { structured_output: { sha256: string } } }>(
       "POST",
       "/v1/invocations?wait=30",
       { export_id: "share", input: {} },
@@ -121,10 +121,10 @@ verifies(
       const answer = await fetch(url + path, { headers: { authorization: `Bearer ${token}` } });
       return hash("sha256", Buffer.from(await answer.arrayBuffer()), "hex");
     };
-    expect([await read(one), await read(two)]).toEqual([sha256, sha256]);
-    expect(readdirSync(join(one.home, "blobs"))).not.toContain("artifacts");
-    await one.stop();
-    expect(await read(two)).toBe(sha256);
+    expect([await read(first), await read(second)]).toEqual([sha256, sha256]);
+    expect(readdirSync(join(first.home, "blobs"))).not.toContain("artifacts");
+    await first.stop();
+    expect(await read(second)).toBe(sha256);
   },
   60_000,
 );

@@ -51,8 +51,8 @@ verifies(
     expect([set.status, set.body]).toEqual([200, { key: "acme.api_key", ok: true }]);
     const all = await gateway.http("GET", "/api/config");
     expect(all.body).toMatchObject({ "acme.api_key": "****4321" });
-    const one = await gateway.http("GET", "/api/config/acme.api_key");
-    expect(one.body).toEqual({ key: "acme.api_key", value: "****4321" });
+    const stored = await gateway.http("GET", "/api/config/acme.api_key");
+    expect(stored.body).toEqual({ key: "acme.api_key", value: "****4321" });
     expect(await status("PATCH", "/api/config/acme.api_key", {})).toBe(400);
     expect(await status("GET", "/api/config/acme.none")).toBe(404);
     const gone = await gateway.http("DELETE", "/api/config/acme.*");

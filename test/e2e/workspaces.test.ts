@@ -37,7 +37,7 @@ verifies(
     const path = folder("place", { "tools/place.ts": says("as reviewed"), "other.txt": "not looked at" });
     expect((await call("place")).error?.code).toBe("export.not_found");
     const shown = await cli("workspace", "show", path);
-    expect(shown.stdout).toContain("1 files, not trusted");
+    expect(shown.stdout).toContain("1 file, not trusted");
     expect(shown.stdout).toContain("as reviewed");
     // Without a terminal the command cannot ask for confirmation. No key may access the host's disk, whatever its role.
     expect((await gateway.cli("workspace", "trust", path)).code).toBe(2);

@@ -25,8 +25,9 @@ verifies(
     for (const { name, reason, host, options = {}, run } of ATTACKS) {
       const record = await attack(options, run);
       const refusals = record?.refusals ?? [];
-      if (!refusals.some((one) => one.reason === reason)) wrong.push(`${name}: not refused as ${reason}`);
-      if (host !== undefined && !refusals.some((one) => one.host === host))
+      if (!refusals.some((refusal) => refusal.reason === reason))
+        wrong.push(`${name}: not refused as ${reason}`);
+      if (host !== undefined && !refusals.some((refusal) => refusal.host === host))
         wrong.push(`${name}: ${host} is not on the record`);
       if (upstream.hits.length > 0) wrong.push(`${name}: ${upstream.hits.splice(0).join(", ")}`);
     }

@@ -23,7 +23,9 @@ test("keeps the approval card of a sub-agent until it is answered", async () => 
   await page.waitForSelector(".approval");
   // While a card is shown, the page reads the list of open approvals again every second and drops what is not on it.
   for (let reading = 0; reading < 2; reading++) {
-    const read = await page.waitForResponse((one) => one.url().includes("/v1/approvals?status=pending"));
+    const read = await page.waitForResponse((response) =>
+      response.url().includes("/v1/approvals?status=pending"),
+    );
     await read.finished();
     await page.evaluate("new Promise((resolve) => setTimeout(resolve, 100))");
     expect(await page.locator(".approval").count(), `after reading ${reading + 1}`).toBe(1);

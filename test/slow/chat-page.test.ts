@@ -57,7 +57,7 @@ test("streams an answer that ends with the server's text; the examples of the em
   await eventually(
     async () => {
       seen.add(await lastAnswer(page));
-      return (await page.locator('#talk[data-running="false"]').count()) === 1;
+      return (await page.locator('#conversation[data-running="false"]').count()) === 1;
     },
     10_000,
     "the turn ends",
@@ -124,15 +124,15 @@ test("removes an approval from every tab when it is answered elsewhere or its tu
   const [approval] = await pending();
   const denied = await chat.gateway.cli("approve", "deny", approval!.id);
   expect(denied.code, denied.stderr).toBe(0);
-  for (const one of [page, other]) await one.waitForSelector(".approval", { state: "detached" });
+  for (const tab of [page, other]) await tab.waitForSelector(".approval", { state: "detached" });
   await waitUntilIdle(page);
 
   await sendMessage(page, '/tool agent {"goal": "Say hi again"}');
-  for (const one of [page, other]) await one.waitForSelector(".approval");
+  for (const tab of [page, other]) await tab.waitForSelector(".approval");
   await other.click("#stop");
-  for (const one of [page, other]) {
-    await one.waitForSelector(".approval", { state: "detached" });
-    await waitUntilIdle(one);
+  for (const tab of [page, other]) {
+    await tab.waitForSelector(".approval", { state: "detached" });
+    await waitUntilIdle(tab);
   }
   expect(await pending()).toEqual([]);
   expect(await conversationTexts(other)).toEqual(await conversationTexts(page));
@@ -147,11 +147,11 @@ test("shows the server's text in both tabs after a reload in the middle of an an
   const other = await tab(`/#${sessionOf(page)}`);
   await page.reload();
   const tabs = [page, other];
-  await Promise.all(tabs.map((one) => one.waitForSelector(".assistant[data-streaming]")));
+  await Promise.all(tabs.map((tab) => tab.waitForSelector(".assistant[data-streaming]")));
   expect(await page.locator("#stop").isVisible()).toBe(true);
-  for (const one of tabs) {
-    await waitUntilIdle(one);
-    expect(await conversationTexts(one)).toEqual([`/slow 200\n/say ${text}`, text]);
+  for (const tab of tabs) {
+    await waitUntilIdle(tab);
+    expect(await conversationTexts(tab)).toEqual([`/slow 200\n/say ${text}`, text]);
   }
   expect((await tape(sessionOf(page))).map(({ content }) => content)).toEqual(await conversationTexts(page));
   expect(problems).toEqual([]);

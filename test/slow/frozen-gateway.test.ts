@@ -82,9 +82,9 @@ verifies(
   "node.fence",
   "a gateway frozen at each step of a turn runs nothing twice and writes nothing after its turns were taken over",
   async () => {
-    const [one, two] = [await start(), await start()];
-    await tool.install([one, two]);
-    await useModelServer(one, model);
+    const [first, second] = [await start(), await start()];
+    await tool.install([first, second]);
+    await useModelServer(first, model);
     const look = await client();
     const sendMessage = (gateway: TestGateway, session_id: string, text: string) =>
       gateway.http<{ run_id: string }>("POST", `/v1/sessions/${session_id}/messages`, { text });
@@ -98,7 +98,7 @@ verifies(
 
     for (let round = 0; round < ROUNDS; round++) {
       // The gateways alternate: the one that is frozen in one round takes over in the next.
-      const [frozen, living] = round % 2 === 0 ? [one, two] : [two, one];
+      const [frozen, living] = round % 2 === 0 ? [first, second] : [second, first];
       await eventually(
         async () => (await living.http<{ takes_over: boolean }>("GET", "/readyz")).body.takes_over,
         PATIENCE_MS,

@@ -36,7 +36,7 @@ const remember = (outer: number) => {
   const inner = readFileSync(`/proc/${outer}/task/${outer}/children`, "utf8").split(" ").filter(Boolean);
   for (const pid of [outer, ...inner]) started.add(named(pid));
 };
-const confinedProcesses = () => [...started].filter((one) => one === named(one.split(" ")[0]!));
+const confinedProcesses = () => [...started].filter((line) => line === named(line.split(" ")[0]!));
 
 verifies(
   "sandbox.kill",

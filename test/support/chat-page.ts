@@ -27,7 +27,7 @@ export function useChatPage(): ChatPage {
     [page.gateway, page.browser] = await Promise.all([startTestGateway(), openBrowser()]);
   });
   afterEach(async () => {
-    for (const one of open.splice(0)) await one.close();
+    for (const visit of open.splice(0)) await visit.close();
   });
   afterAll(async () => {
     await page.browser?.close();

@@ -2,7 +2,7 @@
 import type { Page } from "playwright-core";
 
 export const waitUntilLive = (page: Page) => page.waitForSelector('#chip[data-state="live"]');
-export const waitUntilIdle = (page: Page) => page.waitForSelector('#talk[data-running="false"]');
+export const waitUntilIdle = (page: Page) => page.waitForSelector('#conversation[data-running="false"]');
 
 export async function sendMessage(page: Page, text: string): Promise<void> {
   await page.fill("#message", text);

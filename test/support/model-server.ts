@@ -54,7 +54,8 @@ export async function startModelServer(): Promise<ModelServer> {
     requests.push(modelRequest);
     const pause = async (at: HoldAt) => {
       const hold = holds.find(
-        (one) => one.at === at && one.step === modelRequest.step && modelRequest.text.includes(one.marker),
+        (hold) =>
+          hold.at === at && hold.step === modelRequest.step && modelRequest.text.includes(hold.marker),
       );
       hold?.reach();
       await hold?.released;

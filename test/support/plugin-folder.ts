@@ -133,7 +133,7 @@ async function slotsOf(
     await gateway.http<{ items: InstalledPackage[] }>("GET", "/v1/plugin-packages?limit=500")
   ).body;
   const found = items.find(
-    (one) => one.package_id === installed.package_id && one.version === installed.version,
+    (pack) => pack.package_id === installed.package_id && pack.version === installed.version,
   );
   const secrets = { [CANARY_SLOT]: `secret://org_local/${CANARY_NAME}` };
   return Object.fromEntries(

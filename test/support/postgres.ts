@@ -48,7 +48,15 @@ async function startCluster(): Promise<TestPostgres> {
   settings.push("max_connections=80", "shared_buffers=32MB", "deadlock_timeout=100ms");
   const server = spawn(
     "/bin/sh",
-    ["-c", GUARD, "guard", join(bin, "postgres"), "-D", data, ...settings.flatMap((one) => ["-c", one])],
+    [
+      "-c",
+      GUARD,
+      "guard",
+      join(bin, "postgres"),
+      "-D",
+      data,
+      ...settings.flatMap((setting) => ["-c", setting]),
+    ],
     { ...who, env, cwd: dir, stdio: ["ignore", "ignore", "pipe", "pipe"] },
   );
   await untilReady(server);

@@ -55,7 +55,7 @@ export function createServersModule(deps: KernelDeps, parts: ServersParts): Serv
   const admin_tools = createInstrumentAdminTools(instruments.facade, deps.version ?? "0.0.0", (as) =>
     parts.callerOf(CORE, as),
   );
-  for (const one of admin_tools) core_tools.set(one.spec.name, one);
+  for (const tool of admin_tools) core_tools.set(tool.spec.name, tool);
   return {
     facade: {
       servers: servers.facade,

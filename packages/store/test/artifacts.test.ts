@@ -43,12 +43,12 @@ const rows = async (table: string, sha256: string) =>
 
 test("serves and removes on one node what another node stored", async () => {
   const { bytes, sha256 } = freshBytes();
-  const [one, two] = nodes.map(({ artifacts }) => artifacts);
-  await one!.keep(sha256, bytes);
-  const kept = await two!.open(sha256);
+  const [first, second] = nodes.map(({ artifacts }) => artifacts);
+  await first!.keep(sha256, bytes);
+  const kept = await second!.open(sha256);
   expect((await readAll(kept!.content)).equals(bytes)).toBe(true);
   await subject.age(sha256, 10_000_000);
-  const swept = await Promise.all([one!.sweep(9_000_000), two!.sweep(9_000_000)]);
+  const swept = await Promise.all([first!.sweep(9_000_000), second!.sweep(9_000_000)]);
   expect(swept[0]! + swept[1]!).toBe(1);
   expect([await rows("artifacts", sha256), await rows("artifact_pieces", sha256)]).toEqual([0, 0]);
 });

@@ -50,7 +50,7 @@ export function bindingCases(store: () => Store): void {
     const change = (row: (typeof rows)[number], expected: number) => ({
       row: { ...row, package_version: "0.2.0", generation: expected + 1 },
       expected,
-      facts: {},
+      records: {},
     });
     const versions = async () => {
       const { items } = await store().bindings.list(scope, {}, { limit: 5 });
@@ -200,17 +200,17 @@ export function bindingCases(store: () => Store): void {
     expect(await hooksFor("proj_default", "invocation.settled")).toEqual([org.binding_id]);
   });
 
-  test("writes facts in the transaction of their change", async () => {
+  test("writes records in the transaction of their change", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     const row = sampleBinding({ scope });
-    const facts = () => ({
+    const records = () => ({
       events: [sampleEvent(row.binding_id, { scope, type: "binding.changed" as const })],
       audit: sampleAudit({ scope, action: "binding.create", subject: row.binding_id }),
     });
-    await store().bindings.create(row, facts());
-    await expect(store().bindings.create(sampleBinding({ scope }), facts())).rejects.toThrow();
-    expect(await store().bindings.update({ ...row, generation: 9 }, 8, facts())).toBe(false);
+    await store().bindings.create(row, records());
+    await expect(store().bindings.create(sampleBinding({ scope }), records())).rejects.toThrow();
+    expect(await store().bindings.update({ ...row, generation: 9 }, 8, records())).toBe(false);
     expect(await store().outbox.read(0, 100, scope)).toHaveLength(1);
     expect((await store().audit.list(scope, {}, { limit: 10 })).items).toHaveLength(1);
   });

@@ -87,15 +87,15 @@ export function configCases(store: () => Store): void {
     expect(await config.get(org_id, "providers.p.api_key")).toEqual(anew);
   });
 
-  test("writes facts with a change, and none without a change", async () => {
+  test("writes records with a change, and none without a change", async () => {
     const scope = freshOrg();
     const { config, audit, outbox } = store();
-    const facts = () => ({
+    const records = () => ({
       audit: sampleAudit({ scope, action: "config.set" }),
       events: [sampleEvent("k", { scope })],
     });
-    await config.write(scope.org_id, { set: [setting("k")], unset: [] }, NOW, facts());
-    await config.write(scope.org_id, { set: [], unset: ["other", "k.*"] }, NOW, facts());
+    await config.write(scope.org_id, { set: [setting("k")], unset: [] }, NOW, records());
+    await config.write(scope.org_id, { set: [], unset: ["other", "k.*"] }, NOW, records());
     expect((await audit.list(scope, {}, { limit: 9 })).items).toHaveLength(1);
     expect(await outbox.read(0, 9, scope)).toHaveLength(1);
   });
@@ -107,7 +107,7 @@ export function configCases(store: () => Store): void {
     const big = "x".repeat(CONFIG_LIMITS.bytes_per_org / 8);
     const rows = Array.from({ length: 7 }, (_, n) => setting(`big.k${n}`, big));
     await config.write(org_id, { set: rows, unset: [] }, NOW, {});
-    const facts = { audit: sampleAudit({ scope, action: "config.set" }) };
+    const records = { audit: sampleAudit({ scope, action: "config.set" }) };
     const change = {
       set: [setting("new"), setting("big.more", big), setting("big.k0", "small")],
       unset: ["big.k1"],
@@ -115,7 +115,7 @@ export function configCases(store: () => Store): void {
     await config.write(org_id, change, NOW, {});
     const before = await config.list(org_id, "");
     const over = { set: [setting("a.first"), setting("big.k2", `${big}${big}${big}`)], unset: ["new"] };
-    await expect(config.write(org_id, over, NOW, facts)).rejects.toMatchObject({
+    await expect(config.write(org_id, over, NOW, records)).rejects.toMatchObject({
       code: "config.limit",
       details: { limit: "bytes_per_org" },
     });

@@ -22,7 +22,7 @@ export function fenceCases(store: () => Store): void {
     const call = (status: "running" | "waiting_approval") =>
       sampleInvocation({ ...key.scope, session_id: key.session_id, node_id: old.node_id, status });
     const calls = [call("running"), call("waiting_approval")];
-    for (const row of calls) await store().invocations.open(row, { facts: {} });
+    for (const row of calls) await store().invocations.open(row, { records: {} });
     const node_id = ids.next("node");
     const claimed = await store().runs.claimOrphans(node_id, Date.now(), 1_000);
     const now = claimed.find(({ id }) => id === old.id)!;
@@ -59,7 +59,7 @@ export function fenceCases(store: () => Store): void {
       return [
         () => store().sessions.appendTape(entries),
         () => store().sessions.appendTape(entries, once),
-        () => store().invocations.open(sampleInvocation(inSession), { tape: entries, facts: {} }),
+        () => store().invocations.open(sampleInvocation(inSession), { tape: entries, records: {} }),
         async () => {
           await store().sessions.create(newSession(child), newChain(), [start], {});
           await store().runs.start(sampleRun(child), tape(child, "x"), 1, {}, undefined, hold);
@@ -96,9 +96,9 @@ export function fenceCases(store: () => Store): void {
     );
     const first = racing[begun.findIndex(({ status }) => status === "fulfilled")]!;
     expect(begun.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
-    for (const one of begun) {
-      if (one.status === "rejected") {
-        expect(one.reason).toMatchObject({ ...busy, details: { run_id: first.id } });
+    for (const result of begun) {
+      if (result.status === "rejected") {
+        expect(result.reason).toMatchObject({ ...busy, details: { run_id: first.id } });
       }
     }
     expect(await tapeOf(key)).toHaveLength(1);

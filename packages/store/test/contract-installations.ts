@@ -5,7 +5,7 @@ import { freshOrg } from "./subject.ts";
 
 export function installationCases(store: () => Store): void {
   type Scope = ReturnType<typeof freshOrg>;
-  const facts = (scope: Scope, action: string) => ({
+  const records = (scope: Scope, action: string) => ({
     events: [sampleEvent("acme/devkit", { scope })],
     audit: sampleAudit({ id: ids.next("audit"), scope, action }),
   });
@@ -20,12 +20,12 @@ export function installationCases(store: () => Store): void {
 
   const rowsOf = (scope: Scope, version: string): InstallationRows => ({
     packages: [
-      { row: samplePackage({ org_id: scope.org_id, version }), facts: facts(scope, "package.install") },
+      { row: samplePackage({ org_id: scope.org_id, version }), records: records(scope, "package.install") },
     ],
     moved: [],
     created: ["one", "two"].map((export_id) => ({
       row: sampleBinding({ scope, export_id, package_version: version }),
-      facts: facts(scope, "binding.create"),
+      records: records(scope, "binding.create"),
     })),
   });
 
@@ -44,20 +44,23 @@ export function installationCases(store: () => Store): void {
       bindings: ["one 0.1.0", "two 0.1.0"],
       audit: ["binding.create", "binding.create", "package.install"],
     });
-    const [one, two] = first.created;
+    const [binding, other] = first.created;
     const next = rowsOf(scope, "0.2.0");
-    const move = (row: typeof one) => ({
+    const move = (row: typeof binding) => ({
       row: { ...row!.row, package_version: "0.2.0", generation: row!.row.generation + 1 },
       expected: row!.row.generation,
-      facts: {},
+      records: {},
     });
-    const three = { row: sampleBinding({ scope, export_id: "three", package_version: "0.2.0" }), facts: {} };
-    await store().installations.commit({ ...next, moved: [move(one), move(two)], created: [three] });
+    const three = {
+      row: sampleBinding({ scope, export_id: "three", package_version: "0.2.0" }),
+      records: {},
+    };
+    await store().installations.commit({ ...next, moved: [move(binding), move(other)], created: [three] });
     expect((await state(scope)).bindings).toEqual(["one 0.2.0", "three 0.2.0", "two 0.2.0"]);
     // The same bytes keep their row.
     const again = samplePackage({ org_id: scope.org_id, version: "0.2.0" });
     const repeated = await store().installations.commit({
-      packages: [{ row: again, facts: {} }],
+      packages: [{ row: again, records: {} }],
       moved: [],
       created: [],
     });
@@ -80,7 +83,7 @@ export function installationCases(store: () => Store): void {
     await store().installations.commit(first);
     const before = await state(scope);
     const { row } = first.created[0]!;
-    const moved = [{ row: { ...row, package_version: "0.2.0", generation: 8 }, expected: 7, facts: {} }];
+    const moved = [{ row: { ...row, package_version: "0.2.0", generation: 8 }, expected: 7, records: {} }];
     const refused = store().installations.commit({ ...rowsOf(scope, "0.2.0"), moved });
     await expect(refused).rejects.toMatchObject({ code: "binding.conflict" });
     expect(await state(scope)).toEqual(before);
@@ -92,7 +95,7 @@ export function installationCases(store: () => Store): void {
     const before = await state(scope);
     const rows = rowsOf(scope, "0.1.0");
     const digest = `sha256:${"ef".repeat(32)}`;
-    const other = { row: samplePackage({ org_id: scope.org_id, version: "0.2.0", digest }), facts: {} };
+    const other = { row: samplePackage({ org_id: scope.org_id, version: "0.2.0", digest }), records: {} };
     const refused = store().installations.commit({ ...rows, packages: [...rows.packages, other] });
     await expect(refused).rejects.toMatchObject({ code: "package.conflict" });
     expect(await state(scope)).toEqual(before);

@@ -13,7 +13,7 @@ export function invocationCases(store: () => Store): void {
       session_id: "sess \u0001'\"-ü",
       input: { text: "\u0000 \ud800" },
     });
-    await store().invocations.open(row, { facts: {} });
+    await store().invocations.open(row, { records: {} });
     expect(await store().invocations.get(scope, row.id)).toEqual(row);
     expect(await store().invocations.get({ ...scope, project_id: null }, row.id)).toEqual(row);
     expect(await store().invocations.get({ ...scope, project_id: "proj_other" }, row.id)).toBeNull();
@@ -40,7 +40,7 @@ export function invocationCases(store: () => Store): void {
       [null, { ...block, is_error: true, content: other }],
     ] as const) {
       const row = sampleInvocation(scope);
-      await store().invocations.open(row, { facts: {} });
+      await store().invocations.open(row, { records: {} });
       const end = sampleSettlement({
         result: result as Settlement["result"],
         tool_result: tool_result as unknown as Settlement["tool_result"],
@@ -60,7 +60,7 @@ export function invocationCases(store: () => Store): void {
       started_at: null,
       ended_at: NOW,
     });
-    await store().invocations.open(row, { facts: {} });
+    await store().invocations.open(row, { records: {} });
     expect(await store().invocations.get(scope, row.id)).toEqual(row);
     expect(await store().invocations.settle(row.id, 1, sampleSettlement(), {})).toBe(false);
   });
@@ -72,7 +72,7 @@ export function invocationCases(store: () => Store): void {
       const scope = freshOrg();
       const row = sampleInvocation(scope);
       const delegation = sampleDelegation(row.id, scope);
-      await store().invocations.open(row, { delegation, facts: {} });
+      await store().invocations.open(row, { delegation, records: {} });
       expect(await store().delegations.byHash(delegation.token_hash)).toEqual(delegation);
       expect(await store().invocations.settle(row.id, 2, sampleSettlement(), {})).toBe(false);
       const wins = await Promise.all(
@@ -103,7 +103,7 @@ export function invocationCases(store: () => Store): void {
     const scope = freshOrg();
     const row = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
     const first = sampleApproval(row);
-    await store().invocations.open({ ...row, approval_id: first.id }, { approval: first, facts: {} });
+    await store().invocations.open({ ...row, approval_id: first.id }, { approval: first, records: {} });
     const second = sampleApproval(row, { replaces: first.id, changed: ["config.region"] });
     const next = { ...row, approval_id: second.id, binding_generation: 7, package_version: "9.9.9" };
     const { invocations } = store();
@@ -125,7 +125,7 @@ export function invocationCases(store: () => Store): void {
     const row = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
     const asked = sampleApproval(row);
     const { covers, ...approval } = asked;
-    await store().invocations.open({ ...row, approval_id: approval.id }, { approval: asked, facts: {} });
+    await store().invocations.open({ ...row, approval_id: approval.id }, { approval: asked, records: {} });
     expect(await store().approvals.covers(scope, approval.id)).toEqual(covers);
     expect(await store().approvals.covers({ ...scope, project_id: "proj_other" }, approval.id)).toBeNull();
     expect(await store().approvals.get(scope, approval.id)).toEqual(approval);
@@ -166,10 +166,10 @@ export function invocationCases(store: () => Store): void {
     const bad = sampleInvocation(scope);
     const taken = sampleDelegation(good.id, scope);
     const outcomes = await Promise.allSettled([
-      store().invocations.open(good, { delegation: taken, facts: {} }),
+      store().invocations.open(good, { delegation: taken, records: {} }),
       // Its row is written, then its token violates a constraint.
-      store().invocations.open(bad, { delegation: { ...taken, invocation_id: bad.id }, facts: {} }),
-      ...Array.from({ length: 20 }, () => store().invocations.open(sampleInvocation(scope), { facts: {} })),
+      store().invocations.open(bad, { delegation: { ...taken, invocation_id: bad.id }, records: {} }),
+      ...Array.from({ length: 20 }, () => store().invocations.open(sampleInvocation(scope), { records: {} })),
     ]);
     expect(outcomes.filter((outcome) => outcome.status === "rejected")).toHaveLength(1);
     const left = await store().invocations.list(scope, {}, { limit: 100 });
@@ -190,7 +190,7 @@ export function invocationCases(store: () => Store): void {
         }),
       );
     }
-    await Promise.all(rows.map((row) => store().invocations.open(row, { facts: {} })));
+    await Promise.all(rows.map((row) => store().invocations.open(row, { records: {} })));
     const listed = async (
       where: typeof scope | { org_id: string; project_id: null },
       filter: Parameters<Store["invocations"]["list"]>[1],
@@ -213,7 +213,7 @@ export function invocationCases(store: () => Store): void {
   test("has stored all progress when the invocation is settled", async () => {
     const scope = freshOrg();
     const row = sampleInvocation(scope);
-    await store().invocations.open(row, { facts: {} });
+    await store().invocations.open(row, { records: {} });
     const events = Array.from({ length: 5 }, (_, n) => ({
       seq: n + 1,
       at: NOW,
@@ -229,7 +229,7 @@ export function invocationCases(store: () => Store): void {
   test("takes over the rows of an expired node once, with a higher fence", async () => {
     const scope = freshOrg();
     const dead = ids.next("node");
-    const [one, two] = [ids.next("node"), ids.next("node")];
+    const [first, second] = [ids.next("node"), ids.next("node")];
     const running = Array.from({ length: 6 }, () => sampleInvocation({ ...scope, node_id: dead }));
     const waiting = sampleInvocation({
       ...scope,
@@ -238,28 +238,28 @@ export function invocationCases(store: () => Store): void {
       started_at: null,
     });
     const approval = sampleApproval(waiting);
-    for (const row of running) await store().invocations.open(row, { facts: {} });
-    await store().invocations.open(waiting, { approval, facts: {} });
+    for (const row of running) await store().invocations.open(row, { records: {} });
+    await store().invocations.open(waiting, { approval, records: {} });
 
     const claims = await Promise.all([
-      store().invocations.claimOrphans(one, Date.now(), 1_000),
-      store().invocations.claimOrphans(two, Date.now(), 1_000),
+      store().invocations.claimOrphans(first, Date.now(), 1_000),
+      store().invocations.claimOrphans(second, Date.now(), 1_000),
     ]);
     const mine = claims.map((rows) => rows.filter((row) => row.org_id === scope.org_id));
     const taken = await Promise.all(running.map((row) => store().invocations.get(scope, row.id)));
     for (const row of taken) {
-      expect([one, two]).toContain(row!.node_id);
+      expect([first, second]).toContain(row!.node_id);
       expect(row!.fence).toBeGreaterThan(1);
-      const last = mine[row!.node_id === one ? 0 : 1]!.find((claim) => claim.id === row!.id);
+      const last = mine[row!.node_id === first ? 0 : 1]!.find((claim) => claim.id === row!.id);
       expect(last).toEqual(row);
     }
     expect(await store().invocations.settle(running[0]!.id, 1, sampleSettlement(), {})).toBe(false);
 
-    const again = await store().invocations.claimWaiting(one, Date.now(), 1_000);
+    const again = await store().invocations.claimWaiting(first, Date.now(), 1_000);
     const pair = again.find((item) => item.row.id === waiting.id);
     const { covers: _covers, ...shown } = approval;
     expect(pair?.approval).toEqual(shown);
-    expect(pair?.row).toMatchObject({ node_id: one, fence: 2 });
+    expect(pair?.row).toMatchObject({ node_id: first, fence: 2 });
   });
 }
 

@@ -12,10 +12,10 @@ export function onceCases(store: () => Store): void {
     const once = { scope, key: "k", digest: "d", now: 1_000, stale_ms: 500 };
     expect(await idempotency.find(scope, "k", "d", 1_000, 500)).toEqual({ state: "new" });
     const rows = Array.from({ length: 8 }, () => sampleInvocation(scope));
-    const opened = await Promise.allSettled(rows.map((row) => invocations.open(row, { once, facts: {} })));
+    const opened = await Promise.allSettled(rows.map((row) => invocations.open(row, { once, records: {} })));
     const won = rows.filter((_, n) => opened[n]!.status === "fulfilled");
     expect(won).toHaveLength(1);
-    const refused = opened.filter((one) => one.status === "rejected").map((one) => one.reason.code);
+    const refused = opened.filter((item) => item.status === "rejected").map((item) => item.reason.code);
     expect(refused).toEqual(Array(7).fill("idempotency.in_progress"));
     const there = await Promise.all(rows.map((row) => invocations.get(scope, row.id)));
     expect(there.filter((row) => row !== null).map((row) => row.id)).toEqual([won[0]!.id]);
@@ -27,7 +27,7 @@ export function onceCases(store: () => Store): void {
     expect(await idempotency.find(freshOrg(), "k", "d", 2_000, 500)).toEqual({ state: "new" });
     const later = { ...once, now: 1_000 + IDEMPOTENCY_TTL_MS };
     const second = sampleInvocation(scope);
-    await invocations.open(second, { once: later, facts: {} });
+    await invocations.open(second, { once: later, records: {} });
     expect(await idempotency.find(scope, "k", "d", later.now, 500)).toMatchObject({ body: second.id });
   });
 
@@ -39,7 +39,7 @@ export function onceCases(store: () => Store): void {
     const open = (now: number) =>
       invocations.open(sampleInvocation(scope), {
         once: { scope, key: "k", digest: "d", now, stale_ms: 500 },
-        facts: {},
+        records: {},
       });
     await expect(open(1_499)).rejects.toMatchObject({ code: "idempotency.in_progress" });
     await open(1_500);
@@ -106,7 +106,7 @@ export function onceCases(store: () => Store): void {
       expires_at: 9_000,
     });
     const [first, second, third] = [ids.next("key"), ids.next("key"), ids.next("key")];
-    await invocations.open(row, { delegation: token(first), facts: {} });
+    await invocations.open(row, { delegation: token(first), records: {} });
     expect(await invocations.recordRetry(row.id, 1, 1)).toBe(true);
     expect(await delegations.byHash(first)).toEqual(token(first));
     expect(await invocations.recordRetry(row.id, 2, 2, { delegation: token(third) })).toBe(false);
@@ -122,7 +122,7 @@ export function onceCases(store: () => Store): void {
   test("stores the depth of a call", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({ ...scope, depth: 3 });
-    await store().invocations.open(row, { facts: {} });
+    await store().invocations.open(row, { records: {} });
     expect(await store().invocations.get(scope, row.id)).toEqual(row);
     expect((await store().invocations.list(scope, {}, { limit: 1 })).items[0]).not.toHaveProperty("depth");
   });

@@ -19,7 +19,7 @@ export function queueCases(store: () => Store): void {
     for (let n = 0; n < 4; n++) {
       const where = n === 2 ? { ...scope, project_id: "proj_other" } : scope;
       await store().invocations.open(sampleInvocation(where), {
-        facts: { events: [sampleEvent(`s${n}`, { scope: where, from_hook: n === 3 })] },
+        records: { events: [sampleEvent(`s${n}`, { scope: where, from_hook: n === 3 })] },
       });
     }
     await notified;
@@ -49,7 +49,7 @@ export function queueCases(store: () => Store): void {
       [{ ...scope, project_id: "proj_hooks" }, true],
     ] as const) {
       const events = [sampleEvent("s", { scope: where, from_hook })];
-      await store().invocations.open(sampleInvocation(where), { facts: { events } });
+      await store().invocations.open(sampleInvocation(where), { records: { events } });
     }
     const { type } = sampleEvent("s");
     const seqs = (await store().outbox.read(before, 10)).map((event) => event.seq);
@@ -139,8 +139,8 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.get(job.id)).toMatchObject({ state: "dead", attempt: 4 });
     const given_up = sampleJob({ queue: name });
     await store().jobs.enqueue([given_up], 1_000);
-    const [one] = await store().jobs.claim(name, "n", 20_000, 100, 5);
-    expect(await store().jobs.fail(given_up.id, one!.fence, "never", 20_000, null)).toBe(true);
+    const [claimed] = await store().jobs.claim(name, "n", 20_000, 100, 5);
+    expect(await store().jobs.fail(given_up.id, claimed!.fence, "never", 20_000, null)).toBe(true);
     expect(await store().jobs.get(given_up.id)).toMatchObject({ state: "dead", attempt: 1 });
   });
 
@@ -180,8 +180,8 @@ export function queueCases(store: () => Store): void {
       { lane: "calm", due_in: 100 },
     ]);
     const claim = (lane: string, limit: number) => store().jobs.claim(name, "n", 1_200, 500, limit, lane);
-    expect((await claim("busy", 2)).map((one) => one.lane)).toEqual(["busy", "busy"]);
-    expect((await claim("calm", 9)).map((one) => one.lane)).toEqual(["calm"]);
+    expect((await claim("busy", 2)).map((job) => job.lane)).toEqual(["busy", "busy"]);
+    expect((await claim("calm", 9)).map((job) => job.lane)).toEqual(["calm"]);
     expect(await claim("calm", 9)).toEqual([]);
     expect(await store().jobs.lanes(name, 1_200)).toEqual([
       { lane: "busy", due_in: -200 },

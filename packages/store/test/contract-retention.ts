@@ -43,7 +43,7 @@ export function retentionCases(subject: () => Subject): void {
     const scope = freshOrg();
     for (let n = 0; n < 8; n++) {
       const events = [sampleEvent(`s${n}`, { scope, occurred_at: n < 6 ? 1_000 : 5_000 })];
-      await store().invocations.open(sampleInvocation(scope), { facts: { events } });
+      await store().invocations.open(sampleInvocation(scope), { records: { events } });
     }
     const { outbox, retention } = store();
     const left = async () => (await outbox.read(0, 100)).map((event) => event.subject.id);
@@ -61,7 +61,7 @@ export function retentionCases(subject: () => Subject): void {
     expect(await left()).toEqual(["s6", "s7"]);
     expect(await retention.outbox(5_100, 100, 100)).toBe(2);
     const events = [sampleEvent("late", { scope })];
-    await store().invocations.open(sampleInvocation(scope), { facts: { events } });
+    await store().invocations.open(sampleInvocation(scope), { records: { events } });
     expect((await outbox.read(seqs[7]!, 10)).map((event) => event.subject.id)).toEqual(["late"]);
   });
 
@@ -72,11 +72,11 @@ export function retentionCases(subject: () => Subject): void {
     const progress = (count: number) =>
       Array.from({ length: count }, (_, n) => ({ seq: n + 1, at: NOW, event: { type: "progress" } }));
     const open = async (id: string, ended_at: string | null, events: number) => {
-      await invocations.open(sampleInvocation({ ...scope, id }), { facts: {} });
+      await invocations.open(sampleInvocation({ ...scope, id }), { records: {} });
       invocations.appendEvents(id, progress(events));
       const end = sampleSettlement({ ended_at: ended_at ?? NOW });
       const beside = sampleInvocation(scope);
-      await invocations.open(beside, { facts: {} });
+      await invocations.open(beside, { records: {} });
       await invocations.settle(ended_at === null ? beside.id : id, 1, end, {});
     };
     const at = Date.parse(NOW);
@@ -103,7 +103,7 @@ export function retentionCases(subject: () => Subject): void {
     };
     expect(await sweep(10)).toEqual([10, 10, 5]);
     const counts = [waits, old, late, recent].map(
-      async (one) => (await invocations.events(one, 0, 100)).length,
+      async (id) => (await invocations.events(id, 0, 100)).length,
     );
     expect(await Promise.all(counts)).toEqual([3, 0, 2, 1]);
     expect((await invocations.get(scope, old))?.status).toBe("succeeded");
@@ -122,7 +122,7 @@ export function retentionCases(subject: () => Subject): void {
         scopes: [],
         expires_at,
       };
-      await invocations.open(row, { delegation, facts: {} });
+      await invocations.open(row, { delegation, records: {} });
     }
     expect(await retention.delegations(1_500, 501, 10)).toBe(0);
     expect(await retention.delegations(1_500, 500, 10)).toBe(1);

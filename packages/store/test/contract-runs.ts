@@ -15,12 +15,12 @@ export function runCases(store: () => Store): void {
   const tapeOf = async (key: SessionKey) => (await store().sessions.replay(key, 1, 1_000)).map(brief);
   const publishedEvents = async ({ scope }: SessionKey) =>
     (await store().outbox.read(0, 100, scope)).map((event) => event.subject.id);
-  const facts = ({ scope }: SessionKey, name: string) => ({ events: [sampleEvent(name, { scope })] });
+  const records = ({ scope }: SessionKey, name: string) => ({ events: [sampleEvent(name, { scope })] });
 
   test("starts a run with its entries on the head and ends it once, with the entry of the answer", async () => {
     const { key, scope, head } = await createSession();
     const run = sampleRun(key, { chain_id: "ch_unknown" });
-    const begun = await store().runs.start(run, tape(key, "hello", "more"), 2, facts(key, "started"));
+    const begun = await store().runs.start(run, tape(key, "hello", "more"), 2, records(key, "started"));
     expect(begun).toEqual({ chain_id: head, first_id: 2, last_id: 3 });
     const {
       node_id: _,
@@ -37,7 +37,7 @@ export function runCases(store: () => Store): void {
           0,
           sampleEnd({ iterations: n }),
           tape(key, `a${n}`, `b${n}`),
-          facts(key, `e${n}`),
+          records(key, `e${n}`),
         ),
       ),
     );
@@ -72,7 +72,7 @@ export function runCases(store: () => Store): void {
     const run = sampleRun(key);
     await store().runs.start(run, tape(key, "hello"), 1, {});
     const failed = sampleEnd({ status: "failed", output: null, error: { code: "internal", message: "no" } });
-    const ended = await store().runs.end(scope, holdOf(run), 0, failed, null, facts(key, "failed"));
+    const ended = await store().runs.end(scope, holdOf(run), 0, failed, null, records(key, "failed"));
     expect(ended).toEqual({ chain_id: head, first_id: 1, last_id: 0 });
     expect(await store().runs.get(scope, run.id)).toMatchObject(failed);
     expect(await tapeOf(key)).toEqual(["2 hello"]);
@@ -90,7 +90,7 @@ export function runCases(store: () => Store): void {
     const missing = { ...key, session_id: "missing" };
     const run = sampleRun(missing);
     const refused = { code: "session.not_found" };
-    await expect(store().runs.start(run, tape(missing, "x"), 1, facts(key, "no"))).rejects.toMatchObject(
+    await expect(store().runs.start(run, tape(missing, "x"), 1, records(key, "no"))).rejects.toMatchObject(
       refused,
     );
     expect(await store().runs.get(scope, run.id)).toBeNull();
@@ -98,7 +98,7 @@ export function runCases(store: () => Store): void {
     const real = sampleRun(key);
     await store().runs.start(real, tape(key, "hello"), 1, {});
     await expect(
-      store().runs.end(scope, holdOf(real), 0, sampleEnd(), tape(missing, "x"), facts(key, "no")),
+      store().runs.end(scope, holdOf(real), 0, sampleEnd(), tape(missing, "x"), records(key, "no")),
     ).rejects.toMatchObject(refused);
     for (const foreign of [{ ...scope, project_id: "proj_other" }, freshKey().scope]) {
       expect(await store().runs.get(foreign, real.id)).toBeNull();
@@ -121,11 +121,11 @@ export function runCases(store: () => Store): void {
     const elsewhere = (await createSession({ scope, workspace: "/other" })).key;
     const project = (await createSession({ scope: { ...scope, project_id: "proj_other" } })).key;
     const rows: RunRow[] = [];
-    for (const one of [key, elsewhere, project, key, key]) {
-      const run = sampleRun(one);
-      await store().runs.start(run, tape(one, "x"), 1, {});
+    for (const session of [key, elsewhere, project, key, key]) {
+      const run = sampleRun(session);
+      await store().runs.start(run, tape(session, "x"), 1, {});
       // A session has one running turn at a time.
-      await store().runs.end(one.scope, holdOf(run), 0, sampleEnd({ output: null }), null, {});
+      await store().runs.end(session.scope, holdOf(run), 0, sampleEnd({ output: null }), null, {});
       rows.push(run);
       if (rows.length === 4) await store().sessions.reset(key, head, newChain(), [start], {});
     }
@@ -147,16 +147,16 @@ export function runCases(store: () => Store): void {
   test("takes over the running runs of an expired node once", async () => {
     const { key, scope } = await createSession();
     const dead = ids.next("node");
-    const [one, two] = [ids.next("node"), ids.next("node")];
+    const [node_a, node_b] = [ids.next("node"), ids.next("node")];
     const keys = [key];
     for (const workspace of ["/2", "/3", "/4"]) keys.push((await createSession({ scope, workspace })).key);
     const runs = keys.map((of) => sampleRun(of, { node_id: dead }));
     for (const [n, run] of runs.entries()) await store().runs.start(run, tape(keys[n]!, "x"), 1, {});
     await store().runs.end(scope, holdOf(runs[3]!), 0, sampleEnd(), tape(keys[3]!, "y"), {});
     const claims = await Promise.all(
-      [one, two].map((node) => store().runs.claimOrphans(node, Date.now(), 1_000)),
+      [node_a, node_b].map((node) => store().runs.claimOrphans(node, Date.now(), 1_000)),
     );
-    const again = await store().runs.claimOrphans(one, Date.now(), 1_000);
+    const again = await store().runs.claimOrphans(node_a, Date.now(), 1_000);
     const mine = (claimed: RunRow[]) => claimed.filter((run) => run.org_id === scope.org_id);
     // A SQLite home has one process, so each node may take over from the other.
     const last = new Map([...claims, again].flatMap(mine).map((run) => [run.id, run.node_id]));
@@ -166,7 +166,7 @@ export function runCases(store: () => Store): void {
         .map((run) => run.id)
         .sort(),
     );
-    for (const node of last.values()) expect([one, two]).toContain(node);
+    for (const node of last.values()) expect([node_a, node_b]).toContain(node);
     const [first] = [...claims, again].flatMap(mine);
     expect(first).toMatchObject({ status: "running", input: { text: "hello" } });
   });
@@ -198,7 +198,7 @@ export function runCases(store: () => Store): void {
     const turn = { workspace: "/w", tool_call_id: "call_1", entry_meta: { step: 1 } };
     const row = sampleInvocation({ ...scope, session_id: "s", turn });
     expect(
-      await store().invocations.open(row, { tape: tape(key, "call"), facts: facts(key, "open") }),
+      await store().invocations.open(row, { tape: tape(key, "call"), records: records(key, "open") }),
     ).toEqual({ chain_id: head, first_id: 2, last_id: 2 });
     expect((await store().invocations.get(scope, row.id))?.turn).toEqual(turn);
     const [listed] = (await store().invocations.list(scope, {}, { limit: 1 })).items;
@@ -208,7 +208,7 @@ export function runCases(store: () => Store): void {
         row.id,
         fence,
         sampleSettlement({ result: { n } }),
-        facts(key, `settled ${n}`),
+        records(key, `settled ${n}`),
         tape(key, `result ${n}`),
       );
     expect(await settle(2, 9)).toBeNull();
@@ -221,7 +221,7 @@ export function runCases(store: () => Store): void {
     });
     expect(await tapeOf(key)).toEqual(["2 call", `3 result ${winner}`]);
     expect(await publishedEvents(key)).toEqual(["open", `settled ${winner}`]);
-    expect(await store().invocations.open(sampleInvocation(scope), { facts: {} })).toBeNull();
+    expect(await store().invocations.open(sampleInvocation(scope), { records: {} })).toBeNull();
   });
 
   test("neither opens nor settles an invocation of a missing session", async () => {
@@ -232,14 +232,14 @@ export function runCases(store: () => Store): void {
     const good = sampleInvocation(scope);
     // Other writes of the batch are kept.
     const [bad, fine] = await Promise.allSettled([
-      store().invocations.open(row, { tape: missing, facts: facts(key, "no") }),
-      store().invocations.open(good, { tape: tape(key, "call"), facts: {} }),
+      store().invocations.open(row, { tape: missing, records: records(key, "no") }),
+      store().invocations.open(good, { tape: tape(key, "call"), records: {} }),
     ]);
     expect(bad).toMatchObject({ status: "rejected", reason: refused });
     expect(fine).toMatchObject({ status: "fulfilled", value: { first_id: 2 } });
     expect(await store().invocations.get(scope, row.id)).toBeNull();
     await expect(
-      store().invocations.settleWithTape(good.id, 1, sampleSettlement(), facts(key, "no"), missing),
+      store().invocations.settleWithTape(good.id, 1, sampleSettlement(), records(key, "no"), missing),
     ).rejects.toMatchObject(refused);
     expect((await store().invocations.get(scope, good.id))?.status).toBe("running");
     expect(await publishedEvents(key)).toEqual([]);

@@ -70,14 +70,14 @@ export function sessionCases(subject: () => Subject): void {
       [{ ...key, session_id: "t" }, "yours"],
       [{ ...key, workspace: "/elsewhere" }, "theirs"],
     ] as const;
-    for (const [one] of same) {
-      await sessions().create({ ...newSession(one), name }, newChain(), [start], {});
+    for (const [session] of same) {
+      await sessions().create({ ...newSession(session), name }, newChain(), [start], {});
     }
-    for (const [one, text] of same) await sessions().append(one, [message(text)]);
-    for (const [one, text] of same) {
-      const { head_chain_id, name: given } = (await sessions().get(one))!;
+    for (const [session, text] of same) await sessions().append(session, [message(text)]);
+    for (const [session, text] of same) {
+      const { head_chain_id, name: given } = (await sessions().get(session))!;
       expect(given).toBe(name);
-      expect(await shown(one.scope, head_chain_id)).toEqual(["1 session/start", `2 ${text}`]);
+      expect(await shown(session.scope, head_chain_id)).toEqual(["1 session/start", `2 ${text}`]);
     }
   });
 
@@ -118,15 +118,15 @@ export function sessionCases(subject: () => Subject): void {
     },
   );
 
-  test("writes facts in the transaction of the change", async () => {
+  test("writes records in the transaction of the change", async () => {
     const key = freshKey();
     const readBack = async () =>
       (await subject().store.outbox.read(0, 100, key.scope)).map((event) => event.subject.id);
-    const facts = (name: string) => ({ events: [sampleEvent(name, { scope: key.scope })] });
+    const records = (name: string) => ({ events: [sampleEvent(name, { scope: key.scope })] });
     const chain = newChain();
-    await sessions().create(newSession(key), chain, [start], facts("create"));
+    await sessions().create(newSession(key), chain, [start], records("create"));
     await expect(
-      sessions().create(newSession(key), newChain(), [start], facts("again")),
+      sessions().create(newSession(key), newChain(), [start], records("again")),
     ).rejects.toMatchObject({ code: "session.conflict" });
     const head = newChain();
     await sessions().compact(
@@ -134,14 +134,14 @@ export function sessionCases(subject: () => Subject): void {
       { chain_id: chain.id, last_entry_id: 1 },
       head,
       [summary],
-      facts("compact"),
+      records("compact"),
     );
-    await sessions().compact(key, { chain_id: chain.id, last_entry_id: 1 }, newChain(), [], facts("stale"));
-    await sessions().moveHead(key, head.id, chain.id, facts("undo"));
-    await sessions().moveHead(key, head.id, chain.id, facts("undo twice"));
-    await sessions().fork({ scope: key.scope, chain_id: chain.id }, newChain(), null, facts("fork"));
-    await sessions().reset(key, chain.id, newChain(), [start], facts("reset"));
-    await sessions().reset(key, chain.id, newChain(), [start], facts("late"));
+    await sessions().compact(key, { chain_id: chain.id, last_entry_id: 1 }, newChain(), [], records("stale"));
+    await sessions().moveHead(key, head.id, chain.id, records("undo"));
+    await sessions().moveHead(key, head.id, chain.id, records("undo twice"));
+    await sessions().fork({ scope: key.scope, chain_id: chain.id }, newChain(), null, records("fork"));
+    await sessions().reset(key, chain.id, newChain(), [start], records("reset"));
+    await sessions().reset(key, chain.id, newChain(), [start], records("late"));
     expect(await readBack()).toEqual(["create", "compact", "undo", "fork", "reset"]);
   });
 }

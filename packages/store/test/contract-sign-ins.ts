@@ -26,8 +26,10 @@ export function signInCases(store: () => Store): void {
     expect(await sign_ins.put(org_id, binding_id, row(1), {})).toBe(true);
     expect(await sign_ins.put(org_id, binding_id, row(1), {})).toBe(false);
     expect(await sign_ins.put(org_id, binding_id, row(3), {})).toBe(false);
-    const facts = { audit: sampleAudit({ scope, action: "sign_in.done" }) };
-    expect(await sign_ins.put(org_id, binding_id, row(2, "v1.k1.two", 4_000_000_000_000), facts)).toBe(true);
+    const records = { audit: sampleAudit({ scope, action: "sign_in.done" }) };
+    expect(await sign_ins.put(org_id, binding_id, row(2, "v1.k1.two", 4_000_000_000_000), records)).toBe(
+      true,
+    );
     expect(await sign_ins.get(org_id, binding_id)).toEqual(row(2, "v1.k1.two", 4_000_000_000_000));
     expect(await sign_ins.get("org_other", binding_id)).toBeNull();
     expect((await audit.list(scope, { action: "sign_in.done" }, { limit: 5 })).items).toHaveLength(1);

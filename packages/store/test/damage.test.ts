@@ -119,7 +119,7 @@ test("keeps other rows readable, and refuses to update a damaged row", async () 
   // A damaged row does not fail the other writes of its batch.
   const both = await Promise.allSettled([
     store.invocations.settle("inv_full_000", 1, sampleSettlement(), {}),
-    store.invocations.open(sampleInvocation({ id: "inv_new" }), { facts: {} }),
+    store.invocations.open(sampleInvocation({ id: "inv_new" }), { records: {} }),
   ]);
   expect(both.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
   await store.close();
@@ -158,8 +158,8 @@ test("adds checksums to rows of an older schema, and still refuses a damaged row
     threaded: false,
     migrations: MIGRATIONS.filter(({ version }) => version < 14),
   });
-  await old.invocations.open(sampleInvocation({ id: "inv_a" }), { facts: {} });
-  await old.invocations.open(sampleInvocation({ id: "inv_b" }), { facts: {} });
+  await old.invocations.open(sampleInvocation({ id: "inv_a" }), { records: {} });
+  await old.invocations.open(sampleInvocation({ id: "inv_b" }), { records: {} });
   await old.close();
   await (await open()).close();
   tamper("update invocations set node_id = 'x' where id = 'inv_a'");

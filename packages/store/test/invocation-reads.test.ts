@@ -18,14 +18,14 @@ test("continues a filtered list where its scan stopped, without missing rows", (
       export_id: rare ? "rare" : "search",
     });
     if (rare) wanted.unshift(row.id);
-    const facts = { events: [], audit: null };
+    const records = { events: [], audit: null };
     const input = {
       row: encodeInvocation(row),
       approval: null,
       delegation: null,
       tape: null,
       once: null,
-      facts,
+      records,
     };
     connection.run(startWrite("openInvocation", input, "sqlite"));
   }

@@ -69,7 +69,7 @@ test("writes once when the connection breaks instead of acknowledging the commit
   // A single statement, which commits implicitly.
   const row = sampleInvocation(key.scope);
   proxy.state.word = row.id;
-  expect(await store.invocations.open(row, { facts: {} })).toBeNull();
+  expect(await store.invocations.open(row, { records: {} })).toBeNull();
   expect(await store.invocations.get(key.scope, row.id)).toMatchObject({ status: "running" });
   expect(proxy.state.cuts).toBe(2);
 }, 60_000);

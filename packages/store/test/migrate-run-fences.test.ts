@@ -30,7 +30,8 @@ function oldRun({ id, session_id, input, usage, started_at }: ReturnType<typeof 
 }
 
 async function fill(store: Store) {
-  for (const one of [key, other]) await store.sessions.create(newSession(one), newChain(), [start], {});
+  for (const session of [key, other])
+    await store.sessions.create(newSession(session), newChain(), [start], {});
 }
 
 async function check(store: Store) {

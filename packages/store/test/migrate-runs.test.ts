@@ -57,7 +57,7 @@ const OLD_CALLS = {
 };
 
 async function fill(store: Store) {
-  await store.invocations.open(row, { facts: { audit: sampleAudit() } });
+  await store.invocations.open(row, { records: { audit: sampleAudit() } });
 }
 
 async function check(store: Store) {

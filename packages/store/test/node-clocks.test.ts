@@ -27,12 +27,12 @@ let fast: Node;
 
 beforeAll(async () => {
   server = await startPostgres();
-  const [one, two] = await Promise.all([
+  const [first, second] = await Promise.all([
     openPostgresStore({ url: server.url }),
     openPostgresStore({ url: server.url }),
   ]);
-  slow = { id: ids.next("node"), store: one, now: () => Date.now() - HOUR / 2 };
-  fast = { id: ids.next("node"), store: two, now: () => Date.now() + HOUR / 2 };
+  slow = { id: ids.next("node"), store: first, now: () => Date.now() - HOUR / 2 };
+  fast = { id: ids.next("node"), store: second, now: () => Date.now() + HOUR / 2 };
   direct = new pg.Client({ connectionString: server.url });
   await direct.connect();
 });
@@ -101,7 +101,7 @@ test("does not take over calls and turns of a live node", async () => {
   ] as const) {
     await take(holder, `node/${holder.id}`);
     const row = sampleInvocation({ ...scope, node_id: holder.id });
-    await holder.store.invocations.open(row, { facts: {} });
+    await holder.store.invocations.open(row, { records: {} });
     const orphans = async () =>
       (await other.store.invocations.claimOrphans(other.id, other.now(), 100)).map(({ id }) => id);
     expect(await orphans()).not.toContain(row.id);

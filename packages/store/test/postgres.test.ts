@@ -93,7 +93,7 @@ describe("two gateways on one database", () => {
     const scope = freshOrg();
     for (let n = 0; n < 10; n++) {
       const row = sampleInvocation(scope);
-      await subject.store.invocations.open(row, { facts: {} });
+      await subject.store.invocations.open(row, { records: {} });
       expect(await second.invocations.get(scope, row.id)).toEqual(row);
       const wins = await Promise.all(
         [subject.store, second].map((store) => store.invocations.settle(row.id, 1, sampleSettlement(), {})),
@@ -108,7 +108,7 @@ describe("two gateways on one database", () => {
     const now = Date.now();
     await second.leases.acquire(`node/${node}`, node, now, 1_000);
     const row = sampleInvocation({ ...scope, node_id: node });
-    await second.invocations.open(row, { facts: {} });
+    await second.invocations.open(row, { records: {} });
     const claim = async (at: number) =>
       (await subject.store.invocations.claimOrphans("node_x", at, 10_000)).some(
         (taken) => taken.id === row.id,
@@ -201,7 +201,7 @@ describe("two gateways on one database", () => {
     });
     const append = async () => {
       const row = sampleInvocation(freshOrg());
-      await subject.store.invocations.open(row, { facts: { events: [sampleEvent(row.id)] } });
+      await subject.store.invocations.open(row, { records: { events: [sampleEvent(row.id)] } });
     };
     // The first poll only reads the current position, so it may not report an early event.
     const timer = setInterval(() => void append(), 100);
@@ -214,7 +214,7 @@ test("never skips an event whose transaction commits late", async () => {
   const { store } = subject;
   const scope = freshOrg();
   const append = async (name: string) =>
-    store.invocations.open(sampleInvocation(scope), { facts: { events: [sampleEvent(name, { scope })] } });
+    store.invocations.open(sampleInvocation(scope), { records: { events: [sampleEvent(name, { scope })] } });
   await append("first");
   // A slow transaction inserts its event before others that commit earlier.
   await direct.query("begin");
@@ -238,7 +238,7 @@ test("numbers events once and in order with concurrent readers", async () => {
   await Promise.all(
     Array.from({ length: 50 }, async (_, n) => {
       const row = sampleInvocation(scope);
-      await subject.store.invocations.open(row, { facts: { events: [sampleEvent(`e${n}`, { scope })] } });
+      await subject.store.invocations.open(row, { records: { events: [sampleEvent(`e${n}`, { scope })] } });
       await (n % 2 === 0 ? subject.store : second).outbox.read(0, 10_000, scope);
     }),
   );
@@ -265,7 +265,7 @@ test("fails a write whose connection is lost, and succeeds with the next", async
   const { store } = subject;
   const scope = freshOrg();
   const writes = Promise.allSettled(
-    Array.from({ length: 50 }, () => store.invocations.open(sampleInvocation(scope), { facts: {} })),
+    Array.from({ length: 50 }, () => store.invocations.open(sampleInvocation(scope), { records: {} })),
   );
   await direct.query("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()");
   for (const result of await writes) {
@@ -273,7 +273,7 @@ test("fails a write whose connection is lost, and succeeds with the next", async
   }
   await expect
     .poll(() =>
-      store.invocations.open(sampleInvocation(scope), { facts: {} }).then(
+      store.invocations.open(sampleInvocation(scope), { records: {} }).then(
         () => true,
         () => false,
       ),

@@ -37,7 +37,7 @@ import {
 import { readSpans } from "../src/ops/spans.ts";
 import { startWrite } from "../src/ops/writes.ts";
 
-const facts = { events: [], audit: null };
+const records = { events: [], audit: null };
 const none = { status: "", export_id: "", session_id: "", binding_id: "" };
 const key = { org_id: "o", project_id: "p", workspace: "w", session_id: "s" };
 const line: EntryRow = ["message", "", "{}", "{}"];
@@ -57,7 +57,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     () =>
       startWrite(
         "putSignIn",
-        { org_id: "o", binding_id: "b", revision: 2, renewing_until: 0, ciphertext: "", facts },
+        { org_id: "o", binding_id: "b", revision: 2, renewing_until: 0, ciphertext: "", records },
         "sqlite",
       ),
   ],
@@ -69,14 +69,14 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["open login", () => startWrite("openLogin", { start_hash: "s", browser_hash: "b", now: 0 }, "sqlite")],
   ["take login", () => startWrite("takeLogin", { state_hash: "s", now: 0 }, "sqlite")],
   ["end login", () => startWrite("endLogin", { state_hash: "s", status: "done", message: null }, "sqlite")],
-  ["sign out", () => startWrite("removeSignIn", { org_id: "o", binding_id: "b", facts }, "sqlite")],
+  ["sign out", () => startWrite("removeSignIn", { org_id: "o", binding_id: "b", records }, "sqlite")],
   ["sealed sign-ins", () => listSealed("sign_in", "v1.k.", { org_id: "o", name: "b" }, 5)],
   [
     "settle",
     () =>
       startWrite(
         "settleInvocation",
-        { id: "i", fence: 1, status: "failed", retry_count: 0, started_at: null, outcome: "{}", facts },
+        { id: "i", fence: 1, status: "failed", retry_count: 0, started_at: null, outcome: "{}", records },
         "sqlite",
       ),
   ],
@@ -91,11 +91,11 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["claim waiting", () => startWrite("claimWaiting", { node_id: "n", now: 0, limit: 5 }, "sqlite")],
   [
     "resolve",
-    () => startWrite("resolveApproval", { id: "a", status: "approved", resolution: "{}", facts }, "sqlite"),
+    () => startWrite("resolveApproval", { id: "a", status: "approved", resolution: "{}", records }, "sqlite"),
   ],
   [
     "update binding",
-    () => startWrite("updateBinding", { org_id: "o", project_id: "p", refs: [], facts }, "sqlite"),
+    () => startWrite("updateBinding", { org_id: "o", project_id: "p", refs: [], records }, "sqlite"),
   ],
   [
     "claim jobs",
@@ -129,7 +129,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["slot", () => startWrite("acquireSlot", { name: "n", max: 2, holder: "h", now: 0, ttl_ms: 1 }, "sqlite")],
   ["renew", () => startWrite("renewLeases", { names: ["a"], holder: "h", now: 0, ttl_ms: 1 }, "sqlite")],
   ["sweep", () => startWrite("sweepIdempotent", { now: 0, limit: 5 }, "sqlite")],
-  ["remove package", () => startWrite("removePackage", { org_id: "o", id: "i", facts }, "sqlite")],
+  ["remove package", () => startWrite("removePackage", { org_id: "o", id: "i", records }, "sqlite")],
   [
     "write config",
     () =>
@@ -142,7 +142,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
           now: "",
           max_keys: 9,
           max_bytes: 9,
-          facts,
+          records,
         },
         "sqlite",
       ),
@@ -193,7 +193,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
           at: 1,
           chain: { id: "d", created_at: "" },
           into: null,
-          facts,
+          records,
           once,
         },
         "sqlite",
@@ -204,11 +204,11 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     () =>
       startWrite(
         "resetSession",
-        { key, expected_head: "g", chain: { id: "d", created_at: "" }, first: [], facts },
+        { key, expected_head: "g", chain: { id: "d", created_at: "" }, first: [], records },
         "sqlite",
       ),
   ],
-  ["move head", () => startWrite("moveHead", { key, from: "g", to: "h", facts }, "sqlite")],
+  ["move head", () => startWrite("moveHead", { key, from: "g", to: "h", records }, "sqlite")],
   ["session", () => readSession(key)],
   ["sessions", () => listSessions({ ...page, project_id: "p" })],
   ["sessions of the org", () => listSessions({ ...page, project_id: "" })],
@@ -217,7 +217,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["since the anchor", () => readSinceAnchor("o", "p", "c")],
   ["replay", () => readSessionEntries(key, 0, 5)],
   ["patch", () => startWrite("patchSession", { key, changes: "{}" }, "sqlite")],
-  ["start run", () => startWrite("startRun", { run, parent: hold, tape, facts, once }, "sqlite")],
+  ["start run", () => startWrite("startRun", { run, parent: hold, tape, records, once }, "sqlite")],
   ["append held", () => startWrite("appendHeld", tape, "sqlite")],
   ["join run", () => startWrite("joinRun", { run_id: "r", most: 9, tape, once }, "sqlite")],
   ["held", () => readHeld(hold)],
@@ -235,7 +235,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
           outcome: "{}",
           output_entry: 0,
           tape,
-          facts,
+          records,
         },
         "sqlite",
       ),

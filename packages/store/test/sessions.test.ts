@@ -82,7 +82,7 @@ verifies("tape.fork", "writes the same amount for forking 100,000 entries and fo
 });
 
 async function fillOld(store: Store): Promise<void> {
-  await store.invocations.open(sampleInvocation(), { facts: { audit: sampleAudit() } });
+  await store.invocations.open(sampleInvocation(), { records: { audit: sampleAudit() } });
   await store.close();
 }
 

@@ -27,7 +27,7 @@ const hook = (data: object): HookModule => ({
   module: new URL("./fixtures/statement-hook.ts", import.meta.url).href,
   data,
 });
-const append = (store: Store) => store.invocations.open(sampleInvocation(), { facts: {} });
+const append = (store: Store) => store.invocations.open(sampleInvocation(), { records: {} });
 
 describe.each([true, false])("threaded: %s", (threaded) => {
   test("groups 100 concurrent writes into a few commits", async () => {
@@ -145,7 +145,7 @@ test("fails only the failing operations of a burst that is split into batches", 
     Array.from({ length: 200 }, (_, n) => {
       const row = sampleInvocation();
       const also = n === 1 || n === 2 || n === 198 ? { delegation: delegation(row.id) } : {};
-      return store.invocations.open(row, { ...also, facts: {} });
+      return store.invocations.open(row, { ...also, records: {} });
     }),
   );
   const failed = results.flatMap((result, n) => (result.status === "rejected" ? [n] : []));

@@ -158,7 +158,7 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
           } else {
             const made = newChain();
             await sessions.reset(session.key, session.head.id, made, [start], {});
-            for (const one of session.chains) one.archived = true;
+            for (const chain of session.chains) chain.archived = true;
             session.head = begin(session, made.id, []);
             write(session, session.head, [start]);
           }

@@ -221,16 +221,16 @@ describe("removing a tree that is being imported", () => {
   };
 
   test("does nothing until every import has ended", async () => {
-    const [one, two] = [await stage(), await stage()];
-    await Promise.all([one.install(), two.install()]);
-    await store.discard(one.digest);
-    store.release(one.digest);
-    await store.discard(one.digest);
-    await store.verified(one.digest);
-    store.release(one.digest);
-    await store.discard(one.digest);
-    expect(await store.has(one.digest)).toBe(false);
-    await Promise.all([one.end(), two.end()]);
+    const [first, second] = [await stage(), await stage()];
+    await Promise.all([first.install(), second.install()]);
+    await store.discard(first.digest);
+    store.release(first.digest);
+    await store.discard(first.digest);
+    await store.verified(first.digest);
+    store.release(first.digest);
+    await store.discard(first.digest);
+    expect(await store.has(first.digest)).toBe(false);
+    await Promise.all([first.end(), second.end()]);
   });
 
   test("does nothing when an import ran while the use of the tree was checked", async () => {

@@ -23,7 +23,7 @@ interface Change {
 
 /** Version 2 is installed, removed and repaired, each time beside version 1. */
 export async function changesIn(base: string): Promise<Record<"install" | "remove" | "heal", Change>> {
-  const [one, two, damaged] = ["one", "two", "damaged"].map((name) => join(base, name)) as [
+  const [first, second, damaged] = ["one", "two", "damaged"].map((name) => join(base, name)) as [
     string,
     string,
     string,
@@ -31,21 +31,21 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
   const programs = join(base, "programs");
   await bundlePrograms(programs, PROGRAMS);
   const program = join(programs, "install-and-die.js");
-  mkdirSync(one);
-  const before = await openPackageHome(one);
+  mkdirSync(first);
+  const before = await openPackageHome(first);
   await before.install("1.0.0");
   await before.close();
-  cpSync(one, two, { recursive: true });
-  const after = await openPackageHome(two);
+  cpSync(first, second, { recursive: true });
+  const after = await openPackageHome(second);
   const digest = await after.install("2.0.0");
   await after.close();
-  cpSync(two, damaged, { recursive: true });
+  cpSync(second, damaged, { recursive: true });
   const file = join(damaged, "blobs/sha256", digest.slice(7), "tree/bin/plugin");
   chmodSync(file, 0o755);
   writeFileSync(file, "changed");
   return {
-    install: { what: "install", program, start: one, check: oldOrNew },
-    remove: { what: "remove", program, start: two, check: oldOrNew },
+    install: { what: "install", program, start: first, check: oldOrNew },
+    remove: { what: "remove", program, start: second, check: oldOrNew },
     heal: {
       what: "install",
       program,

@@ -37,7 +37,10 @@ export function measureLag(): () => Promise<number> {
     for (let turn = 0; turn < 3; turn++) await setImmediate();
     observer.disconnect();
     const collecting = ({ from, to }: Gap): number =>
-      collections.reduce((sum, one) => sum + Math.max(0, Math.min(to, one.to) - Math.max(from, one.from)), 0);
+      collections.reduce(
+        (sum, collection) => sum + Math.max(0, Math.min(to, collection.to) - Math.max(from, collection.from)),
+        0,
+      );
     return gaps.reduce((most, gap) => Math.max(most, gap.busy - collecting(gap)), 0);
   };
 }

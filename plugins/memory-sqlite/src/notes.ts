@@ -202,7 +202,7 @@ export function createNotes(database: Database): Notes {
       if (kept === undefined) return [];
       const found = search(kept, terms);
       if (half_life_days !== undefined) {
-        for (const one of found) one.score *= 0.5 ** (Math.max(0, now - one.at) / DAY_MS / half_life_days);
+        for (const note of found) note.score *= 0.5 ** (Math.max(0, now - note.at) / DAY_MS / half_life_days);
       }
       found.sort((a, b) => b.score - a.score || b.at - a.at || b.n - a.n);
       return read(found.slice(0, k));

@@ -148,13 +148,13 @@ test("completes many concurrent writes and queries, each query with its own answ
 });
 
 test("lets two hosts share one file by waiting for each other", async () => {
-  const [one, two] = [await start(), await start()];
+  const [first, second] = [await start(), await start()];
   const writes = Array.from({ length: 40 }, (_, index) =>
-    (index % 2 === 0 ? one : two).keep({ text: `w${index}` }),
+    (index % 2 === 0 ? first : second).keep({ text: `w${index}` }),
   );
   await Promise.all(writes);
-  expect(await one.plugin.healthCheck!(one.ctx)).toEqual({ status: "ok", summary: "40 entries" });
-  expect(await two.ask("w38")).toHaveLength(1);
+  expect(await first.plugin.healthCheck!(first.ctx)).toEqual({ status: "ok", summary: "40 entries" });
+  expect(await second.ask("w38")).toHaveLength(1);
 });
 
 test("makes the files readable only by the owner", async () => {

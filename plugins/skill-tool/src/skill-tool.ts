@@ -92,7 +92,7 @@ function listed(skills: readonly Listed[]) {
 }
 
 function shown({ name, file, text, files }: Read) {
-  const others = files.filter((one) => one !== file);
+  const others = files.filter((path) => path !== file);
   const note = others.length === 0 ? "" : `\n\nFiles of this skill: ${others.slice(0, SHOWN).join(", ")}`;
   return toolOk({ brief: `skill: read ${name}/${file}`, display: markdownBlock(`${text}${note}`) });
 }

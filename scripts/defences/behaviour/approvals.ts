@@ -201,7 +201,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: a request is an event",
     file: RECORD,
-    from: "also.facts = { events: [approvalRequested(door, approval, row, now)] };",
+    from: "also.records = { events: [approvalRequested(door, approval, row, now)] };",
     to: "",
     tests: ROWS,
   },

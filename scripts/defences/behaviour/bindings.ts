@@ -77,8 +77,8 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a removal names its generation",
     file: BINDINGS,
-    from: "store.bindings.remove(binding.scope, id, facts, expected)",
-    to: "store.bindings.remove(binding.scope, id, facts)",
+    from: "store.bindings.remove(binding.scope, id, records, expected)",
+    to: "store.bindings.remove(binding.scope, id, records)",
     tests: RECORD,
   },
   {
@@ -162,7 +162,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: an upgrade without a change returns the bindings as they are",
     file: BINDINGS,
-    from: "const older = existing.filter((one) => one.package_version !== package_version);",
+    from: "const older = existing.filter((binding) => binding.package_version !== package_version);",
     to: "const older = existing;",
     tests: RECORD,
   },

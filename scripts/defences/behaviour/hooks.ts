@@ -24,7 +24,7 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: a project's binding replaces the org's for deliveries too",
     file: DISPATCH,
-    from: "const one = pickBinding(versions, event_id);\n    if (one !== null) picked.push(one);",
+    from: "const binding = pickBinding(versions, event_id);\n    if (binding !== null) picked.push(binding);",
     to: "void event_id; picked.push(...versions);\n    void pickBinding;",
     tests: DISPATCHED,
   },

@@ -70,7 +70,7 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "loop: the start of a turn is an event",
     file: BEGIN,
-    from: "items.length, facts, once, parent)",
+    from: "items.length, records, once, parent)",
     to: "items.length, {}, once, parent)",
     tests: DECISIONS,
   },

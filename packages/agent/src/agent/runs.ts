@@ -2,7 +2,15 @@
 
 import { BackplaneError, type Run } from "@backplane/contract";
 import { openIdempotent } from "@backplane/door";
-import type { AgentRuns, Caller, Clock, OnceKey, RunTicket, SessionKey, Store } from "@backplane/ports";
+import type {
+  AgentRuns,
+  Caller,
+  Clock,
+  IdempotencyClaim,
+  RunTicket,
+  SessionKey,
+  Store,
+} from "@backplane/ports";
 import { checkClientSessionId, type KernelPort, type Sessions } from "@backplane/session";
 import type { ActiveTurns } from "../loop/active-turns.ts";
 import type { Loop } from "../loop/loop.ts";
@@ -42,7 +50,7 @@ export function createAgentRuns({ store, clock, sessions, loop, turns, port }: A
   async function start(
     caller: Caller,
     body: Parameters<AgentRuns["start"]>[1],
-    once?: OnceKey,
+    once?: IdempotencyClaim,
   ): Promise<RunTicket> {
     requireWriter(caller, "start runs");
     const key = await keyOf(caller, body);

@@ -78,6 +78,6 @@ export class Hubs {
   }
 }
 
-function isSame(one: Scope, other: Scope): boolean {
-  return one.org_id === other.org_id && one.project_id === other.project_id;
+function isSame(scope: Scope, other: Scope): boolean {
+  return scope.org_id === other.org_id && scope.project_id === other.project_id;
 }

@@ -36,7 +36,7 @@ export class Recent {
     if (this.#events.lost > seq) return null;
     const entries = this.#entries.kept.filter(({ envelope }) => envelope.entry_id! > cursor);
     const events = this.#events.kept.filter((kept) => kept.seq > seq);
-    return [...entries, ...events].sort((one, other) => one.seq - other.seq);
+    return [...entries, ...events].sort((a, b) => a.seq - b.seq);
   }
 }
 

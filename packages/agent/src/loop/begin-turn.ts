@@ -22,8 +22,8 @@ import {
   type Caller,
   type Clock,
   HOST_ADMIN,
+  type IdempotencyClaim,
   type Logger,
-  type OnceKey,
   type RunHold,
   type RunRow,
   type SessionKey,
@@ -33,7 +33,7 @@ import {
 } from "@backplane/ports";
 import { entryFor, type KernelPort, type Persister, type Sessions, type TapeItem } from "@backplane/session";
 import type { Histories, History } from "./history.ts";
-import { finishTurn, runFacts } from "./run-record.ts";
+import { finishTurn, runRecords } from "./run-record.ts";
 import type { LoopSettings, TurnRules } from "./settings.ts";
 import { Turn, type TurnLimits } from "./turn.ts";
 
@@ -51,7 +51,7 @@ export interface TurnRequest {
   parent?: RunHold;
   limits?: Partial<TurnLimits>;
   /** An Idempotency-Key that is claimed in the transaction that writes the run. */
-  once?: OnceKey;
+  once?: IdempotencyClaim;
   /** The event of a message that an adapter has published already. */
   event?: BusEvent<"user.message.received">;
 }
@@ -161,10 +161,10 @@ async function record(
   items: readonly TapeItem[],
 ): Promise<Appended> {
   const { persister, store, sessions } = deps;
-  const facts = runFacts(deps, "run.started", run);
+  const records = runRecords(deps, "run.started", run);
   const start = () =>
     persister.appendInTransaction(key, items, (tape) =>
-      store.runs.start(run, tape, items.length, facts, once, parent),
+      store.runs.start(run, tape, items.length, records, once, parent),
     );
   try {
     return (await start())!;
@@ -233,7 +233,7 @@ export async function writeMessage(
   { persister, sessions }: Pick<BeginDeps, "persister" | "sessions">,
   turn: Turn,
   { items, event_id }: PreparedMessage,
-  once: OnceKey | undefined,
+  once: IdempotencyClaim | undefined,
 ): Promise<Appended> {
   if (once === undefined) return await persister.append(turn.key, items);
   const keyed = { ...once, answer: { run_id: turn.run.id, event_id } };

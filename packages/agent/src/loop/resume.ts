@@ -11,7 +11,7 @@ import type { Caller, RunRow, SessionKey, Store } from "@backplane/ports";
 import { entryFor, type KernelPort, sessionName, type TapeFeed } from "@backplane/session";
 import { type BeginDeps, CONTEXT_OF } from "./begin-turn.ts";
 import { type Progress, progressOf } from "./progress.ts";
-import { finishTurn, runFacts } from "./run-record.ts";
+import { finishTurn, runRecords } from "./run-record.ts";
 import { Turn } from "./turn.ts";
 
 export interface ResumeDeps extends BeginDeps {
@@ -104,8 +104,8 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
     const ended_at = new Date(deps.clock.now()).toISOString();
     const end = { usage, iterations, output, status: "failed" as const, error: { code, message }, ended_at };
     const hold = { run_id: run.id, fence: run.fence };
-    const facts = runFacts(deps, "run.failed", { ...run, ...end });
-    await deps.store.runs.end(run, hold, Number.MAX_SAFE_INTEGER, end, null, facts);
+    const records = runRecords(deps, "run.failed", { ...run, ...end });
+    await deps.store.runs.end(run, hold, Number.MAX_SAFE_INTEGER, end, null, records);
     return;
   }
   const caller: Caller = { ...NO_RIGHTS, actor: run.requested_by, scope: key.scope };

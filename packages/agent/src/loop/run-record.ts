@@ -11,7 +11,7 @@ import type {
   ToolCallRequest,
 } from "@backplane/contract";
 import type { StoreWait } from "@backplane/door";
-import type { Clock, Facts, Logger, RunEnd, RunRow, Store } from "@backplane/ports";
+import type { ChangeRecords, Clock, Logger, RunEnd, RunRow, Store } from "@backplane/ports";
 import { entryFor, type KernelPort, type Persister, type TapeItem } from "@backplane/session";
 import type { TurnEnd } from "./run-turn.ts";
 import type { Turn } from "./turn.ts";
@@ -65,10 +65,10 @@ export async function finishTurn(
       ended_at: new Date(clock.now()).toISOString(),
     };
     try {
-      const facts = runFacts(deps, EVENT_OF[status], { ...turn.run, ...ended });
+      const records = runRecords(deps, EVENT_OF[status], { ...turn.run, ...ended });
       let joins: number | null = null;
       const ids = await persister.appendInTransaction(turn.key, [item], async (tape) => {
-        const written = await store.runs.end(turn.key.scope, turn.hold, turn.joins, ended, tape, facts);
+        const written = await store.runs.end(turn.key.scope, turn.hold, turn.joins, ended, tape, records);
         if (written === null || "last_id" in written) return written;
         joins = written.joins;
         return null;
@@ -114,11 +114,11 @@ function answerItem(
   };
 }
 
-export function runFacts(
+export function runRecords(
   deps: Pick<RecordDeps, "ids" | "clock">,
   type: SemanticEventType,
   run: RunRow,
-): Facts {
+): ChangeRecords {
   const scope = { org_id: run.org_id, project_id: run.project_id };
   const summary: JsonObject = { session_id: run.session_id, workspace: run.workspace, status: run.status };
   if (run.error !== null) summary.code = run.error.code;

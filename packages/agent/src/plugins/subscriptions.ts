@@ -76,8 +76,8 @@ export class PluginSubscriptions {
   }
 }
 
-function isSameSubscriber(one: PluginSubscriber, other: PluginSubscriber): boolean {
+function isSameSubscriber(subscriber: PluginSubscriber, other: PluginSubscriber): boolean {
   const identityOf = ({ category, bundled, prefixes }: PluginSubscriber) =>
     JSON.stringify([category, bundled, prefixes]);
-  return identityOf(one) === identityOf(other);
+  return identityOf(subscriber) === identityOf(other);
 }

@@ -142,7 +142,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const fields = withoutNulls(withAllowedAddress({}, withoutNulls(given), schemaOf(plugin) ?? null));
         const id = body.id ?? freshId(plugin);
         if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is not a valid instance id`);
-        if (instances.some((one) => one.id === id)) {
+        if (instances.some((instance) => instance.id === id)) {
           throw new BackplaneError("provider.conflict", `there is an instance ${id} already`, {
             fix: "Change that one, or choose another id.",
           });
@@ -191,7 +191,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       await change(caller, async ({ active, instances }, org_id) => {
         const { plugin } = find(instances, id);
         if (active === id) throw new BackplaneError("provider.conflict", `${id} is the active instance`);
-        if (instances.filter((one) => one.plugin === plugin).length === 1) {
+        if (instances.filter((instance) => instance.plugin === plugin).length === 1) {
           throw new BackplaneError("provider.conflict", `${id} is the last instance of ${plugin}`, {
             fix: `Create another instance of ${plugin} first, or disable the plugin.`,
           });
@@ -214,7 +214,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
 }
 
 function find(instances: readonly ProviderInstance[], id: string): ProviderInstance {
-  const found = instances.find((one) => one.id === id);
+  const found = instances.find((instance) => instance.id === id);
   if (found === undefined)
     throw new BackplaneError("provider.not_found", `there is no provider instance ${id}`);
   return found;

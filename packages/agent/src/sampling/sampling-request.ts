@@ -37,7 +37,7 @@ export function readSampling(params: JsonObject, most: number): SamplingRequest 
     max_tokens: Math.min(maxTokens, most),
     temperature: typeof temperature === "number" && Number.isFinite(temperature) ? temperature : null,
     stop: Array.isArray(stopSequences)
-      ? stopSequences.filter((one) => typeof one === "string").slice(0, STOPS)
+      ? stopSequences.filter((sequence) => typeof sequence === "string").slice(0, STOPS)
       : [],
   };
 }

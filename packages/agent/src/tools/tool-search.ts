@@ -69,7 +69,7 @@ function scoreOf({ name, description, keywords, about }: OfferedTool, words: rea
   const described = splitWords(description);
   let score = 0;
   for (const word of words) {
-    const meets = (one: string) => one === word || (word.length > 3 && one.startsWith(word));
+    const meets = (term: string) => term === word || (word.length > 3 && term.startsWith(word));
     score += (named.some(meets) ? 4 : 0) + (keyed.some(meets) ? 3 : 0) + (described.some(meets) ? 1 : 0);
   }
   return score;

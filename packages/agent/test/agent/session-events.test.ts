@@ -5,7 +5,7 @@ import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
 async function published(fixture: TestSession, kind: string): Promise<unknown> {
   await expect.poll(() => fixture.events.some((event) => event.kind === kind)).toBe(true);
-  const [event, ...more] = fixture.events.filter((one) => one.kind === kind);
+  const [event, ...more] = fixture.events.filter((event) => event.kind === kind);
   expect(more).toEqual([]);
   return { session_id: event!.session_id, payload: event!.payload };
 }

@@ -6,15 +6,15 @@ verifies(
   "fanout.attach",
   "sends the entries after the cursor, one replay.done, then live entries with their ids",
   async () => {
-    const rig = await createTestFanout();
-    await rig.sessions.create(keyOf());
-    for (const text of ["one", "two", "three"]) await rig.say(text);
-    const late = await rig.watch({ since: 2 });
-    const whole = await rig.watch({ since: 0 });
-    const cold = await rig.watch();
+    const fixture = await createTestFanout();
+    await fixture.sessions.create(keyOf());
+    for (const text of ["one", "two", "three"]) await fixture.say(text);
+    const late = await fixture.watch({ since: 2 });
+    const whole = await fixture.watch({ since: 0 });
+    const cold = await fixture.watch();
     await until(() => [late, whole, cold].every((watcher) => watcher.replays().length === 1));
-    await rig.say("four");
-    await rig.idle();
+    await fixture.say("four");
+    await fixture.idle();
     expect([late.ids(), whole.ids(), cold.ids()]).toEqual([[3, 4, 5], upTo(5), [5]]);
     expect([late, whole, cold].map((watcher) => watcher.replays())).toEqual([[2], [4], [0]]);
     expect(whole.ops[0]).toMatchObject({
@@ -41,11 +41,11 @@ verifies(
 );
 
 test("serializes an event once for all connections", async () => {
-  const rig = await createTestFanout();
+  const fixture = await createTestFanout();
   const frames = new Set<string>();
   const shown = new Set<object>();
   for (let n = 0; n < 3; n++) {
-    await rig.fanout.attach(
+    await fixture.fanout.attach(
       caller,
       { session_id: "s" },
       {
@@ -62,154 +62,154 @@ test("serializes an event once for all connections", async () => {
       },
     );
   }
-  await rig.say("hello");
+  await fixture.say("hello");
   expect([frames.size, shown.size]).toEqual([1, 1]);
 });
 
 test("sends entries written during a replay once and in order", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
-  for (let n = 0; n < 600; n++) await rig.say(String(n));
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
+  for (let n = 0; n < 600; n++) await fixture.say(String(n));
   let pages = 0;
-  rig.beforePage = async () => {
-    if (++pages <= 5) for (let n = 0; n < 3; n++) await rig.say(`meanwhile ${pages}`);
+  fixture.beforePage = async () => {
+    if (++pages <= 5) for (let n = 0; n < 3; n++) await fixture.say(`meanwhile ${pages}`);
   };
-  const watcher = await rig.watch({ since: 0 });
+  const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
-  await rig.say("after");
-  expect(watcher.ids()).toEqual(upTo((await rig.sessions.get(keyOf())).last_entry_id));
+  await fixture.say("after");
+  expect(watcher.ids()).toEqual(upTo((await fixture.sessions.get(keyOf())).last_entry_id));
 });
 
 test("keeps the order when the feed is late, repeated or out of order", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
-  const watcher = await rig.watch({ since: 0 });
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
+  const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
-  rig.held = [];
-  for (const text of ["a", "b", "c"]) await rig.say(text);
-  const joined = await rig.watch({ since: 1 });
+  fixture.held = [];
+  for (const text of ["a", "b", "c"]) await fixture.say(text);
+  const joined = await fixture.watch({ since: 1 });
   await until(() => joined.replays().length === 1);
-  const [a, b, c] = rig.held;
-  rig.held = null;
+  const [a, b, c] = fixture.held;
+  fixture.held = null;
   for (const tell of [c!, a!, c!, b!]) tell();
-  await rig.say("d");
+  await fixture.say("d");
   await until(() => watcher.ids().length === 5);
   expect([watcher.ids(), joined.ids()]).toEqual([upTo(5), upTo(5, 2)]);
 });
 
 test("misses no entry when the feed is out of order during a replay", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
   let pages = 0;
-  rig.beforePage = async () => {
+  fixture.beforePage = async () => {
     if (++pages > 1) return;
-    rig.held = [];
-    for (const text of ["a", "b", "c"]) await rig.say(text);
-    const [a, b, c] = rig.held;
-    rig.held = null;
+    fixture.held = [];
+    for (const text of ["a", "b", "c"]) await fixture.say(text);
+    const [a, b, c] = fixture.held;
+    fixture.held = null;
     for (const tell of [a!, a!, c!, b!, b!]) tell();
   };
-  const watcher = await rig.watch({ since: 0 });
+  const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1 && watcher.ids().length > 3);
-  await rig.say("d");
+  await fixture.say("d");
   expect([watcher.ids(), watcher.replays()]).toEqual([upTo(5), [1]]);
 });
 
 test("reads entries from the tape that exceed the buffer during a replay", async () => {
-  const rig = await createTestFanout({ buffered_bytes: 20_000 });
-  await rig.sessions.create(keyOf());
+  const fixture = await createTestFanout({ buffered_bytes: 20_000 });
+  await fixture.sessions.create(keyOf());
   let pages = 0;
-  rig.beforePage = async () => {
-    if (++pages === 1) for (let n = 0; n < 40; n++) await rig.say("x".repeat(500));
+  fixture.beforePage = async () => {
+    if (++pages === 1) for (let n = 0; n < 40; n++) await fixture.say("x".repeat(500));
   };
-  const watcher = await rig.watch({ since: 0 });
+  const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   expect([watcher.ids(), watcher.replays(), watcher.ended]).toEqual([upTo(41), [41], []]);
 });
 
 test("disconnects a replaying client when unpersisted events exceed the buffer", async () => {
-  const rig = await createTestFanout({ buffered_bytes: 20_000 });
-  await rig.sessions.create(keyOf());
+  const fixture = await createTestFanout({ buffered_bytes: 20_000 });
+  await fixture.sessions.create(keyOf());
   const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "x".repeat(500) };
-  rig.beforePage = async () => {
+  fixture.beforePage = async () => {
     for (let n = 0; n < 40; n++)
-      await rig.publish("approval.request", { ...approval, target_session_id: "s" }, "kernel");
+      await fixture.publish("approval.request", { ...approval, target_session_id: "s" }, "kernel");
   };
-  const watcher = await rig.watch({ since: 0 });
+  const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.ended.length > 0);
   expect(watcher.ended).toEqual(["send_failed"]);
 });
 
 test("reads entries of a reset, compaction and undo from the tape", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
-  const watcher = await rig.watch({ since: 0 });
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
+  const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
-  await rig.say("one");
-  const { head_chain_id: chain_id, last_entry_id } = await rig.sessions.get(keyOf());
-  await rig.sessions.compact(keyOf(), { summary: "so far", source: { chain_id, last_entry_id } });
-  await rig.publish(
+  await fixture.say("one");
+  const { head_chain_id: chain_id, last_entry_id } = await fixture.sessions.get(keyOf());
+  await fixture.sessions.compact(keyOf(), { summary: "so far", source: { chain_id, last_entry_id } });
+  await fixture.publish(
     "session.compaction.completed",
     { target_session_id: "s", tokens_before: 2, tokens_after: 1 },
     "kernel",
   );
   await until(() => watcher.ids().length === 3);
-  await rig.sessions.undo(keyOf(), "admin");
-  await rig.say("two");
-  await rig.sessions.reset(keyOf());
-  await rig.say("three");
+  await fixture.sessions.undo(keyOf(), "admin");
+  await fixture.say("two");
+  await fixture.sessions.reset(keyOf());
+  await fixture.say("three");
   await until(() => watcher.ids().length === 6);
   expect(watcher.ids()).toEqual(upTo(6));
-  const again = await rig.watch({ since: 2 });
+  const again = await fixture.watch({ since: 2 });
   await until(() => again.replays().length === 1);
   expect(again.ids()).toEqual(upTo(6, 3));
   expect(watcher.replays()).toEqual([1]);
 });
 
 test("replays inherited entries in a fork and then only its own", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
-  await rig.say("one");
-  const { head_chain_id } = await rig.sessions.get(keyOf());
-  await rig.sessions.fork(scope, head_chain_id, { child_id: "child" });
-  const child = await rig.watch({ session_id: "child", since: 0 });
-  const parent = await rig.watch({ since: 2 });
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
+  await fixture.say("one");
+  const { head_chain_id } = await fixture.sessions.get(keyOf());
+  await fixture.sessions.fork(scope, head_chain_id, { child_id: "child" });
+  const child = await fixture.watch({ session_id: "child", since: 0 });
+  const parent = await fixture.watch({ since: 2 });
   await until(() => child.replays().length === 1 && parent.replays().length === 1);
-  await rig.say("of the child", "child");
-  await rig.say("of the parent");
+  await fixture.say("of the child", "child");
+  await fixture.say("of the parent");
   expect([child.ids(), parent.ids()]).toEqual([upTo(3), [3]]);
   expect(child.ops.at(-1)!.event.payload).toEqual({ text: "of the child" });
 });
 
 test("sends the next entries to a client whose cursor is beyond the end", async () => {
-  const rig = await createTestFanout();
-  const watcher = await rig.watch({ since: 500 });
+  const fixture = await createTestFanout();
+  const watcher = await fixture.watch({ since: 500 });
   expect(watcher.last_entry_id).toBe(1);
   await until(() => watcher.replays().length === 1);
-  await rig.say("one");
+  await fixture.say("one");
   expect([watcher.ids(), watcher.replays()]).toEqual([[2], [0]]);
 });
 
 verifies("bus.scope", "sends a client only the events of its own session and project", async () => {
-  const rig = await createTestFanout();
-  const watcher = await rig.watch();
-  await rig.idle();
+  const fixture = await createTestFanout();
+  const watcher = await fixture.watch();
+  await fixture.idle();
   watcher.ops.length = 0;
   const elsewhere = { ...scope, project_id: "proj_two" };
   const abroad = { ...scope, org_id: "org_other" };
   const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "run it" };
   for (const at of [scope, elsewhere, abroad]) {
     for (const target_session_id of ["s", "other"]) {
-      await rig.publish("approval.request", { ...approval, target_session_id }, "kernel", at);
+      await fixture.publish("approval.request", { ...approval, target_session_id }, "kernel", at);
     }
     for (const session_id of ["s", "other"]) {
-      await rig.publish("assistant.message.delta", { content: "x" }, session_id, at);
-      await rig.publish("llm.call.delta", { content: "x" }, session_id, at);
+      await fixture.publish("assistant.message.delta", { content: "x" }, session_id, at);
+      await fixture.publish("llm.call.delta", { content: "x" }, session_id, at);
     }
-    await rig.publish("plugin.loaded", { name: "acme", version: "1", category: "tool" }, "kernel", at);
-    await rig.publish("config.updated", { key: "a.b", prefix_match_hint: "a." }, "kernel", at);
+    await fixture.publish("plugin.loaded", { name: "acme", version: "1", category: "tool" }, "kernel", at);
+    await fixture.publish("config.updated", { key: "a.b", prefix_match_hint: "a." }, "kernel", at);
   }
-  await rig.publish("kernel.ready", { version: "1" }, "kernel", { ...scope, project_id: null as never });
+  await fixture.publish("kernel.ready", { version: "1" }, "kernel", { ...scope, project_id: null as never });
   expect(watcher.kinds()).toEqual([
     "approval.request",
     "assistant.message.delta",
@@ -220,47 +220,47 @@ verifies("bus.scope", "sends a client only the events of its own session and pro
 });
 
 test("delivers an unpersisted event that arrives during a replay", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
   let pages = 0;
-  rig.beforePage = async () => {
+  fixture.beforePage = async () => {
     if (++pages > 1) return;
     const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "run it" };
-    await rig.publish("approval.request", { ...approval, target_session_id: "s" }, "kernel");
+    await fixture.publish("approval.request", { ...approval, target_session_id: "s" }, "kernel");
   };
-  const watcher = await rig.watch({ since: 0 });
+  const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   expect(watcher.kinds().filter((kind) => kind === "approval.request")).toHaveLength(1);
 });
 
 test("shows a model call in its tape form without the messages", async () => {
-  const rig = await createTestFanout();
-  const watcher = await rig.watch();
+  const fixture = await createTestFanout();
+  const watcher = await fixture.watch();
   const messages = [{ role: "user", content: "hello" }];
-  await rig.write("llm.call.request", { provider: "p", model: "m", messages, params: {} });
+  await fixture.write("llm.call.request", { provider: "p", model: "m", messages, params: {} });
   const { payload } = watcher.ops.find(({ event }) => event.kind === "llm.call.request")!.event;
   expect(payload).toMatchObject({ provider: "p", messages_ref: { count: 1 } });
   expect(payload.messages).toBeUndefined();
 });
 
 test("rejects reserved session ids and does not create a session for a guest", async () => {
-  const rig = await createTestFanout();
+  const fixture = await createTestFanout();
   for (const session_id of ["kernel", "_bridge:web", "s::agent::1", ""]) {
-    await expect(rig.watch({ session_id })).rejects.toMatchObject({ code: "request.invalid" });
+    await expect(fixture.watch({ session_id })).rejects.toMatchObject({ code: "request.invalid" });
   }
   const guest = { ...caller, admin: false, scopes: ["sessions:read"] as const, role: "guest" as const };
-  await expect(rig.watch({ caller: guest })).rejects.toMatchObject({ code: "session.not_found" });
-  expect(rig.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
-  await rig.watch();
-  expect((await rig.watch({ caller: guest })).last_entry_id).toBe(1);
-  expect(rig.fanout.stats()).toEqual({ sessions: 1, connections: 2 });
+  await expect(fixture.watch({ caller: guest })).rejects.toMatchObject({ code: "session.not_found" });
+  expect(fixture.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
+  await fixture.watch();
+  expect((await fixture.watch({ caller: guest })).last_entry_id).toBe(1);
+  expect(fixture.fanout.stats()).toEqual({ sessions: 1, connections: 2 });
 });
 
 test("separates sessions with the same id in different workspaces", async () => {
-  const rig = await createTestFanout();
-  const here = await rig.watch({ since: 0 });
-  const there = await rig.watch({ since: 0, workspace: "/else" });
+  const fixture = await createTestFanout();
+  const here = await fixture.watch({ since: 0 });
+  const there = await fixture.watch({ since: 0, workspace: "/else" });
   await until(() => there.replays().length === 1);
-  await rig.say("hello");
+  await fixture.say("hello");
   expect([here.ids(), there.ids()]).toEqual([[1, 2], [1]]);
 });

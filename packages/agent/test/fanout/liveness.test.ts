@@ -11,10 +11,10 @@ verifies(
   "fanout.heartbeat",
   "detaches silent clients within the poll and failing ones immediately, and ends all on shutdown",
   async () => {
-    const rig = await createTestFanout();
-    const { clock } = rig;
-    const quiet = await rig.watch();
-    const lively = await rig.watch();
+    const fixture = await createTestFanout();
+    const { clock } = fixture;
+    const quiet = await fixture.watch();
+    const lively = await fixture.watch();
     // The timers are the poll and the bus timer for idle scopes.
     expect(clock.timers).toBe(2);
     for (let s = 0; s < 60; s += 10) {
@@ -25,24 +25,26 @@ verifies(
     await clock.advance(5_050);
     expect([quiet.ended, lively.ended]).toEqual([["timeout"], []]);
 
-    const throwing = await rig.watch({
+    const throwing = await fixture.watch({
       send: ({ entry_id }) => {
         if (entry_id !== undefined) throw new Error("the socket is gone");
         return 0;
       },
     });
-    const slow = await rig.watch({ send: ({ entry_id }) => (entry_id === undefined ? 0 : 5 * 1024 * 1024) });
-    await rig.say("hello");
+    const slow = await fixture.watch({
+      send: ({ entry_id }) => (entry_id === undefined ? 0 : 5 * 1024 * 1024),
+    });
+    await fixture.say("hello");
     expect([throwing.ended, slow.ended, lively.ended]).toEqual([["send_failed"], ["send_failed"], []]);
     expect([slow.ids(), lively.ids()]).toEqual([[2], [2]]);
 
-    const left = await rig.watch();
+    const left = await fixture.watch();
     left.detach();
-    rig.fanout.close();
-    await rig.idle();
+    fixture.fanout.close();
+    await fixture.idle();
     expect([left.ended, lively.ended]).toEqual([[], ["shutdown"]]);
     const reasonsOf = (connection_id: string) =>
-      contextEvents(rig.seen)
+      contextEvents(fixture.seen)
         .filter(({ payload }) => (payload as { connection_id: string }).connection_id === connection_id)
         .map(({ payload }) => (payload as { reason?: string }).reason ?? "attached");
     const watchers = [quiet, throwing, slow, left, lively];
@@ -53,50 +55,50 @@ verifies(
       ["attached", "client_close"],
       ["attached", "shutdown"],
     ]);
-    expect(rig.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
-    await expect(rig.watch()).rejects.toMatchObject({ code: "gateway_stopping" });
+    expect(fixture.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
+    await expect(fixture.watch()).rejects.toMatchObject({ code: "gateway_stopping" });
   },
 );
 
 test("publishes attach and detach events on the kernel session", async () => {
-  const rig = await createTestFanout();
-  const watcher = await rig.watch();
+  const fixture = await createTestFanout();
+  const watcher = await fixture.watch();
   const { connection_id } = watcher;
   watcher.detach();
   watcher.detach();
-  await rig.idle();
-  expect(contextEvents(rig.seen)).toEqual([
+  await fixture.idle();
+  expect(contextEvents(fixture.seen)).toEqual([
     { kind: "session.context.attached", payload: { session_id: "s", connection_id, adapter_id: "test" } },
     { kind: "session.context.detached", payload: { session_id: "s", connection_id, reason: "client_close" } },
   ]);
-  expect(rig.seen.every((event) => event.source === "kernel-session-context")).toBe(true);
+  expect(fixture.seen.every((event) => event.source === "kernel-session-context")).toBe(true);
 });
 
 test("leaves no timer and no session after the last client detaches", async () => {
-  const rig = await createTestFanout();
-  const watcher = await rig.watch({ since: 0 });
+  const fixture = await createTestFanout();
+  const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   watcher.detach();
-  expect(rig.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
-  await rig.clock.advance(5_050);
-  expect(rig.clock.timers).toBe(0);
+  expect(fixture.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
+  await fixture.clock.advance(5_050);
+  expect(fixture.clock.timers).toBe(0);
 });
 
 test("drops an unfinished answer whose end is never published", async () => {
-  const rig = await createTestFanout();
-  await rig.publish("assistant.message.delta", { content: "Once" }, "s");
-  await rig.clock.advance(610_000);
-  expect(rig.clock.timers).toBe(0);
-  const watcher = await rig.watch();
+  const fixture = await createTestFanout();
+  await fixture.publish("assistant.message.delta", { content: "Once" }, "s");
+  await fixture.clock.advance(610_000);
+  expect(fixture.clock.timers).toBe(0);
+  const watcher = await fixture.watch();
   expect(watcher.text()).toBe("");
 });
 
 test("pauses a replay for a slow client instead of disconnecting it", async () => {
-  const rig = await createTestFanout({ buffered_bytes: 4_000 });
-  await rig.sessions.create(keyOf());
-  for (let n = 0; n < 50; n++) await rig.say("x".repeat(500));
+  const fixture = await createTestFanout({ buffered_bytes: 4_000 });
+  await fixture.sessions.create(keyOf());
+  for (let n = 0; n < 50; n++) await fixture.say("x".repeat(500));
   let waiting = 0;
-  const watcher = await rig.watch({
+  const watcher = await fixture.watch({
     since: 0,
     send(op: Op) {
       waiting += JSON.stringify(op).length;
@@ -111,26 +113,26 @@ test("pauses a replay for a slow client instead of disconnecting it", async () =
 });
 
 test("replaces the lost connection of a client that reconnects", async () => {
-  const rig = await createTestFanout();
-  const lost = await rig.watch();
-  const stranger = await rig.watch({
+  const fixture = await createTestFanout();
+  const lost = await fixture.watch();
+  const stranger = await fixture.watch({
     replaces: lost.connection_id,
     caller: { actor: "key_2", scope: keyOf().scope, role: "user", scopes: ["sessions:write"], admin: false },
   });
   expect([lost.ended, stranger.ended]).toEqual([[], []]);
-  await rig.watch({ replaces: lost.connection_id });
+  await fixture.watch({ replaces: lost.connection_id });
   expect(lost.ended).toEqual(["timeout"]);
-  expect(rig.fanout.stats().connections).toBe(2);
+  expect(fixture.fanout.stats().connections).toBe(2);
 });
 
 test("ends only the client that reads when the tape cannot be read", async () => {
-  const rig = await createTestFanout();
-  const live = await rig.watch();
-  rig.beforePage = () => {
+  const fixture = await createTestFanout();
+  const live = await fixture.watch();
+  fixture.beforePage = () => {
     throw new Error("the disk is gone");
   };
-  const broken = await rig.watch({ since: 0 });
+  const broken = await fixture.watch({ since: 0 });
   await until(() => broken.ended.length > 0);
-  await rig.say("hello");
+  await fixture.say("hello");
   expect([broken.ended, live.ids(), live.ended]).toEqual([["send_failed"], [2], []]);
 });

@@ -4,83 +4,84 @@ import { expect, test } from "vitest";
 import { createTestFanout, keyOf, scope, turn, until, upTo } from "./test-fanout.ts";
 
 test("gives a client that attaches in the middle of an answer the same final text", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
-  await rig.say("tell me");
-  const delta = (content: string) => rig.publish("assistant.message.delta", { content, iteration: 1 }, "s");
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
+  await fixture.say("tell me");
+  const delta = (content: string) =>
+    fixture.publish("assistant.message.delta", { content, iteration: 1 }, "s");
   await delta("Once ");
   await delta("upon ");
-  const first = await rig.watch({ since: 0 });
+  const first = await fixture.watch({ since: 0 });
   await until(() => first.replays().length === 1);
   await delta("a ");
   // The client reloads, so the session has no watcher for a while.
   first.detach();
   await delta("time");
-  const second = await rig.watch({ since: 2 });
-  const cold = await rig.watch();
+  const second = await fixture.watch({ since: 2 });
+  const cold = await fixture.watch();
   await until(() => second.replays().length === 1);
   await delta(".");
   for (const watcher of [second, cold]) expect(watcher.text()).toBe("Once upon a time.");
   expect(first.text()).toBe("Once upon a ");
   const caught = second.ops.find(({ event }) => event.payload.catch_up === true)!;
   expect(caught.event.payload).toEqual({ content: "Once upon a time", catch_up: true, iteration: 1 });
-  await rig.write("assistant.message.done", { content: "Once upon a time.", tool_calls: [] });
-  await rig.idle();
-  const third = await rig.watch({ since: 2 });
+  await fixture.write("assistant.message.done", { content: "Once upon a time.", tool_calls: [] });
+  await fixture.idle();
+  const third = await fixture.watch({ since: 2 });
   await until(() => third.replays().length === 1);
   expect(third.text()).toBe("Once upon a time.");
   expect(third.kinds()).not.toContain("assistant.message.delta");
 });
 
 test("does not show an answer as unfinished when it is on the tape but not published yet", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
-  await rig.write("assistant.message.done", { content: "Earlier.", tool_calls: [] });
-  await rig.publish("assistant.message.delta", { content: "Hel" }, "s");
-  const early = await rig.watch({ since: 0 });
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
+  await fixture.write("assistant.message.done", { content: "Earlier.", tool_calls: [] });
+  await fixture.publish("assistant.message.delta", { content: "Hel" }, "s");
+  const early = await fixture.watch({ since: 0 });
   await until(() => early.replays().length === 1);
   expect(early.text()).toBe("Hel");
-  rig.held = [];
-  const told = rig.bus
+  fixture.held = [];
+  const prepared = fixture.bus
     .kernel("loop")
     .prepare("assistant.message.done", { content: "Hello", tool_calls: [] }, { session_id: "s", scope });
-  const { entry } = entryFor(told.event)!;
-  await rig.persister.append(keyOf(), [{ entry, event: told.event }]);
-  const late = await rig.watch({ since: 0 });
+  const { entry } = entryFor(prepared.event)!;
+  await fixture.persister.append(keyOf(), [{ entry, event: prepared.event }]);
+  const late = await fixture.watch({ since: 0 });
   await until(() => late.replays().length === 1);
   expect(late.text()).toBe("Hello");
-  for (const tell of rig.held) tell();
-  told.publish();
-  await rig.idle();
+  for (const tell of fixture.held) tell();
+  prepared.publish();
+  await fixture.idle();
   expect([early.text(), early.ids(), late.ids()]).toEqual(["Hello", upTo(3), upTo(3)]);
 });
 
 test("ignores deltas that arrive after the answer is on the tape", async () => {
-  const rig = await createTestFanout();
-  await rig.sessions.create(keyOf());
-  const watcher = await rig.watch({ since: 0 });
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
+  const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   const hold = Promise.withResolvers<void>();
-  const slow = rig.plug("slow", "skill");
+  const slow = fixture.plug("slow", "skill");
   slow.subscribe("assistant.message.delta", () => hold.promise);
-  const port = rig.bus.kernel("loop");
+  const port = fixture.bus.kernel("loop");
   for (const content of ["Hel", "lo"]) {
     await port.publish("assistant.message.delta", { content }, { session_id: "s", scope });
   }
   await turn();
-  await rig.write("assistant.message.done", { content: "Hello", tool_calls: [] });
+  await fixture.write("assistant.message.done", { content: "Hello", tool_calls: [] });
   hold.resolve();
-  await rig.idle();
+  await fixture.idle();
   expect(watcher.text()).toBe("Hello");
-  const joined = await rig.watch({ since: 0 });
+  const joined = await fixture.watch({ since: 0 });
   await until(() => joined.replays().length === 1);
   expect(joined.text()).toBe("Hello");
 });
 
 test("limits the kept text of an unfinished answer and marks it as truncated", async () => {
-  const rig = await createTestFanout({ partial_bytes: 10 });
-  for (let n = 0; n < 5; n++) await rig.publish("assistant.message.delta", { content: "four" }, "s");
-  const watcher = await rig.watch();
+  const fixture = await createTestFanout({ partial_bytes: 10 });
+  for (let n = 0; n < 5; n++) await fixture.publish("assistant.message.delta", { content: "four" }, "s");
+  const watcher = await fixture.watch();
   const caught = watcher.ops.find(({ event }) => event.payload.catch_up === true)!;
   expect(caught.event.payload).toEqual({ content: "fourfourfo", catch_up: true, truncated: true });
 });

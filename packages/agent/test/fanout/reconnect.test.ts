@@ -1,7 +1,16 @@
 import { entryFor } from "@backplane/session";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { caller, createTestFanout, keyOf, type Rig, scope, turn, until, upTo } from "./test-fanout.ts";
+import {
+  caller,
+  createTestFanout,
+  type FanoutFixture,
+  keyOf,
+  scope,
+  turn,
+  until,
+  upTo,
+} from "./test-fanout.ts";
 
 const CLIENTS = 200;
 const EVENTS = 3_000;
@@ -18,8 +27,8 @@ verifies(
   "fanout.attach",
   "sends 200 randomly reconnecting clients each later entry once and in order at 1,000 events/s",
   async () => {
-    const rig = await createTestFanout();
-    await rig.sessions.create(keyOf());
+    const fixture = await createTestFanout();
+    await fixture.sessions.create(keyOf());
     const random = seeded(20_261_115);
     const visits: Visit[] = [];
     let last = 1;
@@ -28,7 +37,7 @@ verifies(
     const client = async (): Promise<Visit> => {
       for (;;) {
         const since = Math.max(0, last - Math.floor(random() * 300));
-        const visit = await attach(rig, since);
+        const visit = await attach(fixture, since);
         visits.push(visit);
         if (!writing) return visit;
         for (let turns = 20 + random() * 400; turns > 0 && writing; turns--) await nextMs();
@@ -38,7 +47,7 @@ verifies(
     const clients = Array.from({ length: CLIENTS }, client);
     const from = performance.now();
     for (let n = 0; n < EVENTS; n += PER_TICK) {
-      await write(rig, n);
+      await write(fixture, n);
       last += PER_TICK;
       // Late ticks are not caught up, so the rate never exceeds the configured one.
       while (performance.now() - from < n + PER_TICK) await turn();
@@ -59,7 +68,7 @@ verifies(
   60_000,
 );
 
-async function attach({ fanout }: Rig, since: number): Promise<Visit> {
+async function attach({ fanout }: FanoutFixture, since: number): Promise<Visit> {
   const visit: Visit = { since, ids: [], dones: [], detach: () => {} };
   const attachment = await fanout.attach(
     caller,
@@ -80,16 +89,16 @@ async function attach({ fanout }: Rig, since: number): Promise<Visit> {
 }
 
 /** Commits several events together and publishes each of them afterwards. */
-async function write({ bus, persister }: Rig, n: number): Promise<void> {
+async function write({ bus, persister }: FanoutFixture, n: number): Promise<void> {
   const port = bus.kernel("loop");
-  const told = upTo(PER_TICK).map((i) =>
+  const prepared = upTo(PER_TICK).map((i) =>
     port.prepare("user.message.received", { text: `message ${n + i}` }, { session_id: "s", scope }),
   );
   await persister.append(
     keyOf(),
-    told.map(({ event }) => ({ entry: entryFor(event)!.entry, event })),
+    prepared.map(({ event }) => ({ entry: entryFor(event)!.entry, event })),
   );
-  for (const one of told) one.publish();
+  for (const event of prepared) event.publish();
   port.detach();
 }
 

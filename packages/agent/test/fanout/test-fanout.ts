@@ -21,7 +21,7 @@ export const keyOf = (session_id = "s", workspace = "default"): SessionKey => ({
   session_id,
 });
 
-export interface Rig extends OpenBus {
+export interface FanoutFixture extends OpenBus {
   fanout: FanoutService;
   sessions: Sessions;
   persister: Persister;
@@ -79,7 +79,7 @@ interface Watcher {
   replays(): number[];
 }
 
-export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promise<Rig> {
+export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promise<FanoutFixture> {
   const folder = createMemoryFolder("backplane-fanout-");
   const file = join(folder, "store.db");
   await copyEmptyStore(file);
@@ -97,15 +97,15 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
   const paused: Pick<SessionStore, "replay"> = {
     async replay(...args): Promise<Entry[]> {
       const page = await store.sessions.replay(...args);
-      await rig.beforePage();
+      await fixture.beforePage();
       return page;
     },
   };
   const feed = {
     onWritten: (listener: WrittenListener) =>
       persister.onWritten((key, items) => {
-        if (rig.held === null) listener(key, items);
-        else rig.held.push(() => listener(key, items));
+        if (fixture.held === null) listener(key, items);
+        else fixture.held.push(() => listener(key, items));
       }),
   };
   const fanout = createFanout({ store: { sessions: paused }, sessions, bus, feed, clock, ids, log, limits });
@@ -115,7 +115,7 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
     await store.close();
     rmSync(folder, { recursive: true, force: true });
   });
-  const rig: Rig = {
+  const fixture: FanoutFixture = {
     ...open,
     fanout,
     sessions,
@@ -123,14 +123,14 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
     held: null,
     beforePage: () => {},
     async write(kind, payload, session_id = "s") {
-      const told = port.prepare(kind, payload, { session_id, scope });
-      const { entry } = entryFor(told.event)!;
-      await persister.append(keyOf(session_id), [{ entry, event: told.event }]);
-      told.publish();
-      return told.event;
+      const prepared = port.prepare(kind, payload, { session_id, scope });
+      const { entry } = entryFor(prepared.event)!;
+      await persister.append(keyOf(session_id), [{ entry, event: prepared.event }]);
+      prepared.publish();
+      return prepared.event;
     },
     async say(text, session_id = "s") {
-      await rig.write("user.message.received", { text }, session_id);
+      await fixture.write("user.message.received", { text }, session_id);
     },
     async publish(kind, payload, session_id, at = scope) {
       await port.publish(kind, payload, { session_id, scope: at });
@@ -138,7 +138,7 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
     },
     watch: (options = {}) => watch(fanout, options),
   };
-  return rig;
+  return fixture;
 }
 
 async function watch(fanout: FanoutService, options: Partial<WatchOptions>): Promise<Watcher> {

@@ -91,20 +91,20 @@ verifies("approval.flow", "runs nothing for forged, late, repeated or mismatched
   const { fixture, ui } = await openAsking();
   const turn = fixture.say('/tool shell {"command": "one"}\n/tool shell {"command": "two"}');
   await until(() => ui.asked.length === 2);
-  const [one, two] = ui.asked.map(({ payload }) => payload);
+  const [first, second] = ui.asked.map(({ payload }) => payload);
   await answer(ui.ctx, "appr_00000000000000000000000000", "approve");
   // The digest belongs to the other call, so this answer is for other arguments.
-  await answer(ui.ctx, one!.id, "approve", { digest: two!.digest });
-  await answer(ui.ctx, two!.id, "reject");
-  await answer(ui.ctx, two!.id, "approve");
+  await answer(ui.ctx, first!.id, "approve", { digest: second!.digest });
+  await answer(ui.ctx, second!.id, "reject");
+  await answer(ui.ctx, second!.id, "approve");
   await until(
     () =>
       fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 3,
   );
   expect(runs).toEqual([]);
-  await answer(ui.ctx, one!.id, "approve");
+  await answer(ui.ctx, first!.id, "approve");
   await turn;
-  await answer(ui.ctx, one!.id, "approve");
+  await answer(ui.ctx, first!.id, "approve");
   await until(
     () =>
       fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 4,
@@ -180,8 +180,8 @@ test("publishes an answer given over the API once, so that other prompts close",
   await until(() => ui.asked.length === 1);
   await fixture.kernel.approvals.answer(admin, ui.asked[0]!.payload.id, { response: "approve" });
   await turn;
-  const told = fixture.events.filter(({ kind }) => kind === "approval.response");
-  expect(told).toMatchObject([
+  const responses = fixture.events.filter(({ kind }) => kind === "approval.response");
+  expect(responses).toMatchObject([
     { source: "kernel", payload: { response: "approve", target_session_id: "s1" } },
   ]);
   expect(fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected"))).toEqual(

@@ -158,16 +158,19 @@ verifies(
     const runs = [];
     for (let n = 0; n < 3; n++) runs.push(await fixture.say(`${n} ${"lorem ipsum dolor ".repeat(150)}`));
     expect(runs.map(({ output }) => output?.content)).toEqual(["through", "through", "through"]);
-    const told = compactions(fixture);
-    expect(told.slice(0, 2).map(({ kind }) => kind)).toEqual([
+    const events = compactions(fixture);
+    expect(events.slice(0, 2).map(({ kind }) => kind)).toEqual([
       "session.compaction.started",
       "session.compaction.failed",
     ]);
-    expect(told[1]!.payload).toMatchObject({ target_session_id: "s1", error: expect.stringContaining("no") });
+    expect(events[1]!.payload).toMatchObject({
+      target_session_id: "s1",
+      error: expect.stringContaining("no"),
+    });
     const asked = fixture.events.filter(
       ({ kind, session_id }) => kind === "llm.call.error" && session_id !== "s1",
     );
-    expect(asked).toHaveLength((told.length / 2) * 3);
+    expect(asked).toHaveLength((events.length / 2) * 3);
     const { items } = await fixture.kernel.chains.list(user, { session_id: "s1" }, { limit: 5 });
     expect(items.map(({ origin }) => origin)).toEqual(["start"]);
   },

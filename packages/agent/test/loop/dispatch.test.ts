@@ -82,15 +82,15 @@ verifies(
   "ktool.dispatch",
   "calls a legacy tool only through the door, checked, approved and recorded",
   async () => {
-    const heard: BusEvent[] = [];
-    const fixture = await createTestSession({ plugins: [legacyTool(heard)] });
+    const received: BusEvent[] = [];
+    const fixture = await createTestSession({ plugins: [legacyTool(received)] });
     // The effect of the tool is undeclared, so it would need approval at the default tolerance.
     await fixture.kernel.policy.patch(admin, "org", { tolerance: { conversation: "full" } });
     const run = await fixture.say('/tool shout {"text": "hi"}\n/tool shout {"text": 5}');
     expect(run.output!.content).toContain("HI");
     const [call] = fixture.events.filter(({ kind }) => kind === "tool.call.request");
     expect(call!.payload.schema_version).toBeUndefined();
-    expect(heard.map(({ payload }) => (payload as { args: object }).args)).toEqual([{ text: "hi" }]);
+    expect(received.map(({ payload }) => (payload as { args: object }).args)).toEqual([{ text: "hi" }]);
     const kinds = outcomes(fixture).map(({ kind, payload }) => [kind, payload.kind ?? payload.ok]);
     expect(new Map(kinds as [string, unknown][])).toEqual(
       new Map<string, unknown>([
@@ -109,15 +109,15 @@ verifies(
 );
 
 verifies("ktool.dispatch", "sends nothing to a legacy tool before its call is approved", async () => {
-  const heard: BusEvent[] = [];
-  const fixture = await createTestSession({ plugins: [legacyTool(heard, { requiresApproval: true })] });
+  const received: BusEvent[] = [];
+  const fixture = await createTestSession({ plugins: [legacyTool(received, { requiresApproval: true })] });
   const turn = fixture.say('/tool shout {"text": "hi"}');
   await until(() => fixture.events.some(({ kind }) => kind === "approval.request"));
-  expect(heard).toEqual([]);
+  expect(received).toEqual([]);
   const { items } = await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
   await fixture.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
   expect((await turn).output!.content).toContain("HI");
-  expect(heard).toHaveLength(1);
+  expect(received).toHaveLength(1);
 });
 
 verifies("ktool.dispatch", "lets only the kernel publish a tool call", async () => {

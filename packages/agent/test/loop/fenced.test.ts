@@ -210,8 +210,8 @@ verifies(
     const [first, second] = await twoNodes(payTool(paid, promise));
     const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool pay {"what": "a"}' });
     await until(() => paid.length === 1);
-    const said = await second.kernel.sessions.message(user, s1, { text: "/say and this" });
-    expect(said.run_id).toBe(run_id);
+    const accepted = await second.kernel.sessions.message(user, s1, { text: "/say and this" });
+    expect(accepted.run_id).toBe(run_id);
     await expect(second.kernel.sessions.message(admin, s1, { text: "me too" })).rejects.toMatchObject({
       code: "session.busy",
     });

@@ -58,7 +58,7 @@ test("records the result of each call before the next message after an interrupt
     for (const [at, message] of messages.entries()) {
       if (message.role !== "assistant" || message.tool_calls === undefined) continue;
       const after = messages.slice(at + 1, at + 1 + message.tool_calls.length);
-      expect(after.map((one) => one.role === "tool" && one.tool_call_id)).toEqual(
+      expect(after.map((message) => message.role === "tool" && message.tool_call_id)).toEqual(
         message.tool_calls.map(({ id }) => id),
       );
     }

@@ -259,8 +259,8 @@ test("begins a separate turn for a message whose sender has fewer rights", async
   const { run_id } = await asked;
   expect(run_id).not.toBe(first.run_id);
   await until(async () => (await runs.get(user, run_id)).status !== "running");
-  const told = fixture.events.filter(({ kind }) => kind === "tool.error");
-  expect(told).toMatchObject([{ payload: { brief: "there is no tool plugins_list" } }]);
+  const errors = fixture.events.filter(({ kind }) => kind === "tool.error");
+  expect(errors).toMatchObject([{ payload: { brief: "there is no tool plugins_list" } }]);
 });
 
 test("begins one turn for two concurrent messages and answers both", async () => {
@@ -269,9 +269,14 @@ test("begins one turn for two concurrent messages and answers both", async () =>
     ["one", "two"].map((text) => fixture.kernel.sessions.message(user, { session_id: "s1" }, { text })),
   );
   await until(async () => (await fixture.kernel.runs.get(user, both[1]!.run_id)).status === "completed");
-  const said = (await fixture.tape()).flatMap(({ kind, payload }) => (kind === "message" ? [payload] : []));
-  expect(said.filter(({ role }) => role === "user").map(({ content }) => content)).toEqual(["one", "two"]);
-  expect(said.at(-1)).toMatchObject({ role: "assistant" });
+  const messages = (await fixture.tape()).flatMap(({ kind, payload }) =>
+    kind === "message" ? [payload] : [],
+  );
+  expect(messages.filter(({ role }) => role === "user").map(({ content }) => content)).toEqual([
+    "one",
+    "two",
+  ]);
+  expect(messages.at(-1)).toMatchObject({ role: "assistant" });
 });
 
 test("reports a missing strategy and writes nothing", async () => {

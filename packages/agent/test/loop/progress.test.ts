@@ -15,7 +15,7 @@ function tape(...lines: [kind: Entry["kind"], payload: JsonObject, step?: string
   }));
 }
 
-const said = (role: string) => ["message", { role, content: "x" }] as const;
+const messageEntry = (role: string) => ["message", { role, content: "x" }] as const;
 const called = (id: string, step: string) => ["tool_call", { id, name: "t", args: {} }, step] as const;
 const result = (id: string) =>
   ["tool_result", { tool_call_id: id, ok: true, envelope: { brief: id } }] as const;
@@ -38,13 +38,13 @@ const progressAfter = (...lines: (readonly [Entry["kind"], JsonObject, string?])
   progressOf(tape(...(lines as [Entry["kind"], JsonObject, string?][])), FIRST_ENTRY_ID);
 
 test("starts from the beginning when the turn had not asked the model", () => {
-  expect(progressAfter(said("user"))).toMatchObject({ answer: null, open: [], usage: [] });
-  expect(progressAfter(said("user"), asked)).toMatchObject({ answer: null, steered: false });
+  expect(progressAfter(messageEntry("user"))).toMatchObject({ answer: null, open: [], usage: [] });
+  expect(progressAfter(messageEntry("user"), asked)).toMatchObject({ answer: null, steered: false });
 });
 
 test("returns the last answer with the results of its calls and omits calls that were not made", () => {
   const progress = progressAfter(
-    said("user"),
+    messageEntry("user"),
     asked,
     answered("q1", "a", "b", "c"),
     called("a", "q1"),
@@ -63,43 +63,51 @@ test("counts a refusal of a tool as a result", () => {
     "event",
     { name: "tool.error", data: { id: "a", kind: "rejected", brief: "no" } },
   ] as const;
-  const { open, results } = progressAfter(said("user"), answered("q1", "a"), called("a", "q1"), refused);
+  const { open, results } = progressAfter(
+    messageEntry("user"),
+    answered("q1", "a"),
+    called("a", "q1"),
+    refused,
+  );
   expect({ open, result: results.get("a") }).toEqual({ open: [], result: { ok: false, brief: "no" } });
 });
 
 test("waits for the calls of an answer that was not kept and then asks the model", () => {
   const progress = progressAfter(
-    said("user"),
+    messageEntry("user"),
     answered("q1", "a"),
     called("a", "q1"),
     result("a"),
     called("b", "q2"),
   );
   expect(progress).toMatchObject({ answer: null, open: ["b"] });
-  expect(progressAfter(said("user"), called("a", "q0"), answered("q1", "b")).answer).toMatchObject({
+  expect(progressAfter(messageEntry("user"), called("a", "q0"), answered("q1", "b")).answer).toMatchObject({
     step: "q1",
   });
 });
 
 test("ignores an answer that became a message or that is older than the turn", () => {
-  expect(progressAfter(said("user"), answered("q1"), said("assistant"), said("user")).answer).toBeNull();
+  expect(
+    progressAfter(messageEntry("user"), answered("q1"), messageEntry("assistant"), messageEntry("user"))
+      .answer,
+  ).toBeNull();
   const [kind, payload] = answered("q1");
-  const progress = progressAfter([kind, { ...payload, old: true }], said("user"));
+  const progress = progressAfter([kind, { ...payload, old: true }], messageEntry("user"));
   expect(progress).toMatchObject({ answer: null, usage: [] });
   // A call id that an earlier turn has used is open again.
   const again = progressAfter(
-    said("user"),
+    messageEntry("user"),
     called("a", "q0"),
     result("a"),
-    said("assistant"),
-    said("user"),
+    messageEntry("assistant"),
+    messageEntry("user"),
     called("a", "q1"),
   );
   expect(again.open).toEqual(["a"]);
 });
 
 test("ignores an answer of an earlier turn that a compaction has copied behind the start of the turn", () => {
-  const entries = tape(said("user") as never, answered("q1") as never).map((entry) => ({
+  const entries = tape(messageEntry("user") as never, answered("q1") as never).map((entry) => ({
     ...entry,
     meta: { copy_of: entry.id - FIRST_ENTRY_ID + 1 },
   }));
@@ -107,14 +115,16 @@ test("ignores an answer of an earlier turn that a compaction has copied behind t
 });
 
 test("marks a message after the last model call as unanswered", () => {
-  expect(progressAfter(said("user"), asked, answered("q1"), said("user")).steered).toBe(true);
-  expect(progressAfter(said("user"), asked, said("user"), answered("q1")).steered).toBe(true);
-  expect(progressAfter(said("user"), said("user"), asked, answered("q1")).steered).toBe(false);
+  expect(progressAfter(messageEntry("user"), asked, answered("q1"), messageEntry("user")).steered).toBe(true);
+  expect(progressAfter(messageEntry("user"), asked, messageEntry("user"), answered("q1")).steered).toBe(true);
+  expect(progressAfter(messageEntry("user"), messageEntry("user"), asked, answered("q1")).steered).toBe(
+    false,
+  );
 });
 
 test("does not reuse an earlier result when a model numbers its calls from zero", () => {
   const again = progressAfter(
-    said("user"),
+    messageEntry("user"),
     answered("q1", "call_0"),
     called("call_0", "q1"),
     result("call_0"),

@@ -20,7 +20,7 @@ function counted(name: string, effect_class: KernelTool["effect_class"], calls: 
     ...(effect_class === undefined ? {} : { effect_class }),
     run({ hang }) {
       calls.push(name);
-      const first = calls.filter((one) => one === name).length === 1;
+      const first = calls.filter((call) => call === name).length === 1;
       return hang === true && first ? new Promise(() => {}) : toolOk(`${name} ran`);
     },
   };

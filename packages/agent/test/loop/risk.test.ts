@@ -80,15 +80,15 @@ verifies(
     expect(await asksIn(fixture, start("conversation"))).toEqual(["critical"]);
     const before = outcomes(fixture).length;
     expect(await asksIn(fixture, start("headless"))).toEqual([]);
-    const said = outcomes(fixture).slice(before);
-    expect(said.map(({ kind }) => kind).toSorted()).toEqual([
+    const results = outcomes(fixture).slice(before);
+    expect(results.map(({ kind }) => kind).toSorted()).toEqual([
       "tool.call.result",
       "tool.error",
       "tool.error",
       "tool.error",
       "tool.error",
     ]);
-    expect(said.find(({ kind }) => kind === "tool.error")!.payload).toMatchObject({
+    expect(results.find(({ kind }) => kind === "tool.error")!.payload).toMatchObject({
       kind: "rejected",
       brief: expect.stringContaining("A headless run cannot ask for approval"),
     });
@@ -175,10 +175,10 @@ test("keeps the catalog of a turn from its start and applies policy from the nex
     ["add", "wait"],
     ["add", "wait"],
   ]);
-  const told = outcomes(fixture)
+  const results = outcomes(fixture)
     .slice(1)
     .map(({ payload }) => String(payload.brief));
-  expect(told.toSorted()).toEqual([
+  expect(results.toSorted()).toEqual([
     "The role user may not use add: the tool is denied.",
     "there is no tool late",
   ]);

@@ -104,8 +104,8 @@ verifies("bus.correlation", "accepts an answer only from the plugin that was ask
 test("rejects a message that cannot be serialized before it is published", async () => {
   const fixture = await createTestSession();
   const attachments = [{ constructor: { prototype: 1 } }] as never;
-  const said = fixture.kernel.sessions.message(user, s1, { text: "x", attachments });
-  await expect(said).rejects.toMatchObject({ code: "request.invalid" });
+  const sent = fixture.kernel.sessions.message(user, s1, { text: "x", attachments });
+  await expect(sent).rejects.toMatchObject({ code: "request.invalid" });
 });
 
 test("interrupts a turn while an event handler hangs", async () => {

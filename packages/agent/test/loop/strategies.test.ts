@@ -131,8 +131,8 @@ test("answers a message that arrives after the last model call in the same turn"
   gate.resolve();
   const ended = await turn;
   expect(ended).toMatchObject({ id: joined.run_id, iterations: 2, output: { content: "two" } });
-  const said = (await fixture.tape()).filter(({ payload }) => payload.role === "assistant");
-  expect(said.map(({ payload }) => payload.content)).toEqual(["one", "two"]);
+  const answers = (await fixture.tape()).filter(({ payload }) => payload.role === "assistant");
+  expect(answers.map(({ payload }) => payload.content)).toEqual(["one", "two"]);
 });
 
 test("refuses a run of the API while a turn of the session runs", async () => {

@@ -114,8 +114,8 @@ verifies("bus.scope", "publishes a tool's events in the project that called the 
     input: { text: spawn("/say hi") },
   });
   expect((await settled).status).toBe("completed");
-  const told = fixture.events.filter(({ session_id }) => session_id === "_bridge:agent-tool");
-  expect(told.map(({ project_id }) => project_id)).toEqual(["proj_other", "proj_other"]);
+  const bridged = fixture.events.filter(({ session_id }) => session_id === "_bridge:agent-tool");
+  expect(bridged.map(({ project_id }) => project_id)).toEqual(["proj_other", "proj_other"]);
 });
 
 verifies("tools.risk", "gives a sub-agent the context of the turn that spawned it", async () => {

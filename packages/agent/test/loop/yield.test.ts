@@ -44,8 +44,8 @@ verifies("tools.context", "informs a tool whether the conversation has a watcher
   );
   await fixture.say("/tool look {}");
   watcher.detach();
-  const told = fixture.runner.requests.map(({ context }) => [context.session_id, context.interactive]);
-  expect(told).toEqual([
+  const contexts = fixture.runner.requests.map(({ context }) => [context.session_id, context.interactive]);
+  expect(contexts).toEqual([
     ["s1", undefined],
     ["s1", true],
   ]);

@@ -11,10 +11,10 @@ verifies(
   "provides emit, a scoped logger, config, the providers view and a state directory",
   async () => {
     const skill = keepContext();
-    const one = keepContext();
+    const provider = keepContext();
     const fixture = await createTestPlugins((loader) => {
       loader.add(() => plugin("my-skill", "skill", skill));
-      loader.add(llm("llm-one", one.onLoad));
+      loader.add(llm("llm-one", provider.onLoad));
       loader.add(llm("llm-two", () => {}));
     });
     const { ctx } = skill;
@@ -62,15 +62,17 @@ verifies(
     const prod = { id: "prod", plugin: "llm-one", label: "Prod" };
     const clear = { ...prod, config: { api_key: "sk-secret-1234", model: "m1" } };
     const masked = { ...prod, config: { api_key: "****1234", model: "m1" } };
-    expect(await one.ctx.providers.getInstance("prod")).toEqual(clear);
+    expect(await provider.ctx.providers.getInstance("prod")).toEqual(clear);
     expect(await ctx.providers.getInstance("prod")).toEqual(masked);
-    expect(await one.ctx.providers.instancesForPlugin("llm-one")).toContainEqual(clear);
-    expect((await one.ctx.providers.listInstances()).map((row) => [row.id, row.config.api_key])).toEqual([
-      ["llm-one", undefined],
-      ["llm-two", undefined],
-      ["other", "****5678"],
-      ["prod", "sk-secret-1234"],
-    ]);
+    expect(await provider.ctx.providers.instancesForPlugin("llm-one")).toContainEqual(clear);
+    expect((await provider.ctx.providers.listInstances()).map((row) => [row.id, row.config.api_key])).toEqual(
+      [
+        ["llm-one", undefined],
+        ["llm-two", undefined],
+        ["other", "****5678"],
+        ["prod", "sk-secret-1234"],
+      ],
+    );
     expect(await ctx.providers.activeId()).toBe("prod");
     expect(await ctx.providers.getInstance("absent")).toBeNull();
   },

@@ -125,7 +125,7 @@ test("applies enabling and disabling immediately, by the facade or by any write 
   await settle(fixture.bus);
   expect(fixture.status("switchy")).toBe("loaded");
   expect(calls).toEqual(["load", "unload", "load", "unload", "load"]);
-  expect(fixture.told()).toEqual([
+  expect(fixture.announced()).toEqual([
     "plugin.loaded switchy",
     "plugin.removed switchy",
     "plugin.loaded switchy",
@@ -193,7 +193,7 @@ test("loads installed plugins, unloads removed ones and restores an overridden b
   await facade.remove(owner, "acme-tool");
   expect(fixture.status("acme-tool")).toBe("unknown");
   await settle(fixture.bus);
-  expect(fixture.told().at(-1)).toBe("plugin.removed acme-tool");
+  expect(fixture.announced().at(-1)).toBe("plugin.removed acme-tool");
   expect(await audited(fixture)).toEqual([
     "key_owner plugin.install acme-tool",
     "key_owner plugin.install absent",

@@ -36,7 +36,7 @@ verifies("plug.abi", "loads one plugin of each category and calls every ABI hook
     }
   });
   const loaded = categories.toReversed().map((category) => `p-${category}`);
-  expect(calls.filter((one) => one.startsWith("subscriptions")).length).toBe(6);
+  expect(calls.filter((call) => call.startsWith("subscriptions")).length).toBe(6);
   expect(calls.slice(6)).toEqual(loaded.map((name) => `onLoad(${name}) ${name}`));
   expect(fixture.system.snapshot()).toEqual(
     categories.map((category) => ({
@@ -161,13 +161,13 @@ test("loads a plugin once that is enabled while the kernel boots", async () => {
 });
 
 test("enters an org once and delivers its events with a context of that org", async () => {
-  const heard: string[] = [];
+  const received: string[] = [];
   const fixture = await createTestPlugins((loader) =>
     loader.add(() =>
       plugin("echo-skill", "skill", {
         subscriptions: () => ["user.message.received"],
         onEvent: async (event, ctx) => {
-          heard.push(`${event.org_id}/${event.project_id} ${JSON.stringify((await ctx.config()).tone)}`);
+          received.push(`${event.org_id}/${event.project_id} ${JSON.stringify((await ctx.config()).tone)}`);
           await ctx.emit("x.echo-skill.heard", {}, { session_id: event.session_id });
         },
       }),
@@ -178,13 +178,13 @@ test("enters an org once and delivers its events with a context of that org", as
   await fixture.set({ "plugin.echo_skill.tone": "loud" }, "org_acme");
   await fixture.publish("user.message.received", { text: "not entered yet" }, "s1", acme);
   await settle(fixture.bus);
-  expect(heard).toEqual([]);
+  expect(received).toEqual([]);
   fixture.system.enter("org_acme");
   fixture.system.enter("org_acme");
   await fixture.publish("user.message.received", { text: "hi" }, "s1", acme);
   await fixture.publish("user.message.received", { text: "hi" });
   await settle(fixture.bus);
-  expect(heard.toSorted()).toEqual(['org_acme/proj_one "loud"', 'org_local/proj_default "plain"']);
+  expect(received.toSorted()).toEqual(['org_acme/proj_one "loud"', 'org_local/proj_default "plain"']);
   const emitted = fixture.seen.filter(({ kind }) => kind === "x.echo-skill.heard");
   expect(emitted.map(({ org_id, project_id }) => `${org_id}/${project_id}`).toSorted()).toEqual([
     "org_acme/proj_one",

@@ -55,7 +55,7 @@ test("reloads immediately, ends calls in the old instance, and delivers each eve
   expect(await running).toMatchObject({ brief: "1.0.0" });
   await until(() => log.includes("unload 1.0.0"));
   await settle(fixture.bus);
-  expect(fixture.told()).toEqual(["plugin.loaded hot", "plugin.reloaded hot"]);
+  expect(fixture.announced()).toEqual(["plugin.loaded hot", "plugin.reloaded hot"]);
   expect(fixture.seen.filter(({ kind }) => kind === "x.hot.ran").map(({ payload }) => payload)).toEqual([
     { version: "1.0.0" },
   ]);
@@ -63,7 +63,7 @@ test("reloads immediately, ends calls in the old instance, and delivers each eve
 
 test("keeps the old instance running after a failed reload and reports the reason", async () => {
   let broken = false;
-  const heard: string[] = [];
+  const received: string[] = [];
   const fixture = await createTestPlugins((loader) =>
     loader.add(() =>
       plugin("hot", "skill", {
@@ -71,7 +71,7 @@ test("keeps the old instance running after a failed reload and reports the reaso
         onLoad: () => {
           if (broken) throw new Error("syntax");
         },
-        onEvent: () => void heard.push("heard"),
+        onEvent: () => void received.push("heard"),
       }),
     ),
   );
@@ -82,9 +82,9 @@ test("keeps the old instance running after a failed reload and reports the reaso
   });
   await fixture.publish("user.message.received", { text: "a" });
   await settle(fixture.bus);
-  expect(heard).toEqual(["heard"]);
+  expect(received).toEqual(["heard"]);
   expect(fixture.system.snapshot()[0]).toMatchObject({ status: "loaded", error: "reload failed: syntax" });
-  expect(fixture.told()).toEqual(["plugin.loaded hot", "plugin.error hot"]);
+  expect(fixture.announced()).toEqual(["plugin.loaded hot", "plugin.error hot"]);
   broken = false;
   expect(await fixture.system.facade.reload(admin, "hot")).toMatchObject({ error: null });
 });

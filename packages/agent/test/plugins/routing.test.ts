@@ -4,15 +4,15 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestPlugins, plugin, settle } from "./test-plugins.ts";
 
 function listeners(...plugins: [string, PluginCategory, string[], Partial<KernelPlugin>?][]) {
-  const heard: string[] = [];
+  const received: string[] = [];
   return {
-    heard,
+    received,
     makers: plugins.map(
       ([name, category, kinds, more = {}]) =>
         () =>
           plugin(name, category, {
             subscriptions: () => kinds,
-            onEvent: (event: BusEvent) => void heard.push(`${name} ${event.kind}`),
+            onEvent: (event: BusEvent) => void received.push(`${name} ${event.kind}`),
             ...more,
           }),
     ),
@@ -20,7 +20,7 @@ function listeners(...plugins: [string, PluginCategory, string[], Partial<Kernel
 }
 
 test("routes a model call to the instance's owner, also right after the owner changed", async () => {
-  const { heard, makers } = listeners(
+  const { received, makers } = listeners(
     ["llm-one", "llm-provider", ["llm.call.request"]],
     ["llm-two", "llm-provider", ["llm.*"], { providerId: "two" }],
     ["watcher", "adapter", ["llm.call.request"]],
@@ -29,7 +29,7 @@ test("routes a model call to the instance's owner, also right after the owner ch
     for (const make of makers) loader.add(make);
   });
   const ask = async (provider: string, org_id = "org_local") => {
-    heard.length = 0;
+    received.length = 0;
     const where = { org_id, project_id: "proj_default" };
     await fixture.publish(
       "llm.call.request",
@@ -38,11 +38,11 @@ test("routes a model call to the instance's owner, also right after the owner ch
       where,
     );
     await settle(fixture.bus);
-    return heard.filter((one) => !one.startsWith("watcher"));
+    return received.filter((line) => !line.startsWith("watcher"));
   };
   await fixture.set({ "providers.prod.plugin": "llm-one" });
   expect(await ask("prod")).toEqual(["llm-one llm.call.request"]);
-  expect(heard).toContain("watcher llm.call.request");
+  expect(received).toContain("watcher llm.call.request");
   await fixture.set({ "providers.prod.plugin": "llm-two" });
   expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
   expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
@@ -63,7 +63,7 @@ verifies(
   "plug.extras",
   "routes a decision to the session's strategy, which is react by default",
   async () => {
-    const { heard, makers } = listeners(
+    const { received, makers } = listeners(
       ["strategy-react", "strategy", ["strategy.decide.request"], { strategyId: "react" }],
       ["plan-first", "strategy", ["strategy.*", "user.*"]],
     );
@@ -80,7 +80,7 @@ verifies(
     await fixture.publish("strategy.decide.request", { state: {}, strategy: "absent" });
     await fixture.publish("user.message.received", { text: "hi" });
     await settle(fixture.bus);
-    expect(heard).toEqual([
+    expect(received).toEqual([
       "strategy-react strategy.decide.request",
       "plan-first strategy.decide.request",
       "plan-first strategy.decide.request",
@@ -90,7 +90,7 @@ verifies(
 );
 
 test("never delivers tool calls over the bus, and delivers other subscribed events", async () => {
-  const { heard, makers } = listeners(
+  const { received, makers } = listeners(
     ["a-tool", "tool", ["*"]],
     ["a-memory", "memory", ["memory.query", "memory.write"]],
     ["a-skill", "skill", ["tool.call.request"]],
@@ -99,12 +99,12 @@ test("never delivers tool calls over the bus, and delivers other subscribed even
     for (const make of makers) loader.add(make);
   });
   await settle(fixture.bus);
-  heard.length = 0;
+  received.length = 0;
   await fixture.publish("tool.call.request", { id: "c", name: "t", args: {} });
   await fixture.publish("memory.query", { query: "q", k: 1 });
   await fixture.publish("memory.write", { entry: {} });
   await settle(fixture.bus);
-  expect(heard.toSorted()).toEqual([
+  expect(received.toSorted()).toEqual([
     "a-memory memory.query",
     "a-memory memory.write",
     "a-skill tool.call.request",

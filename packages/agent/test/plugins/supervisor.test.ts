@@ -13,7 +13,7 @@ verifies(
     let statusAtUnload = "";
     let mode: "throw" | "reject" | "fine" | "hold" = "throw";
     const held: PromiseWithResolvers<void>[] = [];
-    const heard: BusEvent[] = [];
+    const received: BusEvent[] = [];
     const fixture = await createTestPlugins((loader) => {
       loader.add(() =>
         plugin("shaky", "skill", {
@@ -21,9 +21,9 @@ verifies(
           onEvent: () => {
             if (mode === "throw") throw new Error("shaky failed");
             if (mode === "hold") {
-              const one = Promise.withResolvers<void>();
-              held.push(one);
-              return one.promise;
+              const pending = Promise.withResolvers<void>();
+              held.push(pending);
+              return pending.promise;
             }
             if (mode === "reject") return Promise.reject(new Error("shaky failed later"));
           },
@@ -37,7 +37,7 @@ verifies(
       loader.add(() =>
         plugin("steady", "skill", {
           subscriptions: () => ["user.message.received", "plugin.*"],
-          onEvent: (event) => void heard.push(event),
+          onEvent: (event) => void received.push(event),
         }),
       );
       loader.add(() =>
@@ -52,7 +52,11 @@ verifies(
     expect(stillborn).toMatchObject({ status: "failed", error: "cannot open my file" });
     expect(stillborn?.trace).toContain("supervisor.test.ts");
     await settle(fixture.bus);
-    expect(fixture.told()).toEqual(["plugin.loaded shaky", "plugin.loaded steady", "plugin.error stillborn"]);
+    expect(fixture.announced()).toEqual([
+      "plugin.loaded shaky",
+      "plugin.loaded steady",
+      "plugin.error stillborn",
+    ]);
     fixture.seen.length = 0;
 
     const say = async () => {
@@ -67,14 +71,14 @@ verifies(
     await say();
     await say();
     expect(fixture.status("shaky")).toBe("loaded");
-    expect(fixture.told()).toEqual(Array(4).fill("plugin.error shaky"));
+    expect(fixture.announced()).toEqual(Array(4).fill("plugin.error shaky"));
 
     // Three sessions fail at the same time, so the last counted failure has concurrent ones.
     mode = "hold";
     for (const session of ["a", "b", "c", "d"])
       await fixture.publish("user.message.received", { text: "hi" }, session);
     await until(() => held.length === 4);
-    for (const one of held) one.reject(new Error("shaky failed later"));
+    for (const pending of held) pending.reject(new Error("shaky failed later"));
     await settle(fixture.bus);
     expect(fixture.status("shaky")).toBe("unloading");
     await fixture.publish("user.message.received", { text: "nobody home" });
@@ -83,11 +87,11 @@ verifies(
     await until(() => fixture.status("shaky") === "failed");
     await settle(fixture.bus);
     expect({ unloads, statusAtUnload }).toEqual({ unloads: 1, statusAtUnload: "unloading" });
-    expect(fixture.told().filter((one) => one.startsWith("plugin.removed"))).toEqual([
+    expect(fixture.announced().filter((line) => line.startsWith("plugin.removed"))).toEqual([
       "plugin.removed shaky",
     ]);
     expect(fixture.system.snapshot()[0]).toMatchObject({ status: "failed", error: "shaky failed later" });
-    expect(heard.some(({ kind }) => kind === "plugin.removed")).toBe(true);
+    expect(received.some(({ kind }) => kind === "plugin.removed")).toBe(true);
     expect(fixture.status("steady")).toBe("loaded");
 
     await fixture.system.stop("bye");
@@ -105,9 +109,9 @@ test("counts a handler past its deadline as one failure against the set threshol
         plugin("slow", "skill", {
           subscriptions: () => ["user.message.received"],
           onEvent: () => {
-            const one = Promise.withResolvers<void>();
-            stuck.push(one);
-            return one.promise;
+            const pending = Promise.withResolvers<void>();
+            stuck.push(pending);
+            return pending.promise;
           },
         }),
       ),
@@ -126,7 +130,7 @@ test("counts a handler past its deadline as one failure against the set threshol
 
 test("restarts a hosted plugin after its process exits, with back-off, up to the threshold", async () => {
   let lives = 0;
-  const heard: string[] = [];
+  const received: string[] = [];
   const fixture = await createTestPlugins(
     (loader) =>
       loader.add(
@@ -134,7 +138,7 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
           plugin("mortal", "skill", {
             onLoad: () => void lives++,
             subscriptions: () => ["user.message.received"],
-            onEvent: (event) => void heard.push(String(event.payload.text)),
+            onEvent: (event) => void received.push(String(event.payload.text)),
           }),
         { origin: "installed" },
       ),
@@ -152,7 +156,7 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
   // A handled event after the restart resets the count.
   await fixture.publish("user.message.received", { text: "still there?" });
   await settle(fixture.bus);
-  expect(heard).toEqual(["still there?"]);
+  expect(received).toEqual(["still there?"]);
   expect(fixture.system.snapshot()[0]?.failures).toBe(0);
 
   for (const lifecycle of [3, 4]) {
@@ -164,7 +168,7 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
   await settle(fixture.bus);
   expect(fixture.system.snapshot()[0]).toMatchObject({ failures: 3, error: "exit code 9" });
   expect(lives).toBe(4);
-  expect(fixture.told()).toEqual([
+  expect(fixture.announced()).toEqual([
     "plugin.loaded mortal",
     "plugin.error mortal",
     "plugin.reloaded mortal",
@@ -186,9 +190,9 @@ test("counts the exit of a process with many calls in flight as one failure", as
           plugin("busy", "skill", {
             subscriptions: () => ["user.message.received"],
             onEvent: () => {
-              const one = Promise.withResolvers<void>();
-              stuck.push(one);
-              return one.promise;
+              const pending = Promise.withResolvers<void>();
+              stuck.push(pending);
+              return pending.promise;
             },
           }),
         { origin: "installed" },
@@ -198,10 +202,10 @@ test("counts the exit of a process with many calls in flight as one failure", as
   for (const session of ["a", "b", "c", "d"])
     await fixture.publish("user.message.received", { text: "x" }, session);
   await until(() => stuck.length === 4);
-  for (const one of stuck) one.reject(new BackplaneError("crashed", "the process ended"));
+  for (const pending of stuck) pending.reject(new BackplaneError("crashed", "the process ended"));
   await settle(fixture.bus);
   expect(fixture.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
   fixture.loader.kill("busy");
   await until(() => fixture.system.snapshot()[0]!.failures === 1 && fixture.status("busy") === "loaded");
-  expect(fixture.told().filter((one) => one.startsWith("plugin.removed"))).toEqual([]);
+  expect(fixture.announced().filter((line) => line.startsWith("plugin.removed"))).toEqual([]);
 });

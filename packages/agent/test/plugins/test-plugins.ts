@@ -92,7 +92,8 @@ export class MemoryLoader implements PluginLoader {
 
   install(source: string): Promise<PluginEntry[]> {
     const found = this.#find(source);
-    for (const one of found) this.shelf.set(one.entry.name, [...(this.shelf.get(one.entry.name) ?? []), one]);
+    for (const plugin of found)
+      this.shelf.set(plugin.entry.name, [...(this.shelf.get(plugin.entry.name) ?? []), plugin]);
     return Promise.resolve(found.map(({ entry }) => entry));
   }
 
@@ -147,7 +148,7 @@ export interface TestPlugins {
   /** Every event, in order. */
   seen: BusEvent[];
   /** `kind name` of each plugin lifecycle event in the default org. */
-  told(): string[];
+  announced(): string[];
   status(name: string): string;
   set(values: Record<string, Json>, org_id?: string): Promise<void>;
   publish(kind: string, payload: object, session_id?: string, where?: Scope): Promise<BusEvent>;
@@ -210,11 +211,11 @@ export async function createTestPlugins(
     services,
     logged,
     seen,
-    told: () =>
+    announced: () =>
       seen
         .filter(({ kind, org_id }) => kind.startsWith("plugin.") && org_id === scope.org_id)
         .map(({ kind, payload }) => `${kind} ${String(payload.name)}`),
-    status: (name) => system.snapshot().find((one) => one.name === name)?.status ?? "unknown",
+    status: (name) => system.snapshot().find((state) => state.name === name)?.status ?? "unknown",
     set: async (values, org_id = scope.org_id) => void (await config.write(org_id, { set: values }, {})),
     publish: (kind, payload, session_id = "s1", where = scope) =>
       kernel.publish(kind, payload as never, { session_id, scope: where }),

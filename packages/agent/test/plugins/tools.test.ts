@@ -26,7 +26,7 @@ const toolPlugin =
   () =>
     plugin(name, "tool", {
       onLoad: async (ctx) => {
-        for (const one of tools) await ctx.registerTool(one);
+        for (const tool of tools) await ctx.registerTool(tool);
       },
     });
 

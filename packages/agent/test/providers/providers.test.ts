@@ -48,8 +48,8 @@ verifies(
     await providers.create(user, { id: "x".repeat(64), plugin: "llm-echo" });
 
     // The patch merges fields, removes one with null, and sends back a masked secret.
-    const heard: string[] = [];
-    fixture.config.onUpdated(({ key }) => heard.push(key));
+    const received: string[] = [];
+    fixture.config.onUpdated(({ key }) => received.push(key));
     const patch = {
       base_url: "https://other.example.com",
       api_key: "****1234",
@@ -60,7 +60,7 @@ verifies(
     expect(moved).toMatchObject({ label: "OpenAI prod" });
     // The key was meant for the old address, so it is removed.
     expect(moved.config).toEqual({ base_url: "https://other.example.com", model: "m2" });
-    expect(heard.toSorted()).toEqual([
+    expect(received.toSorted()).toEqual([
       "providers.prod.api_key",
       "providers.prod.base_url",
       "providers.prod.model",
@@ -72,9 +72,9 @@ verifies(
     const same = { base_url: "https://other.example.com", api_key: "****5678" };
     await providers.patch(user, "prod", { config: same });
     expect(await fixture.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
-    heard.length = 0;
+    received.length = 0;
     await providers.patch(user, "prod", {});
-    expect(heard).toEqual([]);
+    expect(received).toEqual([]);
 
     await providers.setActive(user, "prod");
     expect((await idsOf(fixture)).filter((id) => id.endsWith("*"))).toEqual(["prod*"]);

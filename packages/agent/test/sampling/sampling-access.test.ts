@@ -30,10 +30,10 @@ const QUESTION = (text: string, more: JsonObject = {}): JsonObject => ({
 });
 
 async function open(policy: BindingPolicy) {
-  const talk = await createTestSession();
-  talk.runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
-  const { binding_id } = await talk.bind(SERVER, { policy });
-  return { ...asking(talk), binding_id };
+  const fixture = await createTestSession();
+  fixture.runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
+  const { binding_id } = await fixture.bind(SERVER, { policy });
+  return { ...asking(fixture), binding_id };
 }
 
 /** The server sends one sampling request for each call. */

@@ -109,7 +109,7 @@ function describe(route: Route, components: Components): JsonSchema {
 /** The route of an adapter: the plugin supplies the schema of the body and describes the responses in text. */
 function describeMount(mount: AdapterMount, components: Components): JsonSchema {
   const names = [...mount.mounted.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!);
-  const said = Object.entries(mount.responses ?? { 200: "The response of the plugin." });
+  const responses = Object.entries(mount.responses ?? { 200: "The response of the plugin." });
   return {
     operationId: operationIdOf(mount),
     summary: mount.summary,
@@ -119,7 +119,7 @@ function describeMount(mount: AdapterMount, components: Components): JsonSchema 
     "x-backplane-plugin": mount.plugin,
     parameters: names.map((name) => ({ name, in: "path", required: true, schema: { type: "string" } })),
     responses: {
-      ...Object.fromEntries(said.map(([status, description]) => [status, { description }])),
+      ...Object.fromEntries(responses.map(([status, description]) => [status, { description }])),
       default: errorResponse(components),
     },
     ...(mount.body === undefined

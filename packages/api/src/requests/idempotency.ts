@@ -5,7 +5,7 @@
  */
 import { hash } from "node:crypto";
 import { BackplaneError, canonicalJson } from "@backplane/contract";
-import type { Caller, Kernel, OnceKey } from "@backplane/ports";
+import type { Caller, IdempotencyClaim, Kernel } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import type { RouteResponse } from "../http/route.ts";
 
@@ -58,7 +58,7 @@ export async function createInTransaction<T, B>(
   request: FastifyRequest,
   body: unknown,
   status: number,
-  run: { create: (once?: OnceKey) => Promise<T>; again: (stored: B) => Promise<T> },
+  run: { create: (once?: IdempotencyClaim) => Promise<T>; again: (stored: B) => Promise<T> },
 ): Promise<RouteResponse> {
   const key = readIdempotencyKey(request);
   if (key === null) return { status, json: await run.create() };

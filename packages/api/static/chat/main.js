@@ -160,8 +160,8 @@ function drawState() {
   byId("empty").hidden = out || transcript.items.length > 0 || (session_id !== null && running);
   byId("sign-out").hidden = out || state === "connecting";
   byId("log").hidden = transcript.items.length === 0;
-  const was = byId("talk").dataset.running === "true";
-  byId("talk").dataset.running = String(running);
+  const was = byId("conversation").dataset.running === "true";
+  byId("conversation").dataset.running = String(running);
   if (was && !running) speak("Answer complete");
 }
 

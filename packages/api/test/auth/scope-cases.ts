@@ -44,7 +44,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   // No binding has moved before, which authorized callers are told.
   "POST /v1/plugin-bindings/{id}:rollback": bindings("bindings:write", (id) => ({
     path: `/v1/plugin-bindings/${id}:rollback`,
-  })).map((one) => ({ ...one, also: [400] })),
+  })).map((scopeCase) => ({ ...scopeCase, also: [400] })),
   "POST /v1/plugin-bindings:upgrade": [
     {
       object: "bindings of a project",

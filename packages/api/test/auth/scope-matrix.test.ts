@@ -53,7 +53,7 @@ async function tokenOf(who: Who, scope: Case["scope"]): Promise<string | null | 
 }
 
 function scopesOf(who: Who, scope: Case["scope"]): KeyScope[] {
-  if (who === "unscoped") return KEY_SCOPES.filter((one) => one !== "admin" && one !== scope);
+  if (who === "unscoped") return KEY_SCOPES.filter((granted) => granted !== "admin" && granted !== scope);
   if (who === "projectAdmin" || scope === "host") return ["admin"];
   return [scope === "any" ? "exports:read" : scope];
 }
@@ -155,24 +155,24 @@ verifies(
 
 for (const [operation, cases] of Object.entries(MATRIX)) {
   const [method] = operation.split(" ") as [string];
-  for (const one of cases) {
-    verifies("sec.scope-of-change", `${operation}: ${one.object}, for ${one.reach}`, async () => {
-      for (const who of WHO) await check(method, operation, one, who);
+  for (const scopeCase of cases) {
+    verifies("sec.scope-of-change", `${operation}: ${scopeCase.object}, for ${scopeCase.reach}`, async () => {
+      for (const who of WHO) await check(method, operation, scopeCase, who);
     });
   }
 }
 
-async function check(method: string, operation: string, one: Case, who: Who): Promise<void> {
-  const token = await tokenOf(who, one.scope);
-  const { path, body, headers = {} } = await one.request(fixture);
+async function check(method: string, operation: string, scopeCase: Case, who: Who): Promise<void> {
+  const token = await tokenOf(who, scopeCase.scope);
+  const { path, body, headers = {} } = await scopeCase.request(fixture);
   const before = { all: stored(), own: stored("org_local"), plugins: await pluginStates() };
   const answer = await t.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
-  const summary = `${operation} (${one.object}) by ${who}: ${answer.status} ${answer.text.slice(0, 300)}`;
+  const summary = `${operation} (${scopeCase.object}) by ${who}: ${answer.status} ${answer.text.slice(0, 300)}`;
   // If any credential is accepted, no credential lacks the scope.
-  const normal = who === "unscoped" && one.scope === "any" ? "ok" : EXPECTED[one.reach][who];
-  const expected = one.except?.[who] ?? normal;
+  const normal = who === "unscoped" && scopeCase.scope === "any" ? "ok" : EXPECTED[scopeCase.reach][who];
+  const expected = scopeCase.except?.[who] ?? normal;
   if (expected === "ok") {
-    const accepted = answer.status < 300 || one.also?.includes(answer.status) === true;
+    const accepted = answer.status < 300 || scopeCase.also?.includes(answer.status) === true;
     expect(accepted, summary).toBe(true);
   } else if (typeof expected === "number") expect(answer.status, summary).toBe(expected);
   else expect(expected, summary).toContain(answer.status);

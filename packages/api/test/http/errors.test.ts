@@ -135,13 +135,17 @@ test("accepts a well-formed request id and replaces any other", async () => {
 });
 
 test("sends the same bytes for all not-found errors of one code", () => {
-  const one = toErrorResponse(new BackplaneError("binding.not_found", "bind_1 is in proj_b"), "req_1", "/d");
-  const two = toErrorResponse(
+  const errorResponse = toErrorResponse(
+    new BackplaneError("binding.not_found", "bind_1 is in proj_b"),
+    "req_1",
+    "/d",
+  );
+  const other = toErrorResponse(
     new BackplaneError("binding.not_found", undefined, { details: { a: 1 } }),
     "req_1",
     "/d",
   );
-  expect(JSON.stringify(one.envelope)).toBe(JSON.stringify(two.envelope));
+  expect(JSON.stringify(errorResponse.envelope)).toBe(JSON.stringify(other.envelope));
 });
 
 test("responds with the envelope to requests that are not HTTP", async () => {

@@ -259,7 +259,7 @@ test("sends no log messages to a stateless call that did not request them", asyn
 });
 
 test("limits an approval for the session to the MCP session that asked", async () => {
-  const [one, other] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
+  const [first, other] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
   const asked = async (client: McpClient, response: string) => {
     const seen = Promise.withResolvers<void>();
     const running = client.ask("tools/call", call("ask", {}, "p"), { each: () => seen.resolve() });
@@ -268,8 +268,8 @@ test("limits an approval for the session to the MCP session that asked", async (
     await t.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response } });
     return (await running).last.result.isError as boolean;
   };
-  expect(await asked(one, "approve_for_session")).toBe(false);
-  const again = await one.ask("tools/call", call("ask"));
+  expect(await asked(first, "approve_for_session")).toBe(false);
+  const again = await first.ask("tools/call", call("ask"));
   expect([again.form, again.last.result.isError]).toEqual(["json", false]);
   expect(await asked(other, "reject")).toBe(true);
 });

@@ -82,7 +82,7 @@ test("accepts batches only in revisions that support them", async () => {
   const { status, last } = await send(base, batch, { headers: old.headers });
   expect([
     status,
-    last.map((one: { id: unknown; error?: { code: number } }) => [one.id, one.error?.code]),
+    last.map((item: { id: unknown; error?: { code: number } }) => [item.id, item.error?.code]),
   ]).toEqual([
     200,
     [

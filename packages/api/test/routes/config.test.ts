@@ -44,9 +44,9 @@ verifies(
     };
     expect(shown(await t.call("GET", "/api/config"))).toEqual([200, all]);
     expect((await t.call("GET", "/api/config?show=1")).json).toEqual(all);
-    for (const [key, one] of Object.entries(all)) {
+    for (const [key, item] of Object.entries(all)) {
       const answer = await t.call("GET", `/api/config/${key}`);
-      expect(shown(answer)).toEqual([200, { key, value: one }]);
+      expect(shown(answer)).toEqual([200, { key, value: item }]);
     }
 
     const url = "/api/config/plugin.x.api_key";

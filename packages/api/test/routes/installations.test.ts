@@ -130,9 +130,9 @@ test("a repeated Idempotency-Key gets the first response; other settings or byte
   ])
     expect(conflicting.json.error.code).toBe("idempotency.conflict");
   const source = { kind: "mcp_url", name: "once", url: "https://far.invalid/mcp" };
-  const one = await send({ source }, { "idempotency-key": "install-6" });
-  const two = await send({ source }, { "idempotency-key": "install-6" });
-  expect([one.status, two.status, two.json]).toEqual([201, 201, one.json]);
+  const installed = await send({ source }, { "idempotency-key": "install-6" });
+  const repeated = await send({ source }, { "idempotency-key": "install-6" });
+  expect([installed.status, repeated.status, repeated.json]).toEqual([201, 201, installed.json]);
 });
 
 test.each([

@@ -55,10 +55,10 @@ test.each([20, 100])(
 test.each([20, 100])(
   "responds 409 to all but one of %i concurrent installs of different bytes",
   async (racers) => {
-    const [one, other] = [await packed(`2.0.${racers}`, "one"), await packed(`2.0.${racers}`, "other")];
+    const [first, other] = [await packed(`2.0.${racers}`, "one"), await packed(`2.0.${racers}`, "other")];
     const before = readdirSync(join(t.home, "blobs", "sha256")).length;
     const answers = await Promise.all(
-      Array.from({ length: racers }, (_, index) => upload(index % 2 === 0 ? one : other)),
+      Array.from({ length: racers }, (_, index) => upload(index % 2 === 0 ? first : other)),
     );
     expect(count(answers)).toEqual({ 201: 1, 200: racers / 2 - 1, 409: racers / 2 });
     const created = answers.find(({ status }) => status === 201)!.json;

@@ -149,7 +149,7 @@ test("lists the catalog with origin, risk and cost, and hidden tools with the re
   await t.call("PATCH", "/v1/policy", { body: { roles: { owner: { deny: { tools: ["ask"] } } } } });
   const names = async (query: string) =>
     (await t.call("GET", `/v1/catalog${query}`)).json.items.map(
-      (one: { name: string; status: string }) => `${one.name} ${one.status}`,
+      (item: { name: string; status: string }) => `${item.name} ${item.status}`,
     );
   const core = own.map((name) => `${name} offered`);
   expect(await names("")).toEqual(["echo offered", ...core]);

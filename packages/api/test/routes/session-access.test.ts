@@ -72,37 +72,40 @@ verifies(
     const { id, chain_id } = theirs.json;
     const input = { text: "x" };
     const requests: [string, (id: string) => string, string, unknown?][] = [
-      ["GET", (one) => `/v1/sessions/${one}`, "theirs"],
-      ["PATCH", (one) => `/v1/sessions/${one}`, "theirs", { metadata: {} }],
-      ["POST", (one) => `/v1/sessions/${one}:branch`, "theirs", {}],
-      ["POST", (one) => `/v1/sessions/${one}:interrupt`, "theirs"],
-      ["POST", (one) => `/v1/sessions/${one}:reset`, "theirs"],
-      ["GET", (one) => `/v1/sessions/${one}/entries`, "theirs"],
-      ["GET", (one) => `/v1/sessions/${one}/events`, "theirs"],
-      ["GET", (one) => `/v1/chains?session_id=${one}`, "theirs"],
-      ["GET", (one) => `/v1/compactions?session_id=${one}`, "theirs"],
-      ["GET", (one) => `/v1/chains/${one}`, chain_id],
-      ["POST", (one) => `/v1/chains/${one}:fork`, chain_id, {}],
-      ["GET", (one) => `/v1/chains/${one}/blocks`, chain_id],
-      ["POST", (one) => `/v1/chains/${one}/blocks`, chain_id, { blocks: [{ kind: "input" }] }],
-      ["GET", (one) => `/v1/chains/${one}/runs`, chain_id],
-      ["GET", (one) => `/v1/chains/${one}:verify`, chain_id],
-      ["POST", (one) => `/v1/compactions/${one}:undo`, chain_id],
-      ["GET", (one) => `/v1/runs/${one}`, id],
-      ["GET", (one) => `/v1/runs/${one}/events`, id],
-      ["POST", (one) => `/v1/runs/${one}:cancel`, id],
+      ["GET", (resource) => `/v1/sessions/${resource}`, "theirs"],
+      ["PATCH", (resource) => `/v1/sessions/${resource}`, "theirs", { metadata: {} }],
+      ["POST", (resource) => `/v1/sessions/${resource}:branch`, "theirs", {}],
+      ["POST", (resource) => `/v1/sessions/${resource}:interrupt`, "theirs"],
+      ["POST", (resource) => `/v1/sessions/${resource}:reset`, "theirs"],
+      ["GET", (resource) => `/v1/sessions/${resource}/entries`, "theirs"],
+      ["GET", (resource) => `/v1/sessions/${resource}/events`, "theirs"],
+      ["GET", (resource) => `/v1/chains?session_id=${resource}`, "theirs"],
+      ["GET", (resource) => `/v1/compactions?session_id=${resource}`, "theirs"],
+      ["GET", (resource) => `/v1/chains/${resource}`, chain_id],
+      ["POST", (resource) => `/v1/chains/${resource}:fork`, chain_id, {}],
+      ["GET", (resource) => `/v1/chains/${resource}/blocks`, chain_id],
+      ["POST", (resource) => `/v1/chains/${resource}/blocks`, chain_id, { blocks: [{ kind: "input" }] }],
+      ["GET", (resource) => `/v1/chains/${resource}/runs`, chain_id],
+      ["GET", (resource) => `/v1/chains/${resource}:verify`, chain_id],
+      ["POST", (resource) => `/v1/compactions/${resource}:undo`, chain_id],
+      ["GET", (resource) => `/v1/runs/${resource}`, id],
+      ["GET", (resource) => `/v1/runs/${resource}/events`, id],
+      ["POST", (resource) => `/v1/runs/${resource}:cancel`, id],
     ];
-    for (const [method, path, one, body] of requests) {
-      const foreign = await t.call(method, path(one), { body, headers: here });
-      const missing = await t.call(method, path(one.replace(/.{6}$/, "zzzzzz")), { body, headers: here });
+    for (const [method, path, resource, body] of requests) {
+      const foreign = await t.call(method, path(resource), { body, headers: here });
+      const missing = await t.call(method, path(resource.replace(/.{6}$/, "zzzzzz")), {
+        body,
+        headers: here,
+      });
       expect([foreign.status, foreign.text], `${method} ${path("ID")}`).toEqual([404, missing.text]);
     }
     for (const key of ["chain_id", "from_chain_id"]) {
-      const requestWith = (one: string) =>
+      const requestWith = (resource: string) =>
         key === "chain_id"
-          ? t.call("POST", "/v1/runs", { body: { chain_id: one, input }, headers: here })
+          ? t.call("POST", "/v1/runs", { body: { chain_id: resource, input }, headers: here })
           : t.call("POST", "/v1/chains", {
-              body: { session_id: "ids-1", from_chain_id: one },
+              body: { session_id: "ids-1", from_chain_id: resource },
               headers: here,
             });
       const unknown_id = chain_id.replace(/.{6}$/, "zzzzzz");

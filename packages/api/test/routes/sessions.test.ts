@@ -308,6 +308,6 @@ verifies("api.sessions", "honours Idempotency-Key on every create", async () => 
     if (first.json.run_id !== undefined) await stream(`/v1/runs/${first.json.run_id}/events`);
   }
   const { json: runs } = await t.call("GET", `/v1/chains/${chain}/runs`);
-  const asked = runs.items.map((one: { input: { text: string } }) => one.input.text);
+  const asked = runs.items.map((item: { input: { text: string } }) => item.input.text);
   expect(asked.filter((text: string) => text === "/say x")).toHaveLength(1);
 });

@@ -104,11 +104,11 @@ test("stops watching when the client disconnects", async () => {
 
 test("ends open streams when the server closes", async () => {
   const id = await running();
-  const one = await open(`/v1/invocations/${id}/events`);
+  const stream = await open(`/v1/invocations/${id}/events`);
   const all = await open("/v1/events");
-  await readUntil(one, (text) => text.includes("connected"));
+  await readUntil(stream, (text) => text.includes("connected"));
   const closed = t.api.close();
-  await Promise.all([toEnd(one), toEnd(all), closed]);
+  await Promise.all([toEnd(stream), toEnd(all), closed]);
   expect(watchers).toBe(0);
 });
 

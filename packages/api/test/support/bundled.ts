@@ -9,11 +9,11 @@ import type { PluginLoader } from "@backplane/ports";
 export async function bundled(...wanted: (string | KernelPlugin)[]): Promise<PluginLoader> {
   const plugins = new Map<string, KernelPlugin>();
   const entries: PluginEntry[] = [];
-  for (const one of wanted) {
-    const plugin = typeof one === "string" ? await imported(one) : one;
+  for (const requested of wanted) {
+    const plugin = typeof requested === "string" ? await imported(requested) : requested;
     const { name, version, category } = plugin;
     plugins.set(name, plugin);
-    const origin = typeof one === "string" ? "bundled" : "installed";
+    const origin = typeof requested === "string" ? "bundled" : "installed";
     entries.push({ name, version, category, origin, source: name, dir: "/", module: `/${name}.ts` });
   }
   const dir = mkdtempSync(join(tmpdir(), "backplane-plugins-"));

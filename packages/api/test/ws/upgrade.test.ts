@@ -116,15 +116,15 @@ test("rejects operations of a revoked key and closes its socket at the next chec
   const key = await t.call("POST", "/v1/keys", {
     body: { name: "watcher", scopes: ["sessions:read", "sessions:write"] },
   });
-  const one = await t.connect({ token: key.json.token });
-  const two = await t.connect({ token: key.json.token });
-  one.send({ op: "attach", session_id: "s" });
-  await one.next("attached");
+  const socket = await t.connect({ token: key.json.token });
+  const other = await t.connect({ token: key.json.token });
+  socket.send({ op: "attach", session_id: "s" });
+  await socket.next("attached");
   await t.call("DELETE", `/v1/keys/${key.json.key.id}`);
-  one.send({ op: "message", text: "hello" });
-  expect(await one.next("error")).toMatchObject({ of: "message", code: "auth.invalid" });
+  socket.send({ op: "message", text: "hello" });
+  expect(await socket.next("error")).toMatchObject({ of: "message", code: "auth.invalid" });
   t.clock.advance(30_000);
-  expect((await Promise.all([one.closed, two.closed])).map(({ code }) => code)).toEqual([4401, 4401]);
+  expect((await Promise.all([socket.closed, other.closed])).map(({ code }) => code)).toEqual([4401, 4401]);
 });
 
 test("keeps sockets open while the store is unavailable", async () => {

@@ -135,7 +135,7 @@ function describe(approval: Approval): string {
     replaces,
     changed,
   } = approval;
-  const facts = fields({
+  const records = fields({
     id,
     tool,
     package: `${package_id}@${package_version}`,
@@ -150,5 +150,5 @@ function describe(approval: Approval): string {
     answered_by: answered_by ?? undefined,
     feedback: feedback ?? undefined,
   });
-  return `${facts}\narguments:\n${exactJson(approval.input)}`;
+  return `${records}\narguments:\n${exactJson(approval.input)}`;
 }

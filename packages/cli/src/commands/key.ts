@@ -81,7 +81,7 @@ function asScope(text: string): KeyScope {
   const scope = KEY_SCOPES.find((known) => known === text);
   if (scope !== undefined) return scope;
   throw new BackplaneError("cli.usage", `${text} is not a scope.`, {
-    fix: `Use some of: ${KEY_SCOPES.join(", ")}`,
+    fix: `Available scopes: ${KEY_SCOPES.join(", ")}`,
   });
 }
 

@@ -252,7 +252,12 @@ function explained(out: Output, found: PolicyExplanation): string {
           table(
             out,
             ["SAME NAME", "ORIGIN", "STATUS", "WHY"],
-            losers.map((one) => [`${one.package_id} ${one.name}`, one.origin, one.status, one.reason]),
+            losers.map((loser) => [
+              `${loser.package_id} ${loser.name}`,
+              loser.origin,
+              loser.status,
+              loser.reason,
+            ]),
           ),
         ]),
   ].join("\n");

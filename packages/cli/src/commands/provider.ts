@@ -98,7 +98,7 @@ async function set(
 ): Promise<undefined> {
   const { label } = options;
   const { allowPrivate, secretStdin } = options;
-  if (pairs.length === 0 && [label, secretStdin, allowPrivate].every((one) => one === undefined)) {
+  if (pairs.length === 0 && [label, secretStdin, allowPrivate].every((flag) => flag === undefined)) {
     throw new BackplaneError("cli.usage", "No field to set.", {
       fix: `backplane provider set ${id} model=NAME`,
     });

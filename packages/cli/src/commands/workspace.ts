@@ -91,7 +91,7 @@ async function show(context: CommandContext, _options: object, dir: string): Pro
 function reviewText({ path, files, changes, trusted }: WorkspaceReview): string {
   const state =
     trusted === null ? "not trusted" : changes.length === 0 ? "trusted" : "trusted, changed since then";
-  const lines = [plainLine(`${path}: ${files.length} files, ${state}`)];
+  const lines = [plainLine(`${path}: ${files.length} ${files.length === 1 ? "file" : "files"}, ${state}`)];
   for (const { change, path: file, text } of changes) {
     lines.push("", plainLine(`--- ${change}: ${file}`));
     if (change !== "removed") lines.push(text === null ? "(not text, or too long to show)" : plainText(text));

@@ -33,8 +33,8 @@ export async function reportInstallation(context: CommandContext, done: Installa
 async function reportPackage(context: CommandContext, done: Installation): Promise<void> {
   const { out } = context;
   reportExisting(context, done);
-  const [one] = groupByPackage(done);
-  const { package: installed, bindings } = one!;
+  const [group] = groupByPackage(done);
+  const { package: installed, bindings } = group!;
   out.data({ package: installed, bindings }, () =>
     [
       installedLine(installed),
@@ -73,7 +73,9 @@ async function reportParts(context: CommandContext, done: Installation): Promise
   const servers = single ? parts[0] : { servers: parts, left_out };
   out.data(plugin === undefined ? servers : { plugin, packages: parts, left_out, notes }, () =>
     parts
-      .flatMap(({ bindings }) => bindings.map((one) => `Bound ${one.package_id} as ${one.binding_id}`))
+      .flatMap(({ bindings }) =>
+        bindings.map((binding) => `Bound ${binding.package_id} as ${binding.binding_id}`),
+      )
       .join("\n"),
   );
 }
@@ -183,7 +185,9 @@ async function findOlderBinding(
   export_id: string,
 ): Promise<Binding | undefined> {
   const found = await ifAllowed(context.client().bindings.list({ package_id }));
-  return found?.items.find((one) => one.export_id === export_id && one.package_version !== version);
+  return found?.items.find(
+    (binding) => binding.export_id === export_id && binding.package_version !== version,
+  );
 }
 
 /** Follows the rule of the gateway: a package can request more isolation, never less. */

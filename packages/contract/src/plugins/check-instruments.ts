@@ -202,7 +202,7 @@ function texts(value: unknown, what: string): string[] {
   if (
     Array.isArray(value) &&
     value.length <= 64 &&
-    value.every((one) => typeof one === "string" && one.length <= 300)
+    value.every((item) => typeof item === "string" && item.length <= 300)
   ) {
     return [...(value as string[])];
   }

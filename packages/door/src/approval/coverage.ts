@@ -28,7 +28,7 @@ import type { Coverage, CoveredParts } from "../calls/live-calls.ts";
 
 type CoverageDeps = Pick<KernelDeps, "store" | "vault">;
 
-export interface CoveredFacts {
+export interface CoveredInputs {
   tool: string;
   package_id: string;
   package_version: string;
@@ -47,8 +47,8 @@ export interface CoveredFacts {
   destination: Json;
 }
 
-export function coverageOf(facts: CoveredFacts): Coverage {
-  const { config, secrets, grant, ...rest } = facts;
+export function coverageOf(inputs: CoveredInputs): Coverage {
+  const { config, secrets, grant, ...rest } = inputs;
   const parts: [string, unknown][] = [
     ...Object.entries(rest),
     ...Object.entries(config).map(([key, value]) => [`config.${key}`, value] as [string, unknown]),
@@ -85,7 +85,7 @@ export async function readCoverage(deps: CoverageDeps, { call, grant }: Admitted
 export async function readUseCoverage(
   deps: CoverageDeps,
   bound: BoundPackage,
-  use: Pick<CoveredFacts, "tool" | "definition" | "arguments" | "grant">,
+  use: Pick<CoveredInputs, "tool" | "definition" | "arguments" | "grant">,
 ): Promise<Coverage> {
   const { binding, package: pack } = bound;
   const { runtime } = pack.manifest;

@@ -78,7 +78,7 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) 
   /** The text that may end with the beginning of a secret, or null. */
   function findOpenText(event: PluginCallEvent, was: typeof open): typeof open {
     if (was !== null) {
-      const pieces = held.map((one) => (one.type === was.type ? valueAt(one, was.path) : ""));
+      const pieces = held.map((event) => (event.type === was.type ? valueAt(event, was.path) : ""));
       if (redactor.begun(was.before + pieces.filter((text) => typeof text === "string").join("")) > 0)
         return was;
     }

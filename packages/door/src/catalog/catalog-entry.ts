@@ -3,7 +3,7 @@
 import type { CatalogEntry, PluginExport } from "@backplane/contract";
 import type { ExportPlan } from "@backplane/registry";
 import type { Candidate } from "../tools/precedence.ts";
-import type { OfferedTool, ToolFacts } from "./offered-tool.ts";
+import type { OfferedTool, SharedToolView } from "./offered-tool.ts";
 
 interface Explanation {
   reason: string;
@@ -26,7 +26,7 @@ const STATUS_ORDER = {
 
 export function catalogEntryOf(
   { shown, about, origin, deferred }: OfferedTool,
-  { token_cost }: ToolFacts,
+  { token_cost }: SharedToolView,
   { export: item, bound, taken_out }: ExportPlan,
   status: CatalogEntry["status"],
   why: Explanation | null,

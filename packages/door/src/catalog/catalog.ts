@@ -11,7 +11,7 @@ import { findListingDenial } from "../admission/visibility.ts";
 import { ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
 import { catalogEntryOf, collisionFix, compareEntries, type Source } from "./catalog-entry.ts";
-import { buildOfferedTool, factsOf, type OfferedTool, type ToolFacts } from "./offered-tool.ts";
+import { buildOfferedTool, type OfferedTool, type SharedToolView, sharedViewOf } from "./offered-tool.ts";
 
 export interface CatalogSnapshot {
   /** The tools that the caller is offered, by name. */
@@ -71,12 +71,12 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   const { clock, plans, policies } = deps;
   const snapshots = new Map<string, CachedSnapshot>();
   const warned = new Set<string>();
-  const facts = new WeakMap<ExportPlan, ToolFacts>();
-  const getFacts = (plan: ExportPlan): ToolFacts => {
-    let known = facts.get(plan);
+  const views = new WeakMap<ExportPlan, SharedToolView>();
+  const getSharedView = (plan: ExportPlan): SharedToolView => {
+    let known = views.get(plan);
     if (known === undefined) {
-      known = factsOf(plan);
-      facts.set(plan, known);
+      known = sharedViewOf(plan);
+      views.set(plan, known);
     }
     return known;
   };
@@ -101,7 +101,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     for (const { name, origin, plan } of winners.values()) {
       const admins_only = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
       const refused = admins_only ? FOR_ADMINS : findListingDenial(caller, plan, policy);
-      const about = getFacts(plan);
+      const about = getSharedView(plan);
       const tool = buildOfferedTool(about, origin, plan, policy, deps.isLegacy(plan.bound));
       const entry = catalogEntryOf(tool, about, plan, refused === null ? "offered" : "hidden", refused);
       entries.push(entry);
@@ -117,7 +117,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     if (search !== null && deferred > 0) tools.set(SEARCH_TOOL, search.tool);
     else if (search !== null) Object.assign(search.entry, NOTHING_DEFERRED);
     for (const { candidate, holder, status, reason } of losers) {
-      const about = getFacts(candidate.plan);
+      const about = getSharedView(candidate.plan);
       const tool = buildOfferedTool(about, candidate.origin, candidate.plan, policy, false);
       entries.push(
         catalogEntryOf(tool, about, candidate.plan, status, { reason, fix: collisionFix(candidate, holder) }),

@@ -20,8 +20,8 @@ export async function discoverExports(
   const { scope } = caller;
   const [bound, policy] = await Promise.all([bindings.discover(scope, kind), policies.of(scope)]);
   const found: DiscoveredExport[] = [];
-  for (const one of selectUsable(bound, scope)) {
-    const plan = await plans.get(one, scope);
+  for (const usable of selectUsable(bound, scope)) {
+    const plan = await plans.get(usable, scope);
     if (findListingDenial(caller, plan, policy) === null) found.push(describe(plan));
   }
   return found.sort((a, b) => (a.export_id < b.export_id ? -1 : a.export_id > b.export_id ? 1 : 0));

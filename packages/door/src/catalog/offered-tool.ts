@@ -33,8 +33,8 @@ interface ToolAbout {
   risk: Risk;
 }
 
-/** The facts about a tool that are the same for every caller. */
-export interface ToolFacts {
+/** The parts of a tool that are the same for every caller. */
+export interface SharedToolView {
   shown: LlmTool;
   title: string | null;
   output_schema: JsonObject | null;
@@ -43,7 +43,7 @@ export interface ToolFacts {
 
 const ANY_OBJECT: JsonObject = { type: "object", properties: {} };
 
-export function factsOf({ export: item, bound }: ExportPlan): ToolFacts {
+export function sharedViewOf({ export: item, bound }: ExportPlan): SharedToolView {
   const tool = item.kind === "tool" ? item.tool : null;
   const title = item.display_name ?? item.id;
   const shown = share({
@@ -61,7 +61,7 @@ export function factsOf({ export: item, bound }: ExportPlan): ToolFacts {
 }
 
 export function buildOfferedTool(
-  { shown, title, output_schema }: ToolFacts,
+  { shown, title, output_schema }: SharedToolView,
   origin: Origin,
   plan: ExportPlan,
   policy: EffectivePolicy,

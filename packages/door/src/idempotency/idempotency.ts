@@ -1,7 +1,7 @@
 /** A request with an Idempotency-Key takes effect once; a repeat gets the result of the first. */
 
 import { BackplaneError, codeOf } from "@backplane/contract";
-import type { Caller, KernelDeps, OnceKey } from "@backplane/ports";
+import type { Caller, IdempotencyClaim, KernelDeps } from "@backplane/ports";
 
 /** After this time another request may claim the key of a request that died with its gateway. */
 const STALE_MS = 10 * 60_000;
@@ -61,7 +61,7 @@ export async function openIdempotent<T>(
   caller: Caller,
   key: string,
   digest: string,
-  begin: (once: OnceKey) => Promise<T>,
+  begin: (once: IdempotencyClaim) => Promise<T>,
 ): Promise<{ began: T; before: null } | { began: null; before: string }> {
   const before = await findStarted(deps, caller, key, digest);
   if (before !== null) return { began: null, before };

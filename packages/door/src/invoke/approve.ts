@@ -146,8 +146,8 @@ async function requestNewApproval(
   const created = buildFollowUpApproval(deps, admitted, next, coverage, now, before, changed);
   next.approval_id = created.id;
   const { covers: _covers, ...followUp } = created;
-  const facts = { events: [approvalRequested(door, followUp, next, now)] };
-  if (!(await deps.store.invocations.replaceApproval(next, created, facts)))
+  const records = { events: [approvalRequested(door, followUp, next, now)] };
+  if (!(await deps.store.invocations.replaceApproval(next, created, records)))
     return { gate: "closed", ending: null };
   Object.assign(row, next);
   return { followUp };

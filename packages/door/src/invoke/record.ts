@@ -79,7 +79,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   row.grant = admitted.grant;
   row.class = admitted.grant.class;
   const approval = admitted.ask === null ? null : await requestApproval(door, admitted, row, now);
-  const also: OpenWith = { facts: NO_FACTS };
+  const also: OpenWith = { records: NO_FACTS };
   // A refused call claims no Idempotency-Key, because a repeat of the request may be admitted.
   if (call.once !== null) also.once = call.once;
   let reservation: SlotReservation | null = null;
@@ -88,7 +88,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
     row.status = "waiting_approval";
     row.approval_id = approval.id;
     also.approval = approval;
-    also.facts = { events: [approvalRequested(door, approval, row, now)] };
+    also.records = { events: [approvalRequested(door, approval, row, now)] };
   } else {
     reservation = reserveSlot(door, admitted);
     if (reservation === null) row.started_at = row.created_at;
@@ -151,7 +151,7 @@ async function recordRefusal(door: Door, refused: Refused): Promise<never> {
   row.ended_at = row.created_at;
   row.tool_result = toolResultBlock(row, { status: "failed", result: null, error });
   if (code !== "gateway_stopping") {
-    const also = { facts: { events: [settledEvent(deps, row, now)] } };
+    const also = { records: { events: [settledEvent(deps, row, now)] } };
     if (call.turn === null) await deps.store.invocations.open(row, also);
     else await door.turns.open(row, also, call.turn);
   }

@@ -70,13 +70,13 @@ function writeEnd(door: Door, row: InvocationRow, final: InvocationRow): Promise
     ended_at: final.ended_at!,
   };
   const now = deps.clock.now();
-  const facts = { events: [settledEvent(deps, final, now)] };
+  const records = { events: [settledEvent(deps, final, now)] };
   const { invocations } = deps.store;
-  if (row.turn === null) return invocations.settle(row.id, row.fence, end, facts);
+  if (row.turn === null) return invocations.settle(row.id, row.fence, end, records);
   return door.turns.settle(final, (tape) =>
     tape === null
-      ? invocations.settle(row.id, row.fence, end, facts)
-      : invocations.settleWithTape(row.id, row.fence, end, facts, tape),
+      ? invocations.settle(row.id, row.fence, end, records)
+      : invocations.settleWithTape(row.id, row.fence, end, records, tape),
   );
 }
 

@@ -20,9 +20,9 @@ import type {
   AnswerPluginRequest,
   BoundPackage,
   Caller,
+  IdempotencyClaim,
   InvocationRow,
   KernelDeps,
-  OnceKey,
   SchemaIssue,
   Scope,
 } from "@backplane/ports";
@@ -55,7 +55,7 @@ export interface InvocationRequest {
   /** Set for a call of the agent loop, which is also an entry of the session's tape. */
   turn?: TurnCall;
   /** An Idempotency-Key that is claimed in the transaction that writes the row. */
-  once?: OnceKey;
+  once?: IdempotencyClaim;
   /**
    * The origin of the decision to make this call. Defaults to the caller itself, or to the plugin that the
    * token belongs to.
@@ -84,7 +84,7 @@ class OpenedCall {
   readonly execution_id: string;
   readonly delivery: { delivery_id: string; attempt: number } | null;
   readonly turn: TurnCall | null;
-  readonly once: OnceKey | null;
+  readonly once: IdempotencyClaim | null;
   readonly depth: number;
   /** The credential behind the call, and whether it was revoked. */
   readonly root: RootCaller;
@@ -291,10 +291,10 @@ function selectTool(bound: BoundPackage, export_id: string | undefined): BoundPa
       `The binding ${binding_id} binds all tools of ${package_id}. Send export_id too.`,
     );
   }
-  const one = selectExport(bound, export_id);
-  if (one === null)
+  const selected = selectExport(bound, export_id);
+  if (selected === null)
     throw new BackplaneError("export.not_found", `${package_id} offers no tool ${export_id} here.`);
-  return one;
+  return selected;
 }
 
 /** The names of a request must not contradict each other. */

@@ -158,8 +158,8 @@ function selectBindings(hooks: readonly BoundPackage[], event_id: string): Bound
   }
   const picked: BoundPackage[] = [];
   for (const versions of byHook.values()) {
-    const one = pickBinding(versions, event_id);
-    if (one !== null) picked.push(one);
+    const binding = pickBinding(versions, event_id);
+    if (binding !== null) picked.push(binding);
   }
   return picked;
 }

@@ -51,12 +51,12 @@ export function withKernelTools(
       orgs = new Map();
       cache.set(tool, orgs);
     }
-    let one = orgs.get(org_id);
-    if (one === undefined) {
-      one = boundTool(tool, org_id);
-      orgs.set(org_id, one);
+    let found = orgs.get(org_id);
+    if (found === undefined) {
+      found = boundTool(tool, org_id);
+      orgs.set(org_id, found);
     }
-    return one;
+    return found;
   };
   const toolOf = (id: string): RegisteredTool | null | undefined => {
     if (id.startsWith(PREFIX.kernel)) return tools.get(id.slice(PREFIX.kernel.length));

@@ -3,14 +3,14 @@ import type { Json, JsonObject } from "@backplane/contract";
 import fc from "fast-check";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { type CoveredFacts, changedParts, coverageOf } from "../../src/approval/coverage.ts";
+import { type CoveredInputs, changedParts, coverageOf } from "../../src/approval/coverage.ts";
 
 const text = fc.string({ maxLength: 12 });
 const json = fc.jsonValue({ maxDepth: 2 }).map((value) => JSON.parse(JSON.stringify(value)) as Json);
 const object = fc.dictionary(fc.string({ minLength: 1, maxLength: 6 }), json, { maxKeys: 4 });
 const names = fc.uniqueArray(text, { maxLength: 4 });
 
-const facts: fc.Arbitrary<CoveredFacts> = fc.record({
+const inputs: fc.Arbitrary<CoveredInputs> = fc.record({
   tool: text,
   package_id: text,
   package_version: text,
@@ -31,7 +31,7 @@ const facts: fc.Arbitrary<CoveredFacts> = fc.record({
     secret_slots: names,
     capabilities: names,
     tools: fc.option(names),
-  }) as unknown as fc.Arbitrary<CoveredFacts["grant"]>,
+  }) as unknown as fc.Arbitrary<CoveredInputs["grant"]>,
   destination: json,
 });
 
@@ -60,33 +60,33 @@ const PLAIN = [
 
 verifies("approval.digest", "keeps the digest when keys or the lists of a grant are reordered", () => {
   fc.assert(
-    fc.property(facts, (one) => {
-      const { grant } = one;
+    fc.property(inputs, (covered) => {
+      const { grant } = covered;
       const listed = Object.fromEntries(
         Object.entries(grant).map(([key, value]) => [key, Array.isArray(value) ? value.toReversed() : value]),
       ) as typeof grant;
-      expect(coverageOf(turned({ ...one, grant: listed }))).toEqual(coverageOf(one));
+      expect(coverageOf(turned({ ...covered, grant: listed }))).toEqual(coverageOf(covered));
     }),
   );
 });
 
 verifies("approval.digest", "changes the digest with each covered part and names only that part", () => {
   fc.assert(
-    fc.property(facts, facts, fc.constantFrom(...PLAIN), (one, other, part) => {
-      const next = { ...one, [part]: other[part] };
-      const [before, after] = [coverageOf(one), coverageOf(next)];
+    fc.property(inputs, inputs, fc.constantFrom(...PLAIN), (covered, other, part) => {
+      const next = { ...covered, [part]: other[part] };
+      const [before, after] = [coverageOf(covered), coverageOf(next)];
       expect(changedParts(before.parts, after.parts)).toEqual(before.digest === after.digest ? [] : [part]);
-      expect(before.digest === after.digest).toBe(jsonEqual(one[part], other[part]));
+      expect(before.digest === after.digest).toBe(jsonEqual(covered[part], other[part]));
     }),
   );
 });
 
 verifies("approval.digest", "names a changed, added or removed config key", () => {
   fc.assert(
-    fc.property(facts, fc.string({ minLength: 1, maxLength: 6 }), json, (one, key, value) => {
-      const config = { ...one.config, [key]: value };
-      const [before, after] = [coverageOf(one), coverageOf({ ...one, config })];
-      const same = Object.hasOwn(one.config, key) && jsonEqual(one.config[key]!, value);
+    fc.property(inputs, fc.string({ minLength: 1, maxLength: 6 }), json, (covered, key, value) => {
+      const config = { ...covered.config, [key]: value };
+      const [before, after] = [coverageOf(covered), coverageOf({ ...covered, config })];
+      const same = Object.hasOwn(covered.config, key) && jsonEqual(covered.config[key]!, value);
       expect(before.digest === after.digest).toBe(same);
       expect(changedParts(before.parts, after.parts)).toEqual(same ? [] : [`config.${key}`]);
     }),
@@ -95,11 +95,11 @@ verifies("approval.digest", "names a changed, added or removed config key", () =
 
 verifies("approval.digest", "names the slot of a new secret version and the field of a changed grant", () => {
   fc.assert(
-    fc.property(facts, text, text, (one, slot, version) => {
-      const secrets = { ...one.secrets, [`x${slot}`]: `${version}@2` };
-      const domains = [...one.grant.allowed_domains, `${slot}.${"x".repeat(20)}`];
-      const next = { ...one, secrets, grant: { ...one.grant, allowed_domains: domains } };
-      const [before, after] = [coverageOf(one), coverageOf(next)];
+    fc.property(inputs, text, text, (covered, slot, version) => {
+      const secrets = { ...covered.secrets, [`x${slot}`]: `${version}@2` };
+      const domains = [...covered.grant.allowed_domains, `${slot}.${"x".repeat(20)}`];
+      const next = { ...covered, secrets, grant: { ...covered.grant, allowed_domains: domains } };
+      const [before, after] = [coverageOf(covered), coverageOf(next)];
       expect(after.digest).not.toBe(before.digest);
       const named = changedParts(before.parts, after.parts);
       expect(named).toContain("grant.allowed_domains");
@@ -111,9 +111,9 @@ verifies("approval.digest", "names the slot of a new secret version and the fiel
 verifies("approval.digest", "stores no value of config, secrets or arguments in the covered parts", () => {
   const marked = (value: string) => `needle-${value}`;
   fc.assert(
-    fc.property(facts, fc.uuid(), (one, value) => {
+    fc.property(inputs, fc.uuid(), (covered, value) => {
       const needle = marked(value);
-      const next = { ...one, config: { a: needle }, secrets: { b: needle }, arguments: { c: needle } };
+      const next = { ...covered, config: { a: needle }, secrets: { b: needle }, arguments: { c: needle } };
       expect(JSON.stringify(coverageOf(next))).not.toContain(needle);
     }),
   );

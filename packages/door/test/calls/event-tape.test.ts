@@ -4,7 +4,7 @@ import { EventTape } from "../../src/calls/event-tape.ts";
 
 function tape() {
   const kept: InvocationEvent["event"][] = [];
-  const store = { appendEvents: (_id: string, [one]: InvocationEvent[]) => void kept.push(one!.event) };
+  const store = { appendEvents: (_id: string, [first]: InvocationEvent[]) => void kept.push(first!.event) };
   return { kept, tape: new EventTape("inv_1", store as never, { now: () => 0 } as never, 0) };
 }
 

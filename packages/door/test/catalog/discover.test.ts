@@ -30,7 +30,7 @@ test("lists the exports of the caller's scope with their schemas and isolation c
   }
   const discover = (caller: Caller, kind: "tool" | "hook") => fixture.kernel.exports.discover(caller, kind);
   const found = await discover(user, "tool");
-  expect(found.map((one) => one.export_id)).toEqual(["search"]);
+  expect(found.map((item) => item.export_id)).toEqual(["search"]);
   expect(found[0]).toMatchObject({
     kind: "tool",
     binding_id: search.binding_id,
@@ -40,7 +40,7 @@ test("lists the exports of the caller's scope with their schemas and isolation c
     config_schema: { type: "object" },
     output_schema: null,
   });
-  expect((await discover(user, "hook")).map((one) => one.export_id)).toEqual(["notify"]);
+  expect((await discover(user, "hook")).map((item) => item.export_id)).toEqual(["notify"]);
   expect(await discover({ ...user, scope: { ...scope, project_id: "proj_other" } }, "tool")).toEqual([]);
   // The org's binding is hidden while the project's own binding takes all traffic.
   const org = await fixture.kernel.bindings.create(admin, {
@@ -56,7 +56,7 @@ test("lists the exports of the caller's scope with their schemas and isolation c
     { rollout: { traffic_percent: 40 } },
     undefined,
   );
-  const both = (await discover(user, "tool")).map((one) => one.binding_id);
+  const both = (await discover(user, "tool")).map((item) => item.binding_id);
   expect(both.sort()).toEqual([search.binding_id, org.binding_id].sort());
 });
 
@@ -69,7 +69,7 @@ test("lists only read_only exports for a guest", async () => {
   await fixture.bind(content);
   await fixture.bind(content, { export_id: "write" });
   const shown = async (caller: Caller) =>
-    (await fixture.kernel.exports.discover(caller, "tool")).map((one) => one.export_id);
+    (await fixture.kernel.exports.discover(caller, "tool")).map((item) => item.export_id);
   expect(await shown(user)).toEqual(["read", "write"]);
   expect(await shown(guest)).toEqual(["read"]);
   await expect(fixture.call({ export_id: "write" }, guest)).rejects.toMatchObject({ code: "policy.denied" });

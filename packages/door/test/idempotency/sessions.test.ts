@@ -1,5 +1,5 @@
 /** Session requests with an Idempotency-Key take effect once, whenever the gateway dies. */
-import type { OnceKey, Store } from "@backplane/ports";
+import type { IdempotencyClaim, Store } from "@backplane/ports";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { createTestSession, type TestSession } from "../../../agent/test/loop/test-session.ts";
@@ -10,7 +10,7 @@ interface Act {
   name: string;
   /** The store method that writes it. */
   write: (store: Store) => { of: Record<string, unknown>; method: string };
-  begin(fixture: TestSession, once: OnceKey): Promise<unknown>;
+  begin(fixture: TestSession, once: IdempotencyClaim): Promise<unknown>;
   /** Counts what was written. */
   count(fixture: TestSession): Promise<number>;
 }
@@ -73,13 +73,13 @@ for (const act of ACTS) {
     const before = await act.count(first);
     const all = await Promise.all(Array.from({ length: 5 }, () => ask(first, act)));
     expect(all.filter(({ began }) => began !== null)).toHaveLength(1);
-    expect(new Set(all.map((one) => one.before)).size).toBe(2);
+    expect(new Set(all.map((item) => item.before)).size).toBe(2);
     expect(await act.count(first)).toBe(before + 1);
     await expect(ask(first, act, "other")).rejects.toMatchObject({ code: "idempotency.conflict" });
     await first.crash();
     const second = await createTestSession({ file: first.file });
     const found = await ask(second, act);
-    expect(found).toEqual(all.find((one) => one.before !== null));
+    expect(found).toEqual(all.find((item) => item.before !== null));
     expect(await act.count(second)).toBe(before + 1);
   });
 
@@ -111,7 +111,7 @@ test("adds a message to a running turn once per key", async () => {
   await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
   const more = {
     ...ACTS.at(-1)!,
-    begin: ({ kernel }: TestSession, once: OnceKey) =>
+    begin: ({ kernel }: TestSession, once: IdempotencyClaim) =>
       kernel.sessions.message(user, s1, { text: "/say more" }, once),
   };
   const all = await Promise.all(Array.from({ length: 5 }, () => ask(fixture, more)));
@@ -130,18 +130,18 @@ test("commits the other writes of a batch when one key is rejected", async () =>
   const blocks = ACTS.find(({ name }) => name === "blocks")!;
   await ask(fixture, blocks);
   const chain_id = await head(fixture);
-  const taken: OnceKey = {
+  const taken: IdempotencyClaim = {
     scope: user.scope,
     key: "k",
     digest: "d",
     now: fixture.clock.now(),
     stale_ms: 1_000,
   };
-  const [one, two, three] = await Promise.allSettled([
+  const [first, second, third] = await Promise.allSettled([
     fixture.kernel.chains.addBlocks(user, chain_id, [block]),
     fixture.kernel.chains.addBlocks(user, chain_id, [block], taken),
     fixture.kernel.chains.addBlocks(user, chain_id, [block]),
   ]);
-  expect([one.status, two.status, three.status]).toEqual(["fulfilled", "rejected", "fulfilled"]);
+  expect([first.status, second.status, third.status]).toEqual(["fulfilled", "rejected", "fulfilled"]);
   expect(await messages(fixture)).toBe(3);
 });

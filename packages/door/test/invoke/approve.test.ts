@@ -121,7 +121,7 @@ test("accepts one of a hundred concurrent answers and none with a forged digest"
       }),
     ),
   );
-  expect(answers.filter((one) => one.status === "fulfilled")).toHaveLength(1);
+  expect(answers.filter((answer) => answer.status === "fulfilled")).toHaveLength(1);
   await ticket.settled;
   expect(fixture.runner.requests.length).toBeLessThanOrEqual(1);
 });

@@ -41,7 +41,7 @@ test("exports gates as functions and no constructor of their values", async () =
     import("../../src/invoke/approve.ts"),
   ]);
   const classes = modules
-    .flatMap((one) => Object.values(one))
+    .flatMap((module) => Object.values(module))
     .filter((value) => String(value).startsWith("class"));
   expect(classes).toEqual([]);
 });

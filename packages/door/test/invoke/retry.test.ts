@@ -63,11 +63,11 @@ verifies(
     await fixture.kernel.bindings.create(user, named("notify"));
     await until(() => seen.length >= 3);
     await until(async () => (await settledHooks()).includes("succeeded"));
-    expect(seen.slice(0, 3).map((one) => one.attempt)).toEqual([1, 2, 3]);
-    expect(new Set(seen.slice(0, 3).map((one) => one.delivery_id)).size).toBe(1);
+    expect(seen.slice(0, 3).map((delivery) => delivery.attempt)).toEqual([1, 2, 3]);
+    expect(new Set(seen.slice(0, 3).map((delivery) => delivery.delivery_id)).size).toBe(1);
     async function settledHooks() {
       const list = await fixture.kernel.invocations.list(user, { export_id: "notify" }, { limit: 10 });
-      return list.items.map((one) => one.status);
+      return list.items.map((job) => job.status);
     }
   },
 );

@@ -64,7 +64,7 @@ export function inlinePlugin(
       allows(host, port) {
         const address = formatAddress(host, port);
         if (named.allows({ host, port }) || vendor.has(address)) return true;
-        return instances().some((one) => one.address === address);
+        return instances().some((instance) => instance.address === address);
       },
       addresses: (host, port) => check.addresses({ host, port }, opened()),
       refuseLiteral: (host, port) => check.refuseLiteral({ host, port }, opened()),

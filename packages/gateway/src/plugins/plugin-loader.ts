@@ -175,7 +175,7 @@ function bundledRoots(): string[] {
       const allowed = require.resolve.paths(name) ?? [];
       const dir = allowed
         .map((address) => join(address, name))
-        .find((one) => existsSync(join(one, "package.json")));
+        .find((folder) => existsSync(join(folder, "package.json")));
       return dir === undefined ? [] : [realpathSync(dir)];
     });
 }

@@ -78,9 +78,9 @@ beforeAll(async () => {
 });
 afterAll(() => {
   rmSync(home, { recursive: true, force: true });
-  for (const one of [server, other]) {
-    one.closeAllConnections();
-    one.close();
+  for (const listener of [server, other]) {
+    listener.closeAllConnections();
+    listener.close();
   }
 });
 
@@ -278,7 +278,7 @@ verifies(
     const ours = await serve({ providers: [instance(address)] });
     const theirs = await serve({ providers: [instance()] });
     const elsewhereOpened = await serve({ providers: [instance(`127.0.0.1:${elsewhere.port}`)] });
-    for (const one of [ours, theirs, elsewhereOpened]) await one.go("instances");
+    for (const instance of [ours, theirs, elsewhereOpened]) await instance.go("instances");
     for (const way of ["fetch", "http", "net"]) {
       const got = way === "fetch" ? "from outside" : "connected";
       expect([way, await ours.go(way)]).toEqual([way, got]);

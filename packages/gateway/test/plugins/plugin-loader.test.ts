@@ -115,7 +115,7 @@ verifies("approval.digest", "changes the digest when files change under the same
   await loader.install(folder, { editable: true });
   const { entries } = await loader.discover();
   const digestOf = async (name: string, mode: "inline" | "hosted") => {
-    const loaded = await loader.load(entries.find((one) => one.name === name)!, mode, NO_REACH);
+    const loaded = await loader.load(entries.find((entry) => entry.name === name)!, mode, NO_REACH);
     await loaded.close();
     return loaded.digest;
   };

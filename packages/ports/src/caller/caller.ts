@@ -2,7 +2,7 @@
 import { BackplaneError, type KeyScope, ROLES, type Role } from "@backplane/contract";
 import type { KernelDeps } from "../kernel/deps.ts";
 import type { Caller, Scope } from "../scope/scope.ts";
-import type { NewAudit } from "../store/facts.ts";
+import type { NewAudit } from "../store/change-records.ts";
 
 /** The actor of the admin token, which represents the operator of the host. */
 export const HOST_ADMIN = "admin";

@@ -23,7 +23,7 @@ import type {
   Session,
 } from "@backplane/contract";
 import type { Caller, Page, PageOf } from "../scope/scope.ts";
-import type { OnceKey } from "../store/access-store.ts";
+import type { IdempotencyClaim } from "../store/access-store.ts";
 import type { SessionKey } from "../store/session-store.ts";
 
 /** Identifies a session by id and workspace within the caller's project. */
@@ -58,7 +58,7 @@ export interface AgentSessions {
   create(
     caller: Caller,
     body: Partial<SessionRef> & { metadata?: JsonObject; strategy?: string },
-    once?: OnceKey,
+    once?: IdempotencyClaim,
   ): Promise<Session>;
   get(caller: Caller, ref: SessionRef): Promise<Session>;
   list(caller: Caller, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
@@ -69,14 +69,19 @@ export interface AgentSessions {
     caller: Caller,
     ref: SessionRef,
     options: { child_id?: string; at?: number },
-    once?: OnceKey,
+    once?: IdempotencyClaim,
   ): Promise<Session>;
   reset(caller: Caller, ref: SessionRef): Promise<Session>;
   entries(caller: Caller, ref: SessionRef, after_id: number, limit: number): Promise<Entry[]>;
   /**
    * Creates the session if it does not exist. A message sent during a turn is added to the turn before its next step.
    */
-  message(caller: Caller, ref: SessionRef, message: UserMessage, once?: OnceKey): Promise<AcceptedMessage>;
+  message(
+    caller: Caller,
+    ref: SessionRef,
+    message: UserMessage,
+    once?: IdempotencyClaim,
+  ): Promise<AcceptedMessage>;
   /** Ends the running turn; resolves to false if no turn runs. */
   interrupt(caller: Caller, ref: SessionRef): Promise<boolean>;
   compact(caller: Caller, ref: SessionRef): Promise<Chain>;
@@ -88,7 +93,7 @@ export interface AgentChains {
   create(
     caller: Caller,
     body: SessionRef & { from_chain_id?: string; at?: number },
-    once?: OnceKey,
+    once?: IdempotencyClaim,
   ): Promise<Chain>;
   get(caller: Caller, id: string): Promise<Chain>;
   list(caller: Caller, ref: SessionRef, page: Page): Promise<PageOf<Chain>>;
@@ -96,10 +101,10 @@ export interface AgentChains {
     caller: Caller,
     id: string,
     options: { at?: number; child_id?: string },
-    once?: OnceKey,
+    once?: IdempotencyClaim,
   ): Promise<Chain>;
   blocks(caller: Caller, id: string, after_id: number, limit: number): Promise<Block[]>;
-  addBlocks(caller: Caller, id: string, blocks: Block[], once?: OnceKey): Promise<Block[]>;
+  addBlocks(caller: Caller, id: string, blocks: Block[], once?: IdempotencyClaim): Promise<Block[]>;
   verify(caller: Caller, id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }
 

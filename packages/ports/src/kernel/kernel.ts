@@ -47,7 +47,7 @@ import type {
 import type { InstallationSource } from "../host/package-files.ts";
 import type { RunnerHealth } from "../host/runner.ts";
 import type { Caller, Page, PageOf } from "../scope/scope.ts";
-import type { OnceKey } from "../store/access-store.ts";
+import type { IdempotencyClaim } from "../store/access-store.ts";
 import type {
   Adapters,
   AgentChains,
@@ -266,7 +266,7 @@ export interface Kernel {
       caller: Caller,
       key: string,
       digest: string,
-      begin: (once: OnceKey) => Promise<T>,
+      begin: (once: IdempotencyClaim) => Promise<T>,
     ): Promise<{ began: T; before: null } | { began: null; before: string }>;
   };
   health(): Promise<KernelHealth>;

@@ -2,7 +2,7 @@
 import type { ApiKey, AuditEntry, JsonObject, MaybePromise, Secret } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { AuditMark } from "./audit-marks.ts";
-import type { Facts, NewAudit } from "./facts.ts";
+import type { ChangeRecords, NewAudit } from "./change-records.ts";
 import type { NewDelegation } from "./invocation-store.ts";
 
 export interface SealedSecret {
@@ -17,7 +17,7 @@ export interface SealedSecret {
 
 export interface SecretStore {
   /** Creates version 1 or writes the next version. Throws `policy.denied` for a secret of another owner. */
-  put(secret: SealedSecret, now: string, facts: Facts): Promise<Secret>;
+  put(secret: SealedSecret, now: string, records: ChangeRecords): Promise<Secret>;
   get(org_id: string, name: string): Promise<Secret | null>;
   /** For the vault only. */
   sealed(org_id: string, name: string): Promise<SealedSecret | null>;
@@ -27,7 +27,7 @@ export interface SecretStore {
    * Throws `policy.denied` for a secret of another owner, and `secret.in_use` with details.used_by while a binding
    * uses it.
    */
-  remove(scope: Scope, name: string, facts: Facts): Promise<boolean>;
+  remove(scope: Scope, name: string, records: ChangeRecords): Promise<boolean>;
 }
 
 /** A row that holds a sealed value. */
@@ -65,13 +65,13 @@ export interface SecretVault {
 }
 
 export interface KeyStore {
-  create(key: ApiKey, token_hash: string, facts: Facts): Promise<void>;
+  create(key: ApiKey, token_hash: string, records: ChangeRecords): Promise<void>;
   /** Includes revoked and expired keys; the caller decides. Called for every request. */
   byHash(token_hash: string): MaybePromise<ApiKey | null>;
   /** Never stale. Called whenever work on behalf of a key continues. */
   get(org_id: string, id: string): MaybePromise<ApiKey | null>;
   list(scope: Scope, page: Page): Promise<PageOf<ApiKey>>;
-  revoke(scope: Scope, id: string, at: string, facts: Facts): Promise<boolean>;
+  revoke(scope: Scope, id: string, at: string, records: ChangeRecords): Promise<boolean>;
 }
 
 export interface DelegationStore {
@@ -85,7 +85,7 @@ export type IdempotencyState =
   | { state: "conflict" };
 
 /** An idempotency key that is claimed and answered in the transaction that does the work. */
-export interface OnceKey {
+export interface IdempotencyClaim {
   /** The owner of the key; the created resource may belong to a project of the same org. */
   scope: Scope;
   key: string;

@@ -1,6 +1,6 @@
 import type { Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
-import type { Facts } from "./facts.ts";
+import type { ChangeRecords } from "./change-records.ts";
 
 export interface ApprovalResolution {
   status: Exclude<ApprovalStatus, "pending">;
@@ -22,5 +22,5 @@ export interface ApprovalStore {
   covers(scope: Scope, id: string): Promise<NewApproval["covers"] | null>;
   list(scope: Scope, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
   /** The first answer wins: resolves to false if the approval is no longer pending. */
-  resolve(id: string, how: ApprovalResolution, facts: Facts): Promise<boolean>;
+  resolve(id: string, how: ApprovalResolution, records: ChangeRecords): Promise<boolean>;
 }

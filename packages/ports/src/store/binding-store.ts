@@ -1,6 +1,6 @@
 import type { Binding, ExportKind, MaybePromise, Package, SemanticEventType } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
-import type { Facts } from "./facts.ts";
+import type { ChangeRecords } from "./change-records.ts";
 
 /** A binding with its package: all that the door needs to know about an export. */
 export interface BoundPackage {
@@ -14,13 +14,13 @@ export interface BoundPackage {
 
 export interface BindingStore {
   /** Throws `binding.conflict` if the same export version is already bound in exactly this scope. */
-  create(row: Binding, facts: Facts): Promise<void>;
+  create(row: Binding, records: ChangeRecords): Promise<void>;
   /** Writes `row` if the stored generation is still `expected`; otherwise resolves to false. */
-  update(row: Binding, expected: number, facts: Facts): Promise<boolean>;
+  update(row: Binding, expected: number, records: ChangeRecords): Promise<boolean>;
   /** Writes all rows or none, in one transaction. Throws `binding.conflict` if one has changed meanwhile. */
-  updateAll(changes: readonly { row: Binding; expected: number; facts: Facts }[]): Promise<void>;
+  updateAll(changes: readonly { row: Binding; expected: number; records: ChangeRecords }[]): Promise<void>;
   /** With `expected`, removes the binding only if that is still its generation. */
-  remove(scope: Scope, id: string, facts: Facts, expected?: number): Promise<boolean>;
+  remove(scope: Scope, id: string, records: ChangeRecords, expected?: number): Promise<boolean>;
   /** Finds bindings visible to `scope`: its own and those of the org. */
   get(scope: Scope, id: string): MaybePromise<BoundPackage | null>;
   list(

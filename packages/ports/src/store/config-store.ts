@@ -1,5 +1,5 @@
 /** The stored live configuration of an org. Secret values are sealed before they reach the store. */
-import type { Facts } from "./facts.ts";
+import type { ChangeRecords } from "./change-records.ts";
 
 export interface ConfigRow {
   key: string;
@@ -19,9 +19,9 @@ export interface ConfigStore {
   /** All rows whose key starts with `prefix` (all rows if empty), sorted by key. */
   list(org_id: string, prefix: string): Promise<ConfigRow[]>;
   /**
-   * Applies the whole change with its facts in one transaction and returns the removed keys. A changed destination
+   * Applies the whole change with its records in one transaction and returns the removed keys. A changed destination
    * (`isDestinationConfig`) removes the sealed values of its group unless the same write sets them. A change without
-   * effect writes no facts. Throws `config.limit` if the org's configuration would become too large.
+   * effect writes no records. Throws `config.limit` if the org's configuration would become too large.
    */
-  write(org_id: string, change: ConfigChange, now: string, facts: Facts): Promise<string[]>;
+  write(org_id: string, change: ConfigChange, now: string, records: ChangeRecords): Promise<string[]>;
 }

@@ -1,12 +1,12 @@
 import type { Binding, Package } from "@backplane/contract";
-import type { Facts } from "./facts.ts";
+import type { ChangeRecords } from "./change-records.ts";
 
 /** The rows of one installation. */
 export interface InstallationRows {
-  packages: readonly { row: Package; facts: Facts }[];
+  packages: readonly { row: Package; records: ChangeRecords }[];
   /** Existing bindings that move to an installed version, with the generation that was read. */
-  moved: readonly { row: Binding; expected: number; facts: Facts }[];
-  created: readonly { row: Binding; facts: Facts }[];
+  moved: readonly { row: Binding; expected: number; records: ChangeRecords }[];
+  created: readonly { row: Binding; records: ChangeRecords }[];
 }
 
 export interface InstallationStore {

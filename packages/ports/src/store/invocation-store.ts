@@ -13,9 +13,9 @@ import type {
   ToolResultBlock,
 } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
-import type { OnceKey } from "./access-store.ts";
+import type { IdempotencyClaim } from "./access-store.ts";
 import type { NewApproval } from "./approval-store.ts";
-import type { Facts } from "./facts.ts";
+import type { ChangeRecords } from "./change-records.ts";
 import type { TapeWrite } from "./run-store.ts";
 import type { Appended } from "./session-store.ts";
 
@@ -65,14 +65,14 @@ export interface NewDelegation {
 export interface OpenWith {
   approval?: NewApproval;
   delegation?: NewDelegation;
-  facts: Facts;
+  records: ChangeRecords;
   /** If its session does not exist, `open` throws `session.not_found` and writes nothing. */
   tape?: TapeWrite;
   /**
    * Stores the row's id as the response for this key. If the key is already claimed, `open` throws
    * `idempotency.in_progress` and writes nothing.
    */
-  once?: OnceKey;
+  once?: IdempotencyClaim;
 }
 
 export interface InvocationStore {
@@ -92,7 +92,7 @@ export interface InvocationStore {
    * Replaces the approval of a waiting row, and the row itself by what would run now. Resolves to false if fence or
    * status have changed.
    */
-  replaceApproval(row: InvocationRow, approval: NewApproval, facts: Facts): Promise<boolean>;
+  replaceApproval(row: InvocationRow, approval: NewApproval, records: ChangeRecords): Promise<boolean>;
   /** Stores the retry count of a running row. `renewed` revokes its tokens and stores the given one, if any. */
   recordRetry(
     id: string,
@@ -104,7 +104,7 @@ export interface InvocationStore {
    * Ends the row once: terminal record, revoked delegation and outbox rows in one transaction. Resolves to false if the
    * row is already terminal or another node owns it.
    */
-  settle(id: string, fence: number, end: Settlement, facts: Facts): Promise<boolean>;
+  settle(id: string, fence: number, end: Settlement, records: ChangeRecords): Promise<boolean>;
   /**
    * As `settle`, with tape entries in the same transaction. Where `settle` resolves to false, resolves to null
    * and writes no entries. If the session does not exist, throws `session.not_found` and leaves the row running.
@@ -113,7 +113,7 @@ export interface InvocationStore {
     id: string,
     fence: number,
     end: Settlement,
-    facts: Facts,
+    records: ChangeRecords,
     tape: TapeWrite,
   ): Promise<Appended | null>;
   get(scope: Scope, id: string): Promise<InvocationRow | null>;

@@ -1,6 +1,6 @@
 import type { MaybePromise, Policy } from "@backplane/contract";
 import type { Scope } from "../scope/scope.ts";
-import type { Facts } from "./facts.ts";
+import type { ChangeRecords } from "./change-records.ts";
 
 export interface PolicyRow {
   /** A null project means the policy of the org. */
@@ -21,5 +21,5 @@ export interface PolicyStore {
   /** The policy rows of the org and of the project; null if none was ever set. Never stale. */
   get(scope: Scope): MaybePromise<PolicyRows>;
   /** Writes `row` if the stored generation is `row.generation - 1` (0 for no row); otherwise resolves to false. */
-  put(row: PolicyRow, facts: Facts): Promise<boolean>;
+  put(row: PolicyRow, records: ChangeRecords): Promise<boolean>;
 }

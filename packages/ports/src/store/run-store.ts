@@ -1,8 +1,8 @@
 /** One row per run (turn), started in one transaction with the user's message and ended in one with the answer. */
 import type { Run } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
-import type { OnceKey } from "./access-store.ts";
-import type { Facts } from "./facts.ts";
+import type { IdempotencyClaim } from "./access-store.ts";
+import type { ChangeRecords } from "./change-records.ts";
 import type { Appended, NewEntry, SessionKey } from "./session-store.ts";
 
 /** Entries for the head of a session, written in the transaction of another record. */
@@ -40,8 +40,8 @@ export interface RunStore {
     run: RunRow,
     tape: TapeWrite,
     own_entries: number,
-    facts: Facts,
-    once?: OnceKey,
+    records: ChangeRecords,
+    once?: IdempotencyClaim,
     parent?: RunHold,
   ): Promise<Appended>;
   /**
@@ -55,13 +55,13 @@ export interface RunStore {
     joins: number,
     end: RunEnd,
     tape: TapeWrite | null,
-    facts: Facts,
+    records: ChangeRecords,
   ): Promise<Appended | { joins: number } | null>;
   /**
    * Adds a message to a turn of another gateway. Resolves to null if the run has ended or already has `most` of them.
    * The answer of `once` is the same as for an append.
    */
-  join(run_id: string, most: number, tape: TapeWrite, once?: OnceKey): Promise<Appended | null>;
+  join(run_id: string, most: number, tape: TapeWrite, once?: IdempotencyClaim): Promise<Appended | null>;
   /**
    * Writes the resume count and its entries in one transaction. Resolves to null, without writing anything, if the
    * run has ended or `run.node_id` no longer owns it.

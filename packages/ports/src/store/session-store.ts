@@ -5,8 +5,8 @@
  */
 import type { Chain, Entry, EntryKind, JsonObject, Session } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
-import type { OnceKey } from "./access-store.ts";
-import type { Facts } from "./facts.ts";
+import type { IdempotencyClaim } from "./access-store.ts";
+import type { ChangeRecords } from "./change-records.ts";
 import type { RunHold, TapeWrite } from "./run-store.ts";
 
 /** The full key of a session: the same id in another workspace or project is another session. */
@@ -22,7 +22,7 @@ export interface NewSession {
   metadata: JsonObject;
 }
 
-/** The caller creates the id, so that its facts can refer to it. */
+/** The caller creates the id, so that its records can refer to it. */
 export interface NewChain {
   id: string;
   created_at: string;
@@ -47,8 +47,8 @@ export interface SessionStore {
     session: NewSession,
     chain: NewChain,
     first: readonly NewEntry[],
-    facts: Facts,
-    once?: OnceKey,
+    records: ChangeRecords,
+    once?: IdempotencyClaim,
   ): Promise<Session>;
   /** Finds a session of exactly this scope. */
   get(key: SessionKey): Promise<Session | null>;
@@ -63,9 +63,14 @@ export interface SessionStore {
    * Appends all entries or none, with the next ids of the session, to the head or to the given chain. Resolves when
    * they are on disk. Throws `session.not_found`, `chain.not_found`, `chain.archived`.
    */
-  append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string, once?: OnceKey): Promise<Appended>;
+  append(
+    key: SessionKey,
+    entries: readonly NewEntry[],
+    chain_id?: string,
+    once?: IdempotencyClaim,
+  ): Promise<Appended>;
   /** As `append` to the head. With a hold, throws `run.taken_over` if another gateway owns the turn. */
-  appendTape(tape: TapeWrite, once?: OnceKey): Promise<Appended>;
+  appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<Appended>;
   /** The chain's entries after this id in order, including inherited ones. Throws `chain.not_found`. */
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   /**
@@ -83,8 +88,8 @@ export interface SessionStore {
     from: { scope: Scope; chain_id: string; at?: number },
     chain: NewChain,
     into: NewSession | null,
-    facts: Facts,
-    once?: OnceKey,
+    records: ChangeRecords,
+    once?: IdempotencyClaim,
   ): Promise<Chain>;
   /**
    * Archives all chains of the session and makes `chain` the head. Resolves to null if `expected_head` is not the head.
@@ -95,7 +100,7 @@ export interface SessionStore {
     expected_head: string,
     chain: NewChain,
     first: readonly NewEntry[],
-    facts: Facts,
+    records: ChangeRecords,
   ): Promise<Chain | null>;
   /**
    * Makes `chain`, which begins with `first`, the head. Resolves to null if the head is another chain or has grown.
@@ -106,11 +111,11 @@ export interface SessionStore {
     expected: { chain_id: string; last_entry_id: number },
     chain: NewChain,
     first: readonly NewEntry[],
-    facts: Facts,
+    records: ChangeRecords,
     hold?: RunHold,
   ): Promise<Chain | null>;
   /** Resolves to false if `from` is not the head or `to` is not an open chain of the session. Throws `session.busy`. */
-  moveHead(key: SessionKey, from: string, to: string, facts: Facts): Promise<boolean>;
+  moveHead(key: SessionKey, from: string, to: string, records: ChangeRecords): Promise<boolean>;
   /** Recomputes the hashes, including inherited entries. Resolves to the first broken entry, or to null. */
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }

@@ -1,6 +1,6 @@
 /** Sign-ins at remote servers (ciphertext only) and the latest attempt of each, deleted together with their binding. */
 import type { MaybePromise } from "@backplane/contract";
-import type { Facts } from "./facts.ts";
+import type { ChangeRecords } from "./change-records.ts";
 
 export interface SealedSignIn {
   /** Rises with every write and serves as an optimistic lock. */
@@ -34,10 +34,10 @@ export interface LoginState {
 export interface SignInStore {
   get(org_id: string, binding_id: string): MaybePromise<SealedSignIn | null>;
   /** Writes `row` if the binding exists and has the previous revision (none for 1); otherwise resolves to false. */
-  put(org_id: string, binding_id: string, row: SealedSignIn, facts: Facts): Promise<boolean>;
-  remove(org_id: string, binding_id: string, facts: Facts): Promise<boolean>;
+  put(org_id: string, binding_id: string, row: SealedSignIn, records: ChangeRecords): Promise<boolean>;
+  remove(org_id: string, binding_id: string, records: ChangeRecords): Promise<boolean>;
   /** Replaces an earlier attempt. Resolves to false if the binding does not exist. */
-  beginLogin(login: Omit<Login, "browser_hash">, facts: Facts): Promise<boolean>;
+  beginLogin(login: Omit<Login, "browser_hash">, records: ChangeRecords): Promise<boolean>;
   /**
    * Assigns the attempt to the first browser; a later one gets the first browser's hash. Null if no attempt is
    * pending.

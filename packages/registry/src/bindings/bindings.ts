@@ -43,9 +43,9 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
   async function create(caller: Caller, body: BindingCreate): Promise<Binding> {
     requireOperator(caller, "bind exports");
     const change = await planner.create(caller, body);
-    const { before, row, facts } = change;
-    if (before === null) await store.bindings.create(row, facts);
-    else await store.bindings.updateAll([{ row, expected: before.generation, facts }]);
+    const { before, row, records } = change;
+    if (before === null) await store.bindings.create(row, records);
+    else await store.bindings.updateAll([{ row, expected: before.generation, records }]);
     await effects.apply(caller, [change]);
     await effects.announce(caller, [row]);
     return row;
@@ -60,13 +60,13 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
       throw new BackplaneError("binding.not_found", `${package_id} is not bound in this scope.`, {
         fix: `backplane plugin install SOURCE --bind, or POST /v1/plugin-bindings`,
       });
-    const older = existing.filter((one) => one.package_version !== package_version);
+    const older = existing.filter((binding) => binding.package_version !== package_version);
     // All move in one transaction. The old version serves calls until it is committed.
     const moves = await planner.moveAll(caller, older, package_version, settings);
     if (moves.length > 0) await store.bindings.updateAll(moves.map(toUpdate));
     await effects.apply(caller, moves);
     const moved = new Map(moves.map(({ row }) => [row.binding_id, row]));
-    const all = existing.map((one) => moved.get(one.binding_id) ?? one);
+    const all = existing.map((binding) => moved.get(binding.binding_id) ?? binding);
     await effects.announce(caller, all);
     return all;
   }
@@ -91,8 +91,8 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     const settings = same ? { config, secrets, policy } : {};
     const body = { package_version, ...settings };
     const change = await planner.patch(caller, before, body, "binding.rollback", same);
-    const { row, facts } = change;
-    if (!(await store.bindings.update(row, before.generation, facts)))
+    const { row, records } = change;
+    if (!(await store.bindings.update(row, before.generation, records)))
       throw outdated((await getBound(caller, id)).binding);
     await effects.apply(caller, [change]);
     await effects.announce(caller, [row]);
@@ -116,8 +116,8 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
       if (body.package_version !== undefined && version !== before.package_version)
         throw movedMeanwhile(before);
       const change = await planner.patch(caller, before, body, "binding.change");
-      const { row, facts } = change;
-      if (!(await store.bindings.update(row, before.generation, facts))) continue;
+      const { row, records } = change;
+      if (!(await store.bindings.update(row, before.generation, records))) continue;
       await effects.apply(caller, [change]);
       await effects.announce(caller, [row]);
       return row;
@@ -130,8 +130,8 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     const { binding } = await getBound(caller, id);
     if (binding.scope.project_id === null) requireWholeOrg(caller, "remove this binding");
     const tokens = await revocation.readTokens(binding);
-    const facts = planner.facts(caller, { ...binding, status: "disabled" }, "binding.remove");
-    if (!(await store.bindings.remove(binding.scope, id, facts, expected))) {
+    const records = planner.records(caller, { ...binding, status: "disabled" }, "binding.remove");
+    if (!(await store.bindings.remove(binding.scope, id, records, expected))) {
       // The binding was removed, or changed since the caller read it.
       throw outdated((await getBound(caller, id)).binding);
     }

@@ -47,9 +47,9 @@ export async function findExport(
     const message = `the tools of ${package_id} are known only when it runs; bind all of them with "*"`;
     throw invalidBinding([{ path: "/export_id", message }]);
   }
-  const item = pack.manifest.exports.find((one) => one.id === export_id);
+  const item = pack.manifest.exports.find((declared) => declared.id === export_id);
   if (item === undefined) {
-    const offered = pack.manifest.exports.map((one) => one.id).join(", ");
+    const offered = pack.manifest.exports.map((declared) => declared.id).join(", ");
     throw invalidBinding([
       { path: "/export_id", message: `${package_id} exports ${offered}, not ${export_id}` },
     ]);
@@ -88,7 +88,7 @@ async function configIssues(
   const { package: pack, export: item } = found;
   const bound = item.id === WHOLE_PACKAGE ? toolsOf(pack) : [item];
   const issues: SchemaIssue[] = [];
-  for (const path of new Set(bound.flatMap((one) => one.config_schema ?? []))) {
+  for (const path of new Set(bound.flatMap((declared) => declared.config_schema ?? []))) {
     const check = await deps.schemas.compile(`${pack.digest}#${path}`, pack.schemas[path]);
     for (const { path: at, message } of await check(binding.config)) {
       issues.push({ path: `/config${at}`, message });

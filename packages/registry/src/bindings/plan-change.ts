@@ -15,7 +15,7 @@ import {
 import {
   auditOf,
   type Caller,
-  type Facts,
+  type ChangeRecords,
   HOST_ADMIN,
   type KernelDeps,
   requireWholeOrg,
@@ -37,7 +37,7 @@ export interface PlannedChange {
   before: Binding | null;
   row: Binding;
   found: CheckedExport;
-  facts: Facts;
+  records: ChangeRecords;
 }
 
 export interface PlannedMove extends PlannedChange {
@@ -69,7 +69,7 @@ export interface BindingPlanner {
     action: string,
     back?: boolean,
   ): Promise<PlannedMove>;
-  facts(caller: Caller, row: Binding, action: string): Facts;
+  records(caller: Caller, row: Binding, action: string): ChangeRecords;
 }
 
 /** `packages` also finds packages that are installed in the same transaction. */
@@ -119,7 +119,7 @@ export function createBindingPlanner(
       updated_at: now,
     };
     const row = await checkDraft(caller, found, draft, null);
-    return { before: null, row, found, facts: facts(caller, row, "binding.create") };
+    return { before: null, row, found, records: records(caller, row, "binding.create") };
   }
 
   async function copySettings(
@@ -139,8 +139,11 @@ export function createBindingPlanner(
     settings: SettingsByExport,
   ): Promise<PlannedMove[]> {
     for (const { export_id, binding_id } of older) {
-      const twin = older.find((one) => one.export_id === export_id && one.binding_id !== binding_id);
-      if (twin !== undefined) throw severalVersions(older.filter((one) => one.export_id === export_id));
+      const twin = older.find(
+        (binding) => binding.export_id === export_id && binding.binding_id !== binding_id,
+      );
+      if (twin !== undefined)
+        throw severalVersions(older.filter((binding) => binding.export_id === export_id));
     }
     const moves: PlannedMove[] = [];
     for (const before of older) {
@@ -189,7 +192,7 @@ export function createBindingPlanner(
     if (moves) await recordMove(before, found, draft, kept.trust_dropped, back);
     const row = await checkDraft(caller, found, draft, before);
     if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
-    return { before, row, found, facts: facts(caller, row, action) };
+    return { before, row, found, records: records(caller, row, action) };
   }
 
   /** Withholds new permissions and stores in the draft what a rollback needs. */
@@ -237,7 +240,7 @@ export function createBindingPlanner(
         { package_id },
         { limit: 100, ...definedFields({ after }) },
       );
-      found.push(...page.items.filter((one) => one.scope.project_id === scope.project_id));
+      found.push(...page.items.filter((binding) => binding.scope.project_id === scope.project_id));
       if (page.next === null) return found;
       after = page.next;
     }
@@ -264,7 +267,7 @@ export function createBindingPlanner(
     };
   }
 
-  function facts(caller: Caller, row: Binding, action: string): Facts {
+  function records(caller: Caller, row: Binding, action: string): ChangeRecords {
     const about = {
       package_id: row.package_id,
       package_version: row.package_version,
@@ -303,15 +306,15 @@ export function createBindingPlanner(
     };
   }
 
-  return { resolveScope, listInScope, create, moveAll, patch, facts };
+  return { resolveScope, listInScope, create, moveAll, patch, records };
 }
 
-export function toUpdate({ before, row, facts }: PlannedMove): {
+export function toUpdate({ before, row, records }: PlannedMove): {
   row: Binding;
   expected: number;
-  facts: Facts;
+  records: ChangeRecords;
 } {
-  return { row, expected: before.generation, facts };
+  return { row, expected: before.generation, records };
 }
 
 /** A mount gives a plugin access to the host's disk, which no org owns, so only the host's admin may add one. */
@@ -360,9 +363,9 @@ function requireClassAccess(
 }
 
 function severalVersions(bindings: readonly Binding[]): BackplaneError {
-  const [one] = bindings;
+  const [binding] = bindings;
   const versions = bindings.map(({ package_version }) => package_version).join(", ");
-  const message = `${one!.export_id} of ${one!.package_id} is bound in several versions: ${versions}.`;
+  const message = `${binding!.export_id} of ${binding!.package_id} is bound in several versions: ${versions}.`;
   return new BackplaneError("binding.conflict", message, {
     details: { bindings: bindings.map(({ binding_id }) => binding_id) },
     fix: "Change one of them by its binding_id, or remove the others first.",

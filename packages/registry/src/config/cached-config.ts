@@ -63,15 +63,15 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
     open,
     onUpdated: (listener) => live.onUpdated(listener),
     async get(org_id, key) {
-      const row = (await readOrg(org_id).all).find((one) => one.key === key);
+      const row = (await readOrg(org_id).all).find((entry) => entry.key === key);
       return row === undefined ? undefined : open(org_id, row);
     },
     async list(org_id, prefix = "") {
       return new Map((await rows(org_id, prefix)).map((row) => [row.key, open(org_id, row)]));
     },
-    async write(org_id, change, facts) {
+    async write(org_id, change, records) {
       try {
-        return await live.write(org_id, change, facts);
+        return await live.write(org_id, change, records);
       } finally {
         orgs.delete(org_id);
       }

@@ -12,7 +12,7 @@ import {
   isSecretConfigKey,
   type Json,
 } from "@backplane/contract";
-import type { Changes, ConfigRow, Facts, KernelDeps } from "@backplane/ports";
+import type { ChangeRecords, Changes, ConfigRow, KernelDeps } from "@backplane/ports";
 import { fitsBytes } from "./json-size.ts";
 
 export interface LiveConfig {
@@ -30,7 +30,7 @@ export interface LiveConfig {
   write(
     org_id: string,
     change: { set?: Readonly<Record<string, Json>>; unset?: readonly string[] },
-    facts: Facts,
+    records: ChangeRecords,
   ): Promise<string[]>;
   onUpdated(listener: ConfigListener): () => void;
 }
@@ -66,13 +66,13 @@ export function createLiveConfig(
     async list(org_id, prefix = "") {
       return new Map((await rows(org_id, prefix)).map((row) => [row.key, open(org_id, row)]));
     },
-    async write(org_id, change, facts) {
+    async write(org_id, change, records) {
       const set = Object.entries(change.set ?? {});
       const unset = change.unset ?? [];
       checkChange(set, unset);
       const sealed = set.map(([key, value]) => seal(org_id, key, value));
       const now = new Date(clock.now()).toISOString();
-      const removed = await store.config.write(org_id, { set: sealed, unset }, now, facts);
+      const removed = await store.config.write(org_id, { set: sealed, unset }, now, records);
       for (const key of new Set([...removed, ...set.map(([written]) => written)]))
         changes.emit("config.updated", { org_id, key, prefix_match_hint: prefixMatchHint(key) });
       return removed;

@@ -19,10 +19,10 @@ import {
   auditOf,
   type BoundPackage,
   type Caller,
+  type ChangeRecords,
   type Changes,
   type DefinitionsFacade,
   type Description,
-  type Facts,
   type KernelDeps,
   requireOperator,
   requireWholeOrg,
@@ -123,7 +123,7 @@ export function createDefinitions({
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await store.definitions.get(org_id, binding.binding_id);
       const row = make(before);
-      if (await store.definitions.put(org_id, row, changeFacts(binding, before, row))) {
+      if (await store.definitions.put(org_id, row, changeRecords(binding, before, row))) {
         if (before?.digest !== row.digest) changes.emit("definitions.changed", { org_id });
         changes.emit("definitions.written", { bound, definitions: row });
         return row;
@@ -133,7 +133,7 @@ export function createDefinitions({
     throw new BackplaneError("binding.not_found");
   }
 
-  function changeFacts(binding: Binding, before: Definitions | null, row: Definitions): Facts {
+  function changeRecords(binding: Binding, before: Definitions | null, row: Definitions): ChangeRecords {
     if (before?.digest === row.digest) return {};
     const { binding_id, package_id, package_version, scope, status, generation } = binding;
     return {
@@ -208,17 +208,19 @@ export function createDefinitions({
         const { org_id } = bound.binding.scope;
         const before = await store.definitions.get(org_id, id);
         if (revision !== undefined && before !== null && before.revision !== revision) throw changedAgain();
-        const waiting = before?.quarantined.filter((one) => export_id === "*" || one.export.id === export_id);
+        const waiting = before?.quarantined.filter(
+          (change) => export_id === "*" || change.export.id === export_id,
+        );
         if (before === null || waiting === undefined || waiting.length === 0) {
           throw new BackplaneError("export.not_found", `${id} has no quarantined tool ${export_id}`, {
             fix: `See what changed: backplane binding tools ${id}`,
           });
         }
         const row = acceptTools(before, export_id);
-        const tools = waiting.map((one) => one.export.id);
+        const tools = waiting.map((change) => change.export.id);
         const audit = auditOf(deps, caller, "definitions.accept", id, { tools });
         if (
-          !(await store.definitions.put(org_id, row, { ...changeFacts(bound.binding, before, row), audit }))
+          !(await store.definitions.put(org_id, row, { ...changeRecords(bound.binding, before, row), audit }))
         ) {
           throw changedAgain();
         }

@@ -46,7 +46,7 @@ export function mergeDescription(
       exports.push(item);
       continue;
     }
-    const waiting = before?.quarantined.find((one) => one.export.id === item.id);
+    const waiting = before?.quarantined.find((change) => change.export.id === item.id);
     const since = waiting === undefined ? now : waiting.since;
     const current = { export: item, schemas: schemasOf(item, description.schemas) };
     const former = reviewed ? null : findFormer(before, item.id);
@@ -72,41 +72,44 @@ export function mergeDescription(
 
 /** Finds the tool as it was last accepted. */
 function findFormer(before: Definitions, id: string): ToolWords | null {
-  const offered = before.exports.find((one) => one.id === id);
+  const offered = before.exports.find((tool) => tool.id === id);
   if (offered !== undefined) return { export: offered, schemas: schemasOf(offered, before.schemas) };
-  const waiting = before.quarantined.find((one) => one.export.id === id);
+  const waiting = before.quarantined.find((change) => change.export.id === id);
   // Rows that an older version of Backplane wrote have neither field.
-  return waiting?.former ?? before.gone?.find((one) => one.export.id === id) ?? null;
+  return waiting?.former ?? before.gone?.find((tool) => tool.export.id === id) ?? null;
 }
 
 function listGone(before: Definitions, { exports }: Description): ToolWords[] {
   const here = new Set(exports.map(({ id }) => id));
-  const left = [...before.exports.map(({ id }) => id), ...before.quarantined.map((one) => one.export.id)];
+  const left = [
+    ...before.exports.map(({ id }) => id),
+    ...before.quarantined.map((change) => change.export.id),
+  ];
   const newly = left.filter((id) => !here.has(id)).flatMap((id) => findFormer(before, id) ?? []);
-  const names = new Set(newly.map((one) => one.export.id));
+  const names = new Set(newly.map((change) => change.export.id));
   const earlier = (before.gone ?? []).filter(({ export: { id } }) => !here.has(id) && !names.has(id));
   return [...newly, ...earlier].slice(0, MAX_GONE);
 }
 
 /** Moves quarantined tools to the offered ones and records their digests as accepted. */
 export function acceptTools(before: Definitions, export_id: string): Definitions {
-  const taken = before.quarantined.filter((one) => export_id === "*" || one.export.id === export_id);
-  const names = new Set(taken.map((one) => one.export.id));
+  const taken = before.quarantined.filter((change) => export_id === "*" || change.export.id === export_id);
+  const names = new Set(taken.map((change) => change.export.id));
   const exports = [
     ...before.exports.filter((item) => !names.has(item.id)),
-    ...taken.map((one) => one.export),
+    ...taken.map((change) => change.export),
   ].sort((a, b) => (a.id < b.id ? -1 : 1));
-  const schemas = Object.assign({}, before.schemas, ...taken.map((one) => one.schemas)) as Record<
+  const schemas = Object.assign({}, before.schemas, ...taken.map((change) => change.schemas)) as Record<
     string,
     Json
   >;
   const seen = { ...before.seen };
-  for (const one of taken) seen[one.export.id] = digestTool(one.export, one.schemas);
+  for (const change of taken) seen[change.export.id] = digestTool(change.export, change.schemas);
   return withDigest({
     ...before,
     exports,
     schemas: collectSchemas(exports, schemas),
-    quarantined: before.quarantined.filter((one) => !names.has(one.export.id)),
+    quarantined: before.quarantined.filter((change) => !names.has(change.export.id)),
     seen,
     revision: before.revision + 1,
   });

@@ -44,10 +44,10 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
     const { whole, exports } = applyCached(bound, given);
     const there = exports.get(export_id);
     if (there !== undefined) return there;
-    const one = selectExport(whole, export_id);
+    const selected = selectExport(whole, export_id);
     // Anybody can ask for names that do not exist, so only some of them are cached.
-    if (one !== null || exports.size < MAX_CACHED_EXPORTS) exports.set(export_id, one);
-    return one;
+    if (selected !== null || exports.size < MAX_CACHED_EXPORTS) exports.set(export_id, selected);
+    return selected;
   };
   const selectFrom = (bound: BoundPackage, export_id: string): MaybePromise<BoundPackage | null> =>
     needsDefinitions(bound)
@@ -75,16 +75,16 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
 /** Drops null entries. */
 function collect(found: MaybePromise<BoundPackage | null>[]): MaybePromise<BoundPackage[]> {
   const there: BoundPackage[] = [];
-  for (const one of found) {
-    if (one instanceof Promise) return collectAsync(found);
-    if (one !== null) there.push(one);
+  for (const pending of found) {
+    if (pending instanceof Promise) return collectAsync(found);
+    if (pending !== null) there.push(pending);
   }
   return there;
 }
 
 async function collectAsync(found: MaybePromise<BoundPackage | null>[]): Promise<BoundPackage[]> {
-  const all = await Promise.all(found.map((one) => Promise.resolve(one)));
-  return all.filter((one) => one !== null);
+  const all = await Promise.all(found.map((pending) => Promise.resolve(pending)));
+  return all.filter((item) => item !== null);
 }
 
 function needsDefinitions(bound: BoundPackage): boolean {

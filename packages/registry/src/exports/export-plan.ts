@@ -141,7 +141,7 @@ function gateOf({ binding, whole }: BoundPackage): string {
 }
 
 function findBoundExport(bound: BoundPackage): PluginExport {
-  const item = bound.package.manifest.exports.find((one) => one.id === bound.binding.export_id);
+  const item = bound.package.manifest.exports.find((declared) => declared.id === bound.binding.export_id);
   if (item === undefined) throw new BackplaneError("export.not_found");
   return item;
 }

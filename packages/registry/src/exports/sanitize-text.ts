@@ -30,7 +30,7 @@ export function sanitizeExport(bound: BoundPackage, item: PluginExport): Sanitiz
   if (taken_out.length === 0) return { bound, export: item, taken_out };
   const { manifest } = bound.package;
   const sanitized = sanitizeJson(item as Json) as PluginExport;
-  const exports = manifest.exports.map((one) => (one.id === item.id ? sanitized : one));
+  const exports = manifest.exports.map((declared) => (declared.id === item.id ? sanitized : declared));
   return {
     bound: {
       ...bound,
@@ -51,7 +51,7 @@ export function listHiddenText(item: PluginExport, schemas: Readonly<Record<stri
   const found = [
     ...findHiddenCharacters(item as Json),
     ...Object.values(own).flatMap((schema) =>
-      findHiddenCharacters(schema).map((one) => ({ ...one, path: `/schema${one.path}` })),
+      findHiddenCharacters(schema).map((hidden) => ({ ...hidden, path: `/schema${hidden.path}` })),
     ),
   ];
   const lines = found.slice(0, MAX_LINES).map(describeHiddenCharacters);

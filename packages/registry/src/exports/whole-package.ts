@@ -73,7 +73,7 @@ export function toolsOf(pack: Package): ManifestToolExport[] {
 }
 
 function unionPermissions(a: Permissions, b: Permissions): Permissions {
-  const both = <T>(one: readonly T[], other: readonly T[]) => [...new Set([...one, ...other])];
+  const both = <T>(a: readonly T[], b: readonly T[]) => [...new Set([...a, ...b])];
   return {
     network: a.network === "egress" ? "egress" : b.network,
     filesystem: widerFilesystem(a.filesystem, b.filesystem),

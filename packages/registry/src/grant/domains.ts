@@ -21,7 +21,7 @@ export function intersectDomains(a: readonly string[], b: readonly string[]): st
 /** Returns one canonical form per set: sorted, without patterns that another pattern of the set covers. */
 export function normalizeDomains(patterns: readonly string[]): string[] {
   const unique = [...new Set(patterns.map((text) => formatPattern(parsePattern(text))))];
-  return unique.filter((one) => !unique.some((other) => other !== one && covers(other, one))).sort();
+  return unique.filter((domain) => !unique.some((other) => other !== domain && covers(other, domain))).sort();
 }
 
 /** Whether everything that `narrow` allows is allowed by `wide`. */

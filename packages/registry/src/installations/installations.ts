@@ -121,7 +121,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     if (binds) requireScope(caller, "bindings:write");
     else requireNoSettings(settings);
     const planner = createPlanner(withDrafts(store.packages, parts));
-    const packages = parts.map(({ row }) => ({ row, facts: rows.facts(caller, row) }));
+    const packages = parts.map(({ row }) => ({ row, records: rows.records(caller, row) }));
     for (let attempt = 1; ; attempt++) {
       const bindings = binds ? await planBindings(planner, caller, opened, parts, settings) : [];
       const changes = bindings.flatMap(({ change }) => change ?? []);
@@ -129,7 +129,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
         const stored = await store.installations.commit({
           packages,
           moved: changes.filter(isMove).map(toUpdate),
-          created: changes.filter((change) => !isMove(change)).map(({ row, facts }) => ({ row, facts })),
+          created: changes.filter((change) => !isMove(change)).map(({ row, records }) => ({ row, records })),
         });
         return { packages: stored.map(({ row, created }) => ({ package: row, created })), bindings };
       } catch (error) {
@@ -230,11 +230,11 @@ function toAgentPlugin(
   { plugin, packages, left_out, notes }: Installation,
   parts: readonly ImportedPart[],
 ): AgentPluginInstalled {
-  const bodies = packages.map((one, index) => {
-    const { package_id, version } = one.package;
+  const bodies = packages.map((installed, index) => {
+    const { package_id, version } = installed.package;
     const { binding } = parts[index]!.part;
     return {
-      ...one,
+      ...installed,
       binding: { package_id, package_version: version, export_id: WHOLE_PACKAGE, ...binding },
     };
   });

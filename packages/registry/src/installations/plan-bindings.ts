@@ -73,12 +73,12 @@ async function planPackage(
 ): Promise<PlannedBinding[]> {
   const existing = await planner.listInScope(planner.resolveScope(caller, org_wide), package_id);
   const inThisVersion = (id: string) =>
-    existing.find((one) => one.export_id === id && one.package_version === version);
+    existing.find((binding) => binding.export_id === id && binding.package_version === version);
   // With a share of the calls each export gets a new binding, since a rollout needs both versions.
   const older =
     rollout === undefined
       ? existing.filter(
-          (one) => one.package_version !== version && inThisVersion(one.export_id) === undefined,
+          (binding) => binding.package_version !== version && inThisVersion(binding.export_id) === undefined,
         )
       : [];
   const moves = await planner.moveAll(caller, older, version, Object.fromEntries(wanted));

@@ -1,7 +1,13 @@
 /** The rows of installed packages and the bytes behind them. */
 
 import { BackplaneError, type Package } from "@backplane/contract";
-import { auditOf, type Caller, type Facts, type ImportedPackage, type KernelDeps } from "@backplane/ports";
+import {
+  auditOf,
+  type Caller,
+  type ChangeRecords,
+  type ImportedPackage,
+  type KernelDeps,
+} from "@backplane/ports";
 import { createVisibilityFilter, hideInvisibleBindings } from "../access/visible-bindings.ts";
 
 /** Also used without an API request, for folders that are watched. */
@@ -9,7 +15,7 @@ export interface PackageRows {
   /** Returns the row that the imported bytes would have. */
   draft(caller: Caller, imported: ImportedPackage): Package;
   /** The event and the audit entry of its installation. */
-  facts(caller: Caller, row: Package): Facts;
+  records(caller: Caller, row: Package): ChangeRecords;
   /** Stores the row and ends the import. Bytes that do not become a row are removed. */
   add(caller: Caller, row: Package): Promise<{ package: Package; created: boolean }>;
   remove(caller: Caller, row: Package): Promise<void>;
@@ -35,7 +41,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     installed_by: caller.actor,
   });
 
-  function facts(caller: Caller, row: Package): Facts {
+  function records(caller: Caller, row: Package): ChangeRecords {
     const about = { package_id: row.package_id, version: row.version, digest: row.digest };
     return {
       events: [
@@ -55,7 +61,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
 
   async function add(caller: Caller, row: Package) {
     try {
-      const inserted = await store.packages.insert(row, facts(caller, row));
+      const inserted = await store.packages.insert(row, records(caller, row));
       deps.importer.release(row.digest);
       return { package: inserted.row, created: inserted.created };
     } catch (error) {
@@ -96,5 +102,5 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     }
   }
 
-  return { draft, facts, add, remove, discard };
+  return { draft, records, add, remove, discard };
 }

@@ -1,5 +1,5 @@
 /** The stored state of a sign-in. The whole record is sealed, and only these functions read it. */
-import type { Facts, KernelDeps, SealedSignIn, ServerChallenge } from "@backplane/ports";
+import type { ChangeRecords, KernelDeps, SealedSignIn, ServerChallenge } from "@backplane/ports";
 
 type OAuthGrant = "authorization_code" | "client_credentials";
 
@@ -86,7 +86,7 @@ export async function writeSignIn(
   at: { org_id: string; binding_id: string },
   before: StoredSignIn | null,
   record: SignInRecord,
-  more: { renewing_until?: number; facts?: Facts } = {},
+  more: { renewing_until?: number; records?: ChangeRecords } = {},
 ): Promise<boolean> {
   const { org_id, binding_id } = at;
   const row: SealedSignIn = {
@@ -94,5 +94,5 @@ export async function writeSignIn(
     renewing_until: more.renewing_until ?? 0,
     ciphertext: vault.seal(org_id, signInSealName(binding_id), JSON.stringify(record)),
   };
-  return await store.sign_ins.put(org_id, binding_id, row, more.facts ?? {});
+  return await store.sign_ins.put(org_id, binding_id, row, more.records ?? {});
 }

@@ -77,7 +77,7 @@ export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "cloc
     forget: () => known.clear(),
     list: async (scope) => (await listCached(scope)).map(({ name, description }) => ({ name, description })),
     async read(scope, name, file = MAIN_FILE) {
-      const skill = (await listCached(scope)).find((one) => one.name === name);
+      const skill = (await listCached(scope)).find((listed) => listed.name === name);
       if (skill === undefined) throw new BackplaneError("skill.not_found", `there is no skill ${name}`);
       const files = await importer.files(skill.digest, skill.path);
       if (!files.includes(file))

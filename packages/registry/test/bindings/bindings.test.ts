@@ -172,7 +172,7 @@ test("applies all racing patches without If-Match and refuses those with a stale
   await expect(fixture.kernel.bindings.patch(admin, id, { config: {} }, 1)).rejects.toMatchObject({
     code: "request.precondition",
   });
-  expect(fixture.runner.retired.filter((one) => one === id)).toHaveLength(20);
+  expect(fixture.runner.retired.filter((item) => item === id)).toHaveLength(20);
 });
 
 test("validates the config again on an upgrade, and no longer finds a removed binding", async () => {

@@ -55,9 +55,9 @@ test("gives a key the same binding every time", () => {
 });
 
 test("prefers a binding of the export to one of its whole package", () => {
-  const [one, all] = [bound("1.0.0", 100), bound("1.0.0", 100, {}, true)];
-  expect(share(all, one)).toEqual({ "1.0.0": 1_000 });
-  expect(share(one, all)).toEqual({ "1.0.0": 1_000 });
+  const [single, all] = [bound("1.0.0", 100), bound("1.0.0", 100, {}, true)];
+  expect(share(all, single)).toEqual({ "1.0.0": 1_000 });
+  expect(share(single, all)).toEqual({ "1.0.0": 1_000 });
 });
 
 test("skips bindings that are disabled, inactive or without traffic", () => {

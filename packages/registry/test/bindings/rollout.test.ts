@@ -115,6 +115,6 @@ test("picks the org's binding for a caller of the whole org who names no project
   expect((await fixture.call({ export_id: "echo" }, org)).binding_id).toBe(wide.binding_id);
   expect((await fixture.call({ binding_id: own.binding_id }, org)).binding_id).toBe(own.binding_id);
   expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
-  const shown = (await fixture.kernel.exports.discover(org, "tool")).map((one) => one.binding_id);
+  const shown = (await fixture.kernel.exports.discover(org, "tool")).map((item) => item.binding_id);
   expect(shown.sort()).toEqual([own.binding_id, wide.binding_id].sort());
 });

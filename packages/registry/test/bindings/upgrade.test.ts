@@ -296,10 +296,10 @@ verifies("upgrade.moves", "lets one of several racing upgrades win; the others c
       fixture.kernel.bindings.upgrade(admin, { package_id: PACKAGE, package_version }),
     ),
   );
-  const won = ended.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
+  const won = ended.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
   expect(won).toHaveLength(1);
-  for (const one of ended)
-    if (one.status === "rejected") expect(one.reason).toMatchObject({ code: "binding.conflict" });
+  for (const result of ended)
+    if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "binding.conflict" });
   expect(await listed(fixture)).toEqual(won);
   expect(won[0]!.generation).toBe(2);
 });
@@ -321,7 +321,7 @@ test("refuses one of two patches that move a binding to different versions", asy
     fixture.kernel.bindings.patch(admin, bound.binding_id, { package_version }, undefined);
   const ended = await Promise.allSettled([move("0.2.0"), move("0.3.0")]);
   expect(ended.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
-  const lost = ended.find((one) => one.status === "rejected");
+  const lost = ended.find((result) => result.status === "rejected");
   expect(lost?.reason).toMatchObject({ code: "binding.conflict" });
 });
 

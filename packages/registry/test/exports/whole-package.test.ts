@@ -24,7 +24,7 @@ test("binds every tool of a package at once, with one config and one set of slot
   const secrets = { token: "secret://org_local/token" };
   const { binding_id } = await kernel.bindings.patch(admin, waiting.binding_id, { secrets }, undefined);
   const found = await kernel.exports.discover(user, "tool");
-  expect(found.map((one) => [one.export_id, one.binding_id])).toEqual([
+  expect(found.map((item) => [item.export_id, item.binding_id])).toEqual([
     ["count", binding_id],
     ["search", binding_id],
   ]);

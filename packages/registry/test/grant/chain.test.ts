@@ -29,7 +29,7 @@ function standing(
 /** Compares every dimension. A field that a level leaves out is allowed. */
 function wider(child: Grant, parent: Level): string[] {
   const outside = <T>(mine: readonly T[], theirs: readonly T[] | null | undefined) =>
-    theirs !== undefined && theirs !== null && mine.some((one) => !theirs.includes(one));
+    theirs !== undefined && theirs !== null && mine.some((entry) => !theirs.includes(entry));
   const { mounts } = parent;
   const found: [string, boolean][] = [
     ["class", parent.class !== undefined && moreIsolated(child.class, parent.class) !== child.class],
@@ -37,7 +37,7 @@ function wider(child: Grant, parent: Level): string[] {
     [
       "domains",
       parent.allowed_domains !== undefined &&
-        child.allowed_domains.some((one) => !parent.allowed_domains!.some((wide) => covers(wide, one))),
+        child.allowed_domains.some((domain) => !parent.allowed_domains!.some((wide) => covers(wide, domain))),
     ],
     [
       "filesystem",
@@ -50,12 +50,12 @@ function wider(child: Grant, parent: Level): string[] {
       (mounts === false && child.mounts.length > 0) ||
         (Array.isArray(mounts) &&
           child.mounts.some(
-            (one) =>
+            (mount) =>
               !mounts.some(
                 (other) =>
-                  other.source === one.source &&
-                  other.target === one.target &&
-                  (other.writable || !one.writable),
+                  other.source === mount.source &&
+                  other.target === mount.target &&
+                  (other.writable || !mount.writable),
               ),
           )),
     ],
@@ -151,14 +151,14 @@ test("never widens the grant by an additional level", () => {
         ];
         // Only the operator names domains: until one level has, nothing is reachable and so nothing is narrowed.
         const named = [of.asked, of.policy, org, project, { allowed_domains: own.default_domains }].some(
-          (one) => one?.allowed_domains !== undefined,
+          (item) => item?.allowed_domains !== undefined,
         );
         const base = toGrant(without);
         const asLevel: Level = named ? base : { ...base, allowed_domains: ["*"] };
-        for (const one of added) expect(wider(toGrant(one), asLevel)).toEqual([]);
+        for (const level of added) expect(wider(toGrant(level), asLevel)).toEqual([]);
         // A caller grants nothing, not even where no other level says anything.
         for (const chain of [[first], [second], [first, second]]) {
-          const grant = toGrant(intersect(without, ...chain.map((one) => one ?? {})));
+          const grant = toGrant(intersect(without, ...chain.map((item) => item ?? {})));
           expect(wider(grant, base)).toEqual([]);
           expect(wider(toGrant(intersect(without, first ?? {}, second ?? {})), grant)).toEqual([]);
         }

@@ -27,10 +27,10 @@ test("allows no name through the intersection that one side refuses", () => {
     .chain((text) => fc.constantFrom(text, "*"));
   const set = fc.array(pattern, { maxLength: 4 });
   const target = fc.tuple(name, fc.constantFrom(":80", ":443")).map((parts) => parts.join(""));
-  const allows = (patterns: string[], one: string) => patterns.some((each) => covers(each, one));
+  const allows = (patterns: string[], host: string) => patterns.some((each) => covers(each, host));
   fc.assert(
-    fc.property(set, set, target, (left, right, one) => {
-      expect(allows(intersectDomains(left, right), one)).toBe(allows(left, one) && allows(right, one));
+    fc.property(set, set, target, (left, right, host) => {
+      expect(allows(intersectDomains(left, right), host)).toBe(allows(left, host) && allows(right, host));
     }),
     { numRuns: 2_000 },
   );

@@ -16,7 +16,10 @@ import {
   sparse,
 } from "./random-levels.ts";
 
-const mounts = fc.oneof(fc.boolean(), fc.uniqueArray(mount, { maxLength: 2, selector: (one) => one.source }));
+const mounts = fc.oneof(
+  fc.boolean(),
+  fc.uniqueArray(mount, { maxLength: 2, selector: (item) => item.source }),
+);
 const level: fc.Arbitrary<Level> = sparse(
   fc.record({
     class: maybe(isolation),
@@ -33,24 +36,26 @@ const level: fc.Arbitrary<Level> = sparse(
 
 function notWider(child: Level, parent: Level): boolean {
   const inside = (a?: readonly string[] | null, b?: readonly string[] | null) =>
-    b === undefined || b === null || (a ?? ["anything"]).every((one) => b.includes(one));
+    b === undefined || b === null || (a ?? ["anything"]).every((entry) => b.includes(entry));
   const mountsInside =
     parent.mounts === undefined ||
     parent.mounts === true ||
     child.mounts === false ||
     (Array.isArray(child.mounts) &&
       child.mounts.every(
-        (one) =>
+        (mount) =>
           parent.mounts !== false &&
           (parent.mounts as typeof child.mounts & object[]).some(
-            (other) => other.source === one.source && (other.writable || !one.writable),
+            (other) => other.source === mount.source && (other.writable || !mount.writable),
           ),
       ));
   return (
     (parent.class === undefined || moreIsolated(child.class!, parent.class) === child.class) &&
     (parent.network !== "none" || child.network === "none") &&
     (parent.allowed_domains === undefined ||
-      child.allowed_domains!.every((one) => parent.allowed_domains!.some((wide) => covers(wide, one)))) &&
+      child.allowed_domains!.every((domain) =>
+        parent.allowed_domains!.some((wide) => covers(wide, domain)),
+      )) &&
     (parent.filesystem === undefined ||
       child.filesystem === "none" ||
       child.filesystem === parent.filesystem) &&
@@ -63,10 +68,10 @@ function notWider(child: Level, parent: Level): boolean {
 }
 
 /** Mounts keep the order of the first list, so they are compared as a set. */
-const asSet = (one: Level): Level =>
-  Array.isArray(one.mounts)
-    ? { ...one, mounts: [...one.mounts].sort((a, b) => (a.source < b.source ? -1 : 1)) }
-    : one;
+const asSet = (level: Level): Level =>
+  Array.isArray(level.mounts)
+    ? { ...level, mounts: [...level.mounts].sort((a, b) => (a.source < b.source ? -1 : 1)) }
+    : level;
 
 test("is never wider than any of its levels", () => {
   fc.assert(
@@ -93,7 +98,7 @@ test("is commutative, associative and idempotent", () => {
 
 test("lets a tool run on the host only if every level does", () => {
   const host = (...levels: (boolean | undefined)[]) =>
-    intersect(...levels.map((one): Level => (one === undefined ? {} : { host: one }))).host;
+    intersect(...levels.map((level): Level => (level === undefined ? {} : { host: level }))).host;
   expect(host(true, true, undefined)).toBe(true);
   expect(host(true, false)).toBe(false);
   expect(host(false, true)).toBe(false);

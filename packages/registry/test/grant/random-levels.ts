@@ -51,7 +51,7 @@ const asked = sparse(
 const policy = sparse(
   fc.record({
     allowed_domains: maybe(domains),
-    mounts: maybe(fc.uniqueArray(mount, { maxLength: 2, selector: (one) => one.source })),
+    mounts: maybe(fc.uniqueArray(mount, { maxLength: 2, selector: (item) => item.source })),
     capabilities: maybe(names),
     permissions: maybe(
       fc.record({

@@ -89,7 +89,7 @@ describe.each([
     const folder = t.folder("kit", kit("1.0.0"));
     const first = await t.install(await archiveOf(folder), { bind: true });
     const again = await t.install(await archiveOf(folder), { bind: true, policy: { timeout_ms: 9_000 } });
-    expect(again.packages).toEqual(first.packages.map((one) => ({ ...one, created: false })));
+    expect(again.packages).toEqual(first.packages.map((item) => ({ ...item, created: false })));
     expect(again.bindings).toEqual(first.bindings.map(({ binding }) => ({ binding, change: "unchanged" })));
     expect(t.digests()).toHaveLength(1);
   });
@@ -201,16 +201,16 @@ describe.each([
         },
       },
     }));
-    const one = await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), {
+    const installed = await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), {
       bind: true,
     });
-    const { binding_id } = one.bindings[0]!.binding;
+    const { binding_id } = installed.bindings[0]!.binding;
     change = () =>
       t.fixture.kernel.bindings.patch(admin, binding_id, { policy: { timeout_ms: 7_000 } }, undefined);
-    const two = await t.install(await archiveOf(t.folder("two", kit("2.0.0", { slots: [] }))), {
+    const upgraded = await t.install(await archiveOf(t.folder("two", kit("2.0.0", { slots: [] }))), {
       bind: true,
     });
-    const moved = two.bindings.find(({ binding }) => binding.binding_id === binding_id);
+    const moved = upgraded.bindings.find(({ binding }) => binding.binding_id === binding_id);
     expect(moved).toMatchObject({ change: "moved", binding: { policy: { timeout_ms: 7_000 } } });
   });
 

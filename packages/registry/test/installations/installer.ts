@@ -56,7 +56,7 @@ export async function createInstaller(store: Store): Promise<Installer> {
         .sort(),
     bindings: async () =>
       (await store.bindings.list(admin.scope, {}, all)).items
-        .map((one) => `${one.package_id}@${one.package_version} ${one.export_id}`)
+        .map((binding) => `${binding.package_id}@${binding.package_version} ${binding.export_id}`)
         .sort(),
     digests() {
       const dir = join(home, "blobs/sha256");

@@ -101,7 +101,7 @@ test("reports rows that cannot be decrypted, keeps them, and does not list their
   const done = await kernel.secrets.rotateKey(admin, { new_key: true });
   expect(done).toMatchObject({ secrets: 1, unused_keys: [] });
   expect(done.unreadable.map(({ name }) => name).toSorted()).toEqual(["broken", "lost"]);
-  for (const caller of [user, there].map((one) => ({ ...one, actor: "key_x" }))) {
+  for (const caller of [user, there].map((base) => ({ ...base, actor: "key_x" }))) {
     await expect(kernel.secrets.rotateKey(caller, { new_key: true })).rejects.toMatchObject({
       code: "policy.denied",
     });

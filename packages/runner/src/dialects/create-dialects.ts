@@ -26,6 +26,8 @@ export function createDialects({ outbound }: DialectOptions): DialectFor {
     mcpStdio(),
     mcpHttp(outbound),
   ];
-  const byProtocol = new Map<string, Dialect>(dialects.map((one) => [one.protocol satisfies Protocol, one]));
+  const byProtocol = new Map<string, Dialect>(
+    dialects.map((dialect) => [dialect.protocol satisfies Protocol, dialect]),
+  );
   return (protocol) => byProtocol.get(protocol) ?? null;
 }

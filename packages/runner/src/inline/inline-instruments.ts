@@ -79,9 +79,9 @@ export class InlineInstruments {
     const call = this.#use(request, async ({ data_dir, plugin }) => {
       if (!this.#running.has(invocation_id)) throw new BackplaneError("cancelled");
       dispatched = true;
-      const told = stopped.then(() => plugin.cancel({ invocationId: invocation_id, reason: "stopped" }));
+      const cancelled = stopped.then(() => plugin.cancel({ invocationId: invocation_id, reason: "stopped" }));
       const result = await plugin.invoke(invokeParams({ context, id: invocation_id, request }, data_dir));
-      void told;
+      void cancelled;
       return acceptInstrument(result);
     }).catch((error: unknown) => answerFromError(error));
     const answer = await Promise.race([call, stopped]);
@@ -214,13 +214,13 @@ export class InlineInstruments {
 
   /** Takes no new calls and shuts down when its current calls have finished. */
   #retire(entry: ProviderEntry): void {
-    for (const [folder, one] of this.#entries) if (one === entry) this.#entries.delete(folder);
+    for (const [folder, candidate] of this.#entries) if (candidate === entry) this.#entries.delete(folder);
     this.#closeIfUnused(entry);
   }
 
   #closeIfUnused(entry: ProviderEntry): void {
     if (entry.calls > 0 || entry.close === null) return;
-    for (const one of this.#entries.values()) if (one === entry) return;
+    for (const candidate of this.#entries.values()) if (candidate === entry) return;
     entry.close();
     entry.close = null;
   }

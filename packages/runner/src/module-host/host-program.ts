@@ -50,7 +50,7 @@ function collect(folder: string, found: Map<string, string>): void {
   for (const dependency of Object.keys(dependencies)) {
     const dir = (resolver.resolve.paths(dependency) ?? [])
       .map((dir) => join(dir, dependency))
-      .find((one) => existsSync(join(one, "package.json")));
+      .find((folder) => existsSync(join(folder, "package.json")));
     if (dir === undefined) throw broken(`${name} needs ${dependency}, which is not installed`);
     collect(realpathSync(dir), found);
   }

@@ -88,7 +88,7 @@ export class ModuleSession implements DialectSession {
     }
   }
 
-  tell(method: "cancel", params: ModuleHostMethods["cancel"][0]): void {
+  notify(method: "cancel", params: ModuleHostMethods["cancel"][0]): void {
     try {
       this.#peer.notify(method, { ...params });
     } catch {

@@ -77,7 +77,7 @@ export function proxyTool(
     async run(args, call) {
       const call_id = parts.nextCall();
       const { as, deadline_at, id, invocation_id, session_id, signal } = call;
-      const cancel = () => session().tell("cancel", { call_id });
+      const cancel = () => session().notify("cancel", { call_id });
       calls.set(call_id, call);
       signal.addEventListener("abort", cancel, { once: true });
       try {

@@ -46,7 +46,7 @@ export async function pluginTree(entry: PluginEntry, hidden_folders: readonly st
   for (const path of siblings) await assertReadable(entry.name, path);
   const inside = (path: string) => join(INSIDE.plugin, relative(root, path));
   const real = await Promise.all(hidden_folders.map((path) => realpath(path).catch(() => path)));
-  const own = real.filter((path) => shown.some((one) => isWithin(one, path)));
+  const own = real.filter((path) => shown.some((folder) => isWithin(folder, path)));
   return {
     folder,
     folder_at: inside(folder),

@@ -41,8 +41,8 @@ export function hostsFile(
   copies: PrivateCopies,
   names: readonly { address: string; name: string }[],
 ): string {
-  const told = names.filter(({ address, name }) => name !== "localhost" && name !== address);
-  const lines = told.map(({ address, name }) => `${address} ${name}\n`).join("");
+  const listed = names.filter(({ address, name }) => name !== "localhost" && name !== address);
+  const lines = listed.map(({ address, name }) => `${address} ${name}\n`).join("");
   const bytes = Buffer.from(FILES.hosts + lines);
   return copies.put(`hosts-${hash("sha256", bytes, "hex")}`, bytes);
 }

@@ -14,14 +14,14 @@ function call() {
 test("interrupts calls by id or all at once, and waits for the last one to finish", async () => {
   const running = new RunningCalls();
   await running.whenEmpty();
-  const [one, two] = [call(), call()];
-  running.add("inv_1", one);
-  running.add("inv_2", two);
+  const [first, second] = [call(), call()];
+  running.add("inv_1", first);
+  running.add("inv_2", second);
   expect([running.size, running.has("inv_1"), running.has("inv_3")]).toEqual([2, true, false]);
   expect([running.cancel("inv_1", "user"), running.cancel("inv_3", "user")]).toEqual([true, false]);
   running.interruptAll();
   running.stopAllNow();
-  expect([one.interrupts, two.interrupts]).toEqual([
+  expect([first.interrupts, second.interrupts]).toEqual([
     ["user", "shutdown", "stopped now"],
     ["shutdown", "stopped now"],
   ]);

@@ -138,11 +138,11 @@ async function endsTheProcess(
   expect(pidOf(await testRunner.run({ ...request, input: { pid: true } }))).not.toBe(before);
 }
 
-const all = (list: readonly Case[], check: (one: Case) => Promise<void>): Promise<unknown> =>
+const all = (list: readonly Case[], check: (answerCase: Case) => Promise<void>): Promise<unknown> =>
   Promise.all(
-    list.map((one) =>
-      check(one).catch((error: Error) => {
-        throw new Error(`${one.name}: ${error.message}`, { cause: error });
+    list.map((answerCase) =>
+      check(answerCase).catch((error: Error) => {
+        throw new Error(`${answerCase.name}: ${error.message}`, { cause: error });
       }),
     ),
   );
@@ -157,7 +157,9 @@ describe("vai.rpc.v1", () => {
     "fails only the call of a contradictory response, immediately and as malformed",
     async () => {
       const testRunner = createTestRunner();
-      await all(VAI_CASES, (one) => endsOneCall(testRunner, keyed(request, one), one.message));
+      await all(VAI_CASES, (answerCase) =>
+        endsOneCall(testRunner, keyed(request, answerCase), answerCase.message),
+      );
     },
     TEST_MS,
   );
@@ -167,7 +169,9 @@ describe("vai.rpc.v1", () => {
     "fails the calls in flight and stops the process after a response with an id of the wrong type",
     async () => {
       const testRunner = createTestRunner();
-      await all(VAI_WRONG_IDS, (one) => endsTheProcess(testRunner, keyed(request, one), one.message));
+      await all(VAI_WRONG_IDS, (answerCase) =>
+        endsTheProcess(testRunner, keyed(request, answerCase), answerCase.message),
+      );
     },
     TEST_MS,
   );
@@ -211,9 +215,9 @@ verifies(
 
 describe("hefty.jsonrpc", () => {
   const request = speaks("hefty.jsonrpc", "instrument");
-  const own = (one: Case): RequestChange => ({
-    ...keyed(request, one),
-    binding_id: one.name.replaceAll(/\W/g, "_"),
+  const own = (answerCase: Case): RequestChange => ({
+    ...keyed(request, answerCase),
+    binding_id: answerCase.name.replaceAll(/\W/g, "_"),
   });
 
   verifies(
@@ -221,7 +225,9 @@ describe("hefty.jsonrpc", () => {
     "fails only the call of a contradictory instrument answer, immediately and as malformed",
     async () => {
       const testRunner = createTestRunner({ data_root: dataRoot() });
-      await all(INSTRUMENT_CASES, (one) => endsOneCall(testRunner, own(one), one.message));
+      await all(INSTRUMENT_CASES, (answerCase) =>
+        endsOneCall(testRunner, own(answerCase), answerCase.message),
+      );
     },
     TEST_MS,
   );
@@ -235,7 +241,7 @@ describe("hefty.jsonrpc", () => {
         ...rpcWrongIds(INSTRUMENT_RESULT),
         ...cases({ "an error for null": { ...RPC, id: null, error: RPC_ERROR } }),
       ];
-      await all(list, (one) => endsTheProcess(testRunner, own(one), one.message));
+      await all(list, (answerCase) => endsTheProcess(testRunner, own(answerCase), answerCase.message));
     },
     TEST_MS,
   );
@@ -335,8 +341,8 @@ describe("mcp.stdio", () => {
     "fails only the call of a contradictory reply, immediately and as malformed",
     async () => {
       const testRunner = createTestRunner();
-      await all(rpcCases(CONTENT), (one) =>
-        endsOneCall(testRunner, { ...keyed(request, one), class: "worker" }, one.message),
+      await all(rpcCases(CONTENT), (answerCase) =>
+        endsOneCall(testRunner, { ...keyed(request, answerCase), class: "worker" }, answerCase.message),
       );
     },
     TEST_MS,
@@ -347,8 +353,8 @@ describe("mcp.stdio", () => {
     "fails the calls in flight and stops the server after a reply that matches no request",
     async () => {
       const testRunner = createTestRunner();
-      await all(rpcWrongIds(CONTENT), (one) =>
-        endsTheProcess(testRunner, { ...keyed(request, one), class: "worker" }, one.message),
+      await all(rpcWrongIds(CONTENT), (answerCase) =>
+        endsTheProcess(testRunner, { ...keyed(request, answerCase), class: "worker" }, answerCase.message),
       );
     },
     TEST_MS,

@@ -151,8 +151,8 @@ verifies(
     const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 100 } });
     await testRunner.run(vai("hangs-on-request", { input: {} }));
     const other = testRunner.run(vai("hangs-on-request", { input: { slow: true } }));
-    const one = testRunner.run(vai("hangs-on-request", { timeout_ms: 300, input: { hang: true } }));
-    expect(await one).toMatchObject({ error: { code: "timeout" } });
+    const hanging = testRunner.run(vai("hangs-on-request", { timeout_ms: 300, input: { hang: true } }));
+    expect(await hanging).toMatchObject({ error: { code: "timeout" } });
     expect(await other).toMatchObject({ status: "failed", error: { code: "crashed" }, dispatched: true });
     expect((await other).error?.message).toContain("ignored its cancel");
   },

@@ -94,7 +94,7 @@ test("serves clients that ignore the proxy variables through /etc/hosts: HTTP, T
   const egress = await openTestEgress({ domains: [`b.test:${web.port}`, `a.test:${tls.port}`] });
   const { hosts } = egress.session;
   const at = async (name: string, port: number) => {
-    const { address } = hosts.find((one) => one.name === name)!;
+    const { address } = hosts.find((host) => host.name === name)!;
     return new TestClient(await egress.behind("named", port, address), address);
   };
   const http = await at("b.test", web.port);

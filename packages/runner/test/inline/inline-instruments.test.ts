@@ -139,10 +139,10 @@ verifies(
 
 test("shares no state between two bindings of one package", async () => {
   const { testRunner } = setUp();
-  const one = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_1@1/-/g" });
+  const first = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_1@1/-/g" });
   const other = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_2@1/-/g", binding_id: "bind_2" });
-  await testRunner.run(one);
-  expect(structured(await testRunner.run(one)).count).toBe(2);
+  await testRunner.run(first);
+  expect(structured(await testRunner.run(first)).count).toBe(2);
   expect(structured(await testRunner.run(other)).count).toBe(1);
 });
 

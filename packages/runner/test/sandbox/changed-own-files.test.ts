@@ -28,7 +28,7 @@ function afterLook(when: (paths: string[]) => boolean, attack: () => void): void
 }
 
 function ownFolder(cache_dir: string): string {
-  return join(cache_dir, readdirSync(cache_dir).find((one) => one.startsWith("own-"))!);
+  return join(cache_dir, readdirSync(cache_dir).find((name) => name.startsWith("own-"))!);
 }
 
 function overwrite(path: string): void {

@@ -9,24 +9,24 @@ const root = process.getuid?.() === 0;
 test.runIf(root)("gives each folder its own stable user, also for files that root created", async () => {
   const state = mkdtempSync(join(tmpdir(), "backplane-state-"));
   onTestFinished(() => rmSync(state, { recursive: true, force: true }));
-  const [one, two] = ["one", "two"].map((name) => join(state, name)) as [string, string];
-  for (const folder of [one, two]) mkdirSync(join(folder, "deep"), { recursive: true });
+  const [first, second] = ["one", "two"].map((name) => join(state, name)) as [string, string];
+  for (const folder of [first, second]) mkdirSync(join(folder, "deep"), { recursive: true });
   const outside = join(state, "outside");
   writeFileSync(outside, "of the gateway");
-  symlinkSync(outside, join(one, "deep/link"));
-  symlinkSync(state, join(one, "up"));
+  symlinkSync(outside, join(first, "deep/link"));
+  symlinkSync(state, join(first, "up"));
 
-  const uids = await Promise.all([claimStateFolder(one), claimStateFolder(two)]);
+  const uids = await Promise.all([claimStateFolder(first), claimStateFolder(second)]);
   expect([...uids].sort((a, b) => a - b)).toEqual([FIRST_STATE_UID, FIRST_STATE_UID + 1]);
-  writeFileSync(join(one, "deep/by-root"), "");
-  expect(await claimStateFolder(one)).toBe(uids[0]);
-  for (const path of [one, join(one, "deep"), join(one, "deep/by-root"), join(one, "deep/link")]) {
+  writeFileSync(join(first, "deep/by-root"), "");
+  expect(await claimStateFolder(first)).toBe(uids[0]);
+  for (const path of [first, join(first, "deep"), join(first, "deep/by-root"), join(first, "deep/link")]) {
     expect([path, lstatSync(path).uid, lstatSync(path).gid]).toEqual([path, uids[0], uids[0]]);
   }
   // Links are not followed.
   expect(lstatSync(outside).uid).toBe(0);
   expect(lstatSync(state).uid).toBe(0);
   // A folder that belongs to another plugin's user gets its own user again.
-  chownSync(two, uids[0]!, uids[0]!);
-  expect(await claimStateFolder(two)).not.toBe(uids[0]);
+  chownSync(second, uids[0]!, uids[0]!);
+  expect(await claimStateFolder(second)).not.toBe(uids[0]);
 });

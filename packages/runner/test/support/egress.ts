@@ -62,7 +62,7 @@ export async function openTestEgress(options: TestEgressOptions = {}): Promise<T
   onTestFinished(() => session.close());
   const behind: TestEgress["behind"] = async (role, port, address = "127.0.0.1") => {
     const listener = session.listeners.find(
-      (one) => one.role === role && (port === undefined || one.port === port),
+      (listener) => listener.role === role && (port === undefined || listener.port === port),
     );
     if (listener === undefined) throw new Error(`no listener ${role} ${port ?? ""}`);
     const { server, port: real } = await listen(() => {}, address);

@@ -34,14 +34,14 @@ export async function mcpHttpServer(answer: (seen: Seen, reply: Reply) => boolea
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     let body = "";
     for await (const chunk of request) body += String(chunk);
-    const one: Seen = {
+    const received: Seen = {
       http: request.method!,
       headers: request.headers,
       message: body === "" ? ({} as Seen["message"]) : (JSON.parse(body) as Seen["message"]),
     };
-    seen.push(one);
-    const reply = replyTo(one, response);
-    if (answer(one, reply) !== true) usual(one, reply);
+    seen.push(received);
+    const reply = replyTo(received, response);
+    if (answer(received, reply) !== true) usual(received, reply);
   }
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(

@@ -14,7 +14,7 @@ type Methods = ModuleContextMethods;
 export interface GatewayLink {
   request<M extends keyof Methods>(method: M, params: Methods[M][0]): Promise<Methods[M][1]>;
   /** The message is lost when the gateway does not read, so only notifications without a reply use this. */
-  tell<M extends "log" | "progress">(method: M, params: Methods[M][0]): void;
+  notify<M extends "log" | "progress">(method: M, params: Methods[M][0]): void;
 }
 
 export function gatewayLink(peer: () => RpcPeer): GatewayLink {
@@ -27,7 +27,7 @@ export function gatewayLink(peer: () => RpcPeer): GatewayLink {
         throw rpcCode === THROWN_ERROR ? valueToThrown(data as ThrownValue) : error;
       }
     },
-    tell(method, params) {
+    notify(method, params) {
       try {
         peer().notify(method, params as unknown as JsonObject);
       } catch {

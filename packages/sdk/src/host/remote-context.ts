@@ -20,7 +20,7 @@ export type RegisteredTools = Map<number, KernelTool>;
 export function remoteContext(ref: ContextRef, link: GatewayLink, tools: RegisteredTools): PluginContext {
   const ctx = ref.id;
   const log = (level: PluginLogLevel) => (fields: Record<string, unknown>, message: string) =>
-    link.tell("log", { ctx, level, fields: logFields(fields), message: String(message) });
+    link.notify("log", { ctx, level, fields: logFields(fields), message: String(message) });
   return {
     name: ref.name,
     stateDir: ref.state_dir,

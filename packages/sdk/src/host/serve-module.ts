@@ -104,6 +104,6 @@ function createHandlers(peer: () => RpcPeer): Handlers {
   };
 
   function hostedCall({ call_id, ...call }: HostedToolCall, signal: AbortSignal): KernelToolCall {
-    return { ...call, signal, progress: (event) => link.tell("progress", { call_id, event }) };
+    return { ...call, signal, progress: (event) => link.notify("progress", { call_id, event }) };
   }
 }

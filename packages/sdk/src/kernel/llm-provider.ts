@@ -161,10 +161,10 @@ async function checkInstances(options: LlmProviderOptions, ctx: PluginContext): 
       details,
     };
   }
-  const status = bad.some((one) => one.status === "failed") ? "failed" : "degraded";
+  const status = bad.some((check) => check.status === "failed") ? "failed" : "degraded";
   return {
     status,
-    summary: bad.map((one) => `${one.name}: ${one.message ?? one.status}`).join("; "),
+    summary: bad.map((check) => `${check.name}: ${check.message ?? check.status}`).join("; "),
     details,
   };
 }

@@ -56,7 +56,7 @@ export async function runCall(call: LlmCall): Promise<void> {
   const [request_id, session_id] = [event.id, event.session_id];
   if ("answer" in outcome) {
     const { answer } = outcome;
-    const tool_calls = answer.tool_calls.map((one) => ({ ...one }));
+    const tool_calls = answer.tool_calls.map((call) => ({ ...call }));
     const payload = { ...answer, tool_calls, usage: { ...answer.usage }, request_id };
     await ctx.emit("llm.call.response", payload, { session_id });
   } else {

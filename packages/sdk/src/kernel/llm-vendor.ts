@@ -84,6 +84,8 @@ export function withStatusOf<Failure extends { kind: string }>(
   status_of: Readonly<Record<string, number>>,
 ): Failure {
   if (failure.kind !== "other") return failure;
-  const word = words.find((one): one is string => typeof one === "string" && Object.hasOwn(status_of, one));
+  const word = words.find(
+    (candidate): candidate is string => typeof candidate === "string" && Object.hasOwn(status_of, candidate),
+  );
   return word === undefined ? failure : { ...failure, kind: "status", status_code: status_of[word] };
 }

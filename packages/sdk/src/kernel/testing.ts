@@ -90,14 +90,15 @@ export async function testKernelPlugin(
     log: { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") },
     providers: {
       listInstances: async () => structuredClone(providers),
-      instancesForPlugin: async (name) => structuredClone(providers.filter((one) => one.plugin === name)),
-      getInstance: async (id) => structuredClone(providers.find((one) => one.id === id) ?? null),
+      instancesForPlugin: async (name) =>
+        structuredClone(providers.filter((provider) => provider.plugin === name)),
+      getInstance: async (id) => structuredClone(providers.find((provider) => provider.id === id) ?? null),
       activeId: async () => active,
     },
     async emit(kind, payload, { session_id }) {
       const event = { id: `event-${++ids}`, kind, session_id, payload: asJson(payload) };
       emitted.push(event);
-      for (const one of waiting) if (one.kind === kind && waiting.delete(one)) one.resolve(event);
+      for (const waiter of waiting) if (waiter.kind === kind && waiting.delete(waiter)) waiter.resolve(event);
       return { id: event.id };
     },
     config: async () => structuredClone(config),

@@ -96,8 +96,8 @@ test("serves the real instrument API to a provider", async () => {
   expect(given.HEFTY_VERSION).toBe(HEFTY_VERSION);
   expect(Object.keys(given.InstrumentResult)).toEqual(Object.keys(InstrumentResult));
   const error = { code: "X", message: "x" };
-  for (const one of [{}, { stdout: "a", stderr: "b" }, { error }, { status: "Error" as const }]) {
-    expect(given.InstrumentResult.stdio(one)).toEqual(InstrumentResult.stdio(one));
+  for (const fields of [{}, { stdout: "a", stderr: "b" }, { error }, { status: "Error" as const }]) {
+    expect(given.InstrumentResult.stdio(fields)).toEqual(InstrumentResult.stdio(fields));
   }
   expect(given.InstrumentResult.data([1])).toEqual(InstrumentResult.data([1]));
 });

@@ -94,8 +94,8 @@ export class LlmBus {
       log: { debug: log, info: log, warn: log, error: log },
       providers: {
         listInstances: async () => all(),
-        instancesForPlugin: async (plugin) => all().filter((one) => one.plugin === plugin),
-        getInstance: async (id) => all().find((one) => one.id === id) ?? null,
+        instancesForPlugin: async (plugin) => all().filter((instance) => instance.plugin === plugin),
+        getInstance: async (id) => all().find((instance) => instance.id === id) ?? null,
         activeId: async () => null,
       },
       emit: async (kind, payload, { session_id }) => {

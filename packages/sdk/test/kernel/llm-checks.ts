@@ -16,12 +16,12 @@ export async function expectStatuses(
   key: string,
   cases: readonly StatusCase[],
 ): Promise<void> {
-  for (const [status_code, body, headers, told] of cases) {
+  for (const [status_code, body, headers, expected] of cases) {
     vendor.answer = json(status_code, body, headers);
     const before = vendor.requests.length;
     const end = await bus.call();
     expect(end.kind).toBe("llm.call.error");
-    expect(end.payload).toMatchObject({ kind: "status", status_code, ...told });
+    expect(end.payload).toMatchObject({ kind: "status", status_code, ...expected });
     expect(end.payload.error).not.toContain(key);
     // The SDK's own retries are off.
     expect(vendor.requests.length - before).toBe(1);

@@ -34,7 +34,7 @@ async function* numbers(end: () => void = () => {}): AsyncGenerator<number> {
 
 async function read(stream: AsyncIterable<number>): Promise<number[]> {
   const seen: number[] = [];
-  for await (const one of stream) seen.push(one);
+  for await (const part of stream) seen.push(part);
   return seen;
 }
 
@@ -79,8 +79,8 @@ test("forwards a stop while the vendor's stream opens and removes its listeners 
 
 test("removes its signal listener when the reader stops early", async () => {
   const stop = stopSignal();
-  for await (const one of vendorStream(stop.signal, async () => numbers())) {
-    expect([one, stop.listeners()]).toEqual([1, 1]);
+  for await (const part of vendorStream(stop.signal, async () => numbers())) {
+    expect([part, stop.listeners()]).toEqual([1, 1]);
     break;
   }
   expect(stop.listeners()).toBe(0);

@@ -50,7 +50,7 @@ test("refuses in the test context what the kernel refuses", async () => {
     testKernelPlugin({ ...plugin, name: "Not Kebab" }),
   ];
   const codes = await Promise.all(
-    refusals.map((one) => one.then(String, (error: { code: string }) => error.code)),
+    refusals.map((refusal) => refusal.then(String, (error: { code: string }) => error.code)),
   );
   expect(codes).toEqual(["policy.denied", "plugin.invalid", "export.not_found", "plugin.invalid"]);
 });

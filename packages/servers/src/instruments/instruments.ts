@@ -113,7 +113,9 @@ export function createInstruments({
   /** A plugin that is bound for the whole org moves there, also when it is installed from a project. */
   async function isBoundOrgWide(caller: Caller, { packages }: SourceInspection): Promise<boolean> {
     const plugins = await readInstrumentPlugins(store.bindings, caller.scope);
-    const before = [...plugins.values()].find((one) => one.package.package_id === packages[0]?.package_id);
+    const before = [...plugins.values()].find(
+      (plugin) => plugin.package.package_id === packages[0]?.package_id,
+    );
     return before !== undefined && before.binding.scope.project_id === null;
   }
 
@@ -132,7 +134,7 @@ export function createInstruments({
         const lost = (await catalog.entries(caller, { all: true })).filter(
           ({ status }) => status === "failed" || status === "skipped",
         );
-        return views.map((one) => addLostNames(one, lost));
+        return views.map((view) => addLostNames(view, lost));
       },
       async health(caller, question) {
         requireAdmin(caller, "ask plugins for their health");

@@ -90,12 +90,12 @@ export function createServers(
     const bound = await store.bindings.discover(caller.scope, "tool");
     const servers: ServerInfo[] = [];
     const used: BoundPackage[] = [];
-    for (const one of withoutShadowed(bound.filter(isServer))) {
-      const { binding, package: pack } = one;
+    for (const server of withoutShadowed(bound.filter(isServer))) {
+      const { binding, package: pack } = server;
       const definitions = await store.definitions.get(binding.scope.org_id, binding.binding_id);
       if (definitions === null) continue;
       const { capabilities, instructions } = definitions.info;
-      used.push(one);
+      used.push(server);
       servers.push({
         name: findFreeName(servers, serverName(pack.package_id)),
         binding_id: binding.binding_id,
@@ -122,7 +122,7 @@ export function createServers(
       const capabilities = filterCapabilities(server.capabilities, planOf, caller, policy);
       shown.push(capabilities === server.capabilities ? server : { ...server, capabilities });
     }
-    return shown.every((one, i) => one === servers[i]) ? servers : shown;
+    return shown.every((server, i) => server === servers[i]) ? servers : shown;
   }
 
   async function listCached(caller: Caller): Promise<readonly ServerInfo[]> {
@@ -146,7 +146,7 @@ export function createServers(
   /** Returns the server if the caller may send it this request. `why` is set when an approval is needed first. */
   async function checkAccess(wanted: ServerRequest): Promise<{ bound: BoundPackage; why: string | null }> {
     const { caller, binding_id, method, params } = wanted;
-    const visible = (await listCached(caller)).some((one) => one.binding_id === binding_id);
+    const visible = (await listCached(caller)).some((server) => server.binding_id === binding_id);
     const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
     if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
     const part = findFeature(method, params);
@@ -239,7 +239,7 @@ export function createServers(
 
   return {
     forget() {
-      for (const one of known.values()) one.at = Number.NEGATIVE_INFINITY;
+      for (const list of known.values()) list.at = Number.NEGATIVE_INFINITY;
     },
     facade: {
       list,
@@ -293,7 +293,7 @@ function withoutShadowed(bound: readonly BoundPackage[]): BoundPackage[] {
 /** Two packages may have the same last name; the server of the later binding gets a number. */
 function findFreeName(taken: readonly ServerInfo[], name: string): string {
   let free = name;
-  for (let n = 2; taken.some((one) => one.name === free); n++) free = `${name}-${n}`;
+  for (let n = 2; taken.some((server) => server.name === free); n++) free = `${name}-${n}`;
   return free;
 }
 

@@ -154,5 +154,5 @@ function resourceFor(server: URL): string {
 
 function stringsIn(value: Json | undefined): string[] | null {
   if (!Array.isArray(value)) return null;
-  return value.filter((one): one is string => typeof one === "string");
+  return value.filter((item): item is string => typeof item === "string");
 }

@@ -126,7 +126,7 @@ export function startLogin(
 
 /** Whether one of these browser secrets belongs to the browser that opened the login. */
 export function isOpenedBy({ browser_hash }: Login, browsers: readonly string[]): boolean {
-  return browser_hash !== null && browsers.some((one) => tokenHash(one) === browser_hash);
+  return browser_hash !== null && browsers.some((browser) => tokenHash(browser) === browser_hash);
 }
 
 export function openPendingLogin(

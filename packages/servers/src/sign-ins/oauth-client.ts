@@ -71,7 +71,7 @@ async function register(
   redirect_uri: string,
 ): Promise<OAuthClient> {
   const wanted = ["none", "client_secret_basic", "client_secret_post"];
-  const method = wanted.find((one) => server.auth_methods?.includes(one)) ?? wanted[0]!;
+  const method = wanted.find((candidate) => server.auth_methods?.includes(candidate)) ?? wanted[0]!;
   const { status, json } = await fetch.postJson(
     server.registration_endpoint!,
     clientMetadata(redirect_uri, method),

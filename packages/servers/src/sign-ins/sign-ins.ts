@@ -210,7 +210,7 @@ export function createSignIns(
     const record: SignInRecord = { challenge: null, needed: null, session };
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await readStoredSignIn(deps, at.org_id, at.binding_id);
-      if (!(await writeSignIn(deps, at, before, record, { facts: { audit } }))) continue;
+      if (!(await writeSignIn(deps, at, before, record, { records: { audit } }))) continue;
       deps.runner.retire(at.binding_id);
       void definitions.describe(bound);
       return;

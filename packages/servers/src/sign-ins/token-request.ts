@@ -94,7 +94,9 @@ function chooseAuthMethod(client: OAuthClient, supported: readonly string[] | nu
   const known = ["client_secret_basic", "client_secret_post", "none"];
   if (client.auth_method !== undefined && known.includes(client.auth_method)) return client.auth_method;
   // The default of RFC 8414 when the metadata names no method.
-  return known.find((one) => (supported ?? ["client_secret_basic"]).includes(one)) ?? "client_secret_basic";
+  return (
+    known.find((method) => (supported ?? ["client_secret_basic"]).includes(method)) ?? "client_secret_basic"
+  );
 }
 
 function readTokens({ clock }: Parts, json: JsonObject, given: Record<string, string>): Tokens {
@@ -127,10 +129,11 @@ function tokenRefusal(
   json: JsonObject | null,
 ): BackplaneError {
   const word = typeof json?.error === "string" ? excerpt(json.error, 80) : null;
-  const said = typeof json?.error_description === "string" ? `: ${excerpt(json.error_description)}` : "";
-  const message = `${excerpt(issuer)} refused the token request (HTTP ${status}${word === null ? "" : `, ${word}`})${said}`;
+  const description =
+    typeof json?.error_description === "string" ? `: ${excerpt(json.error_description)}` : "";
+  const message = `${excerpt(issuer)} refused the token request (HTTP ${status}${word === null ? "" : `, ${word}`})${description}`;
   const known = [given.code, given.code_verifier, given.refresh_token, client.secret];
-  const clean = createRedactor(known.filter((one) => one !== undefined))?.excerpt(message) ?? message;
+  const clean = createRedactor(known.filter((secret) => secret !== undefined))?.excerpt(message) ?? message;
   return new BackplaneError("sign_in.failed", clean, {
     details: { http_status: status, ...(word === null ? {} : { oauth_error: word }) },
     retryable: status >= 500 || status === 429,

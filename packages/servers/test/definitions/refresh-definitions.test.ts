@@ -75,7 +75,7 @@ verifies(
       async () => (await fixture.store.definitions.get("org_local", binding_id))?.quarantined.length === 1,
     );
     expect(fixture.runner.questions).toHaveLength(2);
-    const names = (await fixture.kernel.exports.discover(user, "tool")).map((one) => one.export_id);
+    const names = (await fixture.kernel.exports.discover(user, "tool")).map((item) => item.export_id);
     expect(names).toEqual(["mcp_weather_1"]);
   },
 );
@@ -92,7 +92,7 @@ verifies(
     runner.description = () => answer("Weather today", "Brand new");
     const next = await createTestKernel({ file: fixture.file, runner });
     await until(async () => (await next.kernel.exports.discover(user, "tool")).length === 2);
-    expect(runner.questions.map((one) => one.binding_id)).toEqual([binding_id]);
+    expect(runner.questions.map((question) => question.binding_id)).toEqual([binding_id]);
   },
 );
 
@@ -108,9 +108,9 @@ test("describes a server that sends list_changed all the time less and less ofte
     clock: {
       monotonic: () => now,
       after(ms: number, run: () => void) {
-        const one = { ms, run };
-        due.push(one);
-        return { stop: () => void due.splice(due.indexOf(one), 1) };
+        const timer = { ms, run };
+        due.push(timer);
+        return { stop: () => void due.splice(due.indexOf(timer), 1) };
       },
     },
     log: {},

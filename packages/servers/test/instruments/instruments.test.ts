@@ -87,11 +87,11 @@ const bound = (id: string, dependencies: string[]) =>
 describe("the order of plugins", () => {
   const plugins = new Map(
     [bound("c", ["b"]), bound("b", ["a"]), bound("x", ["y"]), bound("y", ["x"]), bound("a", [])].map(
-      (one) => [one.package.manifest.name, one],
+      (plugin) => [plugin.package.manifest.name, plugin],
     ),
   );
   test("puts each after its dependencies, and cycles last", () => {
-    expect(sortForLoading(plugins).map((one) => one.package.manifest.name)).toEqual([
+    expect(sortForLoading(plugins).map((plugin) => plugin.package.manifest.name)).toEqual([
       "a",
       "b",
       "c",

@@ -145,12 +145,12 @@ test("hides resources and prompts when the policy allows no tools of MCP servers
       (error: BackplaneError) => error.code,
     );
   expect(await read()).toBe("read");
-  for (const one of [
+  for (const document of [
     { allowed_origins: ["core", "plugin"] },
     { roles: { user: { deny: { origins: ["mcp"] } } } },
     { roles: { user: { allow: { origins: ["plugin"] } } } },
   ] as Policy[]) {
-    await policy.put(admin, "org", one);
+    await policy.put(admin, "org", document);
     expect(await servers.list(user)).toEqual([]);
     expect(await read()).toBe("binding.not_found");
   }
@@ -188,8 +188,8 @@ verifies(
       ],
       [{ allowed_tool_categories: ["coding"] }, "policy.denied category"],
     ];
-    for (const [one, wanted] of cases) {
-      await policy.put(admin, "org", one);
+    for (const [item, wanted] of cases) {
+      await policy.put(admin, "org", item);
       expect([await read(), await parts()]).toEqual([wanted, []]);
       // Nothing is sent to the server.
       const check = servers.check(guest, binding_id, "resources/subscribe", { uri: "w://now" });

@@ -58,7 +58,7 @@ export function checkRegistration(
   return prefixes;
 }
 
-function overlaps(one: Scope, other: Scope): boolean {
-  if (one.org_id !== other.org_id) return false;
-  return one.project_id === other.project_id || one.project_id === null || other.project_id === null;
+function overlaps(scope: Scope, other: Scope): boolean {
+  if (scope.org_id !== other.org_id) return false;
+  return scope.project_id === other.project_id || scope.project_id === null || other.project_id === null;
 }

@@ -192,7 +192,7 @@ export class Dispatch {
       const paused = this.#paused;
       this.#paused = [];
       this.#delivered = 0;
-      for (const one of paused) this.run(one);
+      for (const queue of paused) this.run(queue);
     });
   }
 }

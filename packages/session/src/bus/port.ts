@@ -113,7 +113,9 @@ export class Port implements KernelPort {
     let waiting: WaitingPublish | null = null;
     const request = this.#host.requests.open(this.self, kind, options, (error) => {
       if (waiting !== null)
-        this.#host.queueOf(draft.scope, draft.session_id).rejectWaiting((one) => one === waiting, error);
+        this.#host
+          .queueOf(draft.scope, draft.session_id)
+          .rejectWaiting((candidate) => candidate === waiting, error);
     });
     if (request.ended) return request.answer;
     try {

@@ -78,7 +78,7 @@ export class Routes {
     const known = cache.kinds.get(kind);
     if (known !== undefined) return known;
     const found = [...this.#allSessions].filter(
-      (one) => canSee(one.owner.scope, cache, kind) && matches(one, kind),
+      (subscription) => canSee(subscription.owner.scope, cache, kind) && matches(subscription, kind),
     );
     cache.kinds.set(kind, found);
     return found;
@@ -90,7 +90,10 @@ export class Routes {
     const session = subjectOf(event);
     const list = session === null ? undefined : this.#bySession.get(session);
     if (list === undefined) return NONE;
-    return list.filter((one) => canSee(one.owner.scope, event, event.kind) && matches(one, event.kind));
+    return list.filter(
+      (subscription) =>
+        canSee(subscription.owner.scope, event, event.kind) && matches(subscription, event.kind),
+    );
   }
 }
 
@@ -118,5 +121,7 @@ function isAnnouncement(kind: string): boolean {
 }
 
 function matches({ kinds }: BusSubscription, kind: string): boolean {
-  return kinds.some((one) => one === kind || (one.endsWith("*") && kind.startsWith(one.slice(0, -1))));
+  return kinds.some(
+    (pattern) => pattern === kind || (pattern.endsWith("*") && kind.startsWith(pattern.slice(0, -1))),
+  );
 }

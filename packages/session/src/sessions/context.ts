@@ -129,7 +129,8 @@ export class ContextBuilder {
    */
   #replacePlaceholder(message: ToolMessage): boolean {
     const index = this.#messages.findLastIndex(
-      (one) => one.role === "tool" && one.tool_call_id === message.tool_call_id && one.content === NO_OUTCOME,
+      (other) =>
+        other.role === "tool" && other.tool_call_id === message.tool_call_id && other.content === NO_OUTCOME,
     );
     if (index >= 0) this.#messages[index] = share(message);
     return index >= 0;

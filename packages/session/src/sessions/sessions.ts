@@ -18,12 +18,12 @@ import {
 } from "@backplane/contract";
 import type {
   Appended,
+  ChangeRecords,
   Clock,
-  Facts,
+  IdempotencyClaim,
   NewChain,
   NewEntry,
   NewEvent,
-  OnceKey,
   Page,
   PageOf,
   RunHold,
@@ -73,16 +73,21 @@ class HydratedTape implements Hydrated {
 }
 
 export interface Sessions {
-  create(key: SessionKey, metadata?: JsonObject, once?: OnceKey): Promise<Session>;
+  create(key: SessionKey, metadata?: JsonObject, once?: IdempotencyClaim): Promise<Session>;
   /** Returns the existing session or creates it. */
   open(key: SessionKey): Promise<Session>;
   get(key: SessionKey): Promise<Session>;
   list(scope: Scope, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
   chain(scope: Scope, id: string): Promise<Chain>;
   chains(key: SessionKey, page: Page): Promise<PageOf<Chain>>;
-  append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string, once?: OnceKey): Promise<Appended>;
+  append(
+    key: SessionKey,
+    entries: readonly NewEntry[],
+    chain_id?: string,
+    once?: IdempotencyClaim,
+  ): Promise<Appended>;
   /** Appends a write of the persister to the head, under the hold of the turn that runs on this node. */
-  appendTape(tape: TapeWrite, once?: OnceKey): Promise<Appended>;
+  appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<Appended>;
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   hydrate(key: SessionKey): Promise<Hydrated>;
   /** Creates a child session in the parent's workspace or, without `child_id`, a second chain of the same session. */
@@ -90,7 +95,7 @@ export interface Sessions {
     scope: Scope,
     chain_id: string,
     options?: { child_id?: string; at?: number },
-    once?: OnceKey,
+    once?: IdempotencyClaim,
   ): Promise<Chain>;
   reset(key: SessionKey): Promise<Chain>;
   /** `hold` is given by a turn that compacts its own session. */
@@ -120,11 +125,11 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
   const service: Sessions = {
     create(key, metadata = {}, once) {
       const chain = newChain();
-      const facts: Facts = {
+      const records: ChangeRecords = {
         events: [sessionEvent("session.created", key, chain.id), chainEvent("chain.created", key, chain.id)],
       };
       const session = { key, name: tapeName(key.workspace, key.session_id), metadata };
-      return sessions.create(session, chain, [startAnchor(chain)], facts, once);
+      return sessions.create(session, chain, [startAnchor(chain)], records, once);
     },
     async open(key) {
       const existing = await sessions.get(key);
@@ -173,13 +178,13 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
     async reset(key) {
       const { head_chain_id } = await service.get(key);
       const chain = newChain();
-      const facts: Facts = {
+      const records: ChangeRecords = {
         events: [
           sessionEvent("session.archived", key, head_chain_id),
           chainEvent("chain.created", key, chain.id),
         ],
       };
-      return requireUnchanged(await sessions.reset(key, head_chain_id, chain, [startAnchor(chain)], facts));
+      return requireUnchanged(await sessions.reset(key, head_chain_id, chain, [startAnchor(chain)], records));
     },
     async compact(key, { summary, source, tokens_before, tokens_after, seed = [] }, hold) {
       const chain = newChain();
@@ -192,8 +197,8 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
       };
       const first = [anchor("session/compaction", state, chain.created_at), ...seed];
       const lineage = { parent_chain_id: source.chain_id };
-      const facts: Facts = { events: [chainEvent("chain.compacted", key, chain.id, lineage)] };
-      return requireUnchanged(await sessions.compact(key, source, chain, first, facts, hold));
+      const records: ChangeRecords = { events: [chainEvent("chain.compacted", key, chain.id, lineage)] };
+      return requireUnchanged(await sessions.compact(key, source, chain, first, records, hold));
     },
     async undo(key, actor) {
       const { head_chain_id } = await service.get(key);

@@ -30,7 +30,7 @@ verifies(
     const second = kernel.request("memory.query", QUERY, options);
     void first.then((event) => (answered = event));
     await until(() => asked.length === 2);
-    const [one, two] = asked as [string, string];
+    const [first_id, second_id] = asked as [string, string];
     const say = (request_id: string | undefined, session_id: string, port = memory) =>
       port.publish(
         "memory.result",
@@ -41,22 +41,26 @@ verifies(
     // Foreign answers: no id, an unknown id, another session, another project, another plugin, another kind.
     await say(undefined, "s");
     await say("evt_unknown", "s");
-    await say(one, "other");
-    await say(two, "s", elsewhere);
-    await say(two, "s", abroad);
+    await say(first_id, "other");
+    await say(second_id, "s", elsewhere);
+    await say(second_id, "s", abroad);
     const skill = plug("notes", "skill");
-    await skill.publish("memory.result", { hits: [], request_id: one }, { session_id: "s" });
-    await skill.publish("tool.call.result", { id: "c", ok: true, request_id: two }, { session_id: "s" });
+    await skill.publish("memory.result", { hits: [], request_id: first_id }, { session_id: "s" });
+    await skill.publish(
+      "tool.call.result",
+      { id: "c", ok: true, request_id: second_id },
+      { session_id: "s" },
+    );
     await idle();
     expect([answered, bus.stats().requests]).toEqual([null, 2]);
 
     // Each request gets its own answer, in any order.
-    const to_second = await say(two, "s");
-    const to_first = await say(one, "s");
+    const to_second = await say(second_id, "s");
+    const to_first = await say(first_id, "s");
     expect(await second).toEqual(to_second);
     expect(await first).toEqual(to_first);
-    expect((await first).payload.request_id).toBe(one);
-    expect(seen.find((event) => event.id === one)?.kind).toBe("memory.query");
+    expect((await first).payload.request_id).toBe(first_id);
+    expect(seen.find((event) => event.id === first_id)?.kind).toBe("memory.query");
 
     // A late answer is delivered like any other event.
     const third = kernel.request("memory.query", QUERY, options);
@@ -66,7 +70,7 @@ verifies(
     await refused;
     expect(bus.stats().requests).toBe(0);
     await say(asked[2], "s");
-    await say(one, "s");
+    await say(first_id, "s");
     await idle();
     await clock.advance(1_000);
     expect([bus.stats().requests, clock.timers]).toEqual([0, 0]);
@@ -105,7 +109,9 @@ test("10,000 timed out requests leave no timers or table entries", async () => {
   await clock.advance(5_000);
   expect(
     new Set(
-      (await ended).map((one) => (one.status === "rejected" ? (one.reason as { code: string }).code : "")),
+      (await ended).map((result) =>
+        result.status === "rejected" ? (result.reason as { code: string }).code : "",
+      ),
     ),
   ).toEqual(new Set(["timeout"]));
   expect([bus.stats().requests, clock.timers]).toEqual([0, 0]);

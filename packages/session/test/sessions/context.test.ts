@@ -8,7 +8,7 @@ function entry(kind: Entry["kind"], payload: JsonObject, meta: JsonObject = {}):
   return { id: next_id++, kind, payload, meta, date: "2026-01-01T00:00:00.000Z" };
 }
 
-const said = (role: string, content: Json) => entry("message", { role, content });
+const messageEntry = (role: string, content: Json) => entry("message", { role, content });
 const call = (id: string, step?: string) =>
   entry("tool_call", { id, name: "add", args: {} }, step === undefined ? {} : { step });
 const result = (id: string, value: string) => entry("tool_result", { tool_call_id: id, ok: true, value });
@@ -29,26 +29,26 @@ const lines = (...entries: Entry[]) =>
   });
 
 test("begins at the last anchor, with its summary as a system message", () => {
-  const before = [said("user", "old"), said("assistant", "older")];
-  expect(lines(...before, summary("so far"), said("user", "new"))).toEqual([
+  const before = [messageEntry("user", "old"), messageEntry("assistant", "older")];
+  expect(lines(...before, summary("so far"), messageEntry("user", "new"))).toEqual([
     'system: "so far"',
     'user: "new"',
   ]);
   const start = entry("anchor", { name: "session/start", state: {} });
-  expect(lines(...before, start, said("user", "new"))).toEqual(['user: "new"']);
+  expect(lines(...before, start, messageEntry("user", "new"))).toEqual(['user: "new"']);
 });
 
 test("groups the calls of one step with the text of their answer, results in the order of the calls", () => {
   expect(
     lines(
-      said("user", "sum"),
+      messageEntry("user", "sum"),
       answer("I will add.", "a", "b"),
       call("a", "s1"),
       result("a", "1"),
       call("b", "s1"),
       call("c", "s2"),
       result("c", "3"),
-      said("assistant", "done"),
+      messageEntry("assistant", "done"),
     ),
   ).toEqual([
     'user: "sum"',
@@ -70,9 +70,9 @@ test("ends a group of calls without a step at its first result", () => {
 });
 
 test("puts a message that arrived during calls behind their results", () => {
-  const entries = [call("a", "s1"), said("user", "hurry"), result("a", "1")];
+  const entries = [call("a", "s1"), messageEntry("user", "hurry"), result("a", "1")];
   expect(lines(...entries)).toEqual(['assistant: "" [a]', "tool a: 1", 'user: "hurry"']);
-  expect(lines(...entries, said("assistant", "done")).slice(-2)).toEqual([
+  expect(lines(...entries, messageEntry("assistant", "done")).slice(-2)).toEqual([
     'user: "hurry"',
     'assistant: "done"',
   ]);
@@ -81,7 +81,7 @@ test("puts a message that arrived during calls behind their results", () => {
 test("shows the reason of a refused call, and a late result in place of its placeholder", () => {
   const refused = entry("event", { name: "tool.error", data: { id: "a", brief: "not allowed" } });
   expect(lines(call("a", "s1"), refused)).toEqual(['assistant: "" [a]', "tool a: not allowed!"]);
-  expect(lines(call("a", "s1"), said("assistant", "gave up"), result("a", "late"))).toEqual([
+  expect(lines(call("a", "s1"), messageEntry("assistant", "gave up"), result("a", "late"))).toEqual([
     'assistant: "" [a]',
     "tool a: late",
     'assistant: "gave up"',
@@ -90,7 +90,7 @@ test("shows the reason of a refused call, and a late result in place of its plac
 
 test("estimates a token for every four characters since the last anchor", () => {
   const builder = new ContextBuilder();
-  builder.add(said("user", "x".repeat(400)));
+  builder.add(messageEntry("user", "x".repeat(400)));
   expect(builder.tokens).toBe(100);
   builder.add(summary("y".repeat(10)));
   expect(builder.tokens).toBe(3);

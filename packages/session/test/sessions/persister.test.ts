@@ -181,9 +181,9 @@ test("keeps later writes behind the entries of a transaction that wrote nothing"
 
 test("gives a transaction the ids of its own entries, and listeners the id of each entry", async () => {
   const { persister, writes, settled } = setUp();
-  const heard: [number, unknown][] = [];
+  const received: [number, unknown][] = [];
   persister.onWritten((_key, items) => {
-    for (const { entry } of items) heard.push([entry.id, entry.payload.content]);
+    for (const { entry } of items) received.push([entry.id, entry.payload.content]);
   });
   const first = persister.write(key("s"), user("a"));
   await settled();
@@ -197,7 +197,7 @@ test("gives a transaction the ids of its own entries, and listeners the id of ea
   writes[0]!.end();
   await Promise.all([first, queued]);
   expect(await own).toEqual({ chain_id: "ch", first_id: 3, last_id: 4 });
-  expect(heard).toEqual([
+  expect(received).toEqual([
     [1, "a"],
     [2, "b"],
     [3, "c"],

@@ -57,10 +57,10 @@ const eventsOf = async ({ scope }: SessionKey) =>
 
 test("concurrent opens create one session with a start anchor and publish its creation once", async () => {
   const key = freshKey();
-  const [one, two] = await Promise.all([sessions.open(key), sessions.open(key)]);
-  expect(one).toEqual(two);
-  expect(one.name).toMatch(/^[0-9a-f]{16}__[0-9a-f]{16}$/);
-  const [start] = await sessions.entries(key.scope, one.head_chain_id, 0, 10);
+  const [first, second] = await Promise.all([sessions.open(key), sessions.open(key)]);
+  expect(first).toEqual(second);
+  expect(first.name).toMatch(/^[0-9a-f]{16}__[0-9a-f]{16}$/);
+  const [start] = await sessions.entries(key.scope, first.head_chain_id, 0, 10);
   expect(start).toMatchObject({ id: 1, kind: "anchor", payload: { name: "session/start" } });
   expect(await eventsOf(key)).toEqual(["session.created session", "chain.created chain"]);
   const unknown = { ...key, session_id: "none" };

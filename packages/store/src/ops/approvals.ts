@@ -1,4 +1,4 @@
-import { type FactRows, writeFacts } from "./facts.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 /** The first answer wins. False: it was answered before. */
@@ -6,14 +6,14 @@ export function* resolveApproval(p: {
   id: string;
   status: string;
   resolution: string;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }): Op<boolean> {
   const resolved = yield sql(
     "update approvals set status = $2, resolution = $3 where id = $1 and status = 'pending' returning id",
     [p.id, p.status, p.resolution],
   );
   if (resolved.length === 0) return false;
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 

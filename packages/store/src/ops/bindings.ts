@@ -1,4 +1,4 @@
-import { type FactRows, writeFacts } from "./facts.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 import { findPackage } from "./packages.ts";
 
@@ -14,7 +14,7 @@ export interface WriteBinding {
   generation: number;
   refs: string[];
   body: string;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }
 
 export function* createBinding(p: WriteBinding): Op<void> {
@@ -36,7 +36,7 @@ export function* createBinding(p: WriteBinding): Op<void> {
     ],
   );
   yield* writeRefs(p);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
 }
 
 /** The generation is an optimistic lock: of writers that read the same generation, exactly one succeeds. */
@@ -50,7 +50,7 @@ export function* updateBinding(p: WriteBinding & { expected: number }): Op<boole
   if (updated.length === 0) return false;
   yield sql("delete from binding_secrets where binding_id = $1", [p.binding_id]);
   yield* writeRefs(p);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 
@@ -70,7 +70,7 @@ export function* removeBinding(p: {
   project_id: string;
   id: string;
   expected: number | null;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }): Op<boolean> {
   const generation = p.expected === null ? "" : "and generation = $4";
   const values = [p.id, p.org_id, p.project_id];
@@ -85,7 +85,7 @@ export function* removeBinding(p: {
   yield sql("delete from sign_ins where binding_id = $1", [p.id]);
   yield sql("delete from logins where binding_id = $1", [p.id]);
   yield sql("delete from sampling_uses where binding_id = $1", [p.id]);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 

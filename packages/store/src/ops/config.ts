@@ -1,6 +1,6 @@
-/** The live configuration of an org. A change is one transaction: removals, writes, the check of the limits, facts. */
+/** The live configuration of an org. A change is one transaction: removals, writes, the check of the limits, records. */
 import { configGroupOf, isDestinationConfig } from "@backplane/contract";
-import { type FactRows, writeFacts } from "./facts.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, refuse, sql } from "./op.ts";
 
 /** `to` is not part of the range. */
@@ -17,7 +17,7 @@ export interface ConfigWrite {
   now: string;
   max_keys: number;
   max_bytes: number;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }
 
 export function* writeConfig(p: ConfigWrite): Op<string[]> {
@@ -40,7 +40,7 @@ export function* writeConfig(p: ConfigWrite): Op<string[]> {
     );
   }
   if (p.set.length > 0) yield* checkLimits(p);
-  if (p.set.length + removed.length > 0) yield* writeFacts(p.facts);
+  if (p.set.length + removed.length > 0) yield* writeRecords(p.records);
   return removed.sort();
 }
 

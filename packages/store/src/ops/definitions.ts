@@ -1,4 +1,4 @@
-import { type FactRows, writeFacts } from "./facts.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, sql } from "./op.ts";
 
 export interface WriteDefinitions {
@@ -6,7 +6,7 @@ export interface WriteDefinitions {
   binding_id: string;
   revision: number;
   body: string;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }
 
 /** The revision is an optimistic lock: of two writers that asked the same server, the second reads again and compares. */
@@ -29,7 +29,7 @@ export function* putDefinitions(p: WriteDefinitions): Op<boolean> {
           [p.binding_id, p.org_id, p.revision, p.body, p.revision - 1],
         );
   if (written.length === 0) return false;
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 

@@ -11,8 +11,8 @@ export interface CommitInstallation {
 /** Packages first, because a binding refers to its package. Gives what `insertPackage` gives for each package. */
 export function* commitInstallation(p: CommitInstallation): Op<(string | null)[]> {
   const existing: (string | null)[] = [];
-  for (const one of p.packages) existing.push(yield* insertPackage(one));
+  for (const pack of p.packages) existing.push(yield* insertPackage(pack));
   yield* updateBindings({ changes: p.moved });
-  for (const one of p.created) yield* createBinding(one);
+  for (const binding of p.created) yield* createBinding(binding);
   return existing;
 }

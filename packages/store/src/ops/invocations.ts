@@ -1,7 +1,7 @@
 /** waiting_approval → running → one of the terminal statuses, each step once and only by the owner of the fence. */
 
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type AppendedRows, type TapeRows, writeTape } from "./entries.ts";
-import { type FactRows, writeFacts } from "./facts.ts";
 import { requireHeld } from "./holds.ts";
 import { type CompletedKey, completeKey } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
@@ -19,7 +19,7 @@ export interface OpenInvocation {
   delegation: SqlValue[] | null;
   tape: TapeRows | null;
   once: CompletedKey | null;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }
 
 const INSERT_INVOCATION = `insert into invocations (${INVOCATION_COLUMNS})
@@ -38,7 +38,7 @@ export function* openInvocation(p: OpenInvocation, dialect: SqlDialect): Op<Appe
   if (p.approval !== null) yield sql(INSERT_APPROVAL, p.approval);
   if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
   const written = yield* writeTape(p.tape, dialect);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return written;
 }
 
@@ -64,7 +64,7 @@ export function* replaceApproval(p: {
   fence: number;
   body: string;
   approval: SqlValue[];
-  facts: FactRows;
+  records: ChangeRecordRows;
 }): Op<boolean> {
   const updated = yield sql(
     "update invocations set body = $3 where id = $1 and fence = $2 and status = 'waiting_approval' returning id",
@@ -72,7 +72,7 @@ export function* replaceApproval(p: {
   );
   if (updated.length === 0) return false;
   yield sql(INSERT_APPROVAL, p.approval);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 
@@ -101,7 +101,7 @@ export interface SettleInvocation {
   retry_count: number;
   started_at: string | null;
   outcome: string;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }
 
 const SETTLE = `update invocations set status = $3, retry_count = $4, started_at = coalesce($5, started_at), outcome = $6
@@ -119,27 +119,27 @@ const SETTLE_IN_ONE_STATEMENT = `with settled as (${SETTLE_RETURNING}),
 
 export function* settleInvocation(p: SettleInvocation, dialect: SqlDialect): Op<boolean> {
   const values = [p.id, p.fence, p.status, p.retry_count, p.started_at, p.outcome];
-  if (dialect === "postgres" && p.facts.audit === null) {
-    return (yield sql(SETTLE_IN_ONE_STATEMENT, [...values, JSON.stringify(p.facts.events)])).length > 0;
+  if (dialect === "postgres" && p.records.audit === null) {
+    return (yield sql(SETTLE_IN_ONE_STATEMENT, [...values, JSON.stringify(p.records.events)])).length > 0;
   }
   const updated = yield sql(dialect === "sqlite" ? SETTLE : SETTLE_RETURNING, values);
   if (updated.length === 0) return false;
   yield sql("delete from delegations where invocation_id = $1", [p.id]);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 
-const NO_FACTS: FactRows = { events: [], audit: null };
+const NO_FACTS: ChangeRecordRows = { events: [], audit: null };
 
 /** Null: the call was settled before, and nothing was appended to the tape. */
 export function* settleWithTape(
   p: { settle: SettleInvocation; tape: TapeRows },
   dialect: SqlDialect,
 ): Op<AppendedRows | null> {
-  const { facts, ...settle } = p.settle;
-  if (!(yield* settleInvocation({ ...settle, facts: NO_FACTS }, dialect))) return null;
+  const { records, ...settle } = p.settle;
+  if (!(yield* settleInvocation({ ...settle, records: NO_FACTS }, dialect))) return null;
   const written = yield* writeTape(p.tape, dialect);
-  yield* writeFacts(facts);
+  yield* writeRecords(records);
   return written;
 }
 

@@ -1,12 +1,12 @@
-import { type FactRows, writeFacts } from "./facts.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
-export function* createKey(p: { row: SqlValue[]; facts: FactRows }): Op<void> {
+export function* createKey(p: { row: SqlValue[]; records: ChangeRecordRows }): Op<void> {
   yield sql(
     "insert into api_keys (id, org_id, project_id, token_hash, revoked_at, body) values ($1, $2, $3, $4, $5, $6)",
     p.row,
   );
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
 }
 
 export function* revokeKey(p: {
@@ -14,7 +14,7 @@ export function* revokeKey(p: {
   org_id: string;
   project_id: string;
   at: string;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }): Op<boolean> {
   const revoked = yield sql(
     `update api_keys set revoked_at = $4 where id = $1 and org_id = $2 and ($3 = '' or project_id = $3)
@@ -22,7 +22,7 @@ export function* revokeKey(p: {
     [p.id, p.org_id, p.project_id, p.at],
   );
   if (revoked.length === 0) return false;
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 

@@ -1,4 +1,4 @@
-import { type FactRows, writeFacts } from "./facts.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 
 export interface InsertPackage {
@@ -8,7 +8,7 @@ export interface InsertPackage {
   version: string;
   digest: string;
   body: string;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }
 
 /** The body of the existing row, or null when this call created the row. */
@@ -27,11 +27,11 @@ export function* insertPackage(p: InsertPackage): Op<string | null> {
     "insert into packages (id, org_id, package_id, version, digest, body) values ($1, $2, $3, $4, $5, $6)",
     [p.id, p.org_id, p.package_id, p.version, p.digest, p.body],
   );
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return null;
 }
 
-export function* removePackage(p: { org_id: string; id: string; facts: FactRows }): Op<boolean> {
+export function* removePackage(p: { org_id: string; id: string; records: ChangeRecordRows }): Op<boolean> {
   const [row] = yield sql("select package_id, version from packages where id = $1 and org_id = $2", [
     p.id,
     p.org_id,
@@ -52,7 +52,7 @@ export function* removePackage(p: { org_id: string; id: string; facts: FactRows 
     p.org_id,
   ]);
   if (removed.length === 0) return false;
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 

@@ -1,6 +1,6 @@
 /** One row per org and per project with a policy of its own. The generation is an optimistic lock. */
 
-import { type FactRows, writeFacts } from "./facts.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, sql } from "./op.ts";
 
 export interface PolicyRowWrite {
@@ -11,7 +11,7 @@ export interface PolicyRowWrite {
   updated_at: string;
   updated_by: string;
   document: string;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }
 
 export function* putPolicy(p: PolicyRowWrite): Op<boolean> {
@@ -29,7 +29,7 @@ export function* putPolicy(p: PolicyRowWrite): Op<boolean> {
           values,
         );
   if (written.length === 0) return false;
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 

@@ -1,7 +1,7 @@
-/** running → one of the other statuses, once. Lock order: the run, its session, the facts. */
+/** running → one of the other statuses, once. Lock order: the run, its session, the records. */
 
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type AppendedRows, appendEntries, type TapeRows, writeTape } from "./entries.ts";
-import { type FactRows, writeFacts } from "./facts.ts";
 import { findHeld, findRunning, type HoldColumns, refuseBusy, requireHeld } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
@@ -37,7 +37,7 @@ export function* startRun(
     tape: TapeRows;
     /** How many entries at the end of `tape` belong to the run. */
     own_entries: number;
-    facts: FactRows;
+    records: ChangeRecordRows;
     once: CompletedKey | null;
   },
   dialect: SqlDialect,
@@ -61,7 +61,7 @@ export function* startRun(
     written.last_id - p.own_entries + 1,
   ]);
   if (inserted.length === 0) refuseBusy((yield* findRunning(p.tape.key)) ?? run.id);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return written;
 }
 
@@ -76,7 +76,7 @@ export interface EndRun {
   /** Null: the run has no output. Otherwise the entry of the output, used when no entry is appended. */
   output_entry: number | null;
   tape: TapeRows | null;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }
 
 /** Null: another gateway owns the run, or it has ended. */
@@ -94,7 +94,7 @@ export function* endRun(p: EndRun, dialect: SqlDialect): Op<AppendedRows | { joi
     p.outcome,
     output_entry,
   ]);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return written ?? { chain_id: held.chain_id as string, first_id: 1, last_id: 0 };
 }
 

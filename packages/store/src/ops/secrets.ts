@@ -1,5 +1,5 @@
 import { bindingsUsing } from "./bindings.ts";
-import { type FactRows, writeFacts } from "./facts.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, refuse, sql } from "./op.ts";
 
 const SECRET = "name, org_id, project_id, last4, version, created_at, updated_at";
@@ -12,7 +12,7 @@ export function* putSecret(p: {
   ciphertext: string;
   last4: string;
   now: string;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }): Op<Row> {
   const [row] = yield sql(
     `insert into secrets (org_id, name, ciphertext, last4, version, created_at, updated_at, project_id)
@@ -24,7 +24,7 @@ export function* putSecret(p: {
     [p.org_id, p.name, p.ciphertext, p.last4, p.now, p.project_id],
   );
   if (row === undefined) return refuseOtherOwner(p.name);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return row;
 }
 
@@ -37,7 +37,7 @@ export function* removeSecret(p: {
   project_id: string;
   name: string;
   ref: string;
-  facts: FactRows;
+  records: ChangeRecordRows;
 }): Op<boolean> {
   const [stored] = yield sql("select project_id from secrets where org_id = $1 and name = $2", [
     p.org_id,
@@ -52,7 +52,7 @@ export function* removeSecret(p: {
     p.name,
   ]);
   if (removed.length === 0) return false;
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 

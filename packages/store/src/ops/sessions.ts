@@ -1,7 +1,7 @@
 /** Sessions, and the operations that begin a chain: start, fork, reset, compaction. Written entries never change. */
 
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type EntryRow, originHash } from "./entry-hash.ts";
-import { type FactRows, writeFacts } from "./facts.ts";
 import { type HoldColumns, requireHeld, requireIdle } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
@@ -25,7 +25,13 @@ export interface ChainRow {
 }
 
 export function* createSession(
-  p: { session: SessionRow; chain: ChainRow; first: EntryRow[]; facts: FactRows; once: CompletedKey | null },
+  p: {
+    session: SessionRow;
+    chain: ChainRow;
+    first: EntryRow[];
+    records: ChangeRecordRows;
+    once: CompletedKey | null;
+  },
   dialect: SqlDialect,
 ): Op<Row> {
   const { session_id, workspace } = p.session.key;
@@ -35,7 +41,7 @@ export function* createSession(
   const session = yield* insertSession(p.session, null, p.chain, p.first.length);
   const start = { ...p.chain, origin: "start", parent_id: null, fork_entry: 0, inherited: "" };
   yield* insertChain(p.session.key, start, p.first, 1);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return session;
 }
 
@@ -47,7 +53,7 @@ export function* forkChain(
     at: number | null;
     chain: ChainRow;
     into: SessionRow | null;
-    facts: FactRows;
+    records: ChangeRecordRows;
     once: CompletedKey | null;
   },
   dialect: SqlDialect,
@@ -66,12 +72,18 @@ export function* forkChain(
   }
   const new_chain = { ...p.chain, origin: "fork", parent_id: p.chain_id, fork_entry: at, inherited };
   const chain = yield* insertChain(key, new_chain, [], at + 1);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return chain;
 }
 
 export function* resetSession(
-  p: { key: SessionKeyColumns; expected_head: string; chain: ChainRow; first: EntryRow[]; facts: FactRows },
+  p: {
+    key: SessionKeyColumns;
+    expected_head: string;
+    chain: ChainRow;
+    first: EntryRow[];
+    records: ChangeRecordRows;
+  },
   dialect: SqlDialect,
 ): Op<Row | null> {
   const session = yield* lockSession(p.key, dialect);
@@ -83,7 +95,7 @@ export function* resetSession(
   );
   const new_chain = { ...p.chain, origin: "reset", parent_id: null, fork_entry: 0, inherited: "" };
   const chain = yield* insertHeadChain(p.key, session, new_chain, p.first);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return chain;
 }
 
@@ -93,7 +105,7 @@ export function* compactSession(
     expected: { chain_id: string; last_entry_id: number };
     chain: ChainRow;
     first: EntryRow[];
-    facts: FactRows;
+    records: ChangeRecordRows;
     /** Of the turn that compacts its own session; null: a person asked for it. */
     hold: HoldColumns | null;
   },
@@ -111,12 +123,12 @@ export function* compactSession(
   const parent_id = p.expected.chain_id;
   const new_chain = { ...p.chain, origin: "compaction", parent_id, fork_entry: last, inherited };
   const chain = yield* insertHeadChain(p.key, session, new_chain, p.first);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return chain;
 }
 
 export function* moveHead(
-  p: { key: SessionKeyColumns; from: string; to: string; facts: FactRows },
+  p: { key: SessionKeyColumns; from: string; to: string; records: ChangeRecordRows },
   dialect: SqlDialect,
 ): Op<boolean> {
   const session = yield* lockSession(p.key, dialect);
@@ -131,7 +143,7 @@ export function* moveHead(
     ...keyValues(p.key),
     p.to,
   ]);
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 

@@ -1,4 +1,4 @@
-import { type FactRows, writeFacts } from "./facts.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, sql } from "./op.ts";
 
 const LOGIN = "binding_id, org_id, state_hash, start_hash, browser_hash, actor, expires_at, ciphertext";
@@ -18,7 +18,7 @@ function* isBound({ org_id, binding_id }: BindingKey): Op<boolean> {
 
 /** The revision is an optimistic lock: of two writers that renew the same token, one succeeds. */
 export function* putSignIn(
-  p: BindingKey & { revision: number; renewing_until: number; ciphertext: string; facts: FactRows },
+  p: BindingKey & { revision: number; renewing_until: number; ciphertext: string; records: ChangeRecordRows },
 ): Op<boolean> {
   if (!(yield* isBound(p))) return false;
   const written =
@@ -34,18 +34,18 @@ export function* putSignIn(
           [p.binding_id, p.org_id, p.revision, p.renewing_until, p.ciphertext, p.revision - 1],
         );
   if (written.length === 0) return false;
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 
-export function* removeSignIn(p: BindingKey & { facts: FactRows }): Op<boolean> {
+export function* removeSignIn(p: BindingKey & { records: ChangeRecordRows }): Op<boolean> {
   const removed = yield sql(
     "delete from sign_ins where binding_id = $1 and org_id = $2 returning binding_id",
     [p.binding_id, p.org_id],
   );
   yield sql("delete from logins where binding_id = $1 and org_id = $2", [p.binding_id, p.org_id]);
   if (removed.length === 0) return false;
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 
@@ -56,7 +56,7 @@ export function* beginLogin(
     actor: string;
     expires_at: number;
     ciphertext: string;
-    facts: FactRows;
+    records: ChangeRecordRows;
   },
 ): Op<boolean> {
   if (!(yield* isBound(p))) return false;
@@ -68,7 +68,7 @@ export function* beginLogin(
         status = excluded.status, message = excluded.message`,
     [p.binding_id, p.org_id, p.state_hash, p.start_hash, p.actor, p.expires_at, p.ciphertext],
   );
-  yield* writeFacts(p.facts);
+  yield* writeRecords(p.records);
   return true;
 }
 

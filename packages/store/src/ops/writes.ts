@@ -136,12 +136,12 @@ const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
 
 /** Most invocations need one statement to open, because only their row is written, and one to settle. */
 export function isSingleStatement(name: WriteName, input: unknown): boolean {
-  if (name === "settleInvocation") return (input as WriteInput<"settleInvocation">).facts.audit === null;
+  if (name === "settleInvocation") return (input as WriteInput<"settleInvocation">).records.audit === null;
   if (name === "recordRetry") return (input as WriteInput<"recordRetry">).renewed === null;
   if (name !== "openInvocation") return SINGLE_STATEMENT.has(name);
-  const { approval, delegation, tape, once, facts } = input as WriteInput<"openInvocation">;
+  const { approval, delegation, tape, once, records } = input as WriteInput<"openInvocation">;
   if (tape !== null || once !== null) return false;
-  return approval === null && delegation === null && facts.events.length === 0 && facts.audit === null;
+  return approval === null && delegation === null && records.events.length === 0 && records.audit === null;
 }
 
 /** Starts the write as a new generator. The typed `write()` guarantees that name and input belong together. */

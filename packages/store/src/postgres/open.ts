@@ -66,9 +66,9 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Postg
   });
   // A connection may break while idle or during a query; in the second case the query rejects too.
   const logBroken = (error: Error) => log?.warn({ err: error }, "a database connection broke");
-  for (const one of [pool, leases]) {
-    one.on("error", logBroken);
-    one.on("connect", (client) => client.on("error", logBroken));
+  for (const each of [pool, leases]) {
+    each.on("error", logBroken);
+    each.on("connect", (client) => client.on("error", logBroken));
   }
   try {
     await migrateDatabase(pool, schema, options.migrations ?? MIGRATIONS);

@@ -3,7 +3,7 @@ import type { ApprovalStore, NewApproval } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listApprovals, readApproval } from "../ops/approvals.ts";
 import type { Row, SqlValue } from "../ops/op.ts";
-import { encodeFacts } from "./facts.ts";
+import { encodeRecords } from "./change-records.ts";
 import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn } from "./scope.ts";
 
@@ -30,15 +30,15 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
       );
       return pageOf(rows, page, (row) => row.id as string, decodeApproval);
     },
-    async resolve(id, answer, facts) {
+    async resolve(id, answer, records) {
       const { status, ...resolution } = answer;
       const resolved = await backend.write("resolveApproval", {
         id,
         status,
         resolution: JSON.stringify(resolution),
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (resolved && facts.events !== undefined) backend.notifyAppended();
+      if (resolved && records.events !== undefined) backend.notifyAppended();
       return resolved;
     },
   };

@@ -1,5 +1,5 @@
 import type { Binding } from "@backplane/contract";
-import type { BindingStore, BoundPackage, Facts, Scope } from "@backplane/ports";
+import type { BindingStore, BoundPackage, ChangeRecords, Scope } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import {
   activeBindings,
@@ -12,7 +12,7 @@ import {
   wholePackageBindings,
 } from "../ops/bindings.ts";
 import type { Op, Row } from "../ops/op.ts";
-import { encodeFacts } from "./facts.ts";
+import { encodeRecords } from "./change-records.ts";
 import { decodePackage } from "./packages.ts";
 import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn } from "./scope.ts";
@@ -23,29 +23,32 @@ export function createBindingStore(backend: Backend): BindingStore {
       return decodeAll(yield* rows());
     });
   return {
-    async create(row, facts) {
-      await backend.write("createBinding", encodeBinding(row, facts));
-      if (facts.events !== undefined) backend.notifyAppended();
+    async create(row, records) {
+      await backend.write("createBinding", encodeBinding(row, records));
+      if (records.events !== undefined) backend.notifyAppended();
     },
-    async update(row, expected, facts) {
-      const written = await backend.write("updateBinding", { ...encodeBinding(row, facts), expected });
-      if (written && facts.events !== undefined) backend.notifyAppended();
+    async update(row, expected, records) {
+      const written = await backend.write("updateBinding", { ...encodeBinding(row, records), expected });
+      if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
     async updateAll(changes) {
-      const encoded = changes.map(({ row, expected, facts }) => ({ ...encodeBinding(row, facts), expected }));
+      const encoded = changes.map(({ row, expected, records }) => ({
+        ...encodeBinding(row, records),
+        expected,
+      }));
       await backend.write("updateBindings", { changes: encoded });
       backend.notifyAppended();
     },
-    async remove(scope, id, facts, expected) {
+    async remove(scope, id, records, expected) {
       const removed = await backend.write("removeBinding", {
         org_id: scope.org_id,
         project_id: projectColumn(scope.project_id),
         id,
         expected: expected ?? null,
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (removed && facts.events !== undefined) backend.notifyAppended();
+      if (removed && records.events !== undefined) backend.notifyAppended();
       return removed;
     },
     get: (scope, id) =>
@@ -95,7 +98,7 @@ export function createBindingStore(backend: Backend): BindingStore {
   };
 }
 
-export function encodeBinding(row: Binding, facts: Facts): WriteBinding {
+export function encodeBinding(row: Binding, records: ChangeRecords): WriteBinding {
   return {
     binding_id: row.binding_id,
     org_id: row.scope.org_id,
@@ -108,7 +111,7 @@ export function encodeBinding(row: Binding, facts: Facts): WriteBinding {
     generation: row.generation,
     refs: [...new Set(Object.values(row.secrets))],
     body: JSON.stringify(row),
-    facts: encodeFacts(facts),
+    records: encodeRecords(records),
   };
 }
 

@@ -3,7 +3,7 @@ import type { ConfigRow, ConfigStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { type KeyRange, listConfig, readConfigValue } from "../ops/config.ts";
 import type { Row } from "../ops/op.ts";
-import { encodeFacts } from "./facts.ts";
+import { encodeRecords } from "./change-records.ts";
 
 export function createConfigStore(backend: Backend): ConfigStore {
   return {
@@ -12,7 +12,7 @@ export function createConfigStore(backend: Backend): ConfigStore {
       return row === undefined ? null : decode(row);
     },
     list: async (org_id, prefix) => (await backend.read(() => listConfig(org_id, below(prefix)))).map(decode),
-    async write(org_id, change, now, facts) {
+    async write(org_id, change, now, records) {
       const removed = await backend.write("writeConfig", {
         org_id,
         set: change.set.map(encode).toSorted((a, b) => compare(a.key, b.key)),
@@ -20,9 +20,9 @@ export function createConfigStore(backend: Backend): ConfigStore {
         now,
         max_keys: CONFIG_LIMITS.keys_per_org,
         max_bytes: CONFIG_LIMITS.bytes_per_org,
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (facts.events !== undefined) backend.notifyAppended();
+      if (records.events !== undefined) backend.notifyAppended();
       return removed.filter((key) => change.set.every((row) => row.key !== key));
     },
   };

@@ -72,5 +72,5 @@ function notifyingAudits(backend: Backend, notify: () => void): Backend {
 
 function isAudited(name: WriteName, input: unknown): boolean {
   if (name === "appendAudit" || name === "updateBindings" || name === "commitInstallation") return true;
-  return ((input as { facts?: { audit?: unknown } } | null)?.facts?.audit ?? null) !== null;
+  return ((input as { records?: { audit?: unknown } } | null)?.records?.audit ?? null) !== null;
 }

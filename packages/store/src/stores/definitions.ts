@@ -2,7 +2,7 @@ import type { Definitions } from "@backplane/contract";
 import type { DefinitionStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { readDefinitions } from "../ops/definitions.ts";
-import { encodeFacts } from "./facts.ts";
+import { encodeRecords } from "./change-records.ts";
 
 export function createDefinitionStore(backend: Backend): DefinitionStore {
   return {
@@ -11,15 +11,15 @@ export function createDefinitionStore(backend: Backend): DefinitionStore {
         const row = yield* readDefinitions(org_id, binding_id);
         return row === undefined ? null : (JSON.parse(row.body as string) as Definitions);
       }),
-    async put(org_id, row, facts) {
+    async put(org_id, row, records) {
       const written = await backend.write("putDefinitions", {
         org_id,
         binding_id: row.binding_id,
         revision: row.revision,
         body: JSON.stringify(row),
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (written && facts.events !== undefined) backend.notifyAppended();
+      if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
   };

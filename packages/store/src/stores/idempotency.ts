@@ -1,5 +1,5 @@
 import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
-import type { IdempotencyStore, OnceKey } from "@backplane/ports";
+import type { IdempotencyClaim, IdempotencyStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { type CompletedKey, findIdempotent } from "../ops/idempotency.ts";
 import { scopeColumns } from "./scope.ts";
@@ -53,7 +53,11 @@ const ACCEPTED = 202;
  * An idempotency key whose response is stored in the transaction of the work. Without `body` the response is JSON to which
  * the operation adds the ids that it creates.
  */
-export function encodeOnce(backend: Backend, once: OnceKey | undefined, body?: string): CompletedKey | null {
+export function encodeClaim(
+  backend: Backend,
+  once: IdempotencyClaim | undefined,
+  body?: string,
+): CompletedKey | null {
   if (once === undefined) return null;
   const { scope, answer = {} } = once;
   return {

@@ -7,9 +7,9 @@ export function createInstallationStore(backend: Backend): InstallationStore {
   return {
     async commit({ packages, moved, created }) {
       const existing = await backend.write("commitInstallation", {
-        packages: packages.map(({ row, facts }) => encodePackage(row, facts)),
-        moved: moved.map(({ row, expected, facts }) => ({ ...encodeBinding(row, facts), expected })),
-        created: created.map(({ row, facts }) => encodeBinding(row, facts)),
+        packages: packages.map(({ row, records }) => encodePackage(row, records)),
+        moved: moved.map(({ row, expected, records }) => ({ ...encodeBinding(row, records), expected })),
+        created: created.map(({ row, records }) => encodeBinding(row, records)),
       });
       backend.notifyAppended();
       return packages.map(({ row }, index) => {

@@ -1,13 +1,13 @@
 import type { Invocation, InvocationEvent } from "@backplane/contract";
-import type { Facts, InvocationRow, InvocationStore, Settlement } from "@backplane/ports";
+import type { ChangeRecords, InvocationRow, InvocationStore, Settlement } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listInvocations, readInvocation, readProgress } from "../ops/invocation-reads.ts";
 import type { SettleInvocation } from "../ops/invocations.ts";
 import type { Row } from "../ops/op.ts";
 import { decodeApproval, encodeApproval } from "./approvals.ts";
+import { encodeRecords } from "./change-records.ts";
 import { encodeDelegation } from "./delegations.ts";
-import { encodeFacts } from "./facts.ts";
-import { encodeOnce } from "./idempotency.ts";
+import { encodeClaim } from "./idempotency.ts";
 import { decodeInvocation, encodeFixed, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
 import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn } from "./scope.ts";
@@ -21,11 +21,11 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         approval: also.approval === undefined ? null : encodeApproval(also.approval),
         delegation: encodeDelegation(also.delegation),
         tape: also.tape === undefined ? null : encodeTape(also.tape),
-        once: encodeOnce(backend, also.once, row.id),
-        facts: encodeFacts(also.facts),
+        once: encodeClaim(backend, also.once, row.id),
+        records: encodeRecords(also.records),
       });
       // The most frequent write: without events it returns the promise as it is (bench row http.invoke).
-      if (also.facts.events === undefined) return written;
+      if (also.records.events === undefined) return written;
       return written.then((tape) => {
         backend.notifyAppended();
         return tape;
@@ -38,15 +38,15 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         started_at,
         delegation: encodeDelegation(also.delegation),
       }),
-    async replaceApproval(row, approval, facts) {
+    async replaceApproval(row, approval, records) {
       const written = await backend.write("replaceApproval", {
         id: row.id,
         fence: row.fence,
         body: encodeFixed(row),
         approval: encodeApproval(approval),
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (written && facts.events !== undefined) backend.notifyAppended();
+      if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
     recordRetry: (id, fence, retry_count, renewed) =>
@@ -56,17 +56,17 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         retry_count,
         renewed: renewed === undefined ? null : { delegation: encodeDelegation(renewed.delegation) },
       }),
-    async settle(id, fence, end, facts) {
-      const written = await backend.write("settleInvocation", encodeSettlement(id, fence, end, facts));
-      if (written && facts.events !== undefined) backend.notifyAppended();
+    async settle(id, fence, end, records) {
+      const written = await backend.write("settleInvocation", encodeSettlement(id, fence, end, records));
+      if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
-    async settleWithTape(id, fence, end, facts, tape) {
+    async settleWithTape(id, fence, end, records, tape) {
       const written = await backend.write("settleWithTape", {
-        settle: encodeSettlement(id, fence, end, facts),
+        settle: encodeSettlement(id, fence, end, records),
         tape: encodeTape(tape),
       });
-      if (written !== null && facts.events !== undefined) backend.notifyAppended();
+      if (written !== null && records.events !== undefined) backend.notifyAppended();
       return written;
     },
     async get(scope, id) {
@@ -121,7 +121,12 @@ export function createInvocationStore(backend: Backend): InvocationStore {
   };
 }
 
-function encodeSettlement(id: string, fence: number, end: Settlement, facts: Facts): SettleInvocation {
+function encodeSettlement(
+  id: string,
+  fence: number,
+  end: Settlement,
+  records: ChangeRecords,
+): SettleInvocation {
   return {
     id,
     fence,
@@ -129,7 +134,7 @@ function encodeSettlement(id: string, fence: number, end: Settlement, facts: Fac
     retry_count: end.retry_count,
     started_at: end.started_at,
     outcome: encodeOutcome(end),
-    facts: encodeFacts(facts),
+    records: encodeRecords(records),
   };
 }
 

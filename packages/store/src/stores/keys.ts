@@ -3,13 +3,13 @@ import type { KeyStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listKeys, readKey, readKeyById } from "../ops/keys.ts";
 import type { Row } from "../ops/op.ts";
-import { encodeFacts } from "./facts.ts";
+import { encodeRecords } from "./change-records.ts";
 import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn, scopeColumns } from "./scope.ts";
 
 export function createKeyStore(backend: Backend): KeyStore {
   return {
-    async create(key, token_hash, facts) {
+    async create(key, token_hash, records) {
       await backend.write("createKey", {
         row: [
           key.id,
@@ -19,9 +19,9 @@ export function createKeyStore(backend: Backend): KeyStore {
           key.revoked_at,
           JSON.stringify(key),
         ],
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (facts.events !== undefined) backend.notifyAppended();
+      if (records.events !== undefined) backend.notifyAppended();
     },
     byHash: (token_hash) =>
       backend.readCached(`key ${token_hash}`, function* () {
@@ -39,14 +39,14 @@ export function createKeyStore(backend: Backend): KeyStore {
       );
       return pageOf(rows, page, (row) => row.id as string, decodeKey);
     },
-    async revoke(scope, id, at, facts) {
+    async revoke(scope, id, at, records) {
       const written = await backend.write("revokeKey", {
         ...scopeColumns(scope),
         id,
         at,
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (written && facts.events !== undefined) backend.notifyAppended();
+      if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
   };

@@ -1,16 +1,16 @@
 import type { Package } from "@backplane/contract";
-import type { Facts, PackageStore } from "@backplane/ports";
+import type { ChangeRecords, PackageStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { digestInUse, findPackage, type InsertPackage, listPackages, readPackage } from "../ops/packages.ts";
-import { encodeFacts } from "./facts.ts";
+import { encodeRecords } from "./change-records.ts";
 import { beforeOf, pageOf } from "./page.ts";
 
 export function createPackageStore(backend: Backend): PackageStore {
   return {
-    async insert(row, facts) {
-      const existing = await backend.write("insertPackage", encodePackage(row, facts));
+    async insert(row, records) {
+      const existing = await backend.write("insertPackage", encodePackage(row, records));
       if (existing !== null) return { row: decodePackage(existing), created: false };
-      if (facts.events !== undefined) backend.notifyAppended();
+      if (records.events !== undefined) backend.notifyAppended();
       return { row, created: true };
     },
     get: (org_id, id) =>
@@ -32,16 +32,16 @@ export function createPackageStore(backend: Backend): PackageStore {
         (row) => decodePackage(row.body),
       );
     },
-    async remove(org_id, id, facts) {
-      const removed = await backend.write("removePackage", { org_id, id, facts: encodeFacts(facts) });
-      if (removed && facts.events !== undefined) backend.notifyAppended();
+    async remove(org_id, id, records) {
+      const removed = await backend.write("removePackage", { org_id, id, records: encodeRecords(records) });
+      if (removed && records.events !== undefined) backend.notifyAppended();
       return removed;
     },
     digestInUse: (digest) => backend.read(() => digestInUse(digest)),
   };
 }
 
-export function encodePackage(row: Package, facts: Facts): InsertPackage {
+export function encodePackage(row: Package, records: ChangeRecords): InsertPackage {
   return {
     id: row.id,
     org_id: row.org_id,
@@ -49,7 +49,7 @@ export function encodePackage(row: Package, facts: Facts): InsertPackage {
     version: row.version,
     digest: row.digest,
     body: JSON.stringify(row),
-    facts: encodeFacts(facts),
+    records: encodeRecords(records),
   };
 }
 

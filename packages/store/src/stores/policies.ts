@@ -3,7 +3,7 @@ import type { PolicyRow, PolicyStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import type { Row } from "../ops/op.ts";
 import { readPolicies } from "../ops/policies.ts";
-import { encodeFacts } from "./facts.ts";
+import { encodeRecords } from "./change-records.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 export function createPolicyStore(backend: Backend): PolicyStore {
@@ -15,15 +15,15 @@ export function createPolicyStore(backend: Backend): PolicyStore {
           rows.find(({ scope }) => scope.project_id === project) ?? null;
         return { org: policyOf(null), project: project_id === null ? null : policyOf(project_id) };
       }),
-    async put({ scope, policy, ...row }, facts) {
+    async put({ scope, policy, ...row }, records) {
       const written = await backend.write("putPolicy", {
         ...row,
         org_id: scope.org_id,
         project_id: projectColumn(scope.project_id),
         document: JSON.stringify(policy),
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (written && facts.events !== undefined) backend.notifyAppended();
+      if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
   };

@@ -5,8 +5,8 @@ import type { Backend } from "../backend/backend.ts";
 import { readHeld } from "../ops/holds.ts";
 import type { Row } from "../ops/op.ts";
 import { listRuns, type RunColumns, readRun } from "../ops/runs.ts";
-import { encodeFacts } from "./facts.ts";
-import { encodeOnce } from "./idempotency.ts";
+import { encodeRecords } from "./change-records.ts";
+import { encodeClaim } from "./idempotency.ts";
 import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn, projectOf, scopeColumns } from "./scope.ts";
 import { encodeHold, encodeTape } from "./session-row.ts";
@@ -29,19 +29,19 @@ const NOT_ENDED = { output: null, error: null, ended_at: null };
 
 export function createRunStore(backend: Backend): RunStore {
   return {
-    async start(run, tape, own_entries, facts, once, parent) {
+    async start(run, tape, own_entries, records, once, parent) {
       const written = await backend.write("startRun", {
         run: encodeRun(run),
         parent: parent === undefined ? null : encodeHold(parent),
         tape: encodeTape(tape),
         own_entries,
-        facts: encodeFacts(facts),
-        once: encodeOnce(backend, once),
+        records: encodeRecords(records),
+        once: encodeClaim(backend, once),
       });
-      if (facts.events !== undefined) backend.notifyAppended();
+      if (records.events !== undefined) backend.notifyAppended();
       return written;
     },
-    async end(scope, hold, joins, end, tape, facts) {
+    async end(scope, hold, joins, end, tape, records) {
       const ended = await backend.write("endRun", {
         hold: encodeHold(hold),
         joins,
@@ -50,9 +50,9 @@ export function createRunStore(backend: Backend): RunStore {
         outcome: encodeOutcome(end),
         output_entry: end.output?.entry_id ?? null,
         tape: tape === null ? null : encodeTape(tape),
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (ended !== null && "last_id" in ended && facts.events !== undefined) backend.notifyAppended();
+      if (ended !== null && "last_id" in ended && records.events !== undefined) backend.notifyAppended();
       return ended;
     },
     join: (run_id, max_joins, tape, once) =>
@@ -60,7 +60,7 @@ export function createRunStore(backend: Backend): RunStore {
         run_id,
         max_joins,
         tape: encodeTape(tape),
-        once: encodeOnce(backend, once),
+        once: encodeClaim(backend, once),
       }),
     async resume(run, tape) {
       const { id, node_id, body } = encodeRun(run);

@@ -4,16 +4,21 @@ import type { Backend } from "../backend/backend.ts";
 import { bindingsUsing } from "../ops/bindings.ts";
 import type { Op, Row } from "../ops/op.ts";
 import { listSecrets, readSecret } from "../ops/secrets.ts";
-import { encodeFacts } from "./facts.ts";
+import { encodeRecords } from "./change-records.ts";
 import { pageOf } from "./page.ts";
 import { projectColumn, projectOf, scopeColumns } from "./scope.ts";
 
 export function createSecretStore(backend: Backend): SecretStore {
   return {
-    async put({ project_id = null, ...secret }, now, facts) {
+    async put({ project_id = null, ...secret }, now, records) {
       const owner = { project_id: projectColumn(project_id) };
-      const row = await backend.write("putSecret", { ...secret, ...owner, now, facts: encodeFacts(facts) });
-      if (facts.events !== undefined) backend.notifyAppended();
+      const row = await backend.write("putSecret", {
+        ...secret,
+        ...owner,
+        now,
+        records: encodeRecords(records),
+      });
+      if (records.events !== undefined) backend.notifyAppended();
       return backend.read(() => decodeSecret(row));
     },
     get: (org_id, name) =>
@@ -46,15 +51,15 @@ export function createSecretStore(backend: Backend): SecretStore {
         (secret) => secret,
       );
     },
-    async remove(scope, name, facts) {
+    async remove(scope, name, records) {
       const { org_id } = scope;
       const removed = await backend.write("removeSecret", {
         ...scopeColumns(scope),
         name,
         ref: refOf(org_id, name),
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      if (removed && facts.events !== undefined) backend.notifyAppended();
+      if (removed && records.events !== undefined) backend.notifyAppended();
       return removed;
     },
   };

@@ -1,4 +1,4 @@
-import type { Facts, Scope, SessionStore } from "@backplane/ports";
+import type { ChangeRecords, Scope, SessionStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { originHash } from "../ops/entry-hash.ts";
 import {
@@ -12,8 +12,8 @@ import {
 } from "../ops/session-reads.ts";
 import { readChainRow } from "../ops/sessions.ts";
 import { checkSpan, spansOf } from "../ops/spans.ts";
-import { encodeFacts } from "./facts.ts";
-import { encodeOnce } from "./idempotency.ts";
+import { encodeRecords } from "./change-records.ts";
+import { encodeClaim } from "./idempotency.ts";
 import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn, scopeColumns } from "./scope.ts";
 import {
@@ -29,20 +29,20 @@ import {
 } from "./session-row.ts";
 
 export function createSessionStore(backend: Backend): SessionStore {
-  const notify = <T>(value: T, facts: Facts): T => {
-    if (facts.events !== undefined) backend.notifyAppended();
+  const notify = <T>(value: T, records: ChangeRecords): T => {
+    if (records.events !== undefined) backend.notifyAppended();
     return value;
   };
   return {
-    async create(session, chain, first, facts, once) {
+    async create(session, chain, first, records, once) {
       const row = await backend.write("createSession", {
         session: encodeSession(session),
         chain: encodeChain(chain),
         first: first.map(encodeEntry),
-        facts: encodeFacts(facts),
-        once: encodeOnce(backend, once),
+        records: encodeRecords(records),
+        once: encodeClaim(backend, once),
       });
-      return notify(decodeSession(row), facts);
+      return notify(decodeSession(row), records);
     },
     async get(key) {
       const row = await backend.read(() => readSession(keyColumns(key)));
@@ -73,13 +73,13 @@ export function createSessionStore(backend: Backend): SessionStore {
     },
     append(key, entries, chain_id, once) {
       const rows = { key: keyColumns(key), chain_id: chain_id ?? null, entries: entries.map(encodeEntry) };
-      const key_claim = encodeOnce(backend, once);
+      const key_claim = encodeClaim(backend, once);
       if (key_claim === null) return backend.write("appendEntries", rows);
       return backend.write("appendOnce", { ...rows, hold: null, once: key_claim });
     },
     appendTape(tape, once) {
       const { hold, ...rows } = encodeTape(tape);
-      const key_claim = encodeOnce(backend, once);
+      const key_claim = encodeClaim(backend, once);
       if (key_claim !== null)
         return backend.write("appendOnce", { ...rows, hold, chain_id: null, once: key_claim });
       if (hold !== null) return backend.write("appendHeld", { ...rows, hold });
@@ -101,47 +101,47 @@ export function createSessionStore(backend: Backend): SessionStore {
       );
       return rows.map(decodeEntry);
     },
-    async fork(from, chain, into, facts, once) {
+    async fork(from, chain, into, records, once) {
       const row = await backend.write("forkChain", {
         ...scopeColumns(from.scope),
         chain_id: from.chain_id,
         at: from.at ?? null,
         chain: encodeChain(chain),
         into: into === null ? null : encodeSession(into),
-        facts: encodeFacts(facts),
-        once: encodeOnce(backend, once),
+        records: encodeRecords(records),
+        once: encodeClaim(backend, once),
       });
-      return notify(decodeChain(row), facts);
+      return notify(decodeChain(row), records);
     },
-    async reset(key, expected_head, chain, first, facts) {
+    async reset(key, expected_head, chain, first, records) {
       const row = await backend.write("resetSession", {
         key: keyColumns(key),
         expected_head,
         chain: encodeChain(chain),
         first: first.map(encodeEntry),
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      return row === null ? null : notify(decodeChain(row), facts);
+      return row === null ? null : notify(decodeChain(row), records);
     },
-    async compact(key, expected, chain, first, facts, hold) {
+    async compact(key, expected, chain, first, records, hold) {
       const row = await backend.write("compactSession", {
         key: keyColumns(key),
         expected,
         chain: encodeChain(chain),
         first: first.map(encodeEntry),
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
         hold: hold === undefined ? null : encodeHold(hold),
       });
-      return row === null ? null : notify(decodeChain(row), facts);
+      return row === null ? null : notify(decodeChain(row), records);
     },
-    async moveHead(key, from, to, facts) {
+    async moveHead(key, from, to, records) {
       const written = await backend.write("moveHead", {
         key: keyColumns(key),
         from,
         to,
-        facts: encodeFacts(facts),
+        records: encodeRecords(records),
       });
-      return written ? notify(true, facts) : false;
+      return written ? notify(true, records) : false;
     },
     verify: (scope, chain_id) => verifyChain(backend, scope, chain_id),
   };

@@ -2,7 +2,7 @@ import type { Login, LoginState, SignInStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import type { Row } from "../ops/op.ts";
 import { findPendingLogin, readLogin, readSignIn } from "../ops/sign-ins.ts";
-import { encodeFacts } from "./facts.ts";
+import { encodeRecords } from "./change-records.ts";
 
 export function createSignInStore(backend: Backend): SignInStore {
   return {
@@ -16,11 +16,12 @@ export function createSignInStore(backend: Backend): SignInStore {
           ciphertext: row.ciphertext as string,
         };
       }),
-    put: (org_id, binding_id, row, facts) =>
-      backend.write("putSignIn", { org_id, binding_id, ...row, facts: encodeFacts(facts) }),
-    remove: (org_id, binding_id, facts) =>
-      backend.write("removeSignIn", { org_id, binding_id, facts: encodeFacts(facts) }),
-    beginLogin: (login, facts) => backend.write("beginLogin", { ...login, facts: encodeFacts(facts) }),
+    put: (org_id, binding_id, row, records) =>
+      backend.write("putSignIn", { org_id, binding_id, ...row, records: encodeRecords(records) }),
+    remove: (org_id, binding_id, records) =>
+      backend.write("removeSignIn", { org_id, binding_id, records: encodeRecords(records) }),
+    beginLogin: (login, records) =>
+      backend.write("beginLogin", { ...login, records: encodeRecords(records) }),
     async openLogin(start_hash, browser_hash, now) {
       const row = await backend.write("openLogin", { start_hash, browser_hash, now });
       return row === null ? null : decode(row);

@@ -56,7 +56,7 @@ function invalidEntrypoint(toml: string, program: string, problem: string): Back
 export function checkSkills({ skills = [] }: Manifest, { files }: TreeListing): void {
   for (const { name, path } of skills) {
     const file = `${path}/SKILL.md`;
-    if (files.some((one) => one.path === file)) continue;
+    if (files.some((entry) => entry.path === file)) continue;
     throw new BackplaneError("package.invalid", `The skill ${name} has no file ${file}.`, {
       fix: "Name the folder that contains its SKILL.md.",
     });

@@ -195,7 +195,7 @@ export function createPackageImporter({
       return {
         ...rest,
         parts,
-        import: (part) => parts.find((one) => one === part)!.importPart(),
+        import: (part) => parts.find((known) => known === part)!.importPart(),
         end,
       };
     },

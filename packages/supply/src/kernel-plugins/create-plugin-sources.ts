@@ -74,7 +74,7 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
     },
     remove: (name) =>
       serialize(async () => {
-        const entry = (await discover()).entries.find((one) => one.name === name);
+        const entry = (await discover()).entries.find((candidate) => candidate.name === name);
         if (entry === undefined) throw new BackplaneError("plugin.not_found", `There is no plugin ${name}.`);
         await removeEntry(entry, parts);
         await removeInstalled(plugins_dir, entry.source);

@@ -101,7 +101,9 @@ async function installFolder(path: string, editable: boolean, parts: InstallPart
 async function requireUnusedNames(entries: readonly PluginEntry[], parts: InstallParts): Promise<void> {
   const present = await parts.present();
   for (const { name, origin, source } of entries) {
-    const other = present.find((one) => one.name === name && one.origin === origin && one.source !== source);
+    const other = present.find(
+      (candidate) => candidate.name === name && candidate.origin === origin && candidate.source !== source,
+    );
     if (other === undefined) continue;
     throw new BackplaneError("plugin.install_failed", `${name} is already a plugin of ${other.source}.`, {
       fix: `Remove it first: backplane plugin remove ${name}`,

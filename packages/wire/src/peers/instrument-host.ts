@@ -102,8 +102,8 @@ export class InstrumentHost {
     } catch (error) {
       if (codeOf(error) !== undefined) throw error;
       const { message, rpcCode } = error as { rpcCode: number; message: string };
-      const said = `The plugin answered ${method} with error ${rpcCode}: ${message.slice(0, MESSAGE_CHARS)}`;
-      throw new BackplaneError(otherwise, said, { details: { rpc_code: rpcCode } });
+      const text = `The plugin answered ${method} with error ${rpcCode}: ${message.slice(0, MESSAGE_CHARS)}`;
+      throw new BackplaneError(otherwise, text, { details: { rpc_code: rpcCode } });
     }
   }
 }

@@ -172,8 +172,8 @@ export class RpcPeer {
       else answers.push(this.#answerOne(message));
     }
     void Promise.all(answers).then((all) => {
-      const said = all.filter((answer) => answer !== undefined);
-      if (said.length > 0) this.#reply(said);
+      const answered = all.filter((answer) => answer !== undefined);
+      if (answered.length > 0) this.#reply(answered);
     });
   }
 

@@ -58,8 +58,8 @@ async function accept(
   const { bindings } = context.client();
   const { binding_id: id } = await findBinding(context, name);
   const { quarantined, revision } = await bindings.definitions(id);
-  const waiting = quarantined.filter((one) => tool === undefined || one.export.id === tool);
-  for (const one of waiting) for (const line of differenceText(one)) out.note(line);
+  const waiting = quarantined.filter((change) => tool === undefined || change.export.id === tool);
+  for (const change of waiting) for (const line of differenceText(change)) out.note(line);
   await confirm(io, flags, `Accept the new definition of ${tool ?? "all changed tools"}?`);
   const accepted = waiting.map(({ export: { id: export_id }, changes }) => ({ export_id, changes }));
   show(context, { ...(await bindings.accept(id, tool, revision)), accepted });
@@ -79,7 +79,7 @@ function show({ out }: CommandContext, found: Definitions & { accepted?: object[
   if (error !== null) out.note(plainLine(`The server did not answer (${error.code}): ${error.message}`));
   if (error?.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
   for (const warning of warnings) out.note(plainLine(warning));
-  for (const one of quarantined) for (const line of differenceText(one)) out.note(line);
+  for (const change of quarantined) for (const line of differenceText(change)) out.note(line);
   if (quarantined.length > 0) out.note(`Review the changes, then: backplane binding accept ${binding_id}`);
 }
 

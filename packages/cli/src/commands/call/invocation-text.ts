@@ -27,7 +27,7 @@ export function invocationExit(invocation: Invocation): ExitCode {
 export function describeInvocation(invocation: Invocation): string {
   const { id, status, binding_id, session_id, approval_id, retry_count, error, requested_by, grant } =
     invocation;
-  const facts = fields({
+  const records = fields({
     id,
     export: `${invocation.export_id} (${invocation.export_kind})`,
     status,
@@ -50,7 +50,7 @@ export function describeInvocation(invocation: Invocation): string {
     error: error === null ? undefined : `${error.code}: ${error.message}`,
     fix: typeof error?.details?.fix === "string" ? error.details.fix : undefined,
   });
-  const parts = [facts, `input:\n${pretty(invocation.input)}`];
+  const parts = [records, `input:\n${pretty(invocation.input)}`];
   const result = invocationResultText(invocation);
   if (result !== "") parts.push(`result:\n${result}`);
   if (invocation.egress !== null) parts.push(`refused connections:\n${refusedLines(invocation).join("\n")}`);

@@ -271,7 +271,7 @@ async function checkBinding(
     ...(broken.length === 0 ? [] : [`failed to load: ${broken.join(", ")}`]),
     ...(quarantined.length === 0
       ? []
-      : [`changed, awaiting review: ${quarantined.map((one) => one.export.id).join(", ")}`]),
+      : [`changed, awaiting review: ${quarantined.map((change) => change.export.id).join(", ")}`]),
   ];
   if (problems.length === 0) return null;
   return {

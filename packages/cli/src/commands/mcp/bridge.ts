@@ -42,7 +42,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
       if (line.trim() === "") continue;
       const message = parse(line);
       if (message === undefined) {
-        say({
+        writeMessage({
           jsonrpc: "2.0",
           id: null,
           error: { code: MCP_ERRORS.parse_error, message: "the line is not JSON" },
@@ -75,7 +75,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     const request = isId(id) && typeof method === "string" ? id : null;
     const refuse = (text: string) => {
       if (request !== null)
-        say({ jsonrpc: "2.0", id: request, error: { code: MCP_ERRORS.refused, message: text } });
+        writeMessage({ jsonrpc: "2.0", id: request, error: { code: MCP_ERRORS.refused, message: text } });
     };
     try {
       if (cancelStateless(message)) return;
@@ -186,7 +186,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     };
   }
 
-  function say(message: JsonObject): void {
+  function writeMessage(message: JsonObject): void {
     bridge.write(JSON.stringify(message));
   }
 }

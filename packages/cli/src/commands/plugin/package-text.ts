@@ -84,7 +84,7 @@ function toolsOf(out: Output, bound: readonly BoundTools[]): string {
     const { exports, quarantined, error } = definitions;
     const tools = [
       ...exports.map(({ id, tool }) => [id, tool.load_error === undefined ? "offered" : "broken"]),
-      ...quarantined.map((one) => [one.export.id, "changed"]),
+      ...quarantined.map((change) => [change.export.id, "changed"]),
     ];
     if (tools.length === 0) return [[binding_id, status, null, error?.code ?? "no tools"]];
     return tools.map(([id, state]) => [binding_id, status, id, state]);

@@ -12,7 +12,7 @@ import {
   assertNoBindingFlags,
   type InstallOptions,
   installationSettings,
-} from "../../install/binding-settings.ts";
+} from "../../install/installation-settings.ts";
 import {
   bindsAutomatically,
   type PluginSource,
@@ -205,7 +205,10 @@ async function upgrade(
   const bindings = await context.client().bindings.upgrade({ package_id, package_version, ...wide });
   context.out.data({ bindings }, () =>
     bindings
-      .map((one) => `${one.binding_id} ${one.export_id} ${one.package_version} (${one.status})`)
+      .map(
+        (binding) =>
+          `${binding.binding_id} ${binding.export_id} ${binding.package_version} (${binding.status})`,
+      )
       .join("\n"),
   );
   for (const binding of bindings) reportVersionChange(context, binding);

@@ -85,7 +85,7 @@ async function follow(
   const streams = options.stream === true && !out.json;
   const ref = { session_id: options.session, ...workspaceOf(options) };
   const conversation = new Conversation(context, ref, {
-    onEvent: (chatEvent) => hear(context, streams ? text : null, chatEvent, names),
+    onEvent: (chatEvent) => printEvent(context, streams ? text : null, chatEvent, names),
     onApproval: ({ id }) => out.note(`Awaiting approval: backplane approve show ${id}`),
     onDecision: () => {},
   });
@@ -106,7 +106,7 @@ async function follow(
   }
 }
 
-function hear(
+function printEvent(
   { out }: CommandContext,
   text: AnswerText | null,
   chatEvent: ChatEvent,
@@ -176,7 +176,7 @@ async function cancel(context: CommandContext, _options: object, id: string): Pr
 function describe(run: Run): string {
   const { id, session_id, chain_id, status, trigger, strategy, iterations, usage, error, parent_run_id } =
     run;
-  const facts = fields({
+  const records = fields({
     id,
     session: session_id,
     chain: chain_id,
@@ -192,5 +192,5 @@ function describe(run: Run): string {
     error: error === null ? undefined : `${error.code}: ${error.message}`,
   });
   const answer = run.output === null ? "" : `\nanswer:\n${plainText(run.output.content)}`;
-  return `${facts}\ninput:\n${plainText(run.input.text)}${answer}`;
+  return `${records}\ninput:\n${plainText(run.input.text)}${answer}`;
 }

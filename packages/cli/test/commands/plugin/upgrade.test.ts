@@ -42,13 +42,13 @@ verifies(
       `If you trust this version: backplane binding set ${binding_id} --class worker`,
     );
     const list = await gateway.json<{ items: Binding[] }>(["binding", "list", "--package", "acme/cli-kit"]);
-    expect(list.items.map((one) => one.binding_id).sort()).toEqual(
+    expect(list.items.map((binding) => binding.binding_id).sort()).toEqual(
       Object.values(kit)
-        .map((one) => one.binding_id)
+        .map((binding) => binding.binding_id)
         .sort(),
     );
-    expect(new Set(list.items.map((one) => one.package_version))).toEqual(new Set(["0.2.0"]));
-    const moved = list.items.find((one) => one.binding_id === binding_id)!;
+    expect(new Set(list.items.map((binding) => binding.package_version))).toEqual(new Set(["0.2.0"]));
+    const moved = list.items.find((binding) => binding.binding_id === binding_id)!;
     expect(moved.generation).toBe(before.generation + 1);
     expect(moved.policy).toEqual({ approval: "always", timeout_ms: 4_000 });
 

@@ -69,8 +69,8 @@ test("lists the newest sessions of a workspace", async () => {
   await gateway.backplane(["session", "chat", "else", "-m", "x", "--workspace", "other"]);
   const page = await gateway.json<{ items: Session[] }>(["session", "list", "--workspace", "other"]);
   expect(page.items.map((item) => item.id)).toEqual(["else"]);
-  const one = await gateway.json<{ items: Session[]; next: string }>(["session", "list", "--limit", "1"]);
-  expect(one.items).toHaveLength(1);
+  const limited = await gateway.json<{ items: Session[]; next: string }>(["session", "list", "--limit", "1"]);
+  expect(limited.items).toHaveLength(1);
   expect((await gateway.backplane(["session", "list"])).out).toMatch(/^ID +TITLE +WORKSPACE +ENTRIES/);
   expect((await gateway.backplane(["session", "show", "else"])).exit).toBe(EXIT.failed);
 });

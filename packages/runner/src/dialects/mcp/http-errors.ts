@@ -80,9 +80,9 @@ export function httpError(status: number, text: Buffer, location?: string): Back
     );
   }
   const words = text.toString("utf8", 0, 300).replace(/\s+/g, " ").trim();
-  const said = words === "" ? "" : `: ${words}`;
+  const reason = words === "" ? "" : `: ${words}`;
   const code = status === 429 || status >= 500 ? "plugin_retryable" : "plugin_failed";
-  return new BackplaneError(code, `The MCP server answered HTTP ${status}${said}`, {
+  return new BackplaneError(code, `The MCP server answered HTTP ${status}${reason}`, {
     details: { http_status: status },
   });
 }

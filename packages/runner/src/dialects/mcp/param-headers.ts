@@ -18,10 +18,10 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   const found: ParamHeaders = [];
   let marks = 0;
   const count = (value: Json, isSchema: boolean): void => {
-    if (Array.isArray(value)) for (const one of value) count(one, true);
+    if (Array.isArray(value)) for (const child of value) count(child, true);
     else if (isObject(value)) {
       if (isSchema && MARK in value) marks++;
-      for (const [key, one] of Object.entries(value)) count(one, key !== "properties" || !isSchema);
+      for (const [key, child] of Object.entries(value)) count(child, key !== "properties" || !isSchema);
     }
   };
   const walk = (schema: JsonObject, path: string[]): string | null => {
@@ -34,7 +34,7 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
         if (typeof header !== "string" || !NAME.test(header))
           return `the ${MARK} of ${key} is not a valid header name`;
         if (!PLAIN.has(value.type)) return `${key} has an ${MARK} but is not a string, integer or boolean`;
-        if (found.some((one) => one.header.toLowerCase() === header.toLowerCase()))
+        if (found.some((other) => other.header.toLowerCase() === header.toLowerCase()))
           return `two arguments have the ${MARK} ${header}`;
         found.push({ header, path: at });
       }

@@ -130,7 +130,7 @@ export class RpcChannel implements TransportEvents {
 
   receive(message: JsonObject, origin: number | null): void {
     const { method, id } = message;
-    const isReply: boolean = isRpcReply(message, (one) => this.#open.has(one));
+    const isReply: boolean = isRpcReply(message, (id) => this.#open.has(id));
     if (isReply) {
       this.#receiveAnswer(message, origin);
       return;

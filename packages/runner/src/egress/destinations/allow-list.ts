@@ -27,8 +27,9 @@ export function allowList(domains: readonly string[]): AllowList {
   }
   const every = new Set(patterns.filter(({ port }) => port === null).map(({ host }) => host));
   return {
-    allows: ({ host, port }) => patterns.some((one) => fits(one.host, host) && fitsPort(one, port)),
-    open: (port) => patterns.some((one) => one.host === "*" && fitsPort(one, port)),
+    allows: ({ host, port }) =>
+      patterns.some((pattern) => fits(pattern.host, host) && fitsPort(pattern, port)),
+    open: (port) => patterns.some((pattern) => pattern.host === "*" && fitsPort(pattern, port)),
     exact: [...exact].map(([host, ports]) => ({ host, ports: every.has(host) ? [] : ports })),
   };
 }

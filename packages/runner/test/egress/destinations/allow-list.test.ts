@@ -20,9 +20,9 @@ test("allows exactly what the kernel says that a list covers", () => {
       name,
       fc.constantFrom(80, 443, 8443, 22),
       (list, at, to) => {
-        const expected = list.some((one) => covers(one, `${at}:${to}`));
+        const expected = list.some((pattern) => covers(pattern, `${at}:${to}`));
         expect(allowList(list).allows({ host: at, port: to })).toBe(expected);
-        expect(allowList(list).open(to)).toBe(list.some((one) => covers(one, `*:${to}`)));
+        expect(allowList(list).open(to)).toBe(list.some((pattern) => covers(pattern, `*:${to}`)));
       },
     ),
     { numRuns: 2_000 },

@@ -87,8 +87,8 @@ async function importIn(files: readonly string[], { command, import_ms }: Descri
   const [program = "", ...args] = command;
   const child = spawn(program, [...args, ...files], { stdio: ["ignore", "ignore", "pipe", "pipe"] });
   const report = child.stdio[REPORT_FD] as Readable;
-  const said: Buffer[] = [];
-  child.stderr?.on("data", (chunk: Buffer) => said.push(chunk));
+  const output: Buffer[] = [];
+  child.stderr?.on("data", (chunk: Buffer) => output.push(chunk));
   const ended = new Promise<string>((resolve) => {
     child.once("error", (error) => resolve(`its process could not be started: ${error.message}`));
     child.once("exit", (code, signal) => {
@@ -127,7 +127,7 @@ async function importIn(files: readonly string[], { command, import_ms }: Descri
   if (!done() && batch.hung === null) {
     // For an await that can never settle, Node prints a warning about our code, so stderr is left out of the
     // error.
-    const words = end === ENDLESS ? "" : Buffer.concat(said).toString("utf8").trim().slice(-LAST_WORDS);
+    const words = end === ENDLESS ? "" : Buffer.concat(output).toString("utf8").trim().slice(-LAST_WORDS);
     const why = words === "" ? "" : `: ${words}`;
     const culprit = batch.described.has(current) ? files.find((file) => !known(batch, file))! : current;
     batch.failed.set(culprit, `${end}${why}`);

@@ -119,7 +119,7 @@ function expanded(value: unknown): unknown {
     return value.replace(/\$\{PLUGIN_(ROOT|DATA)\}/g, (_whole, which) => (which === "ROOT" ? ROOT : DATA));
   if (Array.isArray(value)) return value.map(expanded);
   if (!isObject(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, expanded(one)]));
+  return Object.fromEntries(Object.entries(value).map(([key, child]) => [key, expanded(child)]));
 }
 
 async function skillsOf(folder: string, left_out: LeftOut[]): Promise<Skill[]> {

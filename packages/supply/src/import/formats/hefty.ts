@@ -142,7 +142,7 @@ function check(raw: Record<string, unknown>): HeftyManifest {
     const valid =
       Array.isArray(value) &&
       value.length <= 64 &&
-      value.every((one) => typeof one === "string" && fits(one));
+      value.every((item) => typeof item === "string" && fits(item));
     if (valid && new Set(value).size === value.length) return value as T[];
     issues.push([
       field,

@@ -95,7 +95,7 @@ export function readMcpServer(name: string, about: unknown): McpServerEntry {
   if (typeof url === "string") return readRemote(name, url, stringMap(name, "headers", headers));
   if (typeof command !== "string" || command === "") throw invalid(`${name} has neither a command nor a url`);
   const given = args ?? [];
-  if (!Array.isArray(given) || !given.every((one) => typeof one === "string")) {
+  if (!Array.isArray(given) || !given.every((item) => typeof item === "string")) {
     throw invalid(`the args of ${name} are not a list of strings`);
   }
   const variables = splitSecrets(stringMap(name, "env", env));
@@ -192,9 +192,9 @@ function stringMap(name: string, field: string, value: unknown): Record<string, 
   if (value === undefined) return {};
   if (!isObject(value)) throw invalid(`${field} of ${name} is not an object`);
   const map: Record<string, string> = {};
-  for (const [key, one] of Object.entries(value)) {
-    if (typeof one !== "string") throw invalid(`${field}.${key} of ${name} is not a string`);
-    map[key] = one;
+  for (const [key, entry] of Object.entries(value)) {
+    if (typeof entry !== "string") throw invalid(`${field}.${key} of ${name} is not a string`);
+    map[key] = entry;
   }
   return map;
 }

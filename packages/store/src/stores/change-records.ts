@@ -1,11 +1,11 @@
-import type { Facts } from "@backplane/ports";
-import type { FactRows } from "../ops/facts.ts";
+import type { ChangeRecords } from "@backplane/ports";
+import type { ChangeRecordRows } from "../ops/change-records.ts";
 import { encodeAudit } from "./audit.ts";
 import { projectColumn } from "./scope.ts";
 
-export function encodeFacts(facts: Facts): FactRows {
+export function encodeRecords(records: ChangeRecords): ChangeRecordRows {
   return {
-    events: (facts.events ?? []).map((event) => [
+    events: (records.events ?? []).map((event) => [
       event.id,
       event.type,
       event.scope.org_id,
@@ -16,6 +16,6 @@ export function encodeFacts(facts: Facts): FactRows {
       JSON.stringify(event.summary),
       event.from_hook === true ? 1 : 0,
     ]),
-    audit: facts.audit === undefined ? null : encodeAudit(facts.audit),
+    audit: records.audit === undefined ? null : encodeAudit(records.audit),
   };
 }

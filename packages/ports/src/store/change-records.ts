@@ -2,7 +2,7 @@ import type { JsonObject, SemanticEventType } from "@backplane/contract";
 import type { Scope } from "../scope/scope.ts";
 
 /** Events and audit entry of a change, written in the same transaction as the change. */
-export interface Facts {
+export interface ChangeRecords {
   events?: NewEvent[];
   audit?: NewAudit;
 }

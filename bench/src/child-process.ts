@@ -6,8 +6,8 @@ import { fileURLToPath } from "node:url";
 export interface Child {
   pid: number;
   /** The next line, as JSON. */
-  hear<T>(): Promise<T>;
-  ask<T>(order: unknown): Promise<T>;
+  readLine<T>(): Promise<T>;
+  request<T>(message: unknown): Promise<T>;
   stop(): Promise<void>;
 }
 
@@ -15,17 +15,17 @@ export function startChild(file: string, args: string[] = [], flags: string[] = 
   const path = fileURLToPath(new URL(file, import.meta.url));
   const child = spawn(process.execPath, [...flags, path, ...args], { stdio: ["pipe", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const hear = async <T>(): Promise<T> => {
+  const readLine = async <T>(): Promise<T> => {
     const { value, done } = await lines.next();
     if (done === true) throw new Error(`${file} ended before it answered`);
     return JSON.parse(value) as T;
   };
   return {
     pid: child.pid!,
-    hear,
-    ask(order) {
-      child.stdin.write(`${JSON.stringify(order)}\n`);
-      return hear();
+    readLine,
+    request(message) {
+      child.stdin.write(`${JSON.stringify(message)}\n`);
+      return readLine();
     },
     stop: () =>
       new Promise((resolve) => {

@@ -2,7 +2,7 @@
 import { type AuditRow, appendAudit } from "./audit.ts";
 import { type Op, type SqlValue, sql } from "./op.ts";
 
-export interface FactRows {
+export interface ChangeRecordRows {
   events: SqlValue[][];
   audit: AuditRow | null;
 }
@@ -10,7 +10,7 @@ export interface FactRows {
 const INSERT_EVENT = `insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
   values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`;
 
-export function* writeFacts(facts: FactRows): Op<void> {
-  for (const event of facts.events) yield sql(INSERT_EVENT, event);
-  if (facts.audit !== null) yield* appendAudit(facts.audit);
+export function* writeRecords(records: ChangeRecordRows): Op<void> {
+  for (const event of records.events) yield sql(INSERT_EVENT, event);
+  if (records.audit !== null) yield* appendAudit(records.audit);
 }
