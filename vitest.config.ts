@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { LongestFirst } from "./test/support/longest-first.ts";
 
 const conditions = ["backplane-source", "node"];
 
@@ -17,6 +18,7 @@ export default defineConfig({
   test: {
     // Left alone it keeps one core free, which on two of them is half the machine.
     maxWorkers: availableParallelism(),
+    sequence: { sequencer: LongestFirst },
     reporters: [
       "default",
       ["json", { outputFile: `reports/${process.env.BACKPLANE_REPORT ?? "tests"}.json` }],
@@ -47,6 +49,10 @@ export default defineConfig({
         ...shared,
         test: {
           name: "slow",
+          // One of them usually waits: for an outage, a lease or a restart.
+          maxWorkers: availableParallelism() + 1,
+          // Projects with another number of workers do not run at the same time.
+          sequence: { groupOrder: 1 },
           globalSetup: ["test/support/run-folder.ts"],
           include: ["test/slow/**/*.test.ts"],
           testTimeout: 3_600_000,
