@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
-import { dieBeforeEach, wholeRun } from "../../packages/store/test/fixtures/write-points.ts";
+import { copyBeforeEach, dieBeforeEach, wholeRun } from "../../packages/store/test/fixtures/write-points.ts";
 import { verifies } from "../support/verifies.ts";
 
 let dir: string;
@@ -17,8 +17,14 @@ for (const threaded of [true, false]) {
     async () => {
       const whole = await wholeRun(dir, threaded);
       expect(whole.statements).toBeGreaterThan(100);
-      const every = Array.from({ length: whole.statements }, (_, n) => n + 1);
-      expect(await dieBeforeEach(every, dir, threaded, whole)).toEqual([]);
+      const { faults, texts } = await copyBeforeEach(dir, threaded, whole);
+      expect(texts).toHaveLength(whole.statements);
+      expect(faults).toEqual([]);
+      // Around a commit the death itself matters, too: which steps were acknowledged, and which locks are left.
+      const commits = texts.flatMap((text, n) => (text === "commit" ? [n + 1] : []));
+      expect(commits.length).toBeGreaterThan(40);
+      const around = commits.flatMap((k) => [k, k + 1]).filter((k) => k <= whole.statements);
+      expect(await dieBeforeEach(around, dir, threaded, whole)).toEqual([]);
     },
   );
 }
