@@ -87,6 +87,7 @@ export async function catalog(): Promise<Row[]> {
         plan,
         policy,
         context: "conversation",
+        input: {},
         issues: [],
         hits: [],
         depth: 0,

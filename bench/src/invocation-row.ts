@@ -31,6 +31,7 @@ export function invocationRow(n: number): InvocationRow {
     tool_result: null,
     error: null,
     approval_id: null,
+    allowed_by: null,
     timeout_ms: 30_000,
     violations: 0,
     stderr_tail: null,

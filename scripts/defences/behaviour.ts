@@ -230,10 +230,10 @@ export const BEHAVIOUR: Mutant[] = [
   },
   {
     defence: "risk: a changed policy applies to the next call",
-    file: "packages/door/src/admission/risk.ts",
+    file: "packages/registry/src/policy/risk.ts",
     from: "last.grant === grant && last.policy === policy",
     to: "last.grant === grant",
-    tests: ["packages/door/test/admission/risk.test.ts"],
+    tests: ["packages/registry/test/policy/risk.test.ts"],
   },
   {
     defence: "sandbox limits: open files as configured",

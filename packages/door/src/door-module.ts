@@ -4,6 +4,8 @@ import { type Changes, type Kernel, type KernelDeps, requireOperator } from "@ba
 import type { RegistryModule, SignInTokens } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
 import { createSandboxProbe } from "./admission/sandbox-probe.ts";
+import { createAllowRules } from "./approval/allow-rules.ts";
+import { readAllowRules } from "./approval/allowed-calls.ts";
 import { createApprovalPublisher, subscribeToAnswers } from "./approval/approval-events.ts";
 import { createApprovals } from "./approval/approvals.ts";
 import { PendingApprovals } from "./approval/pending-approvals.ts";
@@ -54,7 +56,15 @@ export interface DoorModule {
   tools: ToolCatalog;
   facade: Pick<
     Kernel,
-    "catalog" | "exports" | "invocations" | "approvals" | "keys" | "audit" | "events" | "idempotency"
+    | "catalog"
+    | "exports"
+    | "invocations"
+    | "approvals"
+    | "allow_rules"
+    | "keys"
+    | "audit"
+    | "events"
+    | "idempotency"
   > & { policy: Pick<Kernel["policy"], "explain"> };
   start(): Promise<void>;
   /** Stops the watch for revocations. The rest of the door works until its calls have ended. */
@@ -92,7 +102,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     isWatched: parts.isWatched,
     samplingAccess: parts.samplingAccess,
   };
-  const approvals = createApprovals(deps, pending, door.grants, publisher, authority);
+  const approvals = createApprovals(door, publisher);
   subscribeToAnswers(session.port, approvals, log);
   const revocations = new RevocationWatch({
     authority,
@@ -120,6 +130,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     policies,
     state: door.state,
     host,
+    readAllowRules: (call: Parameters<typeof readAllowRules>[1]) => readAllowRules(door, call),
     listServers: (scope: Parameters<typeof store.bindings.discover>[0]) =>
       store.bindings.discover(scope, "tool"),
   };
@@ -132,6 +143,12 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
       exports: { discover: (caller, kind) => discoverExports(door, caller, kind) },
       invocations: createInvocations(door),
       approvals,
+      allow_rules: createAllowRules({
+        deps,
+        authority,
+        policies,
+        listTools: async (caller) => (await tools.snapshot(caller)).plans,
+      }),
       keys: createKeys(deps, calls.live, authority),
       policy: { explain: (caller, question) => explain(explain_deps, caller, question) },
       audit: {

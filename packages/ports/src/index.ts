@@ -31,6 +31,7 @@ export type * from "./kernel/sign-ins.ts";
 export type * from "./kernel/workspaces.ts";
 export type * from "./scope/scope.ts";
 export type * from "./store/access-store.ts";
+export type * from "./store/allow-rule-store.ts";
 export type * from "./store/approval-store.ts";
 export type * from "./store/audit-marks.ts";
 export type * from "./store/binding-store.ts";

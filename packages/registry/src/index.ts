@@ -39,6 +39,7 @@ export { bindsWholePackage, combineTools, selectExport, toolsOf } from "./export
 export { callerLevel, gatewayDomains, standingLevel, toGrant } from "./grant/effective-grant.ts";
 export { effectiveClass } from "./grant/execution-class.ts";
 export { intersect, type Level } from "./grant/intersect.ts";
+export { combineGrants, widerParts } from "./grant/wider-parts.ts";
 export type { InstallChecked } from "./installations/installations.ts";
 export { randomToken, tokenHash } from "./keys/tokens.ts";
 export { sortByDependencies } from "./packages/dependency-order.ts";
@@ -47,6 +48,7 @@ export { createPackages } from "./packages/packages.ts";
 export type { CompiledSelection, EffectivePolicy } from "./policy/effective-policy.ts";
 export { normalizeCategory } from "./policy/merge-policies.ts";
 export { Policies } from "./policy/policies.ts";
+export { riskOf } from "./policy/risk.ts";
 export { findRuleHits, NO_RULES, type RuleHit } from "./policy/security-rules.ts";
 export { createRegistryModule, type RegistryModule } from "./registry-module.ts";
 export { parseSecretRef, readBindingSecrets } from "./secrets/binding-secrets.ts";

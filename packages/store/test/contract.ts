@@ -1,5 +1,6 @@
 /** The test cases for every implementation of the store. */
 import { accessCases } from "./contract-access.ts";
+import { allowRuleCases } from "./contract-allow-rules.ts";
 import { bindingCases } from "./contract-bindings.ts";
 import { chainCases } from "./contract-chains.ts";
 import { configCases } from "./contract-config.ts";
@@ -24,6 +25,7 @@ export function storeContract(subject: () => Subject): void {
   installationCases(() => subject().store);
   definitionCases(() => subject().store);
   invocationCases(() => subject().store);
+  allowRuleCases(() => subject().store);
   accessCases(subject);
   configCases(() => subject().store);
   policyCases(() => subject().store);

@@ -68,6 +68,7 @@ const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
   ["invocations", "status = 'succeeded' where status = 'running'", "invocations"],
   ["invocation_events", "at = 'x'", "progress"],
   ["approvals", "status = 'approved'", "approvals"],
+  ["allow_rules", "body = replace(body, 'key_1', 'key_2')", "allow_rules"],
   ["bindings", "body = replace(body, 'a', 'b')", "bindings"],
   ["packages", "digest = 'sha256:x'", "packages"],
   ["spans", "body = replace(body, 'short', 'shirt')", "entries"],

@@ -6,6 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { expect, test } from "vitest";
+import { allowRulesOf, listAllowRules, readAllowRule } from "../src/ops/allow-rules.ts";
 import { listApprovals } from "../src/ops/approvals.ts";
 import { listAudit } from "../src/ops/audit.ts";
 import {
@@ -91,8 +92,27 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["claim waiting", () => startWrite("claimWaiting", { node_id: "n", now: 0, limit: 5 }, "sqlite")],
   [
     "resolve",
-    () => startWrite("resolveApproval", { id: "a", status: "approved", resolution: "{}", records }, "sqlite"),
+    () =>
+      startWrite(
+        "resolveApproval",
+        {
+          id: "a",
+          status: "approved",
+          resolution: "{}",
+          rule: { row: [], org_id: "o", max: 1, records },
+          records,
+        },
+        "sqlite",
+      ),
   ],
+  [
+    "remove allow rule",
+    () => startWrite("removeAllowRule", { id: "r", org_id: "o", project_id: "p", records }, "sqlite"),
+  ],
+  ["allow rule", () => readAllowRule("o", "p", "r")],
+  ["allow rules", () => listAllowRules(["o", "p", "~", 5])],
+  ["allow rules of an org", () => listAllowRules(["o", "", "~", 5])],
+  ["allow rules of a package", () => allowRulesOf("o", "p", "k")],
   [
     "update binding",
     () => startWrite("updateBinding", { org_id: "o", project_id: "p", refs: [], records }, "sqlite"),

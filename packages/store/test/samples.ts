@@ -9,6 +9,7 @@ import {
   type SemanticEventType,
 } from "@backplane/contract";
 import type {
+  AllowRuleRow,
   InvocationRow,
   NewApproval,
   NewAudit,
@@ -125,6 +126,7 @@ export function sampleInvocation(overrides: Partial<InvocationRow> = {}): Invoca
     tool_result: null,
     error: null,
     approval_id: null,
+    allowed_by: null,
     timeout_ms: 30_000,
     violations: 0,
     stderr_tail: null,
@@ -161,6 +163,7 @@ export function sampleApproval(row: InvocationRow, overrides: Partial<NewApprova
     brief: "search",
     reason: "policy",
     risk: "low",
+    may_cover: { session: ["arguments"], always: [] },
     status: "pending",
     response: null,
     feedback: null,
@@ -170,6 +173,28 @@ export function sampleApproval(row: InvocationRow, overrides: Partial<NewApprova
     expires_at: NOW,
     resolved_at: null,
     ...overrides,
+  };
+}
+
+export function sampleAllowRule(more: Partial<AllowRuleRow> = {}): AllowRuleRow {
+  return {
+    id: ids.next("allow_rule"),
+    org_id: "org_local",
+    project_id: "proj_default",
+    covers: "tool",
+    tool: "rm",
+    package_id: "acme/devkit",
+    arguments: { path: { matches: "/tmp/*" } },
+    other_arguments: true,
+    max_risk: "high",
+    grant: noGrant(),
+    identity: "key_1",
+    created_by: "admin",
+    creator_role: "owner",
+    created_at: NOW,
+    approval_id: null,
+    note: null,
+    ...more,
   };
 }
 

@@ -35,8 +35,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: only a call of a session is approved for one",
     file: ANSWERS,
-    from: 'body.response === "approve_for_session" && approval.session_id === null',
-    to: 'body.response === "approve" && approval.session_id === "sess_none"',
+    from: 'response === "approve_for_session" && approval.session_id === null',
+    to: 'response === "approve_for_session" && approval.session_id === "sess_none"',
     tests: ANSWERED,
   },
   {
@@ -49,8 +49,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: a plain approval is not for the session",
     file: ANSWERS,
-    from: 'if (body.response === "approve_for_session" && call !== null) grants.remember',
-    to: "if (call !== null) grants.remember",
+    from: 'if (response === "approve" || response === "reject") {\n      if (covers === undefined) return {};',
+    to: 'if (response === "reject") {\n      if (covers === undefined) return {};',
     tests: ANSWERED,
   },
   {

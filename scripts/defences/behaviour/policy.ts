@@ -2,7 +2,7 @@
 import type { Mutant } from "../mutant.ts";
 
 const RULES = "packages/door/src/admission/rules.ts";
-const RISK = "packages/door/src/admission/risk.ts";
+const RISK = "packages/registry/src/policy/risk.ts";
 const MERGE = "packages/registry/src/policy/merge-policies.ts";
 const EFFECTIVE = "packages/registry/src/policy/effective-policy.ts";
 const SECURITY = "packages/registry/src/policy/security-rules.ts";
@@ -10,7 +10,7 @@ const STORED = "packages/registry/src/policy/policies.ts";
 
 const POLICIES = ["packages/registry/test/policy/policies.test.ts"];
 const MERGED = ["packages/registry/test/policy/effective-policy.test.ts"];
-const RISKS = ["packages/door/test/admission/risk.test.ts"];
+const RISKS = ["packages/registry/test/policy/risk.test.ts"];
 const DECISIONS = ["packages/door/test/admission/rules.test.ts"];
 
 export const POLICY_MUTANTS: Mutant[] = [

@@ -16,6 +16,7 @@ function approval(risk: Risk): Approval {
     package_version: "1.0.0",
     input: { path: "/tmp/x", note: "\u001b[2Jgone" },
     digest: "sha256:1",
+    may_cover: { session: ["arguments"], always: [] },
     replaces: null,
     changed: [],
     brief: "remove a file",

@@ -383,6 +383,21 @@ export const ERROR_CODES = {
     "The call changed after the approval was requested.",
     "Invoke again to request an approval for the new version.",
   ),
+  "allow_rule.not_found": refusalSpec(
+    404,
+    "There is no such allow rule.",
+    "List allow rules with `backplane allow list`.",
+  ),
+  "allow_rule.refused": refusalSpec(
+    403,
+    "Calls of this tool or server cannot be allowed lastingly.",
+    "The message names the reason. Answer single calls with `backplane approve allow`.",
+  ),
+  "allow_rule.too_many": refusalSpec(
+    409,
+    "The organisation has as many allow rules as are possible.",
+    "Remove rules that are no longer needed with `backplane allow remove`.",
+  ),
   "sandbox.unavailable": refusalSpec(
     503,
     "This export requires a sandbox, and no sandbox is available.",

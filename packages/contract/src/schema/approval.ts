@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { APPROVAL_RESPONSES, APPROVAL_STATUSES, RISKS } from "../vocabulary/vocabulary.ts";
+import { ANSWER_COVERAGES, APPROVAL_RESPONSES, APPROVAL_STATUSES, RISKS } from "../vocabulary/vocabulary.ts";
 import { JsonValueSchema, TimestampSchema } from "./scalars.ts";
 
 export const ApprovalSchema = z.object({
@@ -25,6 +25,11 @@ export const ApprovalSchema = z.object({
   brief: z.string(),
   reason: z.string(),
   risk: z.enum(RISKS),
+  /** What an answer may cover beyond this call. Checked again when the answer arrives. */
+  may_cover: z.object({
+    session: z.array(z.enum(ANSWER_COVERAGES)).describe("For approve_for_session."),
+    always: z.array(z.enum(ANSWER_COVERAGES)).describe("For approve_always."),
+  }),
   status: z.enum(APPROVAL_STATUSES),
   response: z.enum(APPROVAL_RESPONSES).nullable(),
   feedback: z.string().nullable(),
@@ -37,6 +42,12 @@ export const ApprovalSchema = z.object({
 
 export const ApprovalAnswerSchema = z.strictObject({
   response: z.enum(APPROVAL_RESPONSES),
+  covers: z
+    .enum(ANSWER_COVERAGES)
+    .optional()
+    .describe(
+      "What approve_for_session (default: arguments; or tool) and approve_always (default: tool; or arguments, server) cover.",
+    ),
   feedback: z.string().max(2000).optional(),
   /** If sent, must equal the approval's digest, which proves what the client showed. */
   digest: z.string().optional(),
@@ -49,7 +60,10 @@ export const ApprovalGrantSchema = z.object({
   org_id: z.string(),
   project_id: z.string().nullable(),
   tool: z.string(),
+  covers: z.enum(["arguments", "tool"]),
   digest: z.string(),
+  /** The highest risk of the calls that the answer covers. */
+  max_risk: z.enum(RISKS),
   /** The key, admin token or adapter whose calls the answer covers; other callers of the session are not covered. */
   granted_to: z.string(),
   granted_by: z.string(),

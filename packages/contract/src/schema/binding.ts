@@ -40,6 +40,10 @@ const SecretVariableSchema = z
 
 export const BindingPolicySchema = z.strictObject({
   timeout_ms: z.int().min(1).max(86_400_000).optional(),
+  /**
+   * `always`: every call asks, whatever allow rules there are. `never`: no call asks, up to the risk that the policy's
+   * lasting_approvals permits; only an owner or admin can set it.
+   */
   approval: z.enum(["never", "always"]).optional(),
   approval_timeout_ms: z.int().min(1_000).max(2_592_000_000).optional(),
   allowed_domains: z.array(DomainSchema).max(256).optional(),
@@ -106,7 +110,7 @@ const PreviousVersionSchema = z.object({
   policy: BindingPolicySchema,
   class_lowered_by: z.string().nullable(),
   /** Trust that the upgrade dropped, because it was given for other bytes. */
-  trust_dropped: z.array(z.enum(["host_target", "class"])),
+  trust_dropped: z.array(z.enum(["host_target", "class", "approval"])),
   /** Permissions that only the new version requests; `policy` withholds them. */
   permissions_held: z.array(z.enum(["network", "filesystem", "gateway_api_scopes", "allowed_domains"])),
 });

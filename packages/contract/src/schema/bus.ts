@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import type { BusKind } from "../vocabulary/bus-kinds.ts";
-import { APPROVAL_RESPONSES } from "../vocabulary/vocabulary.ts";
+import { ANSWER_COVERAGES, APPROVAL_RESPONSES } from "../vocabulary/vocabulary.ts";
 
 const text = z.string();
 const count = z.int().min(0);
@@ -72,6 +72,7 @@ export const BUS_PAYLOADS = {
   "approval.response": z.looseObject({
     id: text,
     response: z.enum(APPROVAL_RESPONSES),
+    covers: z.enum(ANSWER_COVERAGES).optional(),
     feedback: text.optional(),
     target_session_id: text.optional(),
   }),

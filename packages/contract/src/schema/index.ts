@@ -1,4 +1,5 @@
 export * from "./access.ts";
+export * from "./allow-rule.ts";
 export * from "./approval.ts";
 export * from "./binding.ts";
 export * from "./bus.ts";

@@ -122,6 +122,8 @@ export const InvocationSchema = z.object({
   tool_result: ToolResultBlockSchema.nullable(),
   error: InvocationErrorSchema.nullable(),
   approval_id: z.string().nullable(),
+  /** The allow rule, session grant or binding that let the call run without asking. */
+  allowed_by: z.string().nullable(),
   timeout_ms: z.int(),
   /** Number of protocol violations that did not change the outcome. */
   violations: z.int(),

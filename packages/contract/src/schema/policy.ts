@@ -124,6 +124,12 @@ export const PolicySchema = z.strictObject({
   floor: RiskFloorSchema.optional(),
   host: HostLevelSchema.optional(),
   rules: z.array(SecurityRuleSchema).max(256).optional(),
+  lasting_approvals: z
+    .enum(TOLERANCES)
+    .optional()
+    .describe(
+      "The highest risk that an approval for a session, an allow rule or a binding with approval = never may cover.",
+    ),
   deferred_tools: boundedList(ToolPatternSchema)
     .optional()
     .describe("Tools that a model sees only after tool_search has found them."),
@@ -197,6 +203,10 @@ export const PolicyExplanationSchema = z.object({
   tolerance: z.enum(TOLERANCES).nullable(),
   risk: RISK,
   risk_sources: z.array(z.object({ source: z.string(), risk: RISK, why: z.string() })),
+  allowed_by: z
+    .string()
+    .nullable()
+    .describe("The allow rule or binding that lets the call run without asking."),
   winner: CatalogEntrySchema,
   losers: z.array(CatalogEntrySchema),
   steps: z.array(

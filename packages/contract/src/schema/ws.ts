@@ -3,7 +3,7 @@
  * answer. `connection_id` selects the attachment of an op; it is optional if the socket has only one.
  */
 import { z } from "zod";
-import { APPROVAL_RESPONSES, APPROVAL_STATUSES } from "../vocabulary/vocabulary.ts";
+import { ANSWER_COVERAGES, APPROVAL_RESPONSES, APPROVAL_STATUSES } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema } from "./scalars.ts";
 
 const ref = z.string().max(128).optional();
@@ -34,6 +34,7 @@ export const WsClientOpSchema = z.discriminatedUnion("op", [
     op: z.literal("approve"),
     id: z.string(),
     response: z.enum(APPROVAL_RESPONSES),
+    covers: z.enum(ANSWER_COVERAGES).optional(),
     feedback: z.string().max(2000).optional(),
     /** Digest of the approval that the client showed; the answer is valid only for it. */
     digest: z.string().optional(),

@@ -8,6 +8,7 @@ export const ID_PREFIXES = {
   binding: "bind",
   approval: "appr",
   approval_grant: "agr",
+  allow_rule: "alw",
   session: "sess",
   chain: "ch",
   run: "run",

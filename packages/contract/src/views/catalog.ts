@@ -71,6 +71,8 @@ export interface PolicyExplanation {
   tolerance: Tolerance | null;
   risk: Risk;
   risk_sources: RiskSource[];
+  /** The allow rule or binding that lets the call run without asking. */
+  allowed_by: string | null;
   winner: CatalogEntry;
   losers: CatalogEntry[];
   steps: PolicyStep[];

@@ -136,8 +136,18 @@ export type BindingStatus = (typeof BINDING_STATUSES)[number];
 export const APPROVAL_STATUSES = ["pending", "approved", "rejected", "expired", "cancelled"] as const;
 export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
 
-export const APPROVAL_RESPONSES = ["approve", "approve_for_session", "reject"] as const;
+export const APPROVAL_RESPONSES = ["approve", "approve_for_session", "approve_always", "reject"] as const;
 export type ApprovalResponse = (typeof APPROVAL_RESPONSES)[number];
+
+/** What an allow rule covers. */
+export const RULE_COVERAGES = ["tool", "server"] as const;
+/** What an answer covers: calls with the same arguments, all calls of the tool, or all tools of its server. */
+export const ANSWER_COVERAGES = ["arguments", ...RULE_COVERAGES] as const;
+export type AnswerCoverage = (typeof ANSWER_COVERAGES)[number];
+
+/** The highest risk of an allow rule. Unknown counts as high, and a critical call always asks. */
+export const RULE_RISKS = ["low", "medium", "high"] as const;
+export type RuleRisk = (typeof RULE_RISKS)[number];
 
 /** Semantic events: outbox rows, written in the same transaction as their change. */
 export const SEMANTIC_EVENTS = [

@@ -1,12 +1,14 @@
 /** Second gate: computes the grant and applies every rule. Pure and synchronous: everything it needs was read by open. */
 
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
-import { narrowGrant } from "@backplane/registry";
+import type { AllowRuleRow } from "@backplane/ports";
+import { narrowGrant, riskOf } from "@backplane/registry";
 import type { Opened } from "../open/open.ts";
-import { riskOf } from "./risk.ts";
 import { type AdmissionState, RULES, type Rule, type RuleDecision } from "./rules.ts";
 
 declare const admitted: unique symbol;
+
+const NO_ALLOW_RULES: readonly AllowRuleRow[] = [];
 
 class AdmittedCall {
   declare readonly [admitted]: true;
@@ -16,12 +18,21 @@ class AdmittedCall {
   readonly pool_key: string;
   /** Set when a person must approve the call before it runs. */
   readonly ask: { rule: string; reason: string; risk: Risk } | null;
+  /** The id of the allow rule or binding without which the call would ask. */
+  readonly allowed_by: string | null;
 
-  constructor(call: Opened, grant: Grant, pool_key: string, ask: AdmittedCall["ask"]) {
+  constructor(
+    call: Opened,
+    grant: Grant,
+    pool_key: string,
+    ask: AdmittedCall["ask"],
+    allowed_by: string | null,
+  ) {
     this.call = call;
     this.grant = grant;
     this.pool_key = pool_key;
     this.ask = ask;
+    this.allowed_by = allowed_by;
   }
 }
 
@@ -36,14 +47,25 @@ export interface Refused {
   message: string;
   details: ErrorDetails;
   fix: string | undefined;
+  /** The call needs approval, and nobody can be asked for it. */
+  unasked: boolean;
 }
 
-export function admit(call: Opened, state: AdmissionState): Admitted | Refused {
+/** `allowed` are the allow rules that may cover the call. Most calls do not ask, so they are admitted without reading any. */
+export function admit(
+  call: Opened,
+  state: AdmissionState,
+  allowed: readonly AllowRuleRow[] = NO_ALLOW_RULES,
+): Admitted | Refused {
   const { grant, pool_key } = narrowGrant(call.plan, call.ceiling, call.scope);
   let ask: AdmittedCall["ask"] = null;
+  let allowed_by: string | null = null;
   for (const rule of RULES) {
-    const decision = rule.decide(call, grant, state);
-    if (decision.kind === "pass") continue;
+    const decision = rule.decide(call, grant, state, allowed);
+    if (decision.kind === "pass") {
+      allowed_by ??= decision.allowed_by ?? null;
+      continue;
+    }
     if (decision.kind === "deny") return refusedBy(rule, decision, call);
     ask ??= {
       rule: rule.name,
@@ -51,7 +73,7 @@ export function admit(call: Opened, state: AdmissionState): Admitted | Refused {
       risk: riskOf(call.plan, grant, call.policy, call.hits).risk,
     };
   }
-  return new AdmittedCall(call, grant, pool_key, ask);
+  return new AdmittedCall(call, grant, pool_key, ask, ask === null ? allowed_by : null);
 }
 
 /** The rules whose decision may have changed while an admitted call was waiting. */
@@ -68,7 +90,7 @@ export function recheck(call: Opened, grant: Grant, state: AdmissionState): Refu
 
 function refusedBy(
   { name }: Rule,
-  { code, message, details, fix }: Extract<RuleDecision, { kind: "deny" }>,
+  { code, message, details, fix, unasked }: Extract<RuleDecision, { kind: "deny" }>,
   call: Opened,
 ): Refused {
   return {
@@ -79,5 +101,6 @@ function refusedBy(
     message,
     details: { rule: name, ...details },
     fix,
+    unasked: unasked === true,
   };
 }

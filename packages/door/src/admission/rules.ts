@@ -12,16 +12,17 @@ import {
   runsElsewhere,
   tolerates,
 } from "@backplane/contract";
-import { type CompiledSelection, normalizeCategory } from "@backplane/registry";
+import type { AllowRuleRow } from "@backplane/ports";
+import { type CompiledSelection, normalizeCategory, riskOf } from "@backplane/registry";
 import { revokedByPolicy } from "../calls/revocation.ts";
 import type { Opened } from "../open/open.ts";
 import { originOf } from "../tools/precedence.ts";
-import { riskOf } from "./risk.ts";
+import { findPermission } from "./lasting-permission.ts";
 
 /** The input of a rule: a call that was opened, or one that a listing or `policy explain` only considers. */
 export type RuleInput = Pick<
   Opened,
-  "caller" | "plan" | "policy" | "context" | "issues" | "hits" | "depth" | "row" | "root"
+  "caller" | "plan" | "policy" | "context" | "input" | "issues" | "hits" | "depth" | "row" | "root"
 >;
 
 /** The state of this gateway at the moment of admission. */
@@ -36,8 +37,17 @@ export interface AdmissionState {
 }
 
 export type RuleDecision =
-  | typeof PASS
-  | { kind: "deny"; code: ErrorCode; message: string; details?: ErrorDetails; fix?: string }
+  /** `allowed_by` is the id of the allow rule or binding without which the call would ask. */
+  | { kind: "pass"; allowed_by?: string }
+  | {
+      kind: "deny";
+      code: ErrorCode;
+      message: string;
+      details?: ErrorDetails;
+      fix?: string;
+      /** The call needs approval, and nobody can be asked for it. */
+      unasked?: true;
+    }
   | { kind: "ask"; reason: string };
 
 export interface Rule {
@@ -48,7 +58,13 @@ export interface Rule {
   listing?: true;
   /** Applied again before a call that had to wait is started, as all listing rules are. */
   recheck?: true;
-  decide(call: RuleInput, grant: Grant, state: AdmissionState): RuleDecision;
+  /** `allowed` are the allow rules of the call's package. They matter only to rules that ask. */
+  decide(
+    call: RuleInput,
+    grant: Grant,
+    state: AdmissionState,
+    allowed?: readonly AllowRuleRow[],
+  ): RuleDecision;
 }
 
 const PASS = { kind: "pass" } as const;
@@ -56,7 +72,7 @@ const PASS = { kind: "pass" } as const;
 function deny(
   code: ErrorCode,
   message: string,
-  more: { details?: ErrorDetails; fix?: string } = {},
+  more: { details?: ErrorDetails; fix?: string; unasked?: true } = {},
 ): RuleDecision {
   return { kind: "deny", code, message, ...more };
 }
@@ -269,30 +285,45 @@ export const RULES: readonly Rule[] = [
   {
     name: "approval",
     about: "neither the tool nor its binding requires approval of every call",
-    decide(call, _grant, state) {
+    decide(call, grant, state, allowed) {
       const reason = requiredApproval(call);
-      return reason === null ? PASS : askPerson(call, state, reason);
+      return reason === null ? PASS : askUnlessAllowed(call, grant, state, allowed, reason);
     },
   },
   {
     name: "risk",
     about: "the risk is within what this context tolerates",
-    decide(call, grant, state) {
+    decide(call, grant, state, allowed) {
       const { context, plan, policy, hits } = call;
       if (context === "direct" || plan.export.kind !== "tool") return PASS;
       const tolerance = policy.document.tolerance[context];
       const { risk } = riskOf(plan, grant, policy, hits);
       if (tolerates(tolerance, risk)) return PASS;
-      return askPerson(call, state, `its risk is ${risk}, and ${context} calls tolerate ${tolerance}`);
+      const reason = `its risk is ${risk}, and ${context} calls tolerate ${tolerance}`;
+      return askUnlessAllowed(call, grant, state, allowed, reason);
     },
   },
 ];
+
+/** A call that a lasting permission covers runs without asking, also where nobody could be asked. */
+function askUnlessAllowed(
+  call: RuleInput,
+  grant: Grant,
+  state: AdmissionState,
+  allowed: readonly AllowRuleRow[] | undefined,
+  reason: string,
+): RuleDecision {
+  const { allowed_by, unmet } = findPermission(call, grant, allowed ?? []);
+  if (allowed_by !== null) return { kind: "pass", allowed_by };
+  return askPerson(call, state, unmet === null ? reason : `${reason}; ${unmet}`);
+}
 
 /** A headless run has nobody to ask, so a call that needs approval is refused there. */
 function askPerson(call: RuleInput, state: AdmissionState, reason: string): RuleDecision {
   if (call.context === "headless") {
     return deny("policy.denied", `A headless run cannot ask for approval of this call: ${reason}.`, {
-      fix: "Run it in a conversation, or let an admin raise the tolerance: backplane policy set",
+      fix: `Run it in a conversation, or allow it beforehand: backplane allow add ${call.plan.export.id}`,
+      unasked: true,
     });
   }
   // A call that is resumed was counted when its row was written.
@@ -300,6 +331,7 @@ function askPerson(call: RuleInput, state: AdmissionState, reason: string): Rule
     return deny("request.overloaded", "Too many calls are awaiting approval.", {
       details: { retry_after_ms: 5_000 },
       fix: "Answer some with `backplane approve list`, then call again.",
+      unasked: true,
     });
   }
   return { kind: "ask", reason };

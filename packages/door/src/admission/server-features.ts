@@ -22,13 +22,13 @@ import {
   effectiveClass,
   NO_RULES,
   poolKey,
+  riskOf,
   standingLevel,
   toGrant,
 } from "@backplane/registry";
 import { assumeValidRoot } from "../calls/revocation.ts";
 import { ruleHits } from "../open/open.ts";
 import { originOf } from "../tools/precedence.ts";
-import { riskOf } from "./risk.ts";
 import { type AdmissionState, RULES, type RuleInput } from "./rules.ts";
 import { findListingDenial, widestGrant } from "./visibility.ts";
 
@@ -78,6 +78,7 @@ export async function admitServerRequest(
     plan,
     policy,
     context: "conversation",
+    input: params,
     issues: [],
     hits,
     depth: 0,

@@ -33,6 +33,7 @@ export function findListingDenial(
     plan,
     policy,
     context: "direct",
+    input: null,
     issues: [],
     hits: [],
     depth: 0,

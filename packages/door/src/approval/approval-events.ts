@@ -39,6 +39,7 @@ export function createApprovalPublisher(port: KernelPort, log: Logger): Approval
         digest: approval.digest,
         reason: approval.reason,
         risk: approval.risk,
+        may_cover: approval.may_cover,
         invocation_id: approval.invocation_id,
         expires_at: approval.expires_at,
         ...(approval.replaces === null ? {} : { replaces: approval.replaces, changed: approval.changed }),
@@ -55,7 +56,7 @@ export function subscribeToAnswers(
   log: Logger,
 ): () => void {
   const answer = async ({ payload, source, org_id, project_id }: BusEvent<"approval.response">) => {
-    const { id, response, feedback } = payload;
+    const { id, response, covers, feedback } = payload;
     const caller: Caller = {
       actor: `${BUS_ACTOR}${source}`,
       scope: { org_id, project_id },
@@ -67,6 +68,7 @@ export function subscribeToAnswers(
       const digest = typeof payload.digest === "string" ? { digest: payload.digest } : {};
       await approvals.answer(caller, id, {
         response,
+        ...(covers === undefined ? {} : { covers }),
         ...(feedback === undefined ? {} : { feedback }),
         ...digest,
       });

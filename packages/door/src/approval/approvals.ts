@@ -1,19 +1,47 @@
 /** Answers to approvals. A row is answered once, while it is pending, and only for the digest that the person saw. */
 
-import { type Approval, type ApprovalAnswer, BackplaneError } from "@backplane/contract";
-import { auditOf, type Caller, type Kernel, type KernelDeps, requireOperator } from "@backplane/ports";
-import type { Authority } from "../authority/authority.ts";
+import {
+  type AnswerCoverage,
+  type Approval,
+  type ApprovalAnswer,
+  type ApprovalGrant,
+  BackplaneError,
+} from "@backplane/contract";
+import {
+  type AllowRuleRow,
+  auditOf,
+  type Caller,
+  type ChangeRecords,
+  type InvocationRow,
+  type Kernel,
+  type KernelDeps,
+  requireOperator,
+} from "@backplane/ports";
+import { findLastingRefusal } from "../admission/lasting-permission.ts";
+import { type OpenDeps, reopen } from "../open/open.ts";
+import { refuseRule, ruleOfAnswer } from "./allow-rules.ts";
 import { BUS_ACTOR } from "./approval-events.ts";
+import { toolDigestOf } from "./coverage.ts";
 import { type ApprovalPublisher, endApproval, type PendingApprovals } from "./pending-approvals.ts";
 import { type SessionCall, type SessionGrants, sessionCallOf } from "./session-grants.ts";
 
+interface ApprovalsParts extends OpenDeps {
+  deps: KernelDeps;
+  pending: PendingApprovals;
+  grants: SessionGrants;
+}
+
+/** What an answer permits beyond the call that it answers. */
+interface Lasting {
+  made?: { rule: AllowRuleRow; records: ChangeRecords };
+  session?: { call: SessionCall; covered: Pick<ApprovalGrant, "covers" | "digest"> };
+}
+
 export function createApprovals(
-  deps: KernelDeps,
-  pending: PendingApprovals,
-  grants: SessionGrants,
+  parts: ApprovalsParts,
   publisher: Pick<ApprovalPublisher, "answered">,
-  authority: Authority,
 ): Kernel["approvals"] {
+  const { deps, pending, grants, authority } = parts;
   const { store } = deps;
 
   async function get(caller: Caller, id: string): Promise<Approval> {
@@ -27,13 +55,50 @@ export function createApprovals(
     org_id,
     project_id,
     invocation_id,
-  }: Approval): Promise<SessionCall | null> {
+  }: Approval): Promise<InvocationRow | null> {
     const scope = { org_id, project_id };
     const row = await store.invocations.get(scope, invocation_id);
     if (row === null) return null;
-    const requester = { actor: row.requested_by, role: row.role, scope };
-    await authority.require(requester);
-    return sessionCallOf(row, (await authority.resolveRoot(requester)).actor);
+    await authority.require({ actor: row.requested_by, role: row.role, scope });
+    return row;
+  }
+
+  /** Checks what the answer would permit beyond this call, before the approval is resolved. */
+  async function prepareLasting(
+    caller: Caller,
+    approval: Approval,
+    row: InvocationRow | null,
+    { response, covers }: ApprovalAnswer,
+  ): Promise<Lasting> {
+    if (response === "approve" || response === "reject") {
+      if (covers === undefined) return {};
+      throw invalid("covers", `An answer ${response} covers only this call. Leave out covers.`);
+    }
+    if (response === "approve_for_session" && approval.session_id === null)
+      throw invalid("response", "The call belongs to no session, so it can be approved only once.");
+    if (row === null) throw closed(approval);
+    const call = await reopen(parts, row);
+    if (response === "approve_always")
+      return { made: ruleOfAnswer(deps, caller, approval, call, covers ?? "tool") };
+    const covered = await coverSession(approval, covers ?? "arguments");
+    const refusal = findLastingRefusal(call, approval.risk, "session", covered.covers);
+    if (refusal !== null) throw refuseRule(refusal);
+    const session = sessionCallOf(row, call.root.actor);
+    return session === null ? {} : { session: { call: session, covered } };
+  }
+
+  async function coverSession(
+    approval: Approval,
+    covers: AnswerCoverage,
+  ): Promise<Pick<ApprovalGrant, "covers" | "digest">> {
+    if (covers === "arguments") return { covers, digest: approval.digest };
+    if (covers === "server")
+      throw invalid("covers", "An answer for a session covers the arguments or the tool.");
+    const parts_covered = await store.approvals.covers(approval, approval.id);
+    // Approvals of an earlier gateway version did not store their parts.
+    if (parts_covered === null)
+      throw invalid("covers", "This approval can be answered only for its arguments.");
+    return { covers, digest: toolDigestOf(parts_covered) };
   }
 
   async function answer(caller: Caller, id: string, body: ApprovalAnswer): Promise<Approval> {
@@ -42,7 +107,7 @@ export function createApprovals(
     if (approval.status !== "pending") throw closed(approval);
     // Both must still be authorized: the person who answers and the caller that the call would run for.
     await authority.require(caller);
-    const call = body.response === "reject" ? null : await requireRequester(approval);
+    const row = body.response === "reject" ? null : await requireRequester(approval);
     if (body.digest !== undefined && body.digest !== approval.digest) {
       throw new BackplaneError(
         "approval.changed",
@@ -52,23 +117,18 @@ export function createApprovals(
         },
       );
     }
-    if (body.response === "approve_for_session" && approval.session_id === null) {
-      const message = "The call belongs to no session, so it can be approved only once.";
-      throw new BackplaneError("request.invalid", message, {
-        details: { issues: [{ path: "body.response", message }] },
-        fix: "Answer with approve.",
-      });
-    }
+    const { made, session } = await prepareLasting(caller, approval, row, body);
     const rejected = body.response === "reject";
     const feedback = body.feedback ?? null;
-    const won = await endApproval(deps, approval, {
-      status: rejected ? "rejected" : "approved",
+    const how = {
+      status: rejected ? ("rejected" as const) : ("approved" as const),
       response: body.response,
       feedback,
       answered_by: caller.actor,
-    });
+    };
+    const won = await endApproval(deps, approval, how, { made });
     if (!won) throw closed(await get(caller, id));
-    if (body.response === "approve_for_session" && call !== null) grants.remember(approval, call, caller);
+    if (session !== undefined) grants.remember(approval, session.call, caller, session.covered);
     pending.resolve(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });
     if (!caller.actor.startsWith(BUS_ACTOR)) publisher.answered(approval, body.response);
     return await get(caller, id);
@@ -89,6 +149,13 @@ export function createApprovals(
       );
     },
   };
+}
+
+function invalid(field: string, message: string): BackplaneError {
+  return new BackplaneError("request.invalid", message, {
+    details: { issues: [{ path: `body.${field}`, message }] },
+    fix: "Answer with approve.",
+  });
 }
 
 function closed(approval: Approval): BackplaneError {

@@ -61,6 +61,11 @@ export function coverageOf(inputs: CoveredInputs): Coverage {
   return { digest: `sha256:${sha256(digests)}`, parts: digests };
 }
 
+/** The digest of everything but the arguments, for an answer that covers a tool. */
+export function toolDigestOf({ arguments: _arguments, ...parts }: CoveredParts): string {
+  return `tool:sha256:${sha256(parts)}`;
+}
+
 /** The sorted names of the parts that differ. */
 export function changedParts(before: CoveredParts | null, after: CoveredParts): string[] {
   // Approvals of an earlier gateway version did not store their parts.

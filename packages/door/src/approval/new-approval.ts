@@ -3,6 +3,7 @@
 import { APPROVAL_TIMEOUT_MS, type Approval, canonicalJson, type Invocation } from "@backplane/contract";
 import type { KernelDeps, NewApproval } from "@backplane/ports";
 import type { Admitted } from "../admission/admit.ts";
+import { answerCoverages } from "../admission/lasting-permission.ts";
 import type { Coverage } from "../calls/live-calls.ts";
 
 const BRIEF_CHARS = 80;
@@ -38,7 +39,7 @@ export function buildFollowUpApproval(
 
 function buildRow(
   deps: Deps,
-  { plan }: Admitted["call"],
+  { plan, policy, input }: Admitted["call"],
   row: Invocation,
   { digest, parts }: Coverage,
   now: number,
@@ -57,6 +58,7 @@ function buildRow(
     input: row.input,
     digest,
     ...texts,
+    may_cover: answerCoverages({ plan, policy, input }, texts.risk, row.session_id !== null),
     status: "pending",
     response: null,
     feedback: null,

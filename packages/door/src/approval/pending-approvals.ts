@@ -5,7 +5,7 @@
  */
 
 import type { Approval, ApprovalResponse, ApprovalStatus, ErrorCode } from "@backplane/contract";
-import type { ApprovalResolution, KernelDeps, NewEvent, Timer } from "@backplane/ports";
+import type { ApprovalResolution, ApprovalStore, KernelDeps, NewEvent, Timer } from "@backplane/ports";
 import type { Revocation } from "../calls/revocation.ts";
 
 export type ApprovalEnding =
@@ -87,7 +87,7 @@ export class PendingApprovals {
     if (waiter === undefined) return;
     try {
       const feedback = why?.message ?? null;
-      const won = await endApproval(this.#deps, waiter.approval, { status, feedback }, why?.code);
+      const won = await endApproval(this.#deps, waiter.approval, { status, feedback }, { why: why?.code });
       if (won) {
         waiter.resolve({ kind: status });
         this.#publisher?.cancelled(waiter.approval, reason);
@@ -171,7 +171,7 @@ export function endApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,
   how: { status: Exclude<ApprovalStatus, "pending"> } & Partial<ApprovalResolution>,
-  why?: ErrorCode,
+  { why, made }: { why?: ErrorCode | undefined; made?: Parameters<ApprovalStore["resolve"]>[3] } = {},
 ): Promise<boolean> {
   const now = deps.clock.now();
   const scope = { org_id: approval.org_id, project_id: approval.project_id };
@@ -202,8 +202,9 @@ export function endApproval(
       tool: approval.tool,
       digest: approval.digest,
       ...(resolution.response === null ? {} : { response: resolution.response }),
+      ...(made === undefined ? {} : { allow_rule: made.rule.id }),
       ...(why === undefined ? {} : { why }),
     },
   };
-  return deps.store.approvals.resolve(approval.id, resolution, { events: [event], audit });
+  return deps.store.approvals.resolve(approval.id, resolution, { events: [event], audit }, made);
 }

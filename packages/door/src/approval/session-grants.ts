@@ -1,7 +1,7 @@
 /**
- * Approvals for a whole session, kept in memory only. A grant holds for one session, one digest (all that the
- * approval covers) and one identity: another caller that names the session needs its own approval. A grant
- * ends immediately when it is revoked or when the approver's key is revoked.
+ * Approvals for a whole session, kept in memory only. A grant holds for one session, one identity and one digest: of all
+ * that the approval covers, or of all but the arguments if it covers the tool. Another caller that names the session
+ * needs its own approval. A grant ends immediately when it is revoked or when the approver's key is revoked.
  */
 
 import { AGENT_SEPARATOR, type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";
@@ -30,14 +30,14 @@ export function sessionCallOf(
   return { scope: { org_id, project_id }, workspace, session_id, identity };
 }
 
-interface Remembered {
+export interface SessionGrant {
   grant: ApprovalGrant;
   approver: Principal;
 }
 
 export class SessionGrants {
   readonly #deps: Pick<KernelDeps, "ids" | "clock">;
-  readonly #byKey = new Map<string, Remembered>();
+  readonly #byKey = new Map<string, SessionGrant>();
 
   constructor(deps: Pick<KernelDeps, "ids" | "clock">) {
     this.#deps = deps;
@@ -47,31 +47,35 @@ export class SessionGrants {
     return this.#byKey.size;
   }
 
-  /**
-   * Finds the principal that approved exactly this call for its session or for a session that spawned it; null if
-   * there is none.
-   */
-  findApprover(call: SessionCall, digest: string): Principal | null {
+  /** Finds the grant with this digest for the call's session or a session that spawned it; null if there is none. */
+  find(call: SessionCall, digest: string): SessionGrant | null {
     for (let id = call.session_id; ; id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))) {
       const found = this.#byKey.get(keyOf({ ...call, session_id: id }, digest));
-      if (found !== undefined) return found.approver;
+      if (found !== undefined) return found;
       if (!id.includes(AGENT_SEPARATOR)) return null;
     }
   }
 
-  remember(approval: Approval, call: SessionCall, approver: Principal): void {
+  remember(
+    approval: Approval,
+    call: SessionCall,
+    approver: Principal,
+    { covers, digest }: Pick<ApprovalGrant, "covers" | "digest">,
+  ): void {
     const grant: ApprovalGrant = {
       id: this.#deps.ids.next("approval_grant"),
       session_id: call.session_id,
       org_id: approval.org_id,
       project_id: approval.project_id,
       tool: approval.tool,
-      digest: approval.digest,
+      covers,
+      digest,
+      max_risk: approval.risk,
       granted_to: call.identity,
       granted_by: approver.actor,
       granted_at: new Date(this.#deps.clock.now()).toISOString(),
     };
-    this.#byKey.set(keyOf(call, approval.digest), { grant, approver });
+    this.#byKey.set(keyOf(call, digest), { grant, approver });
     if (this.#byKey.size > MAX_GRANTS) this.#byKey.delete(this.#byKey.keys().next().value as string);
   }
 

@@ -11,15 +11,15 @@ import {
   type Role,
 } from "@backplane/contract";
 import {
+  type AllowRuleRow,
   type BoundPackage,
   type Caller,
   type HostPolicy,
   requireOperator,
   type Scope,
 } from "@backplane/ports";
-import type { ExportPlan, Policies } from "@backplane/registry";
-import { riskOf } from "../admission/risk.ts";
-import { type AdmissionState, RULES, type RuleInput } from "../admission/rules.ts";
+import { type ExportPlan, type Policies, riskOf } from "@backplane/registry";
+import { type AdmissionState, RULES, type RuleDecision, type RuleInput } from "../admission/rules.ts";
 import { featureEntry, findFeatureByName, planServerFeature } from "../admission/server-features.ts";
 import { widestGrant } from "../admission/visibility.ts";
 import { assumeValidRoot } from "../calls/revocation.ts";
@@ -34,6 +34,8 @@ interface ExplainDeps {
   policies: Policies;
   state: AdmissionState;
   host: HostPolicy;
+  /** The allow rules that hold for calls of this package and caller. */
+  readAllowRules: (call: Pick<RuleInput, "plan" | "caller" | "root">) => Promise<AllowRuleRow[]>;
   /** The active tool bindings, including those of whole servers. */
   listServers: (scope: Scope) => MaybePromise<readonly BoundPackage[]>;
 }
@@ -47,7 +49,7 @@ interface ExplainQuery {
 }
 
 export async function explain(
-  { catalog, listHiddenTools, policies, state, host, listServers }: ExplainDeps,
+  { catalog, listHiddenTools, policies, state, host, readAllowRules, listServers }: ExplainDeps,
   operator: Caller,
   { tool, context, role, input }: ExplainQuery,
 ): Promise<PolicyExplanation> {
@@ -77,12 +79,25 @@ export async function explain(
     return named === null ? null : planServerFeature(named.bound, named.feature, caller.scope, host);
   }
   const root = assumeValidRoot(caller);
-  const call: RuleInput = { caller, plan, policy, context, issues, hits, depth: 0, row: null, root };
+  const call: RuleInput = {
+    caller,
+    plan,
+    policy,
+    context,
+    input: input ?? null,
+    issues,
+    hits,
+    depth: 0,
+    row: null,
+    root,
+  };
   const grant = widestGrant(plan, policy);
+  const allowed = await readAllowRules(call);
+  let allowed_by: string | null = null;
   const steps: PolicyStep[] = RULES.map((rule) => {
-    const decision = rule.decide(call, grant, state);
-    const reason =
-      decision.kind === "pass" ? null : decision.kind === "ask" ? decision.reason : decision.message;
+    const decision = rule.decide(call, grant, state, allowed);
+    if (decision.kind === "pass") allowed_by ??= decision.allowed_by ?? null;
+    const reason = reasonOf(decision);
     return { rule: rule.name, about: rule.about, decision: decision.kind, reason };
   });
   const decisive =
@@ -98,10 +113,17 @@ export async function explain(
     tolerance: context === "direct" ? null : policy.document.tolerance[context],
     risk,
     risk_sources: sources,
+    allowed_by: decisive === undefined ? allowed_by : null,
     winner,
     losers: named.filter((entry) => entry !== winner),
     steps,
   };
+}
+
+function reasonOf(decision: RuleDecision): string | null {
+  if (decision.kind === "ask") return decision.reason;
+  if (decision.kind === "deny") return decision.message;
+  return decision.allowed_by === undefined ? null : `allowed by ${decision.allowed_by}`;
 }
 
 /** Names the reason and the fix for a tool that is bound but hidden. */

@@ -21,13 +21,13 @@ import {
   type EffectivePolicy,
   effectiveClass,
   type Policies,
+  riskOf,
   sanitizeExport,
   standingLevel,
   takesTraffic,
   toGrant,
   toolsOf,
 } from "@backplane/registry";
-import { riskOf } from "../admission/risk.ts";
 import { originOf, selectUsable } from "../tools/precedence.ts";
 import { objectSchema, tokenCost } from "./offered-tool.ts";
 

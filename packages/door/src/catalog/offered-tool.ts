@@ -5,9 +5,8 @@
 
 import type { EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
-import type { EffectivePolicy, ExportPlan } from "@backplane/registry";
+import { type EffectivePolicy, type ExportPlan, riskOf } from "@backplane/registry";
 import { share } from "@backplane/session";
-import { riskOf } from "../admission/risk.ts";
 import { widestGrant } from "../admission/visibility.ts";
 
 export interface OfferedTool extends LlmTool {

@@ -14,7 +14,7 @@ import {
   withFix,
 } from "@backplane/contract";
 import type { Caller, InvocationRow, Kernel, Ticket, WatchItem } from "@backplane/ports";
-import { admit } from "../admission/admit.ts";
+import { admitAllowed } from "../approval/allowed-calls.ts";
 import { requireNamedIds } from "../authority/named-ids.ts";
 import { type CallEnding, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
@@ -32,7 +32,9 @@ import { watch } from "./watch.ts";
 export async function invoke(door: Door, request: InvocationRequest): Promise<Ticket> {
   requireCapacity(door);
   const opened = await open(door, request);
-  const recorded = await record(door, admit(opened, door.state));
+  const verdict = admitAllowed(door, opened);
+  // Not awaited if it is not a promise, as in approveAndRun.
+  const recorded = await record(door, verdict instanceof Promise ? await verdict : verdict);
   const { live } = recorded;
   const { caller, context, plan } = opened;
   live.answerRequest = request.answerRequest ?? null;

@@ -6,9 +6,11 @@
 import {
   type Approval,
   BackplaneError,
+  compareRisk,
   type Invocation,
   type InvocationError,
   type JsonObject,
+  tolerates,
 } from "@backplane/contract";
 import type {
   InvocationRow,
@@ -20,12 +22,12 @@ import type {
 } from "@backplane/ports";
 import { turnOf } from "@backplane/session";
 import type { Admitted, Refused } from "../admission/admit.ts";
-import { readCoverage } from "../approval/coverage.ts";
+import { readCoverage, toolDigestOf } from "../approval/coverage.ts";
 import { buildApproval } from "../approval/new-approval.ts";
 import { sessionCallOf } from "../approval/session-grants.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { toolResultBlock } from "../calls/ending.ts";
-import type { LiveCall } from "../calls/live-calls.ts";
+import type { Coverage, LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
 import type { Opened } from "../open/open.ts";
 import type { Door } from "./door.ts";
@@ -78,6 +80,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   const row = newRow(door, call, now);
   row.grant = admitted.grant;
   row.class = admitted.grant.class;
+  row.allowed_by = admitted.allowed_by;
   const approval = admitted.ask === null ? null : await requestApproval(door, admitted, row, now);
   const also: OpenWith = { records: NO_FACTS };
   // A refused call claims no Idempotency-Key, because a repeat of the request may be admitted.
@@ -115,7 +118,7 @@ export function reserveSlot(door: Door, { call }: Admitted): SlotReservation | n
   return max === undefined ? null : door.gates.reserve(call.plan.gate, max);
 }
 
-/** Null if the same call was already approved for the session. */
+/** Null if the call was already approved for the session, which the row then names. */
 async function requestApproval(
   door: Door,
   admitted: Admitted,
@@ -123,20 +126,24 @@ async function requestApproval(
   now: number,
 ): Promise<NewApproval | null> {
   const coverage = await readCoverage(door.deps, admitted);
-  if (await approvedForSession(door, admitted, row, coverage.digest)) return null;
-  return buildApproval(door.deps, admitted, row, coverage, now);
+  row.allowed_by = await findSessionGrant(door, admitted, row, coverage);
+  return row.allowed_by === null ? buildApproval(door.deps, admitted, row, coverage, now) : null;
 }
 
-async function approvedForSession(
+async function findSessionGrant(
   { grants, authority }: Door,
-  { call }: Admitted,
+  { ask, call }: Admitted,
   row: InvocationRow,
-  digest: string,
-): Promise<boolean> {
+  { digest, parts }: Coverage,
+): Promise<string | null> {
   const session = grants.size === 0 ? null : sessionCallOf(row, call.root.actor);
-  const approver = session === null ? null : grants.findApprover(session, digest);
+  if (session === null || ask === null) return null;
+  const always = call.plan.bound.binding.policy.approval === "always";
+  const found = grants.find(session, digest) ?? (always ? null : grants.find(session, toolDigestOf(parts)));
+  if (found === null || compareRisk(ask.risk, found.grant.max_risk) > 0) return null;
+  if (!tolerates(call.policy.document.lasting_approvals, ask.risk)) return null;
   // An approval for the session ends with the key of the approver.
-  return approver !== null && (await authority.findRevocation(approver)) === null;
+  return (await authority.findRevocation(found.approver)) === null ? found.grant.id : null;
 }
 
 async function recordRefusal(door: Door, refused: Refused): Promise<never> {
@@ -192,6 +199,7 @@ function newRow(door: Door, call: Opened, now: number): InvocationRow {
     tool_result: null,
     error: null,
     approval_id: null,
+    allowed_by: null,
     timeout_ms: call.timeout_ms,
     violations: 0,
     stderr_tail: null,
@@ -294,6 +302,7 @@ export function publicInvocation(row: InvocationRow): Invocation {
     tool_result: row.tool_result,
     error: row.error,
     approval_id: row.approval_id,
+    allowed_by: row.allowed_by,
     timeout_ms: row.timeout_ms,
     violations: row.violations,
     stderr_tail: row.stderr_tail,

@@ -184,18 +184,21 @@ test("cancels the approval of a cancelled call", async () => {
   expect((await fixture.kernel.approvals.get(user, approval.id)).status).toBe("cancelled");
 });
 
-test("lets policy require more approvals than the tool, never fewer", async () => {
+test("asks for every call of a binding that requires it, and for none of a binding that never asks", async () => {
   const fixture = await createTestKernel();
   const two = manifest([
     toolExport("strict", {}, { requires_approval: true }),
     toolExport("easy", {}, { requires_approval: false }),
   ]);
-  await fixture.bind(two, { policy: { approval: "never" } });
+  const { binding_id } = await fixture.bind(two, { policy: { approval: "never" } });
   await fixture.bind(two, { export_id: "easy", policy: { approval: "always" } });
-  for (const export_id of ["strict", "easy"]) {
-    const ticket = await fixture.kernel.invocations.invoke(user, { export_id });
-    expect(ticket.invocation.status).toBe("waiting_approval");
-  }
+  const asked = await fixture.kernel.invocations.invoke(user, { export_id: "easy" });
+  expect(asked.invocation.status).toBe("waiting_approval");
+  expect(await fixture.call({ export_id: "strict" })).toMatchObject({
+    status: "succeeded",
+    approval_id: null,
+    allowed_by: binding_id,
+  });
 });
 
 test("rejects a session approval for a call without a session", async () => {

@@ -5,6 +5,8 @@
  */
 import type {
   AgentPluginInstalled,
+  AllowRule,
+  AllowRuleCreate,
   ApiKey,
   Approval,
   ApprovalAnswer,
@@ -182,6 +184,13 @@ export interface Kernel {
     answer(caller: Caller, id: string, answer: ApprovalAnswer): Promise<Approval>;
     grants(caller: Caller): ApprovalGrant[];
     revokeGrant(caller: Caller, id: string): Promise<void>;
+  };
+  /** Lasting permissions to call without asking. Read at every call that would ask, so a change applies at once. */
+  allow_rules: {
+    list(caller: Caller, page: Page): Promise<PageOf<AllowRule>>;
+    /** Throws allow_rule.refused when the policy, the binding or the tool does not permit the rule. */
+    create(caller: Caller, body: AllowRuleCreate): Promise<AllowRule>;
+    remove(caller: Caller, id: string): Promise<void>;
   };
   /** Which tools may be called by whom, and which calls need approval. A change applies from the next call. */
   policy: {

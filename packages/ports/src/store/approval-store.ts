@@ -1,5 +1,6 @@
 import type { Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
+import type { AllowRuleRow } from "./allow-rule-store.ts";
 import type { ChangeRecords } from "./change-records.ts";
 
 export interface ApprovalResolution {
@@ -21,6 +22,14 @@ export interface ApprovalStore {
   /** The digests of the covered parts; null in rows of earlier versions. */
   covers(scope: Scope, id: string): Promise<NewApproval["covers"] | null>;
   list(scope: Scope, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
-  /** The first answer wins: resolves to false if the approval is no longer pending. */
-  resolve(id: string, how: ApprovalResolution, records: ChangeRecords): Promise<boolean>;
+  /**
+   * The first answer wins: resolves to false if the approval is no longer pending. `made` is the allow rule that the
+   * answer makes.
+   */
+  resolve(
+    id: string,
+    how: ApprovalResolution,
+    records: ChangeRecords,
+    made?: { rule: AllowRuleRow; records: ChangeRecords },
+  ): Promise<boolean>;
 }

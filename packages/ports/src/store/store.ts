@@ -6,6 +6,7 @@ import type {
   SealedStore,
   SecretStore,
 } from "./access-store.ts";
+import type { AllowRuleStore } from "./allow-rule-store.ts";
 import type { ApprovalStore } from "./approval-store.ts";
 import type { BindingStore } from "./binding-store.ts";
 import type { ConfigStore } from "./config-store.ts";
@@ -35,6 +36,7 @@ export interface Store {
   sampling: SamplingStore;
   invocations: InvocationStore;
   approvals: ApprovalStore;
+  allow_rules: AllowRuleStore;
   secrets: SecretStore;
   sealed: SealedStore;
   keys: KeyStore;

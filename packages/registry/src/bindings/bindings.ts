@@ -11,6 +11,7 @@ import {
   type BindingUpgrade,
 } from "@backplane/contract";
 import {
+  atLeast,
   type BoundPackage,
   type Caller,
   HOST_ADMIN,
@@ -87,7 +88,10 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     const same = to.package.digest === digest;
     const then: Binding = { ...before, ...previous, generation: before.generation };
     // The same bytes were trusted before, but only the host's admin may give that trust again.
-    const policy = caller.actor === HOST_ADMIN ? previous.policy : carrySettings(then, to.export).policy;
+    const policy =
+      caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(then, to.export).policy };
+    if (policy.approval === "never" && before.policy.approval !== "never" && !atLeast(caller.role, "admin"))
+      delete policy.approval;
     const settings = same ? { config, secrets, policy } : {};
     const body = { package_version, ...settings };
     const change = await planner.patch(caller, before, body, "binding.rollback", same);

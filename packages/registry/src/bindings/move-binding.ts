@@ -14,7 +14,6 @@ import {
   type PluginExport,
 } from "@backplane/contract";
 import { auditOf, type Caller, type KernelDeps } from "@backplane/ports";
-
 import { lowersIsolation } from "../grant/execution-class.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import { type CheckedExport, findExport, type PackageFinder } from "./check-binding.ts";

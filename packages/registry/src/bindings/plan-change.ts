@@ -8,6 +8,7 @@ import {
   type Binding,
   type BindingCreate,
   type BindingPatch,
+  type BindingPolicy,
   canonicalJson,
   definedFields,
   type JsonObject,
@@ -30,6 +31,7 @@ import {
   type PackageFinder,
 } from "./check-binding.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
+import type { UnaskedCalls } from "./unasked-calls.ts";
 
 /** A checked change that is not stored yet. */
 export interface PlannedChange {
@@ -61,13 +63,17 @@ export interface BindingPlanner {
     package_version: string,
     settings: SettingsByExport,
   ): Promise<PlannedMove[]>;
-  /** Plans a patch. With `back` the settings are those that the operator gave this very version before. */
+  /**
+   * Plans a patch. With `back` the settings are those that the operator gave this very version before. `set` is the
+   * policy that the caller sets itself, if `body` contains more than that.
+   */
   patch(
     caller: Caller,
     before: Binding,
     body: BindingPatch,
     action: string,
     back?: boolean,
+    set?: BindingPolicy,
   ): Promise<PlannedMove>;
   records(caller: Caller, row: Binding, action: string): ChangeRecords;
 }
@@ -77,6 +83,7 @@ export function createBindingPlanner(
   deps: KernelDeps,
   credentials: Pick<CredentialMoves, "withoutOldCredentials">,
   packages: PackageFinder,
+  unasked: UnaskedCalls,
 ): BindingPlanner {
   const { store } = deps;
 
@@ -127,6 +134,8 @@ export function createBindingPlanner(
     to: CheckedExport,
   ): Promise<Pick<Binding, "policy" | "secrets">> {
     const { policy, secrets } = carrySettings(beside, to.export);
+    // A binding beside another one starts without its trust, as after a move.
+    if (policy.approval === "never") delete policy.approval;
     const from = await findExport(packages, beside.scope.org_id, beside);
     const held = withholdPermissions(policy, from.export.permissions, to.export.permissions);
     return { policy: held.policy, secrets };
@@ -156,7 +165,7 @@ export function createBindingPlanner(
         ...(secrets === undefined ? {} : { secrets: { ...kept.secrets, ...secrets } }),
         ...(policy === undefined ? {} : { policy: { ...kept.policy, ...policy } }),
       };
-      moves.push(await patch(caller, before, body, "binding.upgrade"));
+      moves.push(await patch(caller, before, body, "binding.upgrade", false, policy));
     }
     return moves;
   }
@@ -167,6 +176,7 @@ export function createBindingPlanner(
     body: BindingPatch,
     action: string,
     back = false,
+    set = body.policy,
   ): Promise<PlannedMove> {
     const package_version = body.package_version ?? before.package_version;
     const moves = package_version !== before.package_version;
@@ -189,8 +199,12 @@ export function createBindingPlanner(
       const message = `${draft.export_id} is a ${found.export.kind} in version ${package_version} and was a ${before.kind}`;
       throw invalidBinding([{ path: "/package_version", message }]);
     }
-    if (moves) await recordMove(before, found, draft, kept.trust_dropped, back);
-    const row = await checkDraft(caller, found, draft, before);
+    const from = await findExport(packages, before.scope.org_id, before);
+    if (moves) {
+      const keeps = set?.approval === "never" && !back;
+      await recordMove(before, from, found, draft, { trust: kept.trust_dropped, back, keeps_never: keeps });
+    }
+    const row = await checkDraft(caller, found, draft, { binding: before, found: from });
     if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
     return { before, row, found, records: records(caller, row, action) };
   }
@@ -198,20 +212,27 @@ export function createBindingPlanner(
   /** Withholds new permissions and stores in the draft what a rollback needs. */
   async function recordMove(
     before: Binding,
+    from: CheckedExport,
     found: CheckedExport,
     draft: Binding,
-    trust: readonly string[],
-    back: boolean,
+    { trust, back, keeps_never }: { trust: readonly string[]; back: boolean; keeps_never: boolean },
   ): Promise<void> {
-    const from = await findExport(packages, before.scope.org_id, before);
     const held = back
       ? { policy: draft.policy, held: [] }
       : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions);
     draft.policy = held.policy;
+    if (draft.policy.approval === "never" && !keeps_never) {
+      // A rollback returns to a grant that the operator has trusted before.
+      const loss = await unasked.findLoss(found, draft, back ? null : { binding: before, found: from });
+      if (loss !== null) {
+        const { approval: _never, ...rest } = draft.policy;
+        draft.policy = rest;
+      }
+    }
     type Previous = NonNullable<Binding["previous"]>;
-    const dropped = trust.filter(
-      (name) =>
-        draft.policy[name as "host_target" | "class"] !== before.policy[name as "host_target" | "class"],
+    const lost = before.policy.approval === "never" ? [...trust, "approval"] : trust;
+    const dropped = (lost as Previous["trust_dropped"]).filter(
+      (name) => draft.policy[name] !== before.policy[name],
     );
     draft.previous = {
       package_version: before.package_version,
@@ -221,7 +242,7 @@ export function createBindingPlanner(
       secrets: before.secrets,
       policy: before.policy,
       class_lowered_by: before.class_lowered_by,
-      trust_dropped: dropped as Previous["trust_dropped"],
+      trust_dropped: dropped,
       permissions_held: held.held as Previous["permissions_held"],
     };
   }
@@ -251,12 +272,14 @@ export function createBindingPlanner(
     caller: Caller,
     found: CheckedExport,
     draft: Binding,
-    before: Binding | null,
+    from: { binding: Binding; found: CheckedExport } | null,
   ): Promise<Binding> {
+    const before = from?.binding ?? null;
     const issues = await checkBinding(deps, found, draft);
     if (issues.length > 0) throw invalidBinding(issues);
     requireMountAccess(caller, draft, before);
     requireHostAccess(caller, draft, before);
+    await unasked.require(caller, found, draft, from);
     const unbound_slots = findUnboundSlots(found.export, draft.secrets);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
     return {

@@ -4,7 +4,6 @@
  */
 
 import {
-  FILESYSTEM_ACCESS,
   INVOCATION_LIMITS,
   isDescribed,
   type ManifestToolExport,
@@ -15,6 +14,7 @@ import {
 } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 import { moreIsolated } from "../grant/intersect.ts";
+import { widerFilesystem } from "../grant/wider-parts.ts";
 
 const NO_PERMISSIONS: Permissions = {
   network: "none",
@@ -84,11 +84,4 @@ function unionPermissions(a: Permissions, b: Permissions): Permissions {
       : { allowed_domains: both(a.allowed_domains, b.allowed_domains) }),
     reasons: { ...b.reasons, ...a.reasons },
   };
-}
-
-function widerFilesystem(
-  a: Permissions["filesystem"],
-  b: Permissions["filesystem"],
-): Permissions["filesystem"] {
-  return FILESYSTEM_ACCESS.indexOf(a) >= FILESYSTEM_ACCESS.indexOf(b) ? a : b;
 }

@@ -26,6 +26,7 @@ const DEFAULT_POLICY: EffectivePolicyDocument = {
   floor: { writable_mounts: "medium", host: "high", categories: { shell: "high", terminal: "high" } },
   host: {},
   rules: [],
+  lasting_approvals: "full",
   deferred_tools: [],
   archived: false,
 };
@@ -52,6 +53,10 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
     floor: higherFloors({ ...defaults.floor, ...org.floor }, project.floor ?? {}),
     host: intersect(org.host ?? {}, project.host ?? {}) as HostLevel,
     rules: [...(org.rules ?? []), ...(project.rules ?? [])],
+    lasting_approvals: lowerTolerance(
+      org.lasting_approvals ?? defaults.lasting_approvals,
+      project.lasting_approvals,
+    ),
     deferred_tools: [...new Set([...(org.deferred_tools ?? []), ...(project.deferred_tools ?? [])])],
     archived: org.archived === true || project.archived === true,
   };

@@ -14,6 +14,7 @@ import { secretOwners } from "./0013-secret-owners.ts";
 import { rowSums } from "./0014-row-sums.ts";
 import { runFences } from "./0015-run-fences.ts";
 import { runFirstEntries } from "./0016-run-first-entries.ts";
+import { allowRules } from "./0017-allow-rules.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -35,6 +36,7 @@ export const MIGRATIONS: readonly Migration[] = [
   rowSums,
   runFences,
   runFirstEntries,
+  allowRules,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -1,3 +1,4 @@
+import { type CreateAllowRule, createAllowRule } from "./allow-rules.ts";
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
@@ -6,6 +7,8 @@ export function* resolveApproval(p: {
   id: string;
   status: string;
   resolution: string;
+  /** The allow rule that the answer makes. */
+  rule: CreateAllowRule | null;
   records: ChangeRecordRows;
 }): Op<boolean> {
   const resolved = yield sql(
@@ -13,6 +16,7 @@ export function* resolveApproval(p: {
     [p.id, p.status, p.resolution],
   );
   if (resolved.length === 0) return false;
+  if (p.rule !== null) yield* createAllowRule(p.rule);
   yield* writeRecords(p.records);
   return true;
 }

@@ -52,6 +52,11 @@ export function* removePackage(p: { org_id: string; id: string; records: ChangeR
     p.org_id,
   ]);
   if (removed.length === 0) return false;
+  const identity = [p.org_id, row.package_id as string];
+  const others = yield sql("select id from packages where org_id = $1 and package_id = $2 limit 1", identity);
+  // Another publisher's package may later be installed under this id.
+  if (others.length === 0)
+    yield sql("delete from allow_rules where org_id = $1 and package_id = $2", identity);
   yield* writeRecords(p.records);
   return true;
 }

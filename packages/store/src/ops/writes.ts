@@ -1,5 +1,6 @@
 /** All writes by name. The writer's thread receives the name and one plain argument. */
 
+import { createAllowRule, removeAllowRule } from "./allow-rules.ts";
 import { resolveApproval } from "./approvals.ts";
 import { type AuditRow, appendAudit } from "./audit.ts";
 import { createBinding, removeBinding, updateBinding, updateBindings } from "./bindings.ts";
@@ -68,6 +69,8 @@ const WRITES = {
   claimInvocations,
   claimWaiting,
   resolveApproval,
+  createAllowRule,
+  removeAllowRule,
   putSecret,
   removeSecret,
   replaceSealed,

@@ -3,6 +3,7 @@ import type { ApprovalStore, NewApproval } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listApprovals, readApproval } from "../ops/approvals.ts";
 import type { Row, SqlValue } from "../ops/op.ts";
+import { encodeAllowRule } from "./allow-rules.ts";
 import { encodeRecords } from "./change-records.ts";
 import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn } from "./scope.ts";
@@ -30,12 +31,13 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
       );
       return pageOf(rows, page, (row) => row.id as string, decodeApproval);
     },
-    async resolve(id, answer, records) {
+    async resolve(id, answer, records, made) {
       const { status, ...resolution } = answer;
       const resolved = await backend.write("resolveApproval", {
         id,
         status,
         resolution: JSON.stringify(resolution),
+        rule: made === undefined ? null : encodeAllowRule(made.rule, made.records),
         records: encodeRecords(records),
       });
       if (resolved && records.events !== undefined) backend.notifyAppended();
@@ -55,11 +57,17 @@ export function encodeApproval(approval: NewApproval): SqlValue[] {
   ];
 }
 
+const NOTHING_MORE: Approval["may_cover"] = { session: ["arguments"], always: [] };
+
 export function decodeApproval(row: Row): Approval {
   const { covers: _covers, ...request } = JSON.parse(row.body as string) as NewApproval;
   const resolution =
     row.resolution === null ? {} : (JSON.parse(row.resolution as string) as Partial<Approval>);
   // Rows of earlier versions do not have these fields.
-  const defaults = { replaces: request.replaces ?? null, changed: request.changed ?? [] };
+  const defaults = {
+    replaces: request.replaces ?? null,
+    changed: request.changed ?? [],
+    may_cover: request.may_cover ?? NOTHING_MORE,
+  };
   return { ...request, ...defaults, ...resolution, status: row.status as Approval["status"] };
 }

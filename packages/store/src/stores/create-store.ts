@@ -3,6 +3,7 @@ import type { Store } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { createListeners } from "../backend/listeners.ts";
 import type { WriteInput, WriteName } from "../ops/writes.ts";
+import { createAllowRuleStore } from "./allow-rules.ts";
 import { createApprovalStore } from "./approvals.ts";
 import { createAuditStore } from "./audit.ts";
 import { createBindingStore } from "./bindings.ts";
@@ -39,6 +40,7 @@ export function createStore(given: Backend): Store {
     sampling: createSamplingStore(backend),
     invocations: createInvocationStore(backend),
     approvals: createApprovalStore(backend),
+    allow_rules: createAllowRuleStore(backend),
     secrets: createSecretStore(backend),
     sealed: createSealedStore(backend),
     keys: createKeyStore(backend),

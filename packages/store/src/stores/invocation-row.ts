@@ -29,7 +29,7 @@ type Fixed = Pick<
   | "created_at"
   | "delivery_id"
   | "turn"
-> & { depth?: number; role?: InvocationRow["role"] };
+> & { depth?: number; role?: InvocationRow["role"]; allowed_by?: string };
 
 const NO_OUTCOME: Outcome = {
   result: null,
@@ -66,6 +66,7 @@ export function encodeFixed(row: InvocationRow): string {
     role: row.role,
   };
   if (row.depth > 0) fixed.depth = row.depth;
+  if (row.allowed_by !== null) fixed.allowed_by = row.allowed_by;
   return JSON.stringify(fixed);
 }
 
@@ -135,6 +136,7 @@ export function decodeInvocation(row: Row): InvocationRow {
     turn: fixed.turn ?? null,
     depth: fixed.depth ?? 0,
     role: fixed.role ?? "user",
+    allowed_by: fixed.allowed_by ?? null,
     export_id: row.export_id as string,
     binding_id: row.binding_id as string,
     status: row.status as InvocationRow["status"],

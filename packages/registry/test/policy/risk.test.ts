@@ -11,8 +11,8 @@ import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { compilePolicy } from "../../../registry/src/policy/effective-policy.ts";
-import { riskOf } from "../../src/admission/risk.ts";
+import { compilePolicy } from "../../src/policy/effective-policy.ts";
+import { riskOf } from "../../src/policy/risk.ts";
 
 function band(
   part: Record<string, unknown>,

@@ -4,6 +4,7 @@
  */
 
 import {
+  type EffectClass,
   type Grant,
   higherRisk,
   type JsonObject,
@@ -12,9 +13,16 @@ import {
   type Risk,
   type RiskSource,
 } from "@backplane/contract";
-import { type EffectivePolicy, type ExportPlan, normalizeCategory, type RuleHit } from "@backplane/registry";
+import type { EffectivePolicy } from "./effective-policy.ts";
+import { normalizeCategory } from "./merge-policies.ts";
+import type { RuleHit } from "./security-rules.ts";
 
-export interface RiskReport {
+interface RatedExport {
+  export: PluginExport;
+  effect_class: EffectClass;
+}
+
+interface RiskReport {
   risk: Risk;
   sources: RiskSource[];
 }
@@ -32,7 +40,7 @@ interface CachedReport {
 const reports = new WeakMap<object, CachedReport>();
 
 export function riskOf(
-  plan: Pick<ExportPlan, "export" | "effect_class">,
+  plan: RatedExport,
   grant: Grant,
   policy: EffectivePolicy,
   hits: readonly RuleHit[],
@@ -47,7 +55,7 @@ export function riskOf(
 }
 
 function assess(
-  plan: Pick<ExportPlan, "export" | "effect_class">,
+  plan: RatedExport,
   grant: Grant,
   policy: EffectivePolicy,
   hits: readonly RuleHit[],

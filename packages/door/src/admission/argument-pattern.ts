@@ -1,0 +1,47 @@
+/**
+ * Whether the arguments of a call meet the conditions of an allow rule. A condition that cannot be decided is not met, so
+ * that the call asks. In a pattern `*` matches neither control characters nor what a shell would give a meaning, because
+ * `git *` must not allow `git log; rm -rf ~`.
+ */
+import type { AllowRule, ArgumentCondition, Json } from "@backplane/contract";
+import { canonicalJson } from "@backplane/contract";
+
+export function meetsArguments(
+  { arguments: conditions, other_arguments }: Pick<AllowRule, "arguments" | "other_arguments">,
+  input: Json,
+): boolean {
+  if (conditions === null) return true;
+  if (typeof input !== "object" || input === null || Array.isArray(input)) return false;
+  const names = Object.keys(conditions);
+  if (!other_arguments && Object.keys(input).some((name) => !Object.hasOwn(conditions, name))) return false;
+  return names.every((name) => Object.hasOwn(input, name) && meets(conditions[name]!, input[name]!));
+}
+
+function meets({ equals, matches }: ArgumentCondition, value: Json): boolean {
+  if (matches === undefined) return equals !== undefined && canonicalJson(equals) === canonicalJson(value);
+  return typeof value === "string" && matchesPattern(matches, value);
+}
+
+/** Control, format and private characters, line and paragraph separators, and the separators and expansions of shells. */
+const UNMATCHED = /[\p{C}\p{Zl}\p{Zp};|&$<>`]/u;
+
+/** `..` between separators of paths or words, also percent-encoded. */
+const PARENT_FOLDER = /(?<![\w.-])\.\.(?![\w.-])/;
+
+function matchesPattern(pattern: string, value: string): boolean {
+  const parts = pattern.split("*");
+  if (parts.length === 1) return pattern === value;
+  if (PARENT_FOLDER.test(value.replaceAll(/%2e/gi, "."))) return false;
+  const [first, last] = [parts[0]!, parts.at(-1)!];
+  if (value.length < first.length + last.length || !value.startsWith(first) || !value.endsWith(last))
+    return false;
+  // The leftmost match of each part leaves the most text for the others, so nothing has to be retried.
+  let at = first.length;
+  const end = value.length - last.length;
+  for (const part of parts.slice(1, -1)) {
+    const found = value.indexOf(part, at);
+    if (found < 0 || found + part.length > end || UNMATCHED.test(value.slice(at, found))) return false;
+    at = found + part.length;
+  }
+  return !UNMATCHED.test(value.slice(at, end));
+}

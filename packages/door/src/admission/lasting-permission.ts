@@ -1,0 +1,132 @@
+/**
+ * Permissions that outlast one call: the answers for a session, allow rules, and bindings that never ask. The policy's
+ * `lasting_approvals` is the ceiling of all of them, and a critical call asks every time.
+ */
+import {
+  type AnswerCoverage,
+  compareRisk,
+  type Grant,
+  type Json,
+  type Risk,
+  tolerates,
+} from "@backplane/contract";
+import type { AllowRuleRow } from "@backplane/ports";
+import { type EffectivePolicy, type ExportPlan, type RuleHit, riskOf, widerParts } from "@backplane/registry";
+import type { RootCaller } from "../calls/revocation.ts";
+import { originOf } from "../tools/precedence.ts";
+import { meetsArguments } from "./argument-pattern.ts";
+
+interface JudgedCall {
+  plan: ExportPlan;
+  policy: EffectivePolicy;
+  hits: readonly RuleHit[];
+  input: Json;
+  root: RootCaller;
+}
+
+export interface Permission {
+  /** The id of the allow rule or binding that permits the call; null if none does. */
+  allowed_by: string | null;
+  /** Why a rule that is about this call does not permit it. */
+  unmet: string | null;
+}
+
+const NO_PERMISSION: Permission = { allowed_by: null, unmet: null };
+
+/** Finds what permits a call that would ask. `rules` are those of its package whose creators are still authorized. */
+export function findPermission(call: JudgedCall, grant: Grant, rules: readonly AllowRuleRow[]): Permission {
+  const { plan, policy, hits } = call;
+  const { approval } = plan.bound.binding.policy;
+  if (approval === "always" || plan.export.kind !== "tool") return NO_PERMISSION;
+  const { risk } = riskOf(plan, grant, policy, hits);
+  if (!tolerates(policy.document.lasting_approvals, risk)) return NO_PERMISSION;
+  if (approval === "never") return { allowed_by: plan.bound.binding.binding_id, unmet: null };
+  let unmet: string | null = null;
+  for (const rule of rules) {
+    if (!isAbout(rule, call) || compareRisk(risk, rule.max_risk) > 0) continue;
+    const wider = widerParts(rule.grant, grant);
+    if (wider.length === 0) return { allowed_by: rule.id, unmet: null };
+    unmet ??= `the allow rule ${rule.id} does not hold, because the grant is now wider: ${wider.join(", ")}`;
+  }
+  return { allowed_by: null, unmet };
+}
+
+function isAbout(rule: AllowRuleRow, { plan, input, root }: JudgedCall): boolean {
+  const { export: item, bound } = plan;
+  if (rule.package_id !== bound.package.package_id || originOf(bound) === "core") return false;
+  if (rule.identity !== null && rule.identity !== root.actor) return false;
+  // What an author requires for one tool is waived only by a rule that names the tool.
+  const named = rule.covers === "tool" ? rule.tool === item.id : !requiresApproval(plan);
+  return named && meetsArguments(rule, input);
+}
+
+function requiresApproval({ export: item }: ExportPlan): boolean {
+  return item.kind === "tool" && item.tool.requires_approval;
+}
+
+export interface LastingRefusal {
+  message: string;
+  fix: string;
+}
+
+/** Why calls like this one cannot be permitted beyond one call, or null. `input` is null for a rule without a call. */
+export function findLastingRefusal(
+  { plan, policy }: Pick<JudgedCall, "plan" | "policy">,
+  risk: Risk,
+  lasting: "session" | "always",
+  covers: AnswerCoverage,
+): LastingRefusal | null {
+  const { export: item, bound } = plan;
+  const { lasting_approvals } = policy.document;
+  if (!tolerates(lasting_approvals, risk)) {
+    return risk === "critical"
+      ? { message: `${item.id} is critical, and a critical call always asks.`, fix: ANSWER_ONCE }
+      : {
+          message: `The risk of this call of ${item.id} is ${risk}, and the policy's lasting_approvals is ${lasting_approvals}.`,
+          fix: `${ANSWER_ONCE} An admin can change the policy: backplane policy set lasting_approvals full`,
+        };
+  }
+  if (lasting === "session" && covers === "arguments") return null;
+  if (lasting === "session" && covers === "server")
+    return { message: "An answer for a session covers one tool.", fix: "Answer with covers = tool." };
+  if (originOf(bound) === "core")
+    return {
+      message: `${item.id} is a tool of the gateway itself, so each call of it asks.`,
+      fix: ANSWER_ONCE,
+    };
+  if (bound.binding.policy.approval === "always")
+    return {
+      message: `The binding ${bound.binding.binding_id} requires approval of every call.`,
+      fix: `To leave it to the policy: backplane binding set ${bound.binding.binding_id} --approval default`,
+    };
+  if (covers === "server" && requiresApproval(plan))
+    return {
+      message: `The author of ${item.id} requires approval of its calls, which a rule for the whole server does not waive.`,
+      fix: `Cover the tool itself: covers = tool, or backplane allow add ${item.id}`,
+    };
+  return null;
+}
+
+const ANSWER_ONCE = "Approve single calls with approve.";
+
+/** What answers to a call may cover beyond it. */
+export function answerCoverages(
+  call: Pick<JudgedCall, "plan" | "policy" | "input">,
+  risk: Risk,
+  has_session: boolean,
+): { session: AnswerCoverage[]; always: AnswerCoverage[] } {
+  const permits = (lasting: "session" | "always") => (covers: AnswerCoverage) =>
+    findLastingRefusal(call, risk, lasting, covers) === null;
+  const { bound } = call.plan;
+  const tools = bound.package.manifest.exports.filter(({ kind }) => kind === "tool");
+  const always: AnswerCoverage[] = isObject(call.input) ? ["arguments", "tool"] : ["tool"];
+  if (bound.described !== undefined || tools.length > 1) always.push("server");
+  return {
+    session: has_session ? (["arguments", "tool"] as const).filter(permits("session")) : [],
+    always: always.filter(permits("always")),
+  };
+}
+
+function isObject(value: Json): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

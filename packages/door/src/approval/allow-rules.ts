@@ -1,0 +1,235 @@
+/** Allow rules (allow.rules): who may make, list and remove them, and what they may cover. */
+
+import {
+  type AllowRule,
+  type AllowRuleCreate,
+  type AnswerCoverage,
+  type Approval,
+  type ArgumentCondition,
+  BackplaneError,
+  compareRisk,
+  isId,
+  type Json,
+  type Risk,
+  type RuleRisk,
+  serverName,
+  tolerates,
+} from "@backplane/contract";
+import {
+  type AllowRuleRow,
+  atLeast,
+  auditOf,
+  type Caller,
+  type ChangeRecords,
+  HOST_ADMIN,
+  type Kernel,
+  type KernelDeps,
+  requireOperator,
+  requireWholeOrg,
+  type Scope,
+} from "@backplane/ports";
+import { combineGrants, type ExportPlan, narrowGrant, type Policies, riskOf } from "@backplane/registry";
+import { findLastingRefusal, type LastingRefusal } from "../admission/lasting-permission.ts";
+import { widestGrant } from "../admission/visibility.ts";
+import type { Authority } from "../authority/authority.ts";
+import type { Opened } from "../open/open.ts";
+import { creatorOf } from "./allowed-calls.ts";
+import { BUS_ACTOR } from "./approval-events.ts";
+
+interface AllowRulesParts {
+  deps: KernelDeps;
+  authority: Authority;
+  policies: Policies;
+  /** The tools of the catalog by name, as the caller's scope resolves them. */
+  listTools: (caller: Caller) => Promise<ReadonlyMap<string, ExportPlan>>;
+}
+
+export function createAllowRules({
+  deps,
+  authority,
+  policies,
+  listTools,
+}: AllowRulesParts): Kernel["allow_rules"] {
+  const { store } = deps;
+
+  async function show(rules: readonly AllowRuleRow[]): Promise<AllowRule[]> {
+    const shown: AllowRule[] = [];
+    for (const rule of rules) {
+      const revocation = await authority.findRevocation(creatorOf(rule));
+      const { creator_role: _role, ...fields } = rule;
+      shown.push({ ...fields, ended: revocation?.message ?? null });
+    }
+    return shown;
+  }
+
+  /** The tools that the rule would cover at present. */
+  async function findPlans(caller: Caller, { tool, server }: AllowRuleCreate): Promise<ExportPlan[]> {
+    const tools = await listTools(caller);
+    if (tool !== undefined) {
+      const plan = tools.get(tool);
+      if (plan === undefined) throw new BackplaneError("tool.not_found", `There is no tool ${tool}.`);
+      return [plan];
+    }
+    const plans = [...tools.values()].filter(({ bound: { package: pack } }) =>
+      [pack.package_id, serverName(pack.package_id)].includes(server!),
+    );
+    const packages = [...new Set(plans.map(({ bound }) => bound.package.package_id))];
+    if (packages.length > 1)
+      throw invalid("server", `${server} is the name of several packages: ${packages.join(", ")}.`);
+    if (packages.length === 0)
+      throw new BackplaneError("tool.not_found", `No tool of a server or package ${server} is offered here.`);
+    return plans;
+  }
+
+  async function create(caller: Caller, body: AllowRuleCreate): Promise<AllowRule> {
+    requireOperator(caller, "allow calls");
+    await authority.require(caller);
+    const scope = ruleScope(caller, body.org_wide);
+    const identity = await requireIdentity(caller, body.identity);
+    const plans = await findPlans(caller, body);
+    const policy = await policies.of(scope);
+    const covers = body.tool === undefined ? "server" : "tool";
+    const rated = plans.map((plan) => {
+      const grant = widestGrant(plan, policy);
+      const { risk } = riskOf(plan, grant, policy, []);
+      return { plan, grant, refusal: findLastingRefusal({ plan, policy }, risk, "always", covers), risk };
+    });
+    // One tool of a server may have to ask; the rule still covers the others.
+    const usable = rated.filter(({ refusal }) => refusal === null);
+    if (usable.length === 0) throw refuseRule(rated[0]!.refusal!);
+    const max_risk = body.max_risk ?? highest(usable.map(({ risk }) => risk));
+    const { lasting_approvals } = policy.document;
+    if (!tolerates(lasting_approvals, max_risk))
+      throw refuseRule({
+        message: `The policy's lasting_approvals is ${lasting_approvals}, so no rule can cover calls of ${max_risk} risk.`,
+        fix: "Choose a lower max_risk, or let an admin change the policy: backplane policy set lasting_approvals full",
+      });
+    const rule: AllowRuleRow = {
+      id: deps.ids.next("allow_rule"),
+      ...scope,
+      covers,
+      tool: body.tool ?? null,
+      package_id: plans[0]!.bound.package.package_id,
+      arguments: body.arguments ?? null,
+      other_arguments: body.other_arguments ?? true,
+      max_risk,
+      grant: combineGrants(usable.map(({ grant }) => grant))!,
+      identity,
+      ...creation(deps, caller),
+      approval_id: null,
+      note: body.note ?? null,
+    };
+    await store.allow_rules.create(rule, creationRecords(deps, caller, rule));
+    return (await show([rule]))[0]!;
+  }
+
+  /** A rule for others gives them what they would otherwise have to ask for, so only an admin makes one. */
+  async function requireIdentity(caller: Caller, wanted: string | null | undefined): Promise<string | null> {
+    const identity = wanted === undefined ? caller.actor : wanted;
+    if (identity === caller.actor) return identity;
+    if (!atLeast(caller.role, "admin"))
+      throw new BackplaneError("policy.denied", "only an owner or admin may allow the calls of others", {
+        fix: "Make the rule for yourself: leave out identity.",
+      });
+    if (identity === null || identity === HOST_ADMIN || identity.startsWith(BUS_ACTOR)) return identity;
+    const key = isId("key", identity) ? await store.keys.get(caller.scope.org_id, identity) : null;
+    if (key === null) throw invalid("identity", `There is no key ${identity}.`);
+    return identity;
+  }
+
+  return {
+    list: async (caller, page) => {
+      requireOperator(caller, "list allow rules");
+      const { items, next } = await store.allow_rules.list(caller.scope, page);
+      return { items: await show(items), next };
+    },
+    create,
+    remove: async (caller, id) => {
+      requireOperator(caller, "remove allow rules");
+      const rule = await store.allow_rules.get(caller.scope, id);
+      if (rule === null) throw new BackplaneError("allow_rule.not_found");
+      if (rule.project_id === null) requireWholeOrg(caller, "remove this rule");
+      const { org_id, project_id } = rule;
+      const audit = auditOf(deps, caller, "allow_rule.remove", id, describe(rule), { org_id, project_id });
+      if (!(await store.allow_rules.remove({ org_id, project_id }, id, { audit })))
+        throw new BackplaneError("allow_rule.not_found");
+    },
+  };
+}
+
+/** The rule that an answer `approve_always` makes. Throws if the call cannot be permitted lastingly. */
+export function ruleOfAnswer(
+  deps: KernelDeps,
+  caller: Caller,
+  approval: Approval,
+  call: Opened,
+  covers: AnswerCoverage,
+): { rule: AllowRuleRow; records: ChangeRecords } {
+  const refusal = findLastingRefusal(call, approval.risk, "always", covers);
+  if (refusal !== null) throw refuseRule(refusal);
+  const rule: AllowRuleRow = {
+    id: deps.ids.next("allow_rule"),
+    org_id: approval.org_id,
+    project_id: approval.project_id,
+    covers: covers === "server" ? "server" : "tool",
+    tool: covers === "server" ? null : approval.tool,
+    package_id: approval.package_id,
+    arguments: covers === "arguments" ? exactly(approval.input) : null,
+    other_arguments: covers !== "arguments",
+    max_risk: highest([approval.risk]),
+    grant: narrowGrant(call.plan, call.ceiling, call.scope).grant,
+    identity: call.root.actor,
+    ...creation(deps, caller),
+    approval_id: approval.id,
+    note: null,
+  };
+  return { rule, records: creationRecords(deps, caller, rule) };
+}
+
+/** Conditions that only these arguments meet. */
+function exactly(input: Json): Record<string, ArgumentCondition> {
+  if (typeof input !== "object" || input === null || Array.isArray(input))
+    throw invalid("covers", "The arguments of this call are not an object. Cover the tool instead.");
+  return Object.fromEntries(Object.entries(input).map(([name, equals]) => [name, { equals }]));
+}
+
+function creation(
+  { clock }: Pick<KernelDeps, "clock">,
+  { actor, role }: Caller,
+): Pick<AllowRuleRow, "created_by" | "creator_role" | "created_at"> {
+  return { created_by: actor, creator_role: role, created_at: new Date(clock.now()).toISOString() };
+}
+
+function creationRecords(deps: KernelDeps, caller: Caller, rule: AllowRuleRow): ChangeRecords {
+  const { id, org_id, project_id } = rule;
+  const scope = { org_id, project_id };
+  return { audit: auditOf(deps, caller, "allow_rule.create", id, describe(rule), scope) };
+}
+
+function describe(rule: AllowRuleRow) {
+  const { covers, tool, package_id, max_risk, identity, approval_id } = rule;
+  return { covers, tool, package_id, max_risk, identity, approval_id, arguments: rule.arguments as Json };
+}
+
+function ruleScope(caller: Caller, org_wide: boolean | undefined): Scope {
+  const { org_id, project_id } = caller.scope;
+  if (org_wide !== true && project_id !== null) return { org_id, project_id };
+  requireWholeOrg(caller, "allow calls in the whole org");
+  return { org_id, project_id: null };
+}
+
+/** Unknown counts as high. A critical risk is refused before. */
+function highest(risks: readonly Risk[]): RuleRisk {
+  const top = risks.reduce((a, b) => (compareRisk(b, a) > 0 ? b : a));
+  return top === "low" || top === "medium" ? top : "high";
+}
+
+export function refuseRule({ message, fix }: LastingRefusal): BackplaneError {
+  return new BackplaneError("allow_rule.refused", message, { fix });
+}
+
+function invalid(field: string, message: string): BackplaneError {
+  return new BackplaneError("request.invalid", message, {
+    details: { issues: [{ path: `body.${field}`, message }] },
+  });
+}

@@ -1,0 +1,51 @@
+/** Admits calls with the allow rules that hold for them. */
+
+import type { MaybePromise } from "@backplane/contract";
+import type { AllowRuleRow, Store } from "@backplane/ports";
+import { type Admitted, admit, type Refused } from "../admission/admit.ts";
+import type { AdmissionState } from "../admission/rules.ts";
+import type { Authority } from "../authority/authority.ts";
+import type { Opened } from "../open/open.ts";
+
+export interface AllowedCallsDeps {
+  deps: { store: Pick<Store, "allow_rules"> };
+  authority: Authority;
+}
+
+/**
+ * Admits a call without rules first. Only a call that would ask, or that is refused because nobody can be asked, reads the
+ * rules, so that the others cost nothing more.
+ */
+export function admitAllowed(
+  door: AllowedCallsDeps & { state: AdmissionState },
+  call: Opened,
+): MaybePromise<Admitted | Refused> {
+  const verdict = admit(call, door.state);
+  const asks = verdict.verdict === "admitted" ? verdict.ask !== null : verdict.unasked;
+  if (!asks) return verdict;
+  return readAllowRules(door, call).then((rules) =>
+    rules.length === 0 ? verdict : admit(call, door.state, rules),
+  );
+}
+
+/**
+ * Reads the rules for calls of this package and caller, always from the store: a rule that another gateway removed must
+ * not hold here. A rule ends with the authority of its creator.
+ */
+export async function readAllowRules(
+  { deps, authority }: AllowedCallsDeps,
+  { plan, caller, root }: Pick<Opened, "plan" | "caller" | "root">,
+): Promise<AllowRuleRow[]> {
+  const { scope } = caller;
+  const found = await deps.store.allow_rules.ofPackage(scope, plan.bound.package.package_id);
+  const held: AllowRuleRow[] = [];
+  for (const rule of found) {
+    if (rule.identity !== null && rule.identity !== root.actor) continue;
+    if ((await authority.findRevocation(creatorOf(rule))) === null) held.push(rule);
+  }
+  return held;
+}
+
+export function creatorOf({ created_by, creator_role, org_id, project_id }: AllowRuleRow) {
+  return { actor: created_by, role: creator_role, scope: { org_id, project_id } };
+}

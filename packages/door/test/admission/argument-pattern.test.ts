@@ -1,0 +1,82 @@
+import type { Json } from "@backplane/contract";
+import { AllowRuleCreateSchema } from "@backplane/contract/schema";
+import { expect, test } from "vitest";
+import { meetsArguments } from "../../src/admission/argument-pattern.ts";
+
+const matches = (pattern: string, value: Json) =>
+  meetsArguments({ arguments: { a: { matches: pattern } }, other_arguments: true }, { a: value });
+
+test.each([
+  ["git *", "git status"],
+  ["git *", "git log --oneline -5"],
+  ["git *", "git diff main..dev"],
+  ["/work/*", "/work/a/b.txt"],
+  ["/work/*.md", "/work/notes...md"],
+  ["https://example.com/*", "https://example.com/a?b=c#d"],
+  ["*@example.com", "me@example.com"],
+  ["a*b*c", "a b b c"],
+  ["a*a", "aa"],
+  ["exact; text", "exact; text"],
+  ["*", ""],
+])("covers what the pattern %s means: %s", (pattern, value) => {
+  expect(matches(pattern, value)).toBe(true);
+});
+
+test.each<[string, Json]>([
+  ["git *", "git log; rm -rf ~"],
+  ["git *", "git log | sh"],
+  ["git *", "git log && curl x"],
+  ["git *", "git log $(id)"],
+  ["git *", "git log `id`"],
+  ["git *", "git log > /etc/passwd"],
+  ["git *", "git log < /etc/passwd"],
+  ["git *", "git log\nrm x"],
+  ["git *", "git log\r"],
+  ["git *", "git log\u2028x"],
+  ["git *", "git \u202elog"],
+  ["git *", "git \0log"],
+  ["git *", "git -C .. log"],
+  ["git *", "git add ../x"],
+  ["git *", "rm git x"],
+  ["/work/*", "/work/../etc/passwd"],
+  ["/work/*", "/work/a/.."],
+  ["/work/*", "/work/..\\etc"],
+  ["/work/*", "/work/%2e%2E/etc"],
+  ["/work/*", "/work"],
+  ["/work/*.md", "/work/.."],
+  ["/work/*", ["/work/a"]],
+  ["/work/*", 7],
+  ["/work/*", null],
+  ["a*a", "a"],
+  ["a*b*b", "ab"],
+])("does not cover by the pattern %s: %j", (pattern, value) => {
+  expect(matches(pattern, value)).toBe(false);
+});
+
+test("compares whole values, requires every named argument, and may refuse further ones", () => {
+  const rule = (other_arguments: boolean) => ({
+    arguments: { path: { equals: { b: 1, a: [1] } }, mode: { matches: "r*" } },
+    other_arguments,
+  });
+  const input = { path: { a: [1], b: 1 }, mode: "ro" };
+  for (const others of [true, false]) expect(meetsArguments(rule(others), input)).toBe(true);
+  expect(meetsArguments(rule(true), { ...input, more: 1 })).toBe(true);
+  expect(meetsArguments(rule(false), { ...input, more: 1 })).toBe(false);
+  expect(meetsArguments(rule(true), { mode: "ro" })).toBe(false);
+  expect(meetsArguments(rule(true), { ...input, path: { a: [1] } })).toBe(false);
+  for (const other of [null, "ro", [input]]) expect(meetsArguments(rule(true), other)).toBe(false);
+  const inherited = { arguments: { constructor: { matches: "*" } }, other_arguments: true };
+  expect(meetsArguments(inherited, {})).toBe(false);
+  expect(meetsArguments({ arguments: null, other_arguments: false }, { any: 1 })).toBe(true);
+});
+
+test.each([
+  ["https://*.example.com/*", false],
+  ["https://example.com*", false],
+  ["https://*", false],
+  ["https://example.com/*", true],
+  ["*.example.com", true],
+])("accepts the pattern %s only if its host is fixed: %s", (pattern, valid) => {
+  const body = { tool: "fetch", arguments: { url: { matches: pattern } } };
+  expect(AllowRuleCreateSchema.safeParse(body).success).toBe(valid);
+});

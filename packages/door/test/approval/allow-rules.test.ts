@@ -1,0 +1,277 @@
+import type { AllowRule, AllowRuleCreate, CallContext, InvokeBody, Json, Policy } from "@backplane/contract";
+import { AllowRuleSchema } from "@backplane/contract/schema";
+import type { Caller } from "@backplane/ports";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
+import {
+  admin,
+  createTestKernel,
+  guest,
+  orgUser,
+  owner,
+  scope,
+  type TestKernel,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createRevocableKey } from "../authority/revocable-key.ts";
+
+const kit = (more: object = {}, version = "0.1.0") =>
+  manifest(
+    [
+      toolExport("write", { ...more }, { effect_class: "non_idempotent_write" }),
+      toolExport("move", {}, { effect_class: "idempotent_write" }),
+      toolExport("wipe", {}, { effect_class: "unknown", risk: "critical" }),
+      toolExport("strict", {}, { effect_class: "read_only", requires_approval: true }),
+    ],
+    { version },
+  );
+const other: Caller = { ...user, actor: "key_other" };
+const outsider: Caller = { ...user, scope: { ...scope, project_id: "proj_other" } };
+
+async function openKit(): Promise<TestKernel> {
+  const fixture = await createTestKernel();
+  const bound = { org_wide: true };
+  await fixture.bind(kit(), bound);
+  for (const export_id of ["move", "wipe", "strict"]) await fixture.bind(kit(), { export_id, ...bound });
+  return fixture;
+}
+
+/** The call's record: it has run, or it awaits approval. */
+async function call(
+  { kernel }: TestKernel,
+  export_id: string,
+  more: { caller?: Caller; context?: CallContext; body?: Partial<InvokeBody>; input?: Json } = {},
+) {
+  const { caller = user, context = "conversation", input = { path: "/work/a" } } = more;
+  const body = { export_id, input, ...more.body } as InvokeBody;
+  const how = context === "direct" ? {} : { context };
+  const ticket = await kernel.invocations.invoke(caller, body, how);
+  const { status, approval_id } = ticket.invocation;
+  return status === "waiting_approval"
+    ? {
+        asked: (await kernel.approvals.get(caller, approval_id!)).reason,
+        by: null,
+        approval_id: approval_id!,
+      }
+    : { asked: null, by: (await ticket.settled).allowed_by, approval_id: null };
+}
+
+const add = ({ kernel }: TestKernel, body: AllowRuleCreate, caller: Caller = user): Promise<AllowRule> =>
+  kernel.allow_rules.create(caller, body);
+
+const setPolicy = ({ kernel }: TestKernel, patch: Policy) => kernel.policy.patch(owner, "org", patch);
+
+verifies(
+  "allow.rules",
+  "runs calls that a rule covers without asking, names the rule, and asks again without it",
+  async () => {
+    const fixture = await openKit();
+    const { kernel } = fixture;
+    expect((await call(fixture, "write")).asked).toContain("its risk is high");
+    const rule = await add(fixture, { tool: "write", note: "for the report" });
+    expect(AllowRuleSchema.parse(rule)).toEqual(rule);
+    expect(rule).toMatchObject({
+      covers: "tool",
+      tool: "write",
+      package_id: "acme/devkit",
+      max_risk: "high",
+      identity: user.actor,
+      created_by: user.actor,
+      project_id: scope.project_id,
+      ended: null,
+      note: "for the report",
+    });
+    for (const context of ["conversation", "background", "headless"] as const)
+      expect(await call(fixture, "write", { context })).toMatchObject({ asked: null, by: rule.id });
+    expect(await call(fixture, "write", { context: "direct" })).toMatchObject({ asked: null, by: null });
+    expect((await kernel.allow_rules.list(user, { limit: 5 })).items).toEqual([rule]);
+    expect((await kernel.allow_rules.list(outsider, { limit: 5 })).items).toEqual([]);
+    await expect(kernel.allow_rules.remove(outsider, rule.id)).rejects.toMatchObject({
+      code: "allow_rule.not_found",
+    });
+    await kernel.allow_rules.remove(user, rule.id);
+    expect((await call(fixture, "write")).asked).not.toBeNull();
+    const trail = (await kernel.audit.list(admin, {}, { limit: 50 })).items.filter(
+      ({ subject }) => subject === rule.id,
+    );
+    expect(trail.map(({ action }) => action).toSorted()).toEqual(["allow_rule.create", "allow_rule.remove"]);
+  },
+);
+
+test("covers one caller, or every caller if an admin allows that", async () => {
+  const fixture = await openKit();
+  await add(fixture, { tool: "write" });
+  expect((await call(fixture, "write", { caller: other })).asked).not.toBeNull();
+  for (const identity of [null, "admin"])
+    await expect(add(fixture, { tool: "write", identity })).rejects.toMatchObject({ code: "policy.denied" });
+  await expect(add(fixture, { tool: "write" }, guest)).rejects.toMatchObject({ code: "policy.denied" });
+  await expect(add(fixture, { tool: "write", identity: "key_nobody" }, admin)).rejects.toMatchObject({
+    code: "request.invalid",
+  });
+  const rule = await add(fixture, { tool: "write", identity: null }, admin);
+  expect(await call(fixture, "write", { caller: other })).toMatchObject({ by: rule.id });
+  expect((await call(fixture, "write", { caller: outsider })).asked).not.toBeNull();
+  await expect(add(fixture, { tool: "write", org_wide: true })).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+  const wide = await add(fixture, { tool: "write", identity: null, org_wide: true }, admin);
+  expect(await call(fixture, "write", { caller: outsider })).toMatchObject({ by: wide.id });
+  await expect(fixture.kernel.allow_rules.remove(user, wide.id)).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+  await fixture.kernel.allow_rules.remove(orgUser, wide.id);
+});
+
+test("covers a server up to its risk, but no tool whose author requires approval and no critical one", async () => {
+  const fixture = await openKit();
+  const rule = await add(fixture, { server: "acme/devkit" });
+  expect(rule).toMatchObject({ covers: "server", tool: null, max_risk: "high" });
+  for (const name of ["write", "move"]) expect(await call(fixture, name)).toMatchObject({ by: rule.id });
+  for (const name of ["wipe", "strict"]) expect((await call(fixture, name)).asked).not.toBeNull();
+  await fixture.kernel.allow_rules.remove(user, rule.id);
+  const low = await add(fixture, { server: "devkit", max_risk: "medium" });
+  expect(await call(fixture, "move")).toMatchObject({ by: low.id });
+  expect((await call(fixture, "write")).asked).not.toBeNull();
+  const named = await add(fixture, { tool: "strict" });
+  for (const context of ["direct", "conversation"] as const)
+    expect(await call(fixture, "strict", { context })).toMatchObject({ by: named.id });
+});
+
+test("covers only arguments that meet its conditions", async () => {
+  const fixture = await openKit();
+  const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/work/*" } } });
+  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  for (const path of ["/etc/passwd", "/work/../etc/passwd"])
+    expect((await call(fixture, "write", { input: { path } })).asked).not.toBeNull();
+});
+
+test("holds for one package and survives its upgrade", async () => {
+  const fixture = await openKit();
+  const rule = await add(fixture, { tool: "write" });
+  const twin = manifest([toolExport("write", {}, { effect_class: "non_idempotent_write" })], {
+    package_id: "evil/devkit",
+  });
+  await fixture.bind(twin);
+  const body = { package_id: "evil/devkit" };
+  expect((await call(fixture, "write", { body })).asked).not.toBeNull();
+  await fixture.kernel.packages.install(admin, fixture.importer.add(kit({}, "0.2.0")));
+  const moved = { package_id: "acme/devkit", package_version: "0.2.0", org_wide: true };
+  await fixture.kernel.bindings.upgrade(admin, moved);
+  expect(await call(fixture, "write", { body: { package_id: "acme/devkit" } })).toMatchObject({
+    by: rule.id,
+  });
+});
+
+test("asks again while the grant is wider than when the rule was made, and names the wider parts", async () => {
+  const fixture = await createTestKernel();
+  const permissions = { network: "egress", allowed_domains: ["a.example.com", "b.example.com"] };
+  const { binding_id } = await fixture.bind(kit({ permissions }), {
+    policy: { allowed_domains: ["a.example.com"] },
+  });
+  const rule = await add(fixture, { tool: "write" });
+  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  const set = (allowed_domains: string[]) =>
+    fixture.kernel.bindings.patch(admin, binding_id, { policy: { allowed_domains } }, undefined);
+  await set(["a.example.com", "b.example.com"]);
+  const { asked } = await call(fixture, "write");
+  expect(asked).toContain(
+    `the allow rule ${rule.id} does not hold, because the grant is now wider: allowed_domains`,
+  );
+  await set(["a.example.com"]);
+  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+});
+
+test("does not cover a call whose arguments raise the risk above the rule", async () => {
+  const fixture = await openKit();
+  const rule = await add(fixture, { tool: "move" });
+  const raise = { action: "raise" as const, when: [{ pointer: "/path", matches: "^/etc/" }] };
+  await setPolicy(fixture, { rules: [raise] });
+  expect(await call(fixture, "move")).toMatchObject({ by: rule.id });
+  expect((await call(fixture, "move", { input: { path: "/etc/x" } })).asked).toContain("its risk is high");
+});
+
+test("keeps to the ceiling of the policy, also for rules that exist", async () => {
+  const fixture = await openKit();
+  const { kernel } = fixture;
+  const rule = await add(fixture, { tool: "write" });
+  await setPolicy(fixture, { lasting_approvals: "medium" });
+  expect((await call(fixture, "write")).asked).not.toBeNull();
+  await expect(add(fixture, { tool: "write" })).rejects.toMatchObject({
+    code: "allow_rule.refused",
+    message: expect.stringContaining("lasting_approvals is medium"),
+  });
+  await expect(add(fixture, { tool: "move", max_risk: "high" })).rejects.toMatchObject({
+    code: "allow_rule.refused",
+  });
+  await kernel.policy.patch(admin, "project", { lasting_approvals: "none" });
+  await expect(add(fixture, { tool: "move" })).rejects.toMatchObject({ code: "allow_rule.refused" });
+  await kernel.policy.patch(admin, "project", { lasting_approvals: "full" });
+  expect((await call(fixture, "write")).asked).not.toBeNull();
+  await setPolicy(fixture, { lasting_approvals: "full" });
+  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  await expect(add(fixture, { tool: "wipe" })).rejects.toMatchObject({
+    code: "allow_rule.refused",
+    message: expect.stringContaining("critical"),
+  });
+});
+
+test("ends with the key of its creator", async () => {
+  const fixture = await openKit();
+  const key = await createRevocableKey(fixture, { role: "admin" });
+  const rule = await add(fixture, { tool: "write", identity: null }, key.caller);
+  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  await key.revoke();
+  expect((await call(fixture, "write")).asked).not.toBeNull();
+  const [listed] = (await fixture.kernel.allow_rules.list(user, { limit: 5 })).items;
+  expect(listed!.ended).toContain(`The key ${key.id} was revoked`);
+});
+
+test("never covers a binding that requires approval, nor the gateway's own tools", async () => {
+  const fixture = await openKit();
+  await add(fixture, { tool: "write" });
+  const [binding] = (await fixture.kernel.bindings.list(admin, {}, { limit: 9 })).items.filter(
+    ({ export_id }) => export_id === "write",
+  );
+  const set = (policy: object) =>
+    fixture.kernel.bindings.patch(admin, binding!.binding_id, { policy }, undefined);
+  await set({ approval: "always" });
+  expect((await call(fixture, "write")).asked).toContain("requires approval of every call");
+  await expect(add(fixture, { tool: "write" })).rejects.toMatchObject({
+    code: "allow_rule.refused",
+    fix: expect.stringContaining(`backplane binding set ${binding!.binding_id} --approval default`),
+  });
+  await expect(add(fixture, { tool: "server_request" })).rejects.toMatchObject({
+    code: expect.stringMatching(/allow_rule.refused|tool.not_found/),
+  });
+  await expect(add(fixture, { tool: "nothing" })).rejects.toMatchObject({ code: "tool.not_found" });
+  await expect(add(fixture, { server: "nothing" })).rejects.toMatchObject({ code: "tool.not_found" });
+});
+
+test("explains which rule allows a call", async () => {
+  const fixture = await openKit();
+  const about = { tool: "write", context: "headless" as const };
+  expect(await fixture.kernel.policy.explain(user, about)).toMatchObject({
+    outcome: "deny",
+    allowed_by: null,
+  });
+  const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/work/*" } } });
+  const input = { path: "/work/a" };
+  expect(await fixture.kernel.policy.explain(user, { ...about, input })).toMatchObject({
+    outcome: "run",
+    allowed_by: rule.id,
+    steps: expect.arrayContaining([
+      expect.objectContaining({ rule: "risk", reason: `allowed by ${rule.id}` }),
+    ]),
+  });
+  expect(await fixture.kernel.policy.explain(user, about)).toMatchObject({ outcome: "deny" });
+});
+
+test("needs no free place among the calls that await approval", async () => {
+  const fixture = await createTestKernel({ host: { max_waiting: 1 } });
+  await fixture.bind(kit());
+  expect((await call(fixture, "write")).asked).not.toBeNull();
+  await expect(call(fixture, "write")).rejects.toMatchObject({ code: "request.overloaded" });
+  const rule = await add(fixture, { tool: "write" });
+  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+});

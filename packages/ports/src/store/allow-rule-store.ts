@@ -1,0 +1,22 @@
+import type { AllowRule, Role } from "@backplane/contract";
+import type { Page, PageOf, Scope } from "../scope/scope.ts";
+import type { ChangeRecords } from "./change-records.ts";
+
+/** A rule ends with the authority of its creator, so whether it has ended is not stored. */
+export interface AllowRuleRow extends Omit<AllowRule, "ended"> {
+  /** The role of the creator when it made the rule. */
+  creator_role: Role;
+}
+
+/** A rule can also be created by ApprovalStore.resolve, in the transaction of the answer. */
+export interface AllowRuleStore {
+  /** Throws allow_rule.too_many. */
+  create(rule: AllowRuleRow, records: ChangeRecords): Promise<void>;
+  /** A project's own rules and those of its org; for the whole org all rules. */
+  get(scope: Scope, id: string): Promise<AllowRuleRow | null>;
+  list(scope: Scope, page: Page): Promise<PageOf<AllowRuleRow>>;
+  /** The rules for calls of this package in the scope, never from a cache. */
+  ofPackage(scope: Scope, package_id: string): Promise<AllowRuleRow[]>;
+  /** A project removes only its own rules. Resolves to false if there was none. */
+  remove(scope: Scope, id: string, records: ChangeRecords): Promise<boolean>;
+}

@@ -1,0 +1,77 @@
+/**
+ * Whether a grant is wider than an earlier one. Trust that was given to a call (an allow rule, a binding that never asks)
+ * holds only while the call can do no more than at that time.
+ */
+
+import {
+  canonicalJson,
+  FILESYSTEM_ACCESS,
+  type Grant,
+  type Json,
+  type Permissions,
+} from "@backplane/contract";
+import { normalizeDomains } from "./domains.ts";
+import { intersect, type Level, moreIsolated } from "./intersect.ts";
+
+export function widerFilesystem(
+  a: Permissions["filesystem"],
+  b: Permissions["filesystem"],
+): Permissions["filesystem"] {
+  return FILESYSTEM_ACCESS.indexOf(a) >= FILESYSTEM_ACCESS.indexOf(b) ? a : b;
+}
+
+/** Names the parts in which `after` allows more than `before`. */
+export function widerParts(before: Grant, after: Grant): string[] {
+  const wanted = levelOf(after);
+  // A part is wider exactly where the intersection of both takes something away from it.
+  const both = intersect(levelOf(before), wanted);
+  const fields = Object.keys(wanted) as (keyof Level)[];
+  const wider: string[] = fields.filter((field) => setOf(both[field]) !== setOf(wanted[field]));
+  // One kind of access includes those before it, which the intersection does not know.
+  if (widerFilesystem(before.filesystem, after.filesystem) !== before.filesystem) wider.push("filesystem");
+  if (after.tools === null && before.tools !== null) wider.push("tools");
+  const variables = Object.entries(after.secret_env ?? {});
+  if (variables.some(([slot, variable]) => before.secret_env?.[slot] !== variable)) wider.push("secret_env");
+  return wider.sort();
+}
+
+/** A grant that covers each of these, for a rule about several tools. */
+export function combineGrants(grants: readonly Grant[]): Grant | null {
+  return grants.length === 0 ? null : grants.reduce(combineTwo);
+}
+
+function combineTwo(a: Grant, b: Grant): Grant {
+  const union = <T>(x: readonly T[], y: readonly T[]): T[] => [
+    ...new Map([...x, ...y].map((item) => [canonicalJson(item as Json), item])).values(),
+  ];
+  return {
+    class: moreIsolated(a.class, b.class) === a.class ? b.class : a.class,
+    network: a.network === "egress" ? "egress" : b.network,
+    allowed_domains: normalizeDomains([...a.allowed_domains, ...b.allowed_domains]),
+    filesystem: widerFilesystem(a.filesystem, b.filesystem),
+    mounts: union(a.mounts, b.mounts),
+    gateway_api_scopes: union(a.gateway_api_scopes, b.gateway_api_scopes),
+    secret_slots: union(a.secret_slots, b.secret_slots),
+    capabilities: union(a.capabilities, b.capabilities),
+    tools: a.tools === null || b.tools === null ? null : union(a.tools, b.tools),
+    ...(a.secret_env === undefined && b.secret_env === undefined
+      ? {}
+      : { secret_env: { ...a.secret_env, ...b.secret_env } }),
+    ...(a.host === true || b.host === true ? { host: true } : {}),
+  };
+}
+
+function levelOf({ filesystem: _filesystem, secret_env: _env, tools, ...grant }: Grant): Level {
+  return {
+    ...grant,
+    allowed_domains: normalizeDomains(grant.allowed_domains),
+    host: grant.host === true,
+    ...(tools === null ? {} : { tools }),
+  };
+}
+
+/** The lists of a grant are sets. */
+function setOf(value: Level[keyof Level]): string {
+  if (!Array.isArray(value)) return canonicalJson((value ?? null) as Json);
+  return canonicalJson([...new Set(value.map((item) => canonicalJson(item as Json)))].sort());
+}

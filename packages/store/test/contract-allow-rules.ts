@@ -1,0 +1,110 @@
+import type { AllowRuleRow, Store } from "@backplane/ports";
+import { expect, test } from "vitest";
+import {
+  NOW,
+  sampleAllowRule,
+  sampleApproval,
+  sampleAudit,
+  sampleInvocation,
+  samplePackage,
+} from "./samples.ts";
+import { freshOrg } from "./subject.ts";
+
+export function allowRuleCases(store: () => Store): void {
+  const ids = (rules: readonly AllowRuleRow[]) => rules.map(({ id }) => id);
+
+  test("gives a call the allow rules of its package in its project and its org", async () => {
+    const { org_id } = freshOrg();
+    const { allow_rules } = store();
+    const own = sampleAllowRule({ org_id });
+    const wide = sampleAllowRule({ org_id, project_id: null });
+    const others = [
+      sampleAllowRule({ org_id, project_id: "proj_b" }),
+      sampleAllowRule({ org_id, package_id: "acme/other" }),
+      sampleAllowRule({ org_id: freshOrg().org_id }),
+    ];
+    for (const rule of [own, wide, ...others]) await allow_rules.create(rule, {});
+    const read = await allow_rules.ofPackage({ org_id, project_id: "proj_default" }, "acme/devkit");
+    expect(read).toEqual([own, wide]);
+    expect(ids(await allow_rules.ofPackage({ org_id, project_id: null }, "acme/devkit"))).toEqual([wide.id]);
+    const page = await allow_rules.list({ org_id, project_id: "proj_default" }, { limit: 10 });
+    expect(ids(page.items)).toEqual([others[1]!.id, wide.id, own.id]);
+    const all = await allow_rules.list({ org_id, project_id: null }, { limit: 3 });
+    expect(ids(all.items)).toEqual([others[1]!.id, others[0]!.id, wide.id]);
+    const rest = await allow_rules.list({ org_id, project_id: null }, { limit: 3, after: all.next! });
+    expect(ids(rest.items)).toEqual([own.id]);
+    expect(await allow_rules.get({ org_id, project_id: "proj_default" }, wide.id)).toEqual(wide);
+    expect(await allow_rules.get({ org_id, project_id: "proj_default" }, others[0]!.id)).toBeNull();
+  });
+
+  test("writes and removes an allow rule together with its audit entry", async () => {
+    const { org_id } = freshOrg();
+    const { allow_rules, audit } = store();
+    const scope = { org_id, project_id: "proj_default" };
+    const auditOf = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
+    const [own, wide] = [sampleAllowRule({ org_id }), sampleAllowRule({ org_id, project_id: null })];
+    await allow_rules.create(own, auditOf("created"));
+    await allow_rules.create(wide, {});
+    expect(await allow_rules.remove({ org_id, project_id: "proj_b" }, own.id, auditOf("foreign"))).toBe(
+      false,
+    );
+    expect(await allow_rules.remove(scope, wide.id, auditOf("wide"))).toBe(false);
+    expect(await allow_rules.remove(scope, own.id, auditOf("removed"))).toBe(true);
+    expect(await allow_rules.remove(scope, own.id, auditOf("again"))).toBe(false);
+    expect(await allow_rules.remove({ org_id, project_id: null }, wide.id, {})).toBe(true);
+    expect(await allow_rules.ofPackage(scope, "acme/devkit")).toEqual([]);
+    const actions = (await audit.list(scope, {}, { limit: 10 })).items.map(({ action }) => action);
+    expect(actions.toSorted()).toEqual(["created", "removed"]);
+  });
+
+  test("makes the allow rule of an answer only if the answer was the first", async () => {
+    const { org_id } = freshOrg();
+    const { allow_rules, approvals, invocations } = store();
+    const scope = { org_id, project_id: "proj_default" };
+    const call = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
+    const approval = sampleApproval(call);
+    await invocations.open(call, { approval, records: {} });
+    const how = {
+      status: "approved" as const,
+      response: "approve_always" as const,
+      feedback: null,
+      answered_by: "admin",
+      resolved_at: NOW,
+    };
+    const first = sampleAllowRule({ org_id, approval_id: approval.id });
+    expect(await approvals.resolve(approval.id, how, {}, { rule: first, records: {} })).toBe(true);
+    const second = sampleAllowRule({ org_id, approval_id: approval.id });
+    expect(await approvals.resolve(approval.id, how, {}, { rule: second, records: {} })).toBe(false);
+    expect(await allow_rules.ofPackage(scope, "acme/devkit")).toEqual([first]);
+  });
+
+  test("removes the allow rules of a package with its last version", async () => {
+    const { org_id } = freshOrg();
+    const { allow_rules, packages } = store();
+    const scope = { org_id, project_id: "proj_default" };
+    const [one, two] = ["1.0.0", "2.0.0"].map((version) => samplePackage({ org_id, version }));
+    for (const pack of [one!, two!]) await packages.insert(pack, {});
+    const [rule, other] = [
+      sampleAllowRule({ org_id, package_id: one!.package_id }),
+      sampleAllowRule({ org_id, package_id: "acme/other" }),
+    ];
+    await allow_rules.create(rule, {});
+    await allow_rules.create(other, {});
+    await packages.remove(org_id, one!.id, {});
+    expect(await allow_rules.ofPackage(scope, rule.package_id)).toEqual([rule]);
+    await packages.remove(org_id, two!.id, {});
+    expect(await allow_rules.ofPackage(scope, rule.package_id)).toEqual([]);
+    expect(await allow_rules.ofPackage(scope, "acme/other")).toEqual([other]);
+  });
+
+  test("limits the number of allow rules of an org", async () => {
+    const { org_id } = freshOrg();
+    const { allow_rules } = store();
+    for (let n = 0; n < 1_000; n += 100)
+      await Promise.all(
+        Array.from({ length: 100 }, () => allow_rules.create(sampleAllowRule({ org_id }), {})),
+      );
+    const refused = allow_rules.create(sampleAllowRule({ org_id }), {});
+    await expect(refused).rejects.toMatchObject({ code: "allow_rule.too_many" });
+  });
+}
