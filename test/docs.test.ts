@@ -12,7 +12,7 @@ test("every path that a document names exists", () => {
   const missing: string[] = [];
   for (const file of DOCUMENTS) {
     for (const [, path] of read(file).matchAll(
-      /`((?:packages|docs|spec|test|examples|scripts|bench|\.ci)\/[\w./*-]*)`/g,
+      /`((?:packages|docs|spec|test|examples|scripts|bench|deploy|\.ci)\/[\w./*-]*)`/g,
     )) {
       if (globSync(path!).length === 0) missing.push(`${file}: ${path}`);
     }
@@ -35,6 +35,20 @@ test("every npm script that a document names exists", () => {
   for (const file of DOCUMENTS) {
     for (const [, script] of read(file).matchAll(/npm run ([\w:-]+)/g)) {
       if (!scripts.includes(script!)) unknown.push(`${file}: ${script}`);
+    }
+  }
+  expect(unknown).toEqual([]);
+});
+
+test("every command in a shell block of a document exists", () => {
+  const overview = read("packages/cli/src/program/overview.ts");
+  const unknown: string[] = [];
+  for (const file of DOCUMENTS) {
+    for (const [, block] of read(file).matchAll(/^```sh\n(.*?)^```$/gms)) {
+      for (const [, command] of block!.matchAll(/(?<![\w=/-])backplane (?=([a-z][\w-]*))/gm)) {
+        if (command !== "backplane" && !overview.includes(`\n  ${command} `))
+          unknown.push(`${file}: backplane ${command}`);
+      }
     }
   }
   expect(unknown).toEqual([]);

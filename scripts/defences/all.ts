@@ -1,6 +1,7 @@
 /** Every mutant that `npm run mutate` tries. */
 import { ARTIFACT_DEFENCES } from "./artifacts.ts";
 import { AUTHORITY_DEFENCES } from "./authority.ts";
+import { BACKUP_DEFENCES } from "./backups.ts";
 import { APPROVAL_MUTANTS } from "./behaviour/approvals.ts";
 import { BINDING_MUTANTS } from "./behaviour/bindings.ts";
 import { CALL_MUTANTS } from "./behaviour/calls.ts";
@@ -52,6 +53,7 @@ export const MUTANTS: Mutant[] = [
   ...INTEGRITY_DEFENCES,
   ...DAMAGE_DEFENCES,
   ...HOME_DEFENCES,
+  ...BACKUP_DEFENCES,
   ...AUTHORITY_DEFENCES,
   ...DESTINATION_DEFENCES,
 ];

@@ -25,6 +25,8 @@ export interface BackupManifest {
   created_at: string;
   /** The version of Backplane that wrote the archive. */
   version: string;
+  /** The user that the home belonged to; its files belong to the user who restores them. */
+  owner: number;
   store: { kind: "sqlite" | "postgres"; schema_version: number; tables: string[] };
   /** Identifies the keys that sealed the secrets, without revealing them. */
   keys: { id: string; fingerprint: string }[];
@@ -121,17 +123,22 @@ async function* hashed(content: AsyncIterable<Buffer>, hash: ReturnType<typeof c
   }
 }
 
-/**
- * Unpacks into an empty folder and compares every entry with the manifest. Throws `backup.invalid`. `isExpected` decides by the
- * first part of a path, so that an archive cannot place anything else.
- */
-export async function readArchive(
-  file: string,
-  to: string,
-  isExpected: (path: string) => boolean,
-): Promise<BackupManifest> {
+export interface ReadArchiveOptions {
+  /** An empty folder. */
+  to: string;
+  /** Whether a backup contains this path, so that an archive cannot place anything else. */
+  isExpected(path: string): boolean;
+  /** Called about once a second. */
+  progress(text: string): void;
+}
+
+const PROGRESS_MS = 1_000;
+
+/** Unpacks and compares every entry with the manifest. Throws `backup.invalid`. */
+export async function readArchive(file: string, options: ReadArchiveOptions): Promise<BackupManifest> {
   const found = new Map<string, ArchivedEntry>();
-  const links: { path: string; target: string }[] = [];
+  const later: Later = { links: [], owners: [] };
+  let last = performance.now();
   let manifest: BackupManifest | undefined;
   const unpack = extract();
   const read = pipeline(createReadStream(file), createGunzip(), unpack);
@@ -146,11 +153,15 @@ export async function readArchive(
         continue;
       }
       const path = name.replace(/\/$/, "");
-      if (!isSafePath(path) || !isExpected(path) || found.has(path))
+      if (performance.now() - last >= PROGRESS_MS) {
+        last = performance.now();
+        options.progress(`Unpacked ${found.size} files; now ${path}`);
+      }
+      if (!isSafePath(path) || !options.isExpected(path) || found.has(path))
         throw invalid(`${name} does not belong there`);
       if (type !== "file" && type !== "directory" && type !== "symlink")
         throw invalid(`${name} is a ${type}`);
-      found.set(path, await unpackEntry(entry as UnpackedEntry, path, join(to, path), links));
+      found.set(path, await unpackEntry(entry as UnpackedEntry, path, join(options.to, path), later));
     }
     await read;
   } catch (error) {
@@ -163,8 +174,18 @@ export async function readArchive(
   if (manifest === undefined) throw invalid("it has no manifest, so it was cut off");
   compare(manifest.entries, found);
   // Last, so that no entry is written through a link.
-  for (const { path, target } of links) await symlink(target, path);
+  for (const { path, target } of later.links) await symlink(target, path);
+  // Data of plugins belongs to the users of their sandboxes, which only root can restore.
+  if (process.getuid?.() === 0) {
+    for (const { path, uid, gid } of later.owners) if (uid !== manifest.owner) await lchown(path, uid, gid);
+  }
   return manifest;
+}
+
+/** What is done when the whole archive has been verified. */
+interface Later {
+  links: { path: string; target: string }[];
+  owners: { path: string; uid: number; gid: number }[];
 }
 
 type UnpackedEntry = AsyncIterable<Buffer> & { header: Header };
@@ -173,7 +194,7 @@ async function unpackEntry(
   entry: UnpackedEntry,
   path: string,
   target: string,
-  links: { path: string; target: string }[],
+  { links, owners }: Later,
 ): Promise<ArchivedEntry> {
   const { type, mode, mtime, uid, gid, linkname } = entry.header;
   await mkdir(dirname(target), { recursive: true, mode: 0o700 });
@@ -186,7 +207,7 @@ async function unpackEntry(
   if (type === "directory") {
     for await (const _ of entry);
     await mkdir(target, { recursive: true, mode: 0o700 });
-    await restoreOwner(target, uid, gid);
+    owners.push({ path: target, uid, gid });
     await chmod(target, mode | 0o700);
     return { path, type: "folder", bytes: 0, sha256: "" };
   }
@@ -199,18 +220,14 @@ async function unpackEntry(
       await handle.write(chunk);
     }
     await handle.chmod(mode);
-    await handle.sync();
+    // The bytes of packages and artifacts are verified whenever they are read, and there are many of them.
+    if (!path.startsWith("blobs/")) await handle.sync();
   } finally {
     await handle.close();
   }
-  await restoreOwner(target, uid, gid);
+  owners.push({ path: target, uid, gid });
   if (mtime !== undefined) await utimes(target, mtime, mtime);
   return { path, type: "file", bytes, sha256: hash.digest("hex") };
-}
-
-/** Data of plugins belongs to the users of their sandboxes, which only root can restore. */
-async function restoreOwner(path: string, uid: number, gid: number): Promise<void> {
-  if (process.getuid?.() === 0) await lchown(path, uid, gid);
 }
 
 function compare(expected: readonly ArchivedEntry[], found: ReadonlyMap<string, ArchivedEntry>): void {

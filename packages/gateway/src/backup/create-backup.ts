@@ -61,6 +61,7 @@ export async function createBackup(config: GatewayConfig, options: BackupOptions
         format: 1 as const,
         created_at: new Date().toISOString(),
         version: VERSION,
+        owner: lstatSync(home).uid,
         store,
         keys: fingerprints(config.secret_key_file),
         credentials: options.credentials,

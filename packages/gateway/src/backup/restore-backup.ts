@@ -31,6 +31,8 @@ export interface RestoreOptions {
   key_file?: string;
   /** Replaces a home, and a database, that are in use. */
   force: boolean;
+  /** Called about once a second. */
+  progress(text: string): void;
 }
 
 export interface Restored {
@@ -81,7 +83,11 @@ async function restoreInto(options: RestoreOptions, staging: string): Promise<Re
   const { home, archive } = options;
   const files = stagedFiles(staging);
   const expected = new Set([...KEPT, ...CREDENTIALS, STORE_FILE, STORE_ROWS]);
-  const manifest = await readArchive(archive, files, (path) => expected.has(path.split("/", 1)[0]!));
+  const manifest = await readArchive(archive, {
+    to: files,
+    isExpected: (path) => expected.has(path.split("/", 1)[0]!),
+    progress: (text) => options.progress(text),
+  });
   const { store } = manifest;
   if (store.schema_version > SCHEMA_VERSION) {
     throw new BackplaneError(

@@ -140,7 +140,16 @@ const ConfigSchema = z.strictObject({
     })
     .prefault({}),
   log: z
-    .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
+    .strictObject({
+      level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info"),
+      /** Of gateway.log, the log of a gateway in the background. */
+      max_bytes: z
+        .int()
+        .min(64 * 1024)
+        .default(10 * 1024 * 1024),
+      /** How many rotated logs are kept. */
+      files: z.int().min(0).max(100).default(5),
+    })
     .prefault({}),
 });
 

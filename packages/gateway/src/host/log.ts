@@ -1,10 +1,68 @@
+import {
+  copyFileSync,
+  existsSync,
+  fstatSync,
+  ftruncateSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
 import type { Logger } from "@backplane/ports";
-import { pino } from "pino";
+import { type DestinationStream, pino } from "pino";
+
+export interface LogFile {
+  /** The file that stderr may have been redirected to. */
+  path: string;
+  /** The file is rotated when it is larger. */
+  max_bytes: number;
+  /** How many rotated files are kept, as `path.1` (the newest), `path.2` and so on. */
+  files: number;
+}
+
+const STDERR = 2;
 
 /** Writes JSON lines to stderr: stdout is for the ready line and the output of commands. */
-export function createLogger(level: string): Logger {
+export function createLogger(level: string, file?: LogFile): Logger {
+  const to = file !== undefined && isFile(STDERR, file.path) ? rotatingLog(STDERR, file) : null;
   return pino(
     { level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime },
-    pino.destination({ fd: 2, sync: true }),
+    to ?? pino.destination({ fd: STDERR, sync: true }),
   );
+}
+
+function isFile(fd: number, path: string): boolean {
+  const file = statSync(path, { throwIfNoEntry: false });
+  const { dev, ino } = fstatSync(fd);
+  return file?.isFile() === true && file.dev === dev && file.ino === ino;
+}
+
+/**
+ * Keeps the descriptor and empties the file, because stdout and the messages of Node itself use the same open file. It is open
+ * for appending, so the next line is at its start.
+ */
+export function rotatingLog(fd: number, { path, max_bytes, files }: LogFile): DestinationStream {
+  let bytes = fstatSync(fd).size;
+  return {
+    write(text) {
+      try {
+        if (bytes > 0 && bytes + Buffer.byteLength(text) > max_bytes) {
+          rotate(path, files);
+          ftruncateSync(fd, 0);
+          bytes = 0;
+        }
+        bytes += writeSync(fd, text);
+      } catch {
+        // A full disk must not stop the gateway: lines are lost until there is space again.
+      }
+    },
+  };
+}
+
+function rotate(path: string, files: number): void {
+  rmSync(`${path}.${files}`, { force: true });
+  for (let number = files - 1; number >= 1; number -= 1) {
+    if (existsSync(`${path}.${number}`)) renameSync(`${path}.${number}`, `${path}.${number + 1}`);
+  }
+  if (files > 0) copyFileSync(path, `${path}.1`);
 }

@@ -59,7 +59,8 @@ export interface Gateway {
 
 export async function startGateway(config: GatewayConfig): Promise<Gateway> {
   assertSafeListen(config.listen);
-  const log = createLogger(config.log.level);
+  const { level, max_bytes, files } = config.log;
+  const log = createLogger(level, { path: join(config.home, "gateway.log"), max_bytes, files });
   setPrivateUmask();
   assertNotRestoring(config.home);
   const home = openHome(config.home);

@@ -11,7 +11,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
-import { gzipSync } from "node:zlib";
+import { gunzipSync, gzipSync } from "node:zlib";
 import { pack } from "tar-stream";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -27,11 +27,14 @@ const MANIFEST = {
   format: 1 as const,
   created_at: "2026-01-01T00:00:00.000Z",
   version: "0.1.0",
+  owner: process.getuid?.() ?? 0,
   store: { kind: "sqlite" as const, schema_version: 1, tables: [] },
   keys: [],
   credentials: false,
 };
 const anywhere = () => true;
+const unpack = (file: string, isExpected: (path: string) => boolean = anywhere) =>
+  readArchive(file, { to: join(folder, "to"), isExpected, progress() {} });
 
 async function archiveOf(names: readonly string[]): Promise<string> {
   const file = join(folder, "archive");
@@ -62,7 +65,7 @@ verifies("run.backup", "unpacks files, folders and links with their modes and ti
   const file = await archiveOf(["blobs", "blobs/empty", "blobs/link", "blobs/nothing", "blobs/tool"]);
   expect(statSync(file).mode & 0o777).toBe(0o600);
   const to = join(folder, "to");
-  const manifest = await readArchive(file, to, anywhere);
+  const manifest = await unpack(file);
   expect(manifest).toMatchObject({
     ...MANIFEST,
     entries: [{ path: "blobs", type: "folder" }, {}, {}, {}, {}],
@@ -77,7 +80,7 @@ verifies("run.backup", "unpacks files, folders and links with their modes and ti
 });
 
 test.each([
-  ["a path outside of the folder", rawArchiveOf("../x"), "does not belong there"],
+  ["a path outside of the folder", rawArchiveOf("blobs/../../x"), "does not belong there"],
   ["an absolute path", rawArchiveOf("/x"), "does not belong there"],
   ["a name that no backup contains", rawArchiveOf("gateway.json"), "does not belong there"],
   ["a second entry of one name", rawArchiveOf("blobs", "blobs"), "does not belong there"],
@@ -85,7 +88,7 @@ test.each([
 ])("refuses an archive with %s", async (_, entries, words) => {
   const file = await rawArchive(entries, JSON.stringify({ ...MANIFEST, entries: [] }));
   const isExpected = (path: string) => path.startsWith("blobs");
-  await expect(readArchive(file, join(folder, "to"), isExpected)).rejects.toMatchObject({
+  await expect(unpack(file, isExpected)).rejects.toMatchObject({
     code: "backup.invalid",
     message: expect.stringContaining(words),
   });
@@ -96,8 +99,19 @@ function rawArchiveOf(...names: string[]) {
 }
 
 test("refuses an archive without a manifest, and one of a later format", async () => {
-  const to = join(folder, "to");
-  await expect(readArchive(await rawArchive([]), to, anywhere)).rejects.toThrow("was cut off");
+  await expect(unpack(await rawArchive([]))).rejects.toThrow("was cut off");
   const later = await rawArchive([], JSON.stringify({ format: 2, entries: [] }));
-  await expect(readArchive(later, to, anywhere)).rejects.toThrow("a later version of Backplane");
+  await expect(unpack(later)).rejects.toThrow("a later version of Backplane");
+});
+
+verifies("run.backup", "refuses an archive whose bytes do not match their checksums", async () => {
+  mkdirSync(join(folder, "from"));
+  writeFileSync(join(folder, "from/blobs"), "the original bytes");
+  const bytes = gunzipSync(readFileSync(await archiveOf(["blobs"])));
+  bytes.write("the falsified byte", bytes.indexOf("the original bytes"));
+  writeFileSync(join(folder, "changed"), gzipSync(bytes));
+  await expect(unpack(join(folder, "changed"))).rejects.toMatchObject({
+    code: "backup.invalid",
+    message: expect.stringContaining("the checksum of blobs does not match"),
+  });
 });

@@ -86,6 +86,7 @@ async function restore(context: CommandContext, options: RestoreFlags, archive?:
     env: io.env,
     archive: resolve(io.cwd, archive),
     force: options.force === true,
+    progress: (text) => out.note(text),
     ...(options.key === undefined ? {} : { key_file: resolve(io.cwd, options.key) }),
   });
   const { created_at, version, store } = manifest;
