@@ -45,7 +45,7 @@ test("every command in a shell block of a document exists", () => {
   const unknown: string[] = [];
   for (const file of DOCUMENTS) {
     for (const [, block] of read(file).matchAll(/^```sh\n(.*?)^```$/gms)) {
-      for (const [, command] of block!.matchAll(/(?<![\w=/-])backplane (?=([a-z][\w-]*))/gm)) {
+      for (const [, command] of block!.matchAll(/(?<![\w=/-])backplane (?=([a-z][\w-]*)(?![\w:-]))/gm)) {
         if (command !== "backplane" && !overview.includes(`\n  ${command} `))
           unknown.push(`${file}: backplane ${command}`);
       }

@@ -26,7 +26,8 @@ export function storeSchemaVersion(file: string): number {
   if (!existsSync(file)) return 0;
   const database = new DatabaseSync(file, { readOnly: true });
   try {
-    return database.prepare(READ_SCHEMA_VERSION).get()!.version as number;
+    const used = database.prepare("select 1 from sqlite_master where name = 'schema_version'").get();
+    return used === undefined ? 0 : (database.prepare(READ_SCHEMA_VERSION).get()!.version as number);
   } finally {
     database.close();
   }
