@@ -17,7 +17,7 @@ export interface McpEndpoint {
 type Params = Record<string, unknown>;
 
 const TEXT = "x".repeat(1000);
-const HELLO = {
+const INITIALIZE_PARAMS = {
   protocolVersion: "2025-11-25",
   capabilities: {},
   clientInfo: { name: "bench", version: "1.0.0" },
@@ -29,15 +29,15 @@ export function callBody(tool: string, id: number): string {
 
 /** Streamable HTTP: the answer is the body of the POST, plain or as a stream that ends with it. */
 export async function openSession({ url, headers, tool }: McpEndpoint): Promise<McpSession> {
-  const opened = await post(url, headers, message("initialize", HELLO, 0));
+  const opened = await post(url, headers, message("initialize", INITIALIZE_PARAMS, 0));
   const text = await opened.text();
   if (!opened.ok || !text.includes("protocolVersion")) throw new Error(`no session was opened: ${text}`);
   const id = opened.headers.get("mcp-session-id");
-  const mine = id === null ? headers : { ...headers, "mcp-session-id": id };
-  await (await post(url, mine, message("notifications/initialized"))).arrayBuffer();
-  const echoed = await (await post(url, mine, callBody(tool, 1))).text();
+  const sessionHeaders = id === null ? headers : { ...headers, "mcp-session-id": id };
+  await (await post(url, sessionHeaders, message("notifications/initialized"))).arrayBuffer();
+  const echoed = await (await post(url, sessionHeaders, callBody(tool, 1))).text();
   if (!isEcho(echoed)) throw new Error(`the echo does not answer: ${echoed.slice(0, 300)}`);
-  return withoutHandshake({ url, headers: mine, tool });
+  return withoutHandshake({ url, headers: sessionHeaders, tool });
 }
 
 /** For a server that supports only calls. */
@@ -60,16 +60,16 @@ export async function openSseSession({ url, headers, tool }: McpEndpoint): Promi
   try {
     const stream = await fetch(url, { headers: { accept: "text/event-stream" }, signal: aborter.signal });
     if (!stream.ok || stream.body === null) throw new Error(`no stream was opened: ${stream.status}`);
-    const ask = await askOver(stream.body, url, headers);
-    await ask(0, message("initialize", HELLO, 0));
-    await ask(null, message("notifications/initialized"));
-    const echoed = await ask(1, callBody(tool, 1));
+    const request = await requestOver(stream.body, url, headers);
+    await request(0, message("initialize", INITIALIZE_PARAMS, 0));
+    await request(null, message("notifications/initialized"));
+    const echoed = await request(1, callBody(tool, 1));
     if (!isEcho(echoed)) throw new Error(`the echo does not answer: ${echoed.slice(0, 300)}`);
     let next = 2;
     return {
       async call() {
         const id = next++;
-        const answer = await ask(id, callBody(tool, id));
+        const answer = await request(id, callBody(tool, id));
         if (answer.length < TEXT.length) throw new Error("answered without the echo");
       },
       close: () => aborter.abort(),
@@ -81,7 +81,7 @@ export async function openSseSession({ url, headers, tool }: McpEndpoint): Promi
 }
 
 /** The first event of the stream names the POST endpoint; each later one answers the message with its id. */
-async function askOver(
+async function requestOver(
   stream: ReadableStream<Uint8Array>,
   url: string,
   headers: Record<string, string>,
@@ -94,7 +94,7 @@ async function askOver(
     waiting.get(id!)?.resolve(data);
     waiting.delete(id!);
   }).catch((error) => {
-    for (const request of [endpoint, ...waiting.values()]) request.reject(error);
+    for (const pending of [endpoint, ...waiting.values()]) pending.reject(error);
   });
   const messages = await endpoint.promise;
   return async (id, body) => {

@@ -12,7 +12,7 @@ import { callRows } from "./wire-warm-call.ts";
 const log = logTo();
 
 /** A pooled process of an SDK plugin, called through the runner like the kernel calls it. */
-const throughTheRunner: EchoPeer = {
+const runnerPeer: EchoPeer = {
   key: "ours",
   async open() {
     const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
@@ -62,4 +62,4 @@ const throughTheRunner: EchoPeer = {
   },
 };
 
-export const runnerWarmCall = () => callRows("runner.warm-call", throughTheRunner, rawVai);
+export const runnerWarmCall = () => callRows("runner.warm-call", runnerPeer, rawVai);

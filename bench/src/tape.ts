@@ -32,25 +32,25 @@ export async function tape(): Promise<Row[]> {
   });
   const bare = new DatabaseSync(file, { readOnly: true });
   try {
-    const long = await createLongSession(sessions, "long", LONG);
-    const short = await createLongSession(sessions, "short", SHORT);
+    const long = await createFilledSession(sessions, "long", LONG);
+    const short = await createFilledSession(sessions, "short", SHORT);
     const replay = { ours: [] as number[], bare: [] as number[] };
     const hydrate = { long: [] as number[], short: [] as number[] };
     // The first round of each warms up. Hydrations have their own loop, because the next measurement would pay for the
     // garbage of a replay.
-    for (let turn = 0; turn <= REPETITIONS; turn++) {
+    for (let round = 0; round <= REPETITIONS; round++) {
       const ours = await replayRate(sessions, long);
       const limit = bareRate(bare, long.chain_id);
-      if (turn === 0) continue;
+      if (round === 0) continue;
       replay.ours.push(ours);
       replay.bare.push(limit);
     }
-    for (let turn = 0; turn <= SLICES; turn++) {
-      const far = await hydrateMs(sessions, long.key);
-      const near = await hydrateMs(sessions, short.key);
-      if (turn === 0) continue;
-      hydrate.long.push(far);
-      hydrate.short.push(near);
+    for (let round = 0; round <= SLICES; round++) {
+      const long_ms = await hydrateMs(sessions, long.key);
+      const short_ms = await hydrateMs(sessions, short.key);
+      if (round === 0) continue;
+      hydrate.long.push(long_ms);
+      hydrate.short.push(short_ms);
     }
     return [
       row("tape.replay", "entries/s, 100,000 entries", "higher", median(replay.ours), median(replay.bare)),
@@ -74,7 +74,7 @@ interface TestSession {
   chain_id: string;
 }
 
-async function createLongSession(
+async function createFilledSession(
   sessions: Sessions,
   session_id: string,
   entries: number,

@@ -6,7 +6,7 @@ import { measureLatency, measureRate } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
 /** The wire module on both sides, nothing above it. */
-const wireAlone: EchoPeer = {
+const wirePeer: EchoPeer = {
   key: "ours",
   async open() {
     const file = fileURLToPath(new URL("./children/wire-echo.mjs", import.meta.url));
@@ -41,7 +41,7 @@ const wireAlone: EchoPeer = {
   },
 };
 
-export const wireWarmCall = () => callRows("wire.warm-call", wireAlone, rawContentLength);
+export const wireWarmCall = () => callRows("wire.warm-call", wirePeer, rawContentLength);
 
 /**
  * The rows of every warm-call benchmark: calls/s, CPU, p50, p99, 100 kB. `limit` is a raw child process with the same

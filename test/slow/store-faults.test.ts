@@ -13,7 +13,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 for (const threaded of [true, false]) {
   verifies(
     "fault.write-points",
-    `death before every write statement and commit leaves the old or the new state (threaded: ${threaded})`,
+    `leaves the old or the new state after a crash before any write statement or commit (threaded: ${threaded})`,
     async () => {
       const whole = await wholeRun(dir, threaded);
       expect(whole.statements).toBeGreaterThan(100);

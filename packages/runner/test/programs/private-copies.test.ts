@@ -1,6 +1,6 @@
 /**
- * The gateway's own programs: what runs are the contents read first, even if the file or its private copy is
- * changed.
+ * The gateway's own programs: the contents that were read first are executed, even if the file or its
+ * private copy is changed.
  */
 import fs, {
   chmodSync,
