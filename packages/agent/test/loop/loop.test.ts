@@ -1,9 +1,9 @@
-import type { BusEvent, KernelPlugin, KernelTool } from "@backplane/contract";
+import type { BusEvent, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, createTestSession, type TestSession } from "./test-session.ts";
+import { addTool, createTestSession, strategyPlugin, type TestSession } from "./test-session.ts";
 
 const kinds = (events: readonly BusEvent[], session_id = "s1") =>
   events.filter((event) => event.session_id === session_id).map(({ kind }) => kind);
@@ -153,17 +153,7 @@ verifies(
   "plug.extras",
   "uses react by default, or the strategy of the config or of the session",
   async () => {
-    const plan: KernelPlugin = {
-      name: "strategy-plan",
-      version: "1.0.0",
-      category: "strategy",
-      strategyId: "plan",
-      subscriptions: () => ["strategy.decide.request"],
-      async onEvent(event, ctx) {
-        const answer = { next: "done" as const, content: "planned", request_id: event.id };
-        await ctx.emit("strategy.decide.response", answer, event);
-      },
-    };
+    const plan = strategyPlugin("plan", () => ({ next: "done", content: "planned" }));
     const fixture = await createTestSession({ plugins: [plan] });
     const strategyOf = async (session_id: string) => {
       const { strategy, output } = await fixture.say("/say reacted", session_id);
@@ -181,17 +171,7 @@ verifies(
 
 verifies("loop.order", "ends only the turn when a strategy violates the step order", async () => {
   const fixture = await createTestSession({
-    plugins: [
-      {
-        name: "strategy-odd",
-        version: "1.0.0",
-        category: "strategy",
-        strategyId: "odd",
-        subscriptions: () => ["strategy.decide.request"],
-        onEvent: async (event, ctx) =>
-          void (await ctx.emit("strategy.decide.response", { next: "tool", request_id: event.id }, event)),
-      },
-    ],
+    plugins: [strategyPlugin("odd", () => ({ next: "tool" }) as never)],
   });
   await fixture.kernel.sessions.create(user, { session_id: "odd-one", strategy: "odd" });
   const run = await fixture.say("hello", "odd-one");

@@ -9,23 +9,12 @@ import {
 } from "@backplane/contract";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
-import { createTestSession } from "./test-session.ts";
+import { createTestSession, strategyPlugin } from "./test-session.ts";
 
 /** A strategy that makes these decisions one after another and keeps the states that it was asked with. */
 function scripted(...decisions: Decision[]) {
   const states: AgentLoopState[] = [];
-  const plugin: KernelPlugin = {
-    name: "strategy-scripted",
-    version: "1.0.0",
-    category: "strategy",
-    strategyId: "scripted",
-    subscriptions: () => ["strategy.decide.request"],
-    async onEvent(event, ctx) {
-      const decision = decisions[states.push(event.payload.state as unknown as AgentLoopState) - 1];
-      const answer = { ...(decision ?? { next: "done" as const }), request_id: event.id };
-      await ctx.emit("strategy.decide.response", answer as never, event);
-    },
-  };
+  const plugin = strategyPlugin("scripted", (state) => decisions[states.push(state) - 1] ?? { next: "done" });
   return { plugin, states };
 }
 

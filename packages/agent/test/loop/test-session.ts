@@ -2,7 +2,15 @@
  * A test session with the bundled offline provider and strategy, a few tools, and functions to send messages.
  */
 
-import type { BusEvent, Entry, KernelPlugin, KernelTool, Run } from "@backplane/contract";
+import type {
+  AgentLoopState,
+  BusEvent,
+  Decision,
+  Entry,
+  KernelPlugin,
+  KernelTool,
+  Run,
+} from "@backplane/contract";
 import { plugin as echo } from "@backplane/plugin-llm-echo";
 import { plugin as react } from "@backplane/plugin-strategy-react";
 import type { Store } from "@backplane/ports";
@@ -15,6 +23,24 @@ import {
   user,
 } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
+
+/** A strategy plugin whose decisions come from `decide`. */
+export function strategyPlugin(
+  strategyId: string,
+  decide: (state: AgentLoopState) => Decision,
+): KernelPlugin {
+  return {
+    name: `strategy-${strategyId}`,
+    version: "1.0.0",
+    category: "strategy",
+    strategyId,
+    subscriptions: () => ["strategy.decide.request"],
+    async onEvent(event, ctx) {
+      const decision = decide(event.payload.state as unknown as AgentLoopState);
+      await ctx.emit("strategy.decide.response", { ...decision, request_id: event.id } as never, event);
+    },
+  };
+}
 
 export const addTool: KernelTool = {
   name: "add",

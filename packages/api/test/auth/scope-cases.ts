@@ -12,6 +12,13 @@ const bindable = async (fixture: ScopeFixture) => ({
   export_id: "echo",
 });
 
+const folderOnHost = (path: string): Case => ({
+  object: "folder on the host",
+  scope: "packages:write",
+  reach: "host",
+  request: (fixture) => ({ path, body: { source: { kind: "folder", path: fixture.folder() } } }),
+});
+
 export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   ...AGENT_CASES,
   "POST /v1/plugin-bindings": [
@@ -149,9 +156,9 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "package",
       scope: "packages:write",
       reach: "own",
-      request: async (world) => ({
+      request: async (fixture) => ({
         path: "/v1/plugin-installations",
-        body: await world.archive(),
+        body: await fixture.archive(),
         headers: { "content-type": "application/octet-stream", "installation-settings": '{"bind":false}' },
       }),
     },
@@ -159,9 +166,9 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "package and bindings of a project",
       scope: "packages:write",
       reach: "own",
-      request: async (world) => ({
+      request: async (fixture) => ({
         path: "/v1/plugin-installations",
-        body: await world.archive(),
+        body: await fixture.archive(),
         headers: { "content-type": "application/octet-stream", "installation-settings": '{"bind":true}' },
       }),
       // They lack bindings:write, so nothing is installed.
@@ -171,9 +178,9 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "package and bindings of an org",
       scope: "packages:write",
       reach: "named",
-      request: async (world) => ({
+      request: async (fixture) => ({
         path: "/v1/plugin-installations",
-        body: await world.archive(),
+        body: await fixture.archive(),
         headers: {
           "content-type": "application/octet-stream",
           "installation-settings": '{"bind":true,"org_wide":true}',
@@ -181,15 +188,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       }),
       except: { foreignOrg: [403], org: [403] },
     },
-    {
-      object: "folder on the host",
-      scope: "packages:write",
-      reach: "host",
-      request: (world) => ({
-        path: "/v1/plugin-installations",
-        body: { source: { kind: "folder", path: world.folder() } },
-      }),
-    },
+    folderOnHost("/v1/plugin-installations"),
   ],
   // It changes nothing, but reads the host's disk.
   "POST /v1/plugin-installations:inspect": [
@@ -197,21 +196,13 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "archive",
       scope: "packages:write",
       reach: "own",
-      request: async (world) => ({
+      request: async (fixture) => ({
         path: "/v1/plugin-installations:inspect",
-        body: await world.archive(),
+        body: await fixture.archive(),
         headers: { "content-type": "application/octet-stream" },
       }),
     },
-    {
-      object: "folder on the host",
-      scope: "packages:write",
-      reach: "host",
-      request: (world) => ({
-        path: "/v1/plugin-installations:inspect",
-        body: { source: { kind: "folder", path: world.folder() } },
-      }),
-    },
+    folderOnHost("/v1/plugin-installations:inspect"),
   ],
   "POST /v1/agent-plugins": [
     {
