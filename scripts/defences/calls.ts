@@ -19,8 +19,8 @@ export const CALL_DEFENCES: Mutant[] = [
   {
     defence: "secrets by environment only into a sandbox",
     file: `${RUNNER}/runner/refuse-request.ts`,
-    from: "request.grant.secret_env !== undefined && sandbox === null",
-    to: "request.grant.secret_env !== undefined && false",
+    from: "if (secrets && sandbox === null) {",
+    to: "if (secrets && false) {",
     tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {

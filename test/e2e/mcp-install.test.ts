@@ -109,7 +109,7 @@ test("installs npm:NAME with its locked dependencies and without scripts, and ta
       runtime: { entrypoint: ["node", "./node_modules/@acme/mcp-demo/mcp.mjs"] },
     },
   });
-  const args = await call("mcp_mcp-demo_args");
+  const args = await call("mcp_demo_args");
   expect(args).toMatchObject({
     status: "succeeded",
     tool_result: { content: [{ text: '["--folder","a b"]' }] },
@@ -119,9 +119,21 @@ test("installs npm:NAME with its locked dependencies and without scripts, and ta
   const other = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.3", ...slots);
   expect(other.code).toBe(1);
   expect(other.stderr).toContain("@acme/mcp-demo@1.2.3 is already installed with other secret slots.");
+  expect(other.stderr).toContain("backplane binding set NAME --secret SLOT=SECRET");
   const missing = await gateway.cli("plugin", "install", "npm:@acme/nothing-there", "--", "x");
   expect(missing.code).not.toBe(0);
   expect(missing.stderr).toContain("npm failed");
+  const named = await gateway.cli("binding", "set", "demo", "--name", "mine");
+  expect(named.code, named.stderr).toBe(0);
+  const next = { ...manifest, version: "1.2.4" };
+  writeFileSync(join(dir, "package.json"), JSON.stringify(next));
+  registry.publish(manifest.name, next.version, pack(dir), next);
+  const moved = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.4");
+  expect(moved.code, moved.stderr).toBe(0);
+  expect(await call("mcp_mine_args")).toMatchObject({
+    status: "succeeded",
+    tool_result: { content: [{ text: '["--folder","a b"]' }] },
+  });
 });
 
 test("installs each server of an mcp.json and never copies a secret from it", async () => {

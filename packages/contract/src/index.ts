@@ -46,7 +46,8 @@ export {
   sanitizeJson,
   sanitizeText,
 } from "./values/sanitize-text.ts";
-export { plainName, serverName } from "./values/server-name.ts";
+export { fillPlaceholders, placeholderSlots } from "./values/secret-placeholders.ts";
+export { boundServerName, plainName, serverName } from "./values/server-name.ts";
 export type * from "./views/catalog.ts";
 export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
 export { isPartFault, leftOut } from "./views/unusable-parts.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readMcpJson } from "../src/import/mcp/mcp-json.ts";
+import { npmServerEntry, readMcpJson } from "../src/import/mcp/mcp-json.ts";
 
 const read = (mcpServers: unknown) => readMcpJson({ mcpServers }, "mcp.json").servers;
 const placeholder = (name: string) => `$${"{"}${name}}`;
@@ -10,7 +10,29 @@ test.each([
   [{ command: "npx", args: ["--package=@acme/mcp", "demo", "a"] }, "@acme/mcp", ["a"]],
   [{ command: "npx", args: ["-p", "acme", "demo"] }, "acme", []],
 ])("reads npx %j as a package of npm", (about, spec, args) => {
-  expect(read({ one: about })).toEqual([{ name: "one", ...NOTHING, from: { kind: "npm", spec }, args }]);
+  expect(read({ one: about })).toEqual([
+    { name: "one", server_name: "one", ...NOTHING, from: { kind: "npm", spec }, args },
+  ]);
+});
+
+test.each([
+  ["@playwright/mcp@0.0.41", "playwright"],
+  ["@playwright/mcp", "playwright"],
+  ["mcp-server-kubernetes", "kubernetes"],
+  ["firecrawl-mcp", "firecrawl"],
+  ["@upstash/context7-mcp@latest", "context7"],
+  ["@modelcontextprotocol/server-everything", "server-everything"],
+  ["@acme/mcp-server", "acme"],
+  ["mcp", "mcp"],
+])("names the server of %s %s", (spec, name) => {
+  expect(npmServerEntry(spec, [])).toMatchObject({ name: spec, server_name: name });
+});
+
+test("makes slots of the secrets that arguments name", () => {
+  const args = ["-y", "pg", `postgres://app:${placeholder("input:DB_PASSWORD")}@db/app`];
+  expect(read({ db: { command: "npx", args } })).toMatchObject([
+    { args: [`postgres://app:${placeholder("db_password")}@db/app`], secret_slots: ["db_password"] },
+  ]);
 });
 
 test("keeps the arguments of a program and the plain headers of a URL", () => {

@@ -5,6 +5,7 @@ import {
   codeOf,
   EXECUTION_CLASSES,
   type ExecutionClass,
+  isObject,
   type JsonObject,
   type Mount,
 } from "@backplane/contract";
@@ -12,15 +13,26 @@ import { type Command, Option } from "commander";
 import {
   mountOf,
   parseList,
+  parseServerName,
+  parseVariable,
   percentage,
   samplingOf,
   slotPair,
   wholeNumber,
 } from "../command-line/parse-flags.ts";
 import type { CommandContext } from "../context/context.ts";
+import { canAsk, readHidden } from "../terminal/prompts.ts";
 import { readJsonObject } from "../terminal/read-input.ts";
 
-export interface BindingOptions {
+/** Settings of an MCP server, which are fields of its config. */
+export interface ServerOptions {
+  name?: string;
+  args?: string[];
+  env?: Record<string, string>;
+  unsetEnv?: string[];
+}
+
+export interface BindingOptions extends ServerOptions {
   config?: string;
   secret?: Record<string, string>;
   class?: ExecutionClass;
@@ -40,6 +52,12 @@ export function bindingFlags(command: Command): Command {
   return command
     .option("--config <json>", "configuration as JSON, or @file")
     .option("--secret <slot=NAME>", "bind a secret slot to a stored secret; repeatable", slotPair)
+    .option("--name <name>", "name of an MCP server; its tools are named mcp_NAME_TOOL", parseServerName)
+    .option(
+      "--env <NAME=VALUE>",
+      `environment variable of an MCP server; \${slot} stands for a secret; repeatable`,
+      parseVariable,
+    )
     .addOption(
       new Option("--class <class>", "execution class; a lower one needs the admin token").choices(
         EXECUTION_CLASSES,
@@ -75,13 +93,18 @@ export interface BindingParts {
   policy?: BindingPolicy;
 }
 
-/** Contains only what the flags set. Secret names are resolved to references; an unknown name throws. */
-export async function bindingParts(context: CommandContext, options: BindingOptions): Promise<BindingParts> {
+/** Contains only what the flags set. `present` is the current config, which flags for servers change in part. Secret names are resolved to references; an unknown name throws. */
+export async function bindingParts(
+  context: CommandContext,
+  options: BindingOptions,
+  present: JsonObject = {},
+): Promise<BindingParts> {
   const policy = policyOf(options);
+  const config =
+    options.config === undefined ? null : await readJsonObject(context.io, "--config", options.config);
+  const server = serverConfig(options, config ?? present);
   return {
-    ...(options.config === undefined
-      ? {}
-      : { config: await readJsonObject(context.io, "--config", options.config) }),
+    ...(config === null && server === null ? {} : { config: server ?? config! }),
     ...(options.secret === undefined ? {} : { secrets: await secretRefs(context, options.secret) }),
     ...(options.percent === undefined ? {} : { rollout: { traffic_percent: options.percent } }),
     ...(Object.keys(policy).length === 0 ? {} : { policy }),
@@ -119,6 +142,21 @@ function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
   return sampling === false ? ({ sampling: undefined } as unknown as BindingPolicy) : {};
 }
 
+export function serverConfig(
+  { name, args, env, unsetEnv }: ServerOptions,
+  before: JsonObject,
+): JsonObject | null {
+  if ([name, args, env, unsetEnv].every((one) => one === undefined)) return null;
+  const kept = isObject(before.env) ? Object.entries(before.env) : [];
+  const variables = { ...Object.fromEntries(kept.filter(([key]) => !unsetEnv?.includes(key))), ...env };
+  return {
+    ...before,
+    ...(name === undefined ? {} : { name }),
+    ...(args === undefined ? {} : { args }),
+    ...(env === undefined && unsetEnv === undefined ? {} : { env: variables }),
+  };
+}
+
 async function secretRefs(
   context: CommandContext,
   names: Record<string, string>,
@@ -136,8 +174,18 @@ async function refOf(context: CommandContext, name: string): Promise<string> {
     return (await context.client().secrets.get(name)).ref;
   } catch (error) {
     if (codeOf(error) !== "secret.not_found") throw error;
+    if (canAsk(context.io, context.flags)) return await storeTyped(context, name);
     throw new BackplaneError("secret.not_found", `Secret ${name} does not exist.`, {
       fix: `Store it: backplane secret set ${name}. List existing ones: backplane secret list`,
     });
   }
+}
+
+/** Asks for the value of a secret that does not exist yet; the terminal does not show it. */
+async function storeTyped(context: CommandContext, name: string): Promise<string> {
+  const value = (
+    await readHidden(context.io, `Secret ${name} does not exist yet. Value (not shown): `)
+  ).trim();
+  if (value === "") throw new BackplaneError("cli.usage", `No value for the secret ${name} was typed.`);
+  return (await context.client().secrets.put(name, value)).ref;
 }

@@ -2,7 +2,7 @@
  * Finds a binding by its id, its package (`acme/jira` or `jira`) or its export; the API knows ids only. An ambiguous name
  * is an error that lists the ids, since the command may be `remove`.
  */
-import { BackplaneError, type Binding, serverName } from "@backplane/contract";
+import { BackplaneError, type Binding, boundServerName, serverName } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import { listAll } from "../context/page.ts";
 
@@ -19,7 +19,14 @@ export async function findBinding(context: CommandContext, name: string): Promis
   );
 }
 
-function matchesName({ export_id, package_id, package_version }: Binding, name: string): boolean {
-  const names = [export_id, package_id, `${package_id}@${package_version}`, serverName(package_id)];
+function matchesName(binding: Binding, name: string): boolean {
+  const { export_id, package_id, package_version } = binding;
+  const names = [
+    export_id,
+    package_id,
+    `${package_id}@${package_version}`,
+    serverName(package_id),
+    boundServerName(binding),
+  ];
   return names.includes(name);
 }

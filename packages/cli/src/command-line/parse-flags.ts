@@ -38,9 +38,46 @@ export function collectValues(text: string, before: string[] = []): string[] {
 
 /** Collects `slot=NAME` pairs. */
 export function slotPair(text: string, before: Record<string, string> = {}): Record<string, string> {
-  const match = /^([a-z][a-z0-9_]*)=(.+)$/.exec(text);
+  const match = /^([a-z][a-z0-9_]*|[A-Z][A-Z0-9_]*)=(.+)$/.exec(text);
   if (match === null) throw new InvalidArgumentError("--secret takes slot=NAME, as in jira_token=jira_dev.");
+  // Slots are written in lower case; a variable such as GITHUB_TOKEN gets the slot of its name.
+  return { ...before, [match[1]!.toLowerCase()]: match[2]! };
+}
+
+/** Collects `NAME=value` pairs of environment variables. */
+export function parseVariable(text: string, before: Record<string, string> = {}): Record<string, string> {
+  const match = /^([A-Za-z_][A-Za-z0-9_]*)=(.*)$/s.exec(text);
+  if (match === null) throw new InvalidArgumentError("--env takes NAME=VALUE, as in LOG_LEVEL=debug.");
   return { ...before, [match[1]!]: match[2]! };
+}
+
+/** Splits words as a shell does, with quotes and backslashes but without expansions. */
+export function parseWords(text: string): string[] {
+  const words: string[] = [];
+  let word: string | null = null;
+  let quote: string | null = null;
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at]!;
+    if (quote !== null) {
+      if (character === quote) quote = null;
+      else if (character === "\\" && quote === '"' && at + 1 < text.length) word += text[++at]!;
+      else word += character;
+    } else if (character === '"' || character === "'") {
+      quote = character;
+      word ??= "";
+    } else if (character === "\\" && at + 1 < text.length) word = (word ?? "") + text[++at]!;
+    else if (/\s/.test(character)) {
+      if (word !== null) words.push(word);
+      word = null;
+    } else word = (word ?? "") + character;
+  }
+  if (quote !== null) throw new InvalidArgumentError(`--args has no closing ${quote}.`);
+  return word === null ? words : [...words, word];
+}
+
+export function parseServerName(text: string): string {
+  if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$/.test(text)) return text;
+  throw new InvalidArgumentError("--name takes up to 40 letters, digits, - and _, as in github.");
 }
 
 /** Collects `folder[:target][:rw]`. The folder is on the gateway's machine. */

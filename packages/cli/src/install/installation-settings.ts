@@ -25,6 +25,8 @@ export async function installationSettings(
 
 const BINDING_FLAGS = [
   "config",
+  "name",
+  "env",
   "secret",
   "class",
   "approval",

@@ -99,7 +99,7 @@ function reportExisting(context: CommandContext, { bindings }: Installation): vo
     if (change !== "unchanged") continue;
     const name = binding.export_id === WHOLE_PACKAGE ? binding.package_id : binding.export_id;
     context.out.note(
-      `${name} is already bound; its settings were not changed. To change them: backplane binding set ${binding.binding_id}`,
+      `${name} is already bound; its settings were not changed. To change them: backplane binding set ${binding.binding_id} (--secret, --env, --name, --domains; arguments after --)`,
     );
   }
 }

@@ -7,11 +7,11 @@
 
 import {
   BackplaneError,
+  boundServerName,
   type CatalogEntry,
   type JsonObject,
   type ManifestToolExport,
   type PluginExport,
-  serverName,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, Scope } from "@backplane/ports";
@@ -141,9 +141,9 @@ export function planServerFeature(
   };
 }
 
-function featureExport({ package: pack }: BoundPackage, feature: ServerFeature): ManifestToolExport {
+function featureExport({ binding, package: pack }: BoundPackage, feature: ServerFeature): ManifestToolExport {
   const whole: PluginExport = combineTools(pack)!;
-  const server = serverName(pack.package_id);
+  const server = boundServerName(binding);
   return {
     ...whole,
     id: toolNameOf(server, feature),
@@ -186,7 +186,7 @@ export function findFeatureByName(
 ): { bound: BoundPackage; feature: ServerFeature } | null {
   for (const bound of servers) {
     if (bound.binding.export_id !== WHOLE_PACKAGE) continue;
-    const server = serverName(bound.package.package_id);
+    const server = boundServerName(bound.binding);
     for (const feature of SERVER_FEATURES)
       if (name === toolNameOf(server, feature)) return { bound, feature };
   }

@@ -88,8 +88,7 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     const same = to.package.digest === digest;
     const then: Binding = { ...before, ...previous, generation: before.generation };
     // The same bytes were trusted before, but only the host's admin may give that trust again.
-    const policy =
-      caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(then, to.export).policy };
+    const policy = caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(then, to).policy };
     if (policy.approval === "never" && before.policy.approval !== "never" && !atLeast(caller.role, "admin"))
       delete policy.approval;
     const settings = same ? { config, secrets, policy } : {};
@@ -148,7 +147,7 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     const { binding } = await getBound(caller, id);
     const found = await findExport(store.packages, binding.scope.org_id, binding);
     const issues = await checkBinding(deps, found, binding);
-    const unbound_slots = findUnboundSlots(found.export, binding.secrets);
+    const unbound_slots = findUnboundSlots(found, binding);
     const isolation = effectiveClass(binding, found.export);
     const grant = toGrant(standingLevel({ binding, ...found }, isolation, caller.scope, deps.host));
     return {

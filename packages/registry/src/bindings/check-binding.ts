@@ -15,6 +15,7 @@ import {
 } from "@backplane/contract";
 import type { KernelDeps, PackageStore, SchemaIssue } from "@backplane/ports";
 import { combineTools, toolsOf } from "../exports/whole-package.ts";
+import { hasOpenSlots, slotsOf } from "../grant/server-slots.ts";
 import { parseSecretRef } from "../secrets/binding-secrets.ts";
 import { isUsableIn } from "../secrets/secrets.ts";
 
@@ -66,13 +67,16 @@ export async function checkBinding(
     ...(await configIssues(deps, found, binding)),
     ...(await secretIssues(deps, found, binding)),
     ...policyIssues(found.export, binding.policy),
-    ...secretEnvIssues(found, binding.policy),
+    ...secretEnvIssues(found, binding),
   ];
 }
 
-/** Every declared slot is required. */
-export function findUnboundSlots(item: PluginExport, secrets: Record<string, string>): string[] {
-  return item.permissions.secret_slots.filter((slot) => secrets[slot] === undefined);
+/** Every slot is required. */
+export function findUnboundSlots(
+  found: CheckedExport,
+  binding: Pick<Binding, "config" | "secrets">,
+): string[] {
+  return slotsOf(found, binding).filter((slot) => binding.secrets[slot] === undefined);
 }
 
 export function invalidBinding(issues: readonly SchemaIssue[]): BackplaneError {
@@ -100,13 +104,13 @@ async function configIssues(
 async function secretIssues(
   deps: Pick<KernelDeps, "store">,
   found: CheckedExport,
-  binding: Pick<Binding, "secrets" | "scope">,
+  binding: Pick<Binding, "config" | "secrets" | "scope">,
 ): Promise<SchemaIssue[]> {
   const issues: SchemaIssue[] = [];
   const { org_id, project_id } = binding.scope;
   for (const [slot, ref] of Object.entries(binding.secrets)) {
     const path = `/secrets/${slot}`;
-    if (!found.export.permissions.secret_slots.includes(slot)) {
+    if (!slotsOf(found, binding).includes(slot)) {
       issues.push({ path, message: "the export does not declare this slot" });
       continue;
     }
@@ -123,7 +127,11 @@ async function secretIssues(
  * Secrets go through the pipe; the environment is allowed only for protocols without another channel
  * (secret.slots).
  */
-function secretEnvIssues(found: CheckedExport, { secret_env }: BindingPolicy): SchemaIssue[] {
+function secretEnvIssues(
+  found: CheckedExport,
+  binding: Pick<Binding, "config" | "secrets" | "policy">,
+): SchemaIssue[] {
+  const { secret_env } = binding.policy;
   if (secret_env === undefined) return [];
   const { protocol } = found.package.manifest.runtime;
   if (!ENV_SECRET_PROTOCOLS.includes(protocol)) {
@@ -132,10 +140,14 @@ function secretEnvIssues(found: CheckedExport, { secret_env }: BindingPolicy): S
   }
   const issues: SchemaIssue[] = [];
   const variables = Object.values(secret_env);
+  const slots = slotsOf(found, binding);
   for (const [slot, variable] of Object.entries(secret_env)) {
     const path = `/policy/secret_env/${slot}`;
-    if (!found.export.permissions.secret_slots.includes(slot)) {
-      issues.push({ path, message: "the export does not declare this slot" });
+    if (!slots.includes(slot)) {
+      const message = hasOpenSlots(found.package)
+        ? "this slot has no secret"
+        : "the export does not declare this slot";
+      issues.push({ path, message });
     } else if (variables.filter((name) => name === variable).length > 1) {
       issues.push({ path, message: `${variable} is used for more than one slot` });
     }

@@ -11,10 +11,10 @@ import {
   type JsonObject,
   type Package,
   type Permissions,
-  type PluginExport,
 } from "@backplane/contract";
 import { auditOf, type Caller, type KernelDeps } from "@backplane/ports";
 import { lowersIsolation } from "../grant/execution-class.ts";
+import { slotsOf } from "../grant/server-slots.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import { type CheckedExport, findExport, type PackageFinder } from "./check-binding.ts";
 
@@ -25,13 +25,14 @@ export interface CarriedSettings {
 }
 
 /** `to` is the export in the new version. */
-export function carrySettings(before: Binding, to: PluginExport): CarriedSettings {
+export function carrySettings(before: Binding, to: CheckedExport): CarriedSettings {
   const { host_target, class: chosen, secret_env, ...kept } = before.policy;
-  const lowered = chosen !== undefined && (before.class_lowered_by !== null || lowersIsolation(chosen, to));
+  const lowered =
+    chosen !== undefined && (before.class_lowered_by !== null || lowersIsolation(chosen, to.export));
   const trust_dropped: string[] = [];
   if (host_target === true) trust_dropped.push("host_target");
   if (lowered) trust_dropped.push("class");
-  const slots = to.permissions.secret_slots;
+  const slots = slotsOf(to, before);
   return {
     policy: {
       ...kept,

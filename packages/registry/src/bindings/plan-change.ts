@@ -133,7 +133,7 @@ export function createBindingPlanner(
     beside: Binding,
     to: CheckedExport,
   ): Promise<Pick<Binding, "policy" | "secrets">> {
-    const { policy, secrets } = carrySettings(beside, to.export);
+    const { policy, secrets } = carrySettings(beside, to);
     // A binding beside another one starts without its trust, as after a move.
     if (policy.approval === "never") delete policy.approval;
     const from = await findExport(packages, beside.scope.org_id, beside);
@@ -158,7 +158,7 @@ export function createBindingPlanner(
     for (const before of older) {
       const { config, secrets, policy } = settings[before.export_id] ?? {};
       const to = await findExport(packages, before.scope.org_id, { ...before, package_version });
-      const kept = carrySettings(await credentials.withoutOldCredentials(before, to), to.export);
+      const kept = carrySettings(await credentials.withoutOldCredentials(before, to), to);
       const body: BindingPatch = {
         package_version,
         ...definedFields({ config }),
@@ -182,7 +182,7 @@ export function createBindingPlanner(
     const moves = package_version !== before.package_version;
     const found = await findExport(packages, before.scope.org_id, { ...before, package_version });
     const carried = await credentials.withoutOldCredentials(before, found);
-    const kept = moves ? carrySettings(carried, found.export) : { ...before, trust_dropped: [] };
+    const kept = moves ? carrySettings(carried, found) : { ...before, trust_dropped: [] };
     const draft: Binding = {
       ...before,
       package_version,
@@ -280,7 +280,7 @@ export function createBindingPlanner(
     requireMountAccess(caller, draft, before);
     requireHostAccess(caller, draft, before);
     await unasked.require(caller, found, draft, from);
-    const unbound_slots = findUnboundSlots(found.export, draft.secrets);
+    const unbound_slots = findUnboundSlots(found, draft);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
     return {
       ...draft,

@@ -39,6 +39,9 @@ export function mergeDescription(
   const quarantined: QuarantinedTool[] = [];
   for (const item of description.exports) {
     const digest = digestTool(item, description.schemas);
+    const earlier = reviewed ? null : findRenamed(before, item);
+    // A server that was renamed must not pass off a changed tool as a new one.
+    if (earlier !== null) seen[item.id] ??= digestTool({ ...earlier.export, id: item.id }, earlier.schemas);
     const known = Object.hasOwn(seen, item.id) ? seen[item.id] : undefined;
     if (known === digest || (known === undefined && names < MAX_SEEN)) {
       if (known === undefined) names++;
@@ -49,7 +52,7 @@ export function mergeDescription(
     const waiting = before?.quarantined.find((change) => change.export.id === item.id);
     const since = waiting === undefined ? now : waiting.since;
     const current = { export: item, schemas: schemasOf(item, description.schemas) };
-    const former = reviewed ? null : findFormer(before, item.id);
+    const former = reviewed ? null : (earlier ?? findFormer(before, item.id));
     quarantined.push({ ...current, since, former, changes: diffTool(former, current) });
   }
   return withDigest({
@@ -77,6 +80,15 @@ function findFormer(before: Definitions, id: string): ToolWords | null {
   const waiting = before.quarantined.find((change) => change.export.id === id);
   // Rows that an older version of Backplane wrote have neither field.
   return waiting?.former ?? before.gone?.find((tool) => tool.export.id === id) ?? null;
+}
+
+/** Finds the accepted tool that the server itself calls the same, if it had another id because the server had another name. */
+function findRenamed(before: Definitions, { id, tool }: ManifestToolExport): ToolWords | null {
+  const { native_name } = tool;
+  if (native_name === undefined || Object.hasOwn(before.seen, id)) return null;
+  const others = [...before.quarantined, ...(before.gone ?? [])].map((one) => one.export);
+  const former = [...before.exports, ...others].find((one) => one.tool.native_name === native_name);
+  return former === undefined || former.id === id ? null : findFormer(before, former.id);
 }
 
 function listGone(before: Definitions, { exports }: Description): ToolWords[] {

@@ -8,6 +8,7 @@ import type { Binding, ExecutionClass, Grant, InvokeBody, Package, PluginExport 
 import { canonicalJson } from "@backplane/contract";
 import type { Caller, HostPolicy, Scope } from "@backplane/ports";
 import { intersect, type Level } from "./intersect.ts";
+import { slotsOf } from "./server-slots.ts";
 
 export function standingLevel(
   bound: { binding: Binding; package: Package; export: PluginExport },
@@ -17,7 +18,7 @@ export function standingLevel(
 ): Level {
   const { binding, export: item } = bound;
   const level = intersect(
-    { class: isolation, ...manifestLevel(item, bound.package) },
+    { class: isolation, ...manifestLevel(item, bound.package), secret_slots: slotsOf(bound, binding) },
     bindingLevel(binding),
     host.orgs?.get(scope.org_id) ?? {},
     host.projects?.get(`${scope.org_id}/${scope.project_id}`) ?? {},
@@ -80,7 +81,6 @@ function manifestLevel(item: PluginExport, pack: Package): Level {
     network: asked.network,
     filesystem: asked.filesystem,
     gateway_api_scopes: asked.gateway_api_scopes,
-    secret_slots: asked.secret_slots,
     capabilities: pack.manifest.runtime.capabilities,
     host: item.kind === "tool" && item.tool.target === "host",
     ...(asked.allowed_domains === undefined ? {} : { allowed_domains: asked.allowed_domains }),

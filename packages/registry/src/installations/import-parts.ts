@@ -76,7 +76,10 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
   const other = slots(existing) === slots(draft) ? "other dependencies" : "other secret slots";
   throw new BackplaneError("package.conflict", `${part.name} is already installed with ${other}.`, {
     details,
-    fix: "Remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
+    fix:
+      other === "other secret slots"
+        ? "Add the secret to its binding: backplane binding set NAME --secret SLOT=SECRET"
+        : "Remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
   });
 }
 

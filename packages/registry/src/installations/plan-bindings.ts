@@ -11,6 +11,7 @@ import {
   type Installation,
   type InstallationSettings,
   isDescribed,
+  isObject,
   type JsonObject,
   type Package,
   type PluginExport,
@@ -69,7 +70,7 @@ async function planPackage(
   caller: Caller,
   { package_id, version }: Package,
   wanted: ReadonlyMap<string, Settings>,
-  { org_wide, rollout }: InstallationSettings,
+  { org_wide, rollout, config }: InstallationSettings,
 ): Promise<PlannedBinding[]> {
   const existing = await planner.listInScope(planner.resolveScope(caller, org_wide), package_id);
   const inThisVersion = (id: string) =>
@@ -81,7 +82,8 @@ async function planPackage(
           (binding) => binding.package_version !== version && inThisVersion(binding.export_id) === undefined,
         )
       : [];
-  const moves = await planner.moveAll(caller, older, version, Object.fromEntries(wanted));
+  const kept = [...wanted].map(([id, own]) => [id, keepName(own, older, id, config)] as const);
+  const moves = await planner.moveAll(caller, older, version, Object.fromEntries(kept));
   const planned: PlannedBinding[] = moves.map((change) => toPlanned(change, "moved"));
   for (const [export_id, own] of wanted) {
     if (moves.some(({ row }) => row.export_id === export_id)) continue;
@@ -100,6 +102,25 @@ async function planPackage(
   return planned;
 }
 
+/**
+ * A server that moves to another version keeps its name, and with it the names of its tools, unless the request sets
+ * one. The name that the source suggests is for new bindings.
+ */
+function keepName(
+  own: Settings,
+  older: readonly Binding[],
+  export_id: string,
+  given: JsonObject | undefined,
+): Settings {
+  const before = older.find((one) => one.export_id === export_id);
+  if (before === undefined || own.config === undefined || given?.name !== undefined) return own;
+  const { config: before_config } = before;
+  const { name: _suggested, ...config } = own.config;
+  const { config: _config, ...rest } = own;
+  if (Object.keys(config).length === 0) return rest;
+  return { ...rest, config: { ...definedFields({ name: before_config.name }), ...config } };
+}
+
 function toPlanned(change: PlannedChange, how: Bound["change"]): PlannedBinding {
   return { result: { binding: change.row as Binding, change: how }, change };
 }
@@ -110,7 +131,7 @@ function settingsOf({ part, row }: ImportedPart, given: InstallationSettings): M
   if (runtime.protocol === "skills") return new Map([[WHOLE_PACKAGE, {}]]);
   if (isDescribed(runtime.protocol)) {
     const own = {
-      config: merge<JsonObject>(part.binding.config, given.config),
+      config: mergeConfig(part.binding.config, given.config),
       policy: mergePolicies(part.binding.policy, given.policy),
       secrets: pickSlots(given.secrets, runtime.permissions?.secret_slots ?? []),
       rollout: given.rollout,
@@ -135,6 +156,13 @@ function exportSettings(each: PluginExport, given: InstallationSettings, someCon
 
 function merge<T extends object>(own: T | undefined, given: T | undefined): T | undefined {
   return own === undefined ? given : { ...own, ...given };
+}
+
+/** Variables of the request are added to those of the source. */
+function mergeConfig(own: JsonObject | undefined, given: JsonObject | undefined): JsonObject | undefined {
+  const merged = merge(own, given);
+  if (merged === undefined || !isObject(own?.env) || !isObject(given?.env)) return merged;
+  return { ...merged, env: { ...own.env, ...given.env } };
 }
 
 function mergePolicies(own: BindingPolicy | undefined, given: BindingPolicy | undefined) {

@@ -1,12 +1,13 @@
 /** Checks that refuse a request before a process is started. A request is never run in another class instead. */
 import { BackplaneError } from "@backplane/contract";
-import type { RunRequest } from "@backplane/ports";
+import type { ProcessRequest, RunRequest } from "@backplane/ports";
 import type { Dialect } from "../ports/dialect.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
+import { configuredSlots } from "../secrets/configured-secrets.ts";
 
 /** Null if the request may run. `unsupported` is the objection of its dialect. */
 export function refuseRequest(
-  request: Pick<RunRequest, "binding_id" | "package" | "class" | "grant">,
+  request: Pick<RunRequest, "binding_id" | "package" | "class" | "grant"> & Pick<ProcessRequest, "context">,
   unsupported: string | null,
   dialect: Dialect | null,
   confinement: Confinement,
@@ -23,11 +24,14 @@ export function refuseRequest(
   if (dialect?.remote !== true) {
     const { refusal, sandbox } = confinement.of(request);
     if (refusal !== null) return refusal;
-    if (request.grant.secret_env !== undefined && sandbox === null) {
+    const secrets = request.grant.secret_env !== undefined || configuredSlots(request).length > 0;
+    if (secrets && sandbox === null) {
       return new BackplaneError(
         "sandbox.unavailable",
-        "Its secrets are passed as environment variables, which other programs of the same user could read outside of the sandbox.",
-        { fix: "Enable the sandbox, or remove policy.secret_env from the binding." },
+        "Its secrets are passed as environment variables or arguments, which other programs of the same user could read outside of the sandbox.",
+        {
+          fix: "Enable the sandbox, or remove policy.secret_env and the secrets in config from the binding.",
+        },
       );
     }
   }

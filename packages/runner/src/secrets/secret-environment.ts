@@ -6,12 +6,14 @@
 import { createHmac, randomBytes } from "node:crypto";
 import type { ProcessRequest } from "@backplane/ports";
 import type { Dialect } from "../ports/dialect.ts";
+import { configuredEnvironment, configuredSecrets, configuredSlots } from "./configured-secrets.ts";
 
 /** Variables with their values; null in the usual case of none. */
-export function secretEnvironment({ grant, context }: ProcessRequest): Record<string, string> | null {
-  if (grant.secret_env === undefined) return null;
-  const env: Record<string, string> = {};
-  for (const [slot, variable] of Object.entries(grant.secret_env)) {
+export function secretEnvironment(request: ProcessRequest): Record<string, string> | null {
+  const { grant, context } = request;
+  if (grant.secret_env === undefined && configuredSlots(request).length === 0) return null;
+  const env = configuredEnvironment(request);
+  for (const [slot, variable] of Object.entries(grant.secret_env ?? {})) {
     const value = context.secrets[slot];
     if (value !== undefined) env[variable] = value;
   }
@@ -25,6 +27,7 @@ export function secretsKnownAtStart(
   env: Record<string, string> | null,
 ): Record<string, string> | null {
   const { secrets } = request.context;
+  if (configuredSlots(request).length > 0) return { ...env, ...configuredSecrets(request) };
   if (secrets_at_start !== true || Object.keys(secrets).length === 0) return env;
   return { ...secrets, ...env };
 }

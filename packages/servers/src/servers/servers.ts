@@ -6,11 +6,11 @@
 
 import {
   BackplaneError,
+  boundServerName,
   createRedactor,
   isObject,
   type Json,
   type JsonObject,
-  serverName,
   toBackplaneError,
 } from "@backplane/contract";
 import {
@@ -97,7 +97,7 @@ export function createServers(
       const { capabilities, instructions } = definitions.info;
       used.push(server);
       servers.push({
-        name: findFreeName(servers, serverName(pack.package_id)),
+        name: findFreeName(servers, boundServerName(binding)),
         binding_id: binding.binding_id,
         package_id: pack.package_id,
         capabilities: isObject(capabilities) ? capabilities : {},

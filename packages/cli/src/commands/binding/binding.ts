@@ -11,8 +11,9 @@ import { type BindingOptions, bindingFlags, bindingParts, mergeParts } from "../
 import { findBinding } from "../../bindings/find-binding.ts";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
 import { reportChanges, reportNarrowedGrant, reportVersionChange } from "../../bindings/report-changes.ts";
+import { completeServerParts, reportNewName } from "../../bindings/server-parts.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
-import { parseList } from "../../command-line/parse-flags.ts";
+import { parseList, parseWords } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
@@ -27,6 +28,9 @@ Examples:
   backplane binding create acme/devkit@0.1.0 jira_search --secret jira_token=jira_dev
   backplane binding set jira_search --class worker --timeout 5000
   backplane binding set bind_... --no-mount
+  backplane binding set github --secret GITHUB_TOKEN=github_work --env LOG_LEVEL=debug
+  backplane binding set postgres -- 'postgresql://app:\${db_password}@db.example.com/app'
+  backplane binding set bind_... --name browser
 
 BINDING is a binding id, or a package or export that has exactly one binding.
 `;
@@ -46,8 +50,17 @@ export function addBindingCommands(program: Command, toAction: ToAction): void {
     .option("--package <id>", "only this package")
     .action(toAction(list));
   binding.command("show <binding>").description("Show a binding.").action(toAction(show));
-  bindingFlags(binding.command("set <binding>"))
-    .description("Change the given settings and keep the others. Applies from the next call.")
+  bindingFlags(binding.command("set <binding> [args...]"))
+    .usage("[options] <binding> [-- args...]")
+    .description(
+      "Change the given settings and keep the others. Applies from the next call. ARGS replace the arguments of an MCP server.",
+    )
+    .option(
+      "--args <words>",
+      `arguments of an MCP server, quoted as for a shell; \${slot} stands for a secret`,
+      parseWords,
+    )
+    .option("--unset-env <name>", "remove an environment variable; repeatable", parseList)
     .option("--to <version>", "move to another installed version of the package")
     .option(
       "--grant-requested",
@@ -127,11 +140,19 @@ async function set(
   context: CommandContext,
   options: BindingOptions & { to?: string; unsetSecret?: string[]; grantRequested?: boolean },
   name: string,
+  args: string[],
 ): Promise<undefined> {
-  const { to, unsetSecret: unset = [], grantRequested, ...flags } = options;
-  if (Object.keys(options).length === 0) throw nothingToChange(name);
-  const parts = await bindingParts(context, flags);
+  const { to, unsetSecret: unset = [], grantRequested, ...given } = options;
+  if (Object.keys(options).length === 0 && args.length === 0) throw nothingToChange(name);
+  const flags: BindingOptions = args.length === 0 ? given : { ...given, args };
   const present = await findBinding(context, name);
+  const parts = await completeServerParts(
+    context,
+    present,
+    flags,
+    await bindingParts(context, flags, present.config),
+    unset,
+  );
   assertBoundSlots(present, unset);
   const secrets = { ...present.secrets };
   for (const slot of unset) delete secrets[slot];
@@ -150,6 +171,7 @@ async function set(
   const changed = await context.client().bindings.patch(id, patch, { generation });
   showBinding(context, changed);
   if (moves) reportVersionChange(context, changed);
+  reportNewName(context, present, changed);
   await reportChanges(context, present, changed);
   return undefined;
 }

@@ -51,6 +51,25 @@ describe("secrets", () => {
     expect(out + err).not.toContain(VALUE);
   });
 
+  test("asks on a terminal for a secret that does not exist yet, without echoing it", async () => {
+    const id = bindings.secretive!.binding_id;
+    const { io, ended } = gateway.begin(["binding", "set", id, "--secret", "TOKEN=asked_for"], { tty: true });
+    await waitForOutput(io.err, /Secret asked_for does not exist yet\. Value \(not shown\): /);
+    io.stdin.write(`${VALUE}\r`);
+    const { exit, out, err } = await ended;
+    expect(exit, err).toBe(EXIT.ok);
+    expect(out + err).not.toContain(VALUE);
+    expect((await gateway.backplane(["invoke", "secretive"])).out).toBe(`${VALUE.length} characters\n`);
+    await gateway.backplane(["binding", "set", id, "--secret", "token=kit_token"]);
+  });
+
+  test("refuses flags for MCP servers at other packages", async () => {
+    const { binding_id } = bindings.secretive!;
+    const refused = await gateway.backplane(["binding", "set", binding_id, "--env", "LEVEL=debug"]);
+    expect(refused.exit).toBe(EXIT.usage);
+    expect(refused.err).toContain("--env is for MCP servers, and ");
+  });
+
   test("never prints values; refuses to delete a secret in use, deletes an unused one with --yes", async () => {
     const listed = await gateway.backplane(["secret", "list", "--json"]);
     const shown = await gateway.backplane(["secret", "show", "kit_token"]);

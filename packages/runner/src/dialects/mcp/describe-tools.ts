@@ -5,12 +5,12 @@
 import { hash } from "node:crypto";
 import {
   BackplaneError,
+  boundServerName,
   isObject,
   type Json,
   type JsonObject,
   type ManifestToolExport,
   plainName,
-  serverName,
 } from "@backplane/contract";
 import type { Description } from "@backplane/ports";
 import { type ParamHeaders, readParamHeaders } from "./param-headers.ts";
@@ -26,10 +26,16 @@ const NAME_CHARS = 256;
 const TOOL_ID_CHARS = 64;
 const DIGEST_CHARS = 8;
 
+export interface NamedServer {
+  package_id: string;
+  /** The configuration of its binding. */
+  config: JsonObject;
+}
+
 export type SendRequest = (method: string, params: JsonObject) => Promise<Json>;
 
 export async function describeTools(
-  package_id: string,
+  server: NamedServer,
   agreement: Agreement,
   permissions: ManifestToolExport["permissions"],
   /** Whether arguments can also be sent as headers. */
@@ -47,7 +53,7 @@ export async function describeTools(
     return typeof read !== "string";
   });
   const ids = toolNames(
-    package_id,
+    server,
     tools.map((tool) => tool.name),
   );
   const schemas: Record<string, Json> = {};
@@ -161,14 +167,28 @@ function infoOf({ revision, server, capabilities, instructions }: Agreement): Js
  * Catalog names, in the order of `names`: `mcp_<server>_<tool>`, at most 64 characters of those that models accept. Two
  * names that would become the same id, and names that are too long, end with a digest of the server's own name.
  */
-function toolNames(package_id: string, names: readonly string[]): string[] {
-  const server = serverName(package_id);
-  const wanted = names.map((name) => `mcp_${server}_${plainName(name)}`);
+function toolNames(server: NamedServer, names: readonly string[]): string[] {
+  const own = boundServerName(server);
+  const plain = names.map(plainName);
+  const short = plain.map((name) => withoutServerName(server, own, name));
+  // A shorter name must not take the name of another tool.
+  const wanted = plain.map((name, at) => {
+    const taken = short.some((other, index) => index !== at && other === short[at]);
+    return `mcp_${own}_${taken ? name : short[at]}`;
+  });
   const seen = new Map<string, number>();
   for (const id of wanted) seen.set(id, (seen.get(id) ?? 0) + 1);
   return wanted.map((id, index) =>
     id.length <= TOOL_ID_CHARS && seen.get(id) === 1 ? id : withDigest(id, names[index]!),
   );
+}
+
+/** Removes the server's name from the start of a tool's name. Tools of bindings without a name of their own keep theirs. */
+function withoutServerName({ config }: NamedServer, server: string, name: string): string {
+  if (typeof config.name !== "string") return name;
+  const start = name.slice(0, server.length + 1).toLowerCase();
+  const repeats = start === `${server.toLowerCase()}_` || start === `${server.toLowerCase()}-`;
+  return repeats && name.length > start.length ? name.slice(start.length) : name;
 }
 
 function withDigest(id: string, name: string): string {

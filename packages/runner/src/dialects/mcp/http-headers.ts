@@ -3,7 +3,7 @@
  * header of the binding may contain `${slot}`, a placeholder for a secret that is filled in here and stored
  * nowhere.
  */
-import { BackplaneError, isObject, type JsonObject, MCP_META } from "@backplane/contract";
+import { BackplaneError, fillPlaceholders, isObject, type JsonObject, MCP_META } from "@backplane/contract";
 
 const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
 /** Set by the gateway only. */
@@ -58,12 +58,12 @@ export function bindingHeaders(
 }
 
 function filled(name: string, value: string, secrets: Readonly<Record<string, string>>): string {
-  const text = value.replace(/\$\{([a-z][a-z0-9_]*)\}/g, (_whole, slot: string) => {
+  const secretOf = (slot: string) => {
     const secret = secrets[slot];
     if (secret === undefined) throw invalidConfig(name, `its secret slot ${slot} is not bound`);
     return secret;
-  });
-  return checked(name, text);
+  };
+  return checked(name, fillPlaceholders(value, secretOf));
 }
 
 /** The error message must not contain the value. */

@@ -2,9 +2,14 @@
  * `mcp.stdio`: an MCP server as a process, one for all calls of a binding. The binding sets its arguments and
  * environment (`config.args`, `config.env`). The mounted folders are its roots.
  */
-import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
+import { BackplaneError, isObject, type JsonObject, placeholderSlots } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
 import type { Dialect, DialectLaunch } from "../../ports/dialect.ts";
+import {
+  fillSecrets,
+  fillsOwnArguments,
+  requireConfiguredSecrets,
+} from "../../secrets/configured-secrets.ts";
 import { McpDialectSession } from "./session.ts";
 import { StdioTransport } from "./stdio-transport.ts";
 
@@ -41,10 +46,21 @@ export function mcpStdio(): Dialect {
   };
 }
 
-function launchOf({ package: { runtime }, context }: ProcessRequest): DialectLaunch {
+/** Secrets in `config.env` are passed like those of the grant, and those in the arguments of a Node program too. */
+function launchOf(request: ProcessRequest): DialectLaunch {
+  const { package: pack, context } = request;
+  requireConfiguredSecrets(request);
+  const args = argsOf(context.config);
+  const env = Object.entries(envOf(context.config));
   return {
-    entrypoint: [...runtime.entrypoint, ...argsOf(context.config)],
-    env: { ...runtime.env, ...envOf(context.config) },
+    entrypoint: [
+      ...pack.runtime.entrypoint,
+      ...(fillsOwnArguments(request) ? args : args.map((one) => fillSecrets(one, request))),
+    ],
+    env: {
+      ...pack.runtime.env,
+      ...Object.fromEntries(env.filter(([, value]) => placeholderSlots(value).length === 0)),
+    },
     binds: [],
   };
 }

@@ -121,10 +121,12 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
 
   async describe(): Promise<Description> {
     const { package_id } = this.#link.package;
-    const permissions = this.#link.request?.package.runtime.permissions ?? NO_PERMISSIONS;
+    const { request } = this.#link;
+    const permissions = request?.package.runtime.permissions ?? NO_PERMISSIONS;
+    const server = { package_id, config: request?.context.config ?? {} };
     // Only HTTP has headers.
     const headers = this.stateless && this.#channel.transport.cancels_by_drop;
-    return await describeTools(package_id, this.#agreement!, permissions, headers, (method, params) =>
+    return await describeTools(server, this.#agreement!, permissions, headers, (method, params) =>
       makeRequest(this, method, params, null, null),
     );
   }

@@ -1,5 +1,6 @@
 import type { JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../../test/support/verifies.ts";
 import { describeTools } from "../../../src/dialects/mcp/describe-tools.ts";
 
 const negotiated = { capabilities: { tools: {} }, server: {}, instructions: null } as never;
@@ -13,7 +14,10 @@ const pagedServer = (page: (n: number) => JsonObject) => {
   let n = 0;
   return {
     pages: () => n,
-    describe: () => describeTools("acme/x", negotiated, permissions as never, true, async () => page(n++)),
+    describe: () =>
+      describeTools({ package_id: "acme/x", config: {} }, negotiated, permissions as never, true, async () =>
+        page(n++),
+      ),
   };
 };
 
@@ -43,8 +47,35 @@ test("leaves out only the tool whose arguments cannot be sent as headers", async
     ["good", [{ header: "A", path: ["a"] }]],
   ]);
   expect(described.warnings[0]).toContain('The tool "bad" is left out');
-  const piped = await describeTools("acme/x", negotiated, permissions as never, false, async () => ({
-    tools,
-  }));
+  const piped = await describeTools(
+    { package_id: "acme/x", config: {} },
+    negotiated,
+    permissions as never,
+    false,
+    async () => ({
+      tools,
+    }),
+  );
   expect(piped.exports).toHaveLength(2);
+});
+
+verifies("server.names", "names tools after the name of the binding, without repeating it", async () => {
+  const inputSchema = { type: "object" };
+  const names = ["browser_click", "playwright_open", "playwright", "Playwright-close", "close"];
+  const idsOf = async (config: JsonObject) => {
+    const server = { package_id: "playwright/mcp", config };
+    const { exports } = await describeTools(server, negotiated, permissions as never, false, async () => ({
+      tools: names.map((name) => ({ name, inputSchema })),
+    }));
+    return exports.map(({ id }) => id);
+  };
+  expect(await idsOf({ name: "playwright" })).toEqual([
+    "mcp_playwright_browser_click",
+    "mcp_playwright_open",
+    "mcp_playwright_playwright",
+    "mcp_playwright_Playwright-close",
+    "mcp_playwright_close",
+  ]);
+  // Bindings without a name of their own keep the names that their tools had.
+  expect(await idsOf({})).toEqual(names.map((name) => `mcp_mcp_${name}`));
 });

@@ -7,6 +7,8 @@ import { isPackageName } from "../../npm/install-source.ts";
 
 export interface McpServerEntry {
   name: string;
+  /** What its tools are named after, if that is not the last part of the package's id. */
+  server_name?: string;
   /** The source from which the server is installed. */
   from:
     | { kind: "npm"; spec: string }
@@ -51,12 +53,25 @@ export function remoteServer(name: string, url: string, headers: Record<string, 
 export function npmServerEntry(spec: string, args: readonly string[]): McpServerEntry {
   return {
     name: spec,
+    server_name: shortServerName(spec),
     from: { kind: "npm", spec },
     args: [...args],
     env: {},
     secret_env: {},
     secret_slots: [],
   };
+}
+
+/** `@playwright/mcp` becomes `playwright` and `mcp-server-kubernetes` `kubernetes`: the tools are named `mcp_NAME_…` already. */
+export function shortServerName(spec: string): string {
+  const at = spec.lastIndexOf("@");
+  const name = at > 0 ? spec.slice(0, at) : spec;
+  const [scope, own] = name.startsWith("@") ? (name.slice(1).split("/") as [string, string]) : [null, name];
+  const short = own
+    .replace(/^(?:mcp-server|mcp)[-_.]/, "")
+    .replace(/[-_.](?:mcp-server|server-mcp|mcp)$/, "");
+  const says = !/^(?:mcp|server|mcp-server|server-mcp)$/.test(short);
+  return says ? short : (scope ?? own);
 }
 
 /** Adds slots that the operator names. A server on stdio gets each in the variable of the same name, in capitals. */
@@ -99,7 +114,17 @@ export function readMcpServer(name: string, about: unknown): McpServerEntry {
     throw invalid(`the args of ${name} are not a list of strings`);
   }
   const variables = splitSecrets(stringMap(name, "env", env));
-  return { name, ...readCommand(name, command, given as string[]), ...variables };
+  const read = readCommand(name, command, given as string[]);
+  const args_slots = read.args.map(placeholders);
+  return {
+    name,
+    // Otherwise the id of the package is made from this name.
+    ...(read.from.kind === "npm" ? { server_name: name } : {}),
+    from: read.from,
+    args: args_slots.map(({ text }) => text),
+    ...variables,
+    secret_slots: [...new Set([...variables.secret_slots, ...args_slots.flatMap(({ slots }) => slots)])],
+  };
 }
 
 function readRemote(name: string, url: string, given: Record<string, string>): McpServerEntry {

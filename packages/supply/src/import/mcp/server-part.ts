@@ -65,9 +65,10 @@ interface ServerBinding {
 }
 
 /** A server on stdio can receive a secret only in an environment variable. */
-function serverBinding({ from, args, env, secret_env }: McpServerEntry): ServerBinding {
+function serverBinding({ server_name, from, args, env, secret_env }: McpServerEntry): ServerBinding {
   const headers = from.kind === "http" ? from.headers : {};
   const config: JsonObject = {
+    ...(server_name === undefined ? {} : { name: server_name }),
     ...(args.length === 0 ? {} : { args }),
     ...(Object.keys(env).length === 0 ? {} : { env }),
     ...(Object.keys(headers).length === 0 ? {} : { headers }),

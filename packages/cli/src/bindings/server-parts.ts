@@ -1,0 +1,77 @@
+/** Settings of an MCP server that can be changed after its installation: name, arguments, environment and secrets. */
+import {
+  BackplaneError,
+  type Binding,
+  boundServerName,
+  placeholderSlots,
+  type Runtime,
+} from "@backplane/contract";
+import type { CommandContext } from "../context/context.ts";
+import { plainLine } from "../terminal/plain-text.ts";
+import type { BindingOptions, BindingParts } from "./binding-flags.ts";
+import { findInstalledPackage } from "./find-package.ts";
+import { ifAllowed } from "./report-tools.ts";
+
+const SERVER_FLAGS = ["name", "args", "env", "unsetEnv"] as const;
+
+/**
+ * A server on stdio receives a secret in a variable of its slot's name, in capitals, unless the binding names another
+ * variable or the configuration says where the secret belongs.
+ */
+export async function completeServerParts(
+  context: CommandContext,
+  present: Binding,
+  options: BindingOptions,
+  parts: BindingParts,
+  unset: readonly string[],
+): Promise<BindingParts> {
+  const flag = SERVER_FLAGS.find((one) => options[one] !== undefined);
+  const slots = Object.keys(options.secret ?? {});
+  if (flag === undefined && slots.length === 0 && unset.length === 0) return parts;
+  const runtime = await runtimeOf(context, present);
+  const protocol = runtime?.protocol ?? null;
+  if (flag !== undefined && protocol !== null && !protocol.startsWith("mcp."))
+    throw notAServer(flag, present);
+  if (protocol !== "mcp.stdio") return parts;
+  const { args = null, env = null } = parts.config ?? present.config;
+  const placed = new Set([...placeholderSlots([args, env]), ...Object.keys(present.policy.secret_env ?? {})]);
+  const added = slots.filter((slot) => !placed.has(slot));
+  // A slot that only the binding knows ends with its secret.
+  const declared = runtime?.permissions?.secret_slots ?? [];
+  const ended = unset.filter(
+    (slot) => !declared.includes(slot) && present.policy.secret_env?.[slot] !== undefined,
+  );
+  if (added.length === 0 && ended.length === 0) return parts;
+  const kept = Object.entries(present.policy.secret_env ?? {}).filter(([slot]) => !ended.includes(slot));
+  const variables = added.map((slot) => [slot, slot.toUpperCase()] as const);
+  return {
+    ...parts,
+    policy: { ...parts.policy, secret_env: Object.fromEntries([...kept, ...variables]) },
+  };
+}
+
+export function reportNewName({ out }: CommandContext, before: Binding, now: Binding): void {
+  const [old, name] = [boundServerName(before), boundServerName(now)];
+  if (old === name || before.config.name === now.config.name) return;
+  out.note(
+    plainLine(
+      `Its tools are named mcp_${name}_… now. Policy rules, keys and clients that name mcp_${old}_… no longer match them.`,
+    ),
+  );
+}
+
+async function runtimeOf(context: CommandContext, binding: Binding): Promise<Runtime | null> {
+  const { package_id, package_version } = binding;
+  const pack = await ifAllowed(findInstalledPackage(context, `${package_id}@${package_version}`));
+  return pack === null ? null : pack.manifest.runtime;
+}
+
+function notAServer(
+  flag: (typeof SERVER_FLAGS)[number],
+  { package_id, binding_id }: Binding,
+): BackplaneError {
+  const shown = flag === "unsetEnv" ? "unset-env" : flag;
+  return new BackplaneError("cli.usage", `--${shown} is for MCP servers, and ${package_id} is not one.`, {
+    fix: `Set its configuration instead: backplane binding set ${binding_id} --config JSON`,
+  });
+}

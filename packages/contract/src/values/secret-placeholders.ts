@@ -1,0 +1,16 @@
+/** `${slot}` in the configuration of a server stands for the secret in that slot of its binding. */
+import { isObject } from "./json.ts";
+
+const PLACEHOLDER = /\$\{([a-z][a-z0-9_]*)\}/g;
+
+/** The slots that a text, or the texts of a list or object, refer to. */
+export function placeholderSlots(value: unknown): string[] {
+  if (typeof value === "string") return [...value.matchAll(PLACEHOLDER)].map(([, slot]) => slot!);
+  if (Array.isArray(value)) return value.flatMap(placeholderSlots);
+  return isObject(value) ? Object.values(value).flatMap(placeholderSlots) : [];
+}
+
+/** `secretOf` throws for a slot without a secret. */
+export function fillPlaceholders(text: string, secretOf: (slot: string) => string): string {
+  return text.replace(PLACEHOLDER, (_whole, slot: string) => secretOf(slot));
+}

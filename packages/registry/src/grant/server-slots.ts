@@ -1,0 +1,22 @@
+/**
+ * The secret slots of an MCP server are those that its package declares, those that its binding fills, and those that
+ * the configuration of its binding refers to. A package cannot know all of them: the operator may pass any variable,
+ * argument or header to a server.
+ */
+import { type Binding, type Package, type PluginExport, placeholderSlots } from "@backplane/contract";
+
+export function hasOpenSlots({ manifest }: Pick<Package, "manifest">): boolean {
+  const { protocol } = manifest.runtime;
+  return protocol === "mcp.stdio" || protocol === "mcp.http";
+}
+
+export function slotsOf(
+  found: { package: Pick<Package, "manifest">; export: PluginExport },
+  { config, secrets }: Pick<Binding, "config" | "secrets">,
+): string[] {
+  const declared = found.export.permissions.secret_slots;
+  if (!hasOpenSlots(found.package)) return declared;
+  const { args, env, headers } = config;
+  const more = [...Object.keys(secrets), ...placeholderSlots([args ?? null, env ?? null, headers ?? null])];
+  return [...new Set([...declared, ...more])];
+}

@@ -1,0 +1,96 @@
+/** Settings of an installed MCP server that change without a new installation. */
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { bindMcpServer, callTool } from "../support/mcp-server.ts";
+import { verifies } from "../support/verifies.ts";
+
+let gateway: TestGateway;
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "backplane-late-"));
+  gateway = await startTestGateway();
+});
+afterAll(async () => {
+  await gateway?.dispose();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function textOf(export_id: string): Promise<string> {
+  const called = await callTool(gateway, export_id);
+  expect(called.status, JSON.stringify(called)).toBe("succeeded");
+  return called.tool_result!.content[0]!.text;
+}
+
+async function set(...args: string[]): Promise<string> {
+  const done = await gateway.cli("binding", "set", ...args);
+  expect(done.code, done.stderr).toBe(0);
+  return done.stderr;
+}
+
+/** The command lines of all processes, as every user of this machine can read them. */
+function commandLines(): string {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map((pid) => {
+      try {
+        return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+      } catch {
+        return "";
+      }
+    })
+    .join("\n");
+}
+
+verifies(
+  ["bind.late", "server.names"],
+  "changes secrets, arguments, environment and name of an installed server",
+  async () => {
+    await bindMcpServer(gateway, folder, "late");
+    await gateway.http("PUT", "/v1/secrets/late_key", { value: "key-hunter2-hunter2" });
+    await gateway.http("PUT", "/v1/secrets/late_db", { value: "db-hunter2-hunter2" });
+    const placed = "$" + "{db_password}";
+    await set(
+      "late",
+      ...["--secret", "API_KEY=late_key", "--secret", "db_password=late_db"],
+      ...["--env", "LEVEL=debug", "--env", `AUTH=Basic ${placed}`],
+      ...["--", "--url", `pg://app:${placed}@db/app`],
+    );
+    const env = JSON.parse(await textOf("mcp_late_env")) as Record<string, string>;
+    expect(env).toMatchObject({ LEVEL: "debug", API_KEY: "[redacted]", AUTH: "Basic [redacted]" });
+    // The variables that carried the secrets of the arguments are gone, and a placed secret gets no variable.
+    expect(Object.keys(env).filter((name) => /^(BACKPLANE_|NODE_OPTIONS$|DB_PASSWORD$)/.test(name))).toEqual(
+      [],
+    );
+    expect(await textOf("mcp_late_args")).toBe('["--url","pg://app:[redacted]@db/app"]');
+    const lines = commandLines();
+    expect(lines).toContain(`pg://app:${placed}@db/app`);
+    expect(lines).not.toContain("hunter2");
+
+    const renamed = await set("late", "--name", "early", "--unset-env", "LEVEL", "--args", "one 'two three'");
+    expect(renamed).toContain("Its tools are named mcp_early_… now.");
+    expect(renamed).toContain("that name mcp_late_… no longer match");
+    expect(await textOf("mcp_early_args")).toBe('["one","two three"]');
+    expect(JSON.parse(await textOf("mcp_early_env"))).not.toHaveProperty("LEVEL");
+    await set("early", "--unset-secret", "api_key");
+    expect(JSON.parse(await textOf("mcp_early_env"))).not.toHaveProperty("API_KEY");
+    const old = await gateway.cli("invoke", "mcp_late_args");
+    expect(old.code).not.toBe(0);
+
+    const missing = await gateway.cli("binding", "set", "early", "--secret", "token=nowhere");
+    expect([missing.code, missing.stderr]).toEqual([
+      expect.any(Number),
+      expect.stringContaining("Secret nowhere does not exist."),
+    ]);
+    const unbound = await set("early", "--env", "TOKEN=$" + "{token}");
+    expect(unbound).toMatch(
+      /Not active\. Bind its secret: backplane binding set bind_\w+ --secret token=NAME/,
+    );
+    const other = await gateway.cli("binding", "set", "early", "--unset-env", "TOKEN");
+    expect(other.code, other.stderr).toBe(0);
+    expect(await textOf("mcp_early_args")).toBe('["one","two three"]');
+  },
+  120_000,
+);
