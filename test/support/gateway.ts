@@ -136,10 +136,10 @@ export function runCli(args: string[], env: NodeJS.ProcessEnv): Promise<CliResul
   });
 }
 
-/** Nothing of the developer's own configuration may reach a test. */
+/** Nothing of the developer's own configuration may reach a test. The command has compiled code of its own. */
 export function cleanEnvironment(more: Record<string, string>): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(
-    ([name]) => !/^(BACKPLANE_|VITEST|NODE_OPTIONS)/.test(name),
+    ([name]) => !/^(BACKPLANE_|VITEST|NODE_OPTIONS|NODE_COMPILE_CACHE)/.test(name),
   );
   return { ...Object.fromEntries(kept), ...more };
 }

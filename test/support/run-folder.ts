@@ -1,9 +1,10 @@
 /**
- * Gives a test run its own temporary folder, and one in memory for stores where the machine has enough of it, and
- * removes both with everything in them. The suites write thousands of small stores, and on a disk every commit waits.
- * Sandboxed plugins never see a folder below /dev, so their files stay in the first one.
+ * Gives a test run its own temporary folder, a place for the code that Node compiles in the processes that tests start, and
+ * a folder in memory for stores where the machine has enough of it. Removes all of them at the end. The suites write
+ * thousands of small stores, and on a disk every commit waits. A program that runs from its sources starts twice as fast
+ * when it finds compiled code. Sandboxed plugins never see a folder below /dev, so their files stay in the first one.
  */
-import { chmodSync, mkdtempSync, rmSync, statfsSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -13,8 +14,12 @@ const TMPFS = 0x01021994;
 const NEEDED_BYTES = 4 * 2 ** 30;
 
 export default function createRunFolder(): () => void {
-  const folders = [mkdtempSync(join(tmpdir(), "bp-"))];
-  process.env.TMPDIR = folders[0];
+  const first = mkdtempSync(join(tmpdir(), "bp-"));
+  const folders = [first];
+  process.env.TMPDIR = first;
+  // Plugins run as other users and must not write code that this user executes.
+  process.env.NODE_COMPILE_CACHE = join(first, "compiled");
+  mkdirSync(process.env.NODE_COMPILE_CACHE, { mode: 0o700 });
   if (isLargeTmpfs(MEMORY)) {
     const memory = mkdtempSync(join(MEMORY, "bp-"));
     folders.push(memory);

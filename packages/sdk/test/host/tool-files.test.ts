@@ -1,8 +1,9 @@
-import type { JsonObject } from "@backplane/contract";
+import { type JsonObject, TOOL_DESCRIBE_MS } from "@backplane/contract";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { startToolHost } from "./tool-host.ts";
+import { describeFiles } from "../../src/host/tool-files/describe-files.ts";
+import { startToolHost, TOOL_HOST } from "./tool-host.ts";
 
 const NOTES = `
 import type { ToolContext, ToolExecutionResult } from "@vellumai/plugin-api";
@@ -129,16 +130,24 @@ verifies(
   "tools.isolated-failure",
   "charges the import timeout of hanging files once and to no other file",
   async () => {
-    const host = await startToolHost({
-      "tools/a_spins.ts": "for (;;);",
+    // It blocks the thread like an endless loop, but uses no CPU time.
+    const blocks = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);";
+    const files = {
+      "tools/a_blocks.ts": blocks,
       "tools/b_works.ts": "export default {};",
       "tools/c_waits.ts": "await new Promise(() => {}); export default {};",
-      "tools/d_spins.ts": "for (;;);",
+      "tools/d_blocks.ts": blocks,
       "tools/e_spins.ts": "for (;;);",
       "tools/f_works.ts": "export default {};",
-    });
+    };
+    const { folder } = await startToolHost(files);
     const began = Date.now();
-    const errors = (await host.describe()).tools.map(({ load_error }) => load_error);
+    const described = await describeFiles(Object.keys(files), {
+      command: [process.execPath, TOOL_HOST, "report", folder],
+      import_ms: 6_000,
+      total_ms: TOOL_DESCRIBE_MS,
+    });
+    const errors = described.map(({ load_error }) => load_error);
     // The gateway waits 30 s for a description.
     expect(Date.now() - began).toBeLessThan(29_000);
     const late = expect.stringContaining("its import does not end");

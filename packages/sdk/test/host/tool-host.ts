@@ -10,7 +10,7 @@ import { stdioTransport, VaiHost } from "@backplane/wire";
 import { onTestFinished } from "vitest";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 
-const PROGRAM = fileURLToPath(new URL("../../dist/tool-host.mjs", import.meta.url));
+export const TOOL_HOST = fileURLToPath(new URL("../../dist/tool-host.mjs", import.meta.url));
 const IDENTITY = { package_id: "acme/notes", version: "0.1.0" };
 
 export interface ToolHost {
@@ -36,8 +36,8 @@ export async function startToolHost(files: Record<string, string>): Promise<Tool
 
 /** Serves the tools of an existing folder. */
 export async function hostToolFiles(folder: string): Promise<ToolHost> {
-  await buildToolHost(PROGRAM);
-  const args = [PROGRAM, "serve", folder, IDENTITY.package_id, IDENTITY.version];
+  await buildToolHost(TOOL_HOST);
+  const args = [TOOL_HOST, "serve", folder, IDENTITY.package_id, IDENTITY.version];
   const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"], cwd: folder });
   onTestFinished(() => void child.kill("SIGKILL"));
   const events: JsonObject[] = [];
