@@ -135,7 +135,7 @@ export interface ReadArchiveOptions {
 const PROGRESS_MS = 1_000;
 
 /** Unpacks and compares every entry with the manifest. Throws `backup.invalid`. */
-export async function readArchive(file: string, options: ReadArchiveOptions): Promise<BackupManifest> {
+export async function readBackupArchive(file: string, options: ReadArchiveOptions): Promise<BackupManifest> {
   const found = new Map<string, ArchivedEntry>();
   const later: Later = { links: [], owners: [] };
   let last = performance.now();

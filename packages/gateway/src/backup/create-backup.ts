@@ -12,7 +12,7 @@ import { DatabaseSync } from "node:sqlite";
 import { BackplaneError, codeOf } from "@backplane/contract";
 import { backUpStoreFile, dumpDatabase, lockHome, storeSchemaVersion } from "@backplane/store";
 import type { GatewayConfig } from "../config/config.ts";
-import { readSecretKeys, syncFolder } from "../home/home.ts";
+import { fsyncFolder, readSecretKeys } from "../home/home.ts";
 import { writeLastBackup } from "../home/last-backup.ts";
 import { setPrivateUmask } from "../host/private-umask.ts";
 import { VERSION } from "../host/version.ts";
@@ -68,7 +68,7 @@ export async function createBackup(config: GatewayConfig, options: BackupOptions
       };
       await archive.finish(manifest);
       await rename(partial, to);
-      syncFolder(dirname(to));
+      fsyncFolder(dirname(to));
       const { size: bytes } = await stat(to);
       writeLastBackup(home, { at: manifest.created_at, file: to, bytes });
       return { file: to, bytes, manifest };

@@ -20,7 +20,7 @@ import { prepareHome } from "../home/home.ts";
 import { finishRestore, placeFiles, previousFiles, stagedFiles } from "../home/restored-files.ts";
 import { setPrivateUmask } from "../host/private-umask.ts";
 import { recordChange } from "../store/record-change.ts";
-import { type BackupManifest, readArchive } from "./archive.ts";
+import { type BackupManifest, readBackupArchive } from "./archive.ts";
 import { CREDENTIALS, fingerprints, KEPT, STORE_FILE, STORE_ROWS } from "./create-backup.ts";
 
 export interface RestoreOptions {
@@ -83,7 +83,7 @@ async function restoreInto(options: RestoreOptions, staging: string): Promise<Re
   const { home, archive } = options;
   const files = stagedFiles(staging);
   const expected = new Set([...KEPT, ...CREDENTIALS, STORE_FILE, STORE_ROWS]);
-  const manifest = await readArchive(archive, {
+  const manifest = await readBackupArchive(archive, {
     to: files,
     isExpected: (path) => expected.has(path.split("/", 1)[0]!),
     progress: (text) => options.progress(text),

@@ -105,7 +105,7 @@ export function appendSecretKey(file: string, key: { id: string; key: Uint8Array
     const line = `${key.id}:${Buffer.from(key.key).toString("hex")}\n`;
     writeDurably(draft, `${text}${text === "" || text.endsWith("\n") ? "" : "\n"}${line}`);
     renameSync(draft, real);
-    syncFolder(dirname(real));
+    fsyncFolder(dirname(real));
   } catch (error) {
     throw new BackplaneError("config.invalid", `${file} cannot be written, so no new key was created.`, {
       cause: error,
@@ -182,7 +182,7 @@ function readOrCreate(file: string, content: () => string): string {
 }
 
 /** Makes renames in the folder durable. */
-export function syncFolder(dir: string): void {
+export function fsyncFolder(dir: string): void {
   const fd = openSync(dir, "r");
   try {
     fsyncSync(fd);

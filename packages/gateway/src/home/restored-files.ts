@@ -5,7 +5,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { syncFolder } from "./home.ts";
+import { fsyncFolder } from "./home.ts";
 
 const DECIDED = ".restored";
 const PLAN = "plan.json";
@@ -42,9 +42,9 @@ export function placeFiles(home: string, staging: string): string | null {
   const stamp = new Date().toISOString().replaceAll(/[:.]/g, "-");
   const plan: Plan = { previous, restored, kept: previous.length === 0 ? null : `before-restore-${stamp}` };
   writeFileSync(join(staging, PLAN), JSON.stringify(plan), { flush: true, mode: 0o600 });
-  syncFolder(staging);
+  fsyncFolder(staging);
   renameSync(staging, join(home, DECIDED));
-  syncFolder(home);
+  fsyncFolder(home);
   return finishRestore(home);
 }
 
@@ -66,7 +66,7 @@ export function finishRestore(home: string): string | null {
     if (plan.previous.includes(name)) setAside(name);
     renameSync(staged, join(home, name));
   }
-  syncFolder(home);
+  fsyncFolder(home);
   rmSync(decided, { recursive: true });
   return kept;
 }

@@ -15,7 +15,7 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { pack } from "tar-stream";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createArchive, readArchive } from "../../src/backup/archive.ts";
+import { createArchive, readBackupArchive } from "../../src/backup/archive.ts";
 
 let folder: string;
 beforeEach(() => {
@@ -34,7 +34,7 @@ const MANIFEST = {
 };
 const anywhere = () => true;
 const unpack = (file: string, isExpected: (path: string) => boolean = anywhere) =>
-  readArchive(file, { to: join(folder, "to"), isExpected, progress() {} });
+  readBackupArchive(file, { to: join(folder, "to"), isExpected, progress() {} });
 
 async function archiveOf(names: readonly string[]): Promise<string> {
   const file = join(folder, "archive");
