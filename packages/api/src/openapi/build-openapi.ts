@@ -10,6 +10,8 @@ type JsonSchema = Record<string, unknown>;
 
 /** Schemas that become components. */
 const NAMED_SCHEMAS: Record<string, z.ZodType> = {
+  AllowRule: contract.AllowRuleSchema,
+  AllowRuleCreate: contract.AllowRuleCreateSchema,
   Approval: contract.ApprovalSchema,
   ApprovalAnswer: contract.ApprovalAnswerSchema,
   ApprovalGrant: contract.ApprovalGrantSchema,

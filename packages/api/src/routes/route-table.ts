@@ -1,5 +1,6 @@
 import type { Route } from "../http/route.ts";
 import { agentPluginRoutes } from "./agent-plugins.ts";
+import { allowRuleRoutes } from "./allow-rules.ts";
 import { approvalRoutes } from "./approvals.ts";
 import { auditRoutes } from "./audit.ts";
 import { bindingRoutes } from "./bindings.ts";
@@ -38,6 +39,7 @@ export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
     ...exportRoutes(deps),
     ...invocationRoutes(deps),
     ...approvalRoutes(deps),
+    ...allowRuleRoutes(deps),
     ...policyRoutes(deps),
     ...catalogRoutes(deps),
     ...secretRoutes(deps),

@@ -113,7 +113,7 @@ async function pendingApprovals(
 }
 
 function approvalRequestOf(approval: Approval, session_id: string): SseItem {
-  const { tool, input, brief, digest, reason, risk, invocation_id, expires_at } = approval;
+  const { tool, input, brief, digest, reason, risk, may_cover, invocation_id, expires_at } = approval;
   const payload: JsonObject = {
     id: approval.id,
     target_session_id: session_id,
@@ -123,6 +123,7 @@ function approvalRequestOf(approval: Approval, session_id: string): SseItem {
     digest,
     reason,
     risk,
+    may_cover,
     invocation_id,
     expires_at,
   };

@@ -58,7 +58,7 @@ export function createApprovals(container, acts) {
       return;
     }
     if (card === undefined) {
-      card = makeCard(group[0], (response, feedback) => answer(digest, response, feedback));
+      card = makeCard(group[0], (given, feedback) => answer(digest, given, feedback));
       cards.set(digest, card);
       container.append(card.node);
     }
@@ -67,14 +67,16 @@ export function createApprovals(container, acts) {
     acts.changed(false);
   }
 
-  function answer(digest, response, feedback) {
+  function answer(digest, given, feedback) {
     const card = cards.get(digest);
-    const said = response === "reject" && feedback !== "" ? { feedback } : {};
+    const said = given.response === "reject" && feedback !== "" ? { feedback } : {};
     // A disabled control loses the focus.
     card.had_focus = card.node.contains(document.activeElement);
     card.disable(true);
-    for (const { id } of groupOf(digest)) {
-      const ref = acts.send({ op: "approve", id, response, digest, ...said });
+    // One rule covers all of them, so only the first answer makes one.
+    const others = given.response === "approve_always" ? { response: "approve" } : given;
+    for (const [index, { id }] of groupOf(digest).entries()) {
+      const ref = acts.send({ op: "approve", id, ...(index === 0 ? given : others), digest, ...said });
       if (ref === null) {
         card.disable(false);
         card.problem.textContent = "Not connected. Your answer was not sent.";
@@ -143,21 +145,21 @@ export function createApprovals(container, acts) {
 }
 
 function makeCard(approval, onAnswer) {
-  const { tool, brief, reason, input, session_id, changed } = approval;
+  const { tool, brief, reason, input, may_cover, changed } = approval;
   const risk = riskOf(approval);
   const [icon, word] = RISKS[risk];
   const feedback = el("input", { type: "text", maxlength: "2000", placeholder: "Why not (optional)" });
-  const button = (label, response, properties = {}) =>
+  const button = (label, given, properties = {}) =>
     el(
       "button",
-      { type: "button", onclick: () => onAnswer(response, feedback.value.trim()), ...properties },
+      { type: "button", onclick: () => onAnswer(given, feedback.value.trim()), ...properties },
       label,
     );
-  const once = button("Allow once", "approve", CAREFUL.has(risk) ? {} : { class: "primary" });
-  const always = session_id === null ? null : button("Allow in this session", "approve_for_session");
-  const reject = button("Reject", "reject", { class: "reject" });
+  const once = button("Allow once", { response: "approve" }, CAREFUL.has(risk) ? {} : { class: "primary" });
+  const lasting = lastingAnswers(approval).map(({ label, given, title }) => button(label, given, { title }));
+  const reject = button("Reject", { response: "reject" }, { class: "reject" });
   feedback.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !reject.disabled) onAnswer("reject", feedback.value.trim());
+    if (event.key === "Enter" && !reject.disabled) onAnswer({ response: "reject" }, feedback.value.trim());
   });
   const times = el("span", { class: "times" });
   const left = el("span", { class: "left" });
@@ -181,13 +183,20 @@ function makeCard(approval, onAnswer) {
       "div",
       { class: "row" },
       once,
-      always,
+      ...lasting,
       reject,
       el("label", { class: "field grow" }, el("span", { class: "sr" }, "Feedback when rejecting"), feedback),
     ),
+    may_cover?.always?.length > 0
+      ? el(
+          "p",
+          { class: "muted" },
+          `“Always” lasts beyond this session, up to ${word.toLowerCase()}, until the rule is removed.`,
+        )
+      : null,
     problem,
   );
-  const controls = [once, always, reject, feedback].filter((control) => control !== null);
+  const controls = [once, ...lasting, reject, feedback];
   return {
     node,
     reject,
@@ -198,6 +207,40 @@ function makeCard(approval, onAnswer) {
       for (const control of controls) control.disabled = off;
     },
   };
+}
+
+/** The answers beyond this call that the gateway permits, with a sentence that says what each covers. */
+function lastingAnswers({ tool, may_cover }) {
+  const { session = [], always = [] } = may_cover ?? {};
+  const answers = [];
+  const add = (permitted, label, given, title) => {
+    if (permitted) answers.push({ label, given, title });
+  };
+  add(
+    session.includes("arguments"),
+    "Allow in this session",
+    { response: "approve_for_session" },
+    "The same call with the same arguments runs without asking until this session ends.",
+  );
+  add(
+    session.includes("tool"),
+    "This tool in this session",
+    { response: "approve_for_session", covers: "tool" },
+    `${tool} runs without asking, whatever its arguments, until this session ends.`,
+  );
+  add(
+    always.includes("tool"),
+    "Always this tool",
+    { response: "approve_always", covers: "tool" },
+    `${tool} runs without asking in all sessions of this caller.`,
+  );
+  add(
+    always.includes("server"),
+    "Always this server",
+    { response: "approve_always", covers: "server" },
+    `All tools of the same server as ${tool} run without asking in all sessions of this caller.`,
+  );
+  return answers;
 }
 
 function countDown(card, group) {

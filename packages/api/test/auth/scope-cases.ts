@@ -382,6 +382,29 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       ...missing("/v1/approval-grants/none"),
     },
   ],
+  "POST /v1/allow-rules": [
+    {
+      object: "allow rule of a project",
+      scope: "approvals:answer",
+      reach: "own",
+      ...missing("/v1/allow-rules", { tool: "none" }),
+    },
+    {
+      object: "allow rule of an org",
+      scope: "approvals:answer",
+      reach: "named",
+      ...missing("/v1/allow-rules", { tool: "none", org_wide: true }),
+    },
+  ],
+  "DELETE /v1/allow-rules/{id}": [
+    {
+      object: "allow rule of a project",
+      scope: "approvals:answer",
+      reach: "project",
+      request: allowRule(false),
+    },
+    { object: "allow rule of an org", scope: "approvals:answer", reach: "org", request: allowRule(true) },
+  ],
   "POST /v1/workspaces": [
     {
       object: "folder on the host",
@@ -431,6 +454,14 @@ function mcp(path: string): Case {
     reach: "own",
     request: () => ({ path, body: {} }),
     also: [400, 403, 404, 405, 406, 415],
+  };
+}
+
+function allowRule(org_wide: boolean) {
+  return async (fixture: ScopeFixture): Promise<Request> => {
+    await fixture.binding(true);
+    const { id } = await fixture.admin("POST", "/v1/allow-rules", { tool: "echo", org_wide });
+    return { path: `/v1/allow-rules/${String(id)}` };
   };
 }
 

@@ -36,7 +36,7 @@ export interface BindingOptions extends ServerOptions {
   config?: string;
   secret?: Record<string, string>;
   class?: ExecutionClass;
-  approval?: "always" | "never";
+  approval?: "always" | "never" | "default";
   timeout?: number;
   domains?: string[];
   percent?: number;
@@ -63,7 +63,12 @@ export function bindingFlags(command: Command): Command {
         EXECUTION_CLASSES,
       ),
     )
-    .addOption(new Option("--approval <when>", "require approval of each call").choices(["always", "never"]))
+    .addOption(
+      new Option(
+        "--approval <when>",
+        "ask for each call, for none (admins only), or as the policy says",
+      ).choices(["always", "never", "default"]),
+    )
     .option("--timeout <ms>", "timeout of a call", wholeNumber("--timeout", 1, 86_400_000))
     .option("--domains <names>", "domains that it may connect to, separated by commas", parseList)
     .option("--capabilities <names>", "capabilities of a side-process plugin, separated by commas", parseList)
@@ -126,7 +131,7 @@ export function mergeParts(
 function policyOf(options: BindingOptions): BindingPolicy {
   return {
     ...(options.class === undefined ? {} : { class: options.class }),
-    ...(options.approval === undefined ? {} : { approval: options.approval }),
+    ...approvalPolicy(options.approval),
     ...(options.timeout === undefined ? {} : { timeout_ms: options.timeout }),
     ...(options.domains === undefined ? {} : { allowed_domains: options.domains }),
     ...(options.capabilities === undefined ? {} : { capabilities: options.capabilities }),
@@ -155,6 +160,12 @@ export function serverConfig(
     ...(args === undefined ? {} : { args }),
     ...(env === undefined && unsetEnv === undefined ? {} : { env: variables }),
   };
+}
+
+/** With `default` the field is undefined, which the merge drops. */
+function approvalPolicy(approval: BindingOptions["approval"]): BindingPolicy {
+  if (approval === "default") return { approval: undefined } as unknown as BindingPolicy;
+  return approval === undefined ? {} : { approval };
 }
 
 async function secretRefs(

@@ -69,6 +69,10 @@ export function reportVersionChange({ out }: CommandContext, binding: Binding): 
     lines.push(
       `Its execution class was reset to the default. If you trust this version: ${set} --class ${previous.policy.class}`,
     );
+  if (previous.trust_dropped.includes("approval"))
+    lines.push(
+      `Its calls ask again, because this version can do more or is riskier. If you trust it: ${set} --approval never`,
+    );
   if (previous.permissions_held.length > 0)
     lines.push(
       `This version requests more permissions (${previous.permissions_held.join(", ")}), which were not granted. To grant them: ${set} --grant-requested`,

@@ -21,20 +21,74 @@ export function questionText(out: Output, approval: Approval, chat_session: stri
     ...(changed.length === 0
       ? []
       : [`  ${plainLine(`changed since the previous request: ${changed.join(", ")}`)}`]),
+    ...(approval.may_cover.always.length === 0
+      ? []
+      : [`  "always" lasts beyond this session, up to ${risk} risk; to undo it: backplane allow list`]),
     `  arguments: ${exactJson(approval.input).replaceAll("\n", "\n  ")}`,
   ].join("\n");
 }
 
+interface Choice {
+  key: string;
+  label: string;
+  words: RegExp;
+  answer: Omit<ApprovalAnswer, "digest" | "feedback">;
+}
+
+/** The ways to approve the call that the gateway permits. */
+function choicesOf({ tool, package_id, may_cover: { session, always } }: Approval): Choice[] {
+  const all: (Choice & { permitted: boolean })[] = [
+    { key: "y", label: "once", words: /^y(es)?$/i, permitted: true, answer: { response: "approve" } },
+    {
+      key: "s",
+      label: "these arguments in this session",
+      words: /^s(ession)?$/i,
+      permitted: session.includes("arguments"),
+      answer: { response: "approve_for_session" },
+    },
+    {
+      key: "t",
+      label: `${tool} in this session`,
+      words: /^t(ool)?$/i,
+      permitted: session.includes("tool"),
+      answer: { response: "approve_for_session", covers: "tool" },
+    },
+    {
+      key: "a",
+      label: `always ${tool}`,
+      words: /^a(lways)?$/i,
+      permitted: always.includes("tool"),
+      answer: { response: "approve_always", covers: "tool" },
+    },
+    {
+      key: "v",
+      label: `always all tools of ${package_id}`,
+      words: /^(v|server)$/i,
+      permitted: always.includes("server"),
+      answer: { response: "approve_always", covers: "server" },
+    },
+  ];
+  return all.filter(({ permitted }) => permitted);
+}
+
 export function keysText(approval: Approval): string {
-  return `  [y] once  [s] this session  [n] reject, or n and a reason${isHighRisk(approval) ? "  (Enter: n)" : ""}: `;
+  const keys = choicesOf(approval).map(({ key, label }) => plainLine(`[${key}] ${label}`));
+  return `  ${keys.join("  ")}  [n] reject, or n and a reason${isHighRisk(approval) ? "  (Enter: n)" : ""}: `;
+}
+
+/** The keys, for a line that is not an answer. */
+export function keysHint(approval: Approval): string {
+  return `Answer ${choicesOf(approval)
+    .map(({ key }) => key)
+    .join(", ")} or n.`;
 }
 
 /** Null if the line is not an answer, so that the prompt is repeated. The digest identifies the arguments that were shown. */
 export function readAnswer(approval: Approval, line: string): ApprovalAnswer | null {
   const { digest } = approval;
   const text = line.trim();
-  if (/^y(es)?$/i.test(text)) return { response: "approve", digest };
-  if (/^s$/i.test(text)) return { response: "approve_for_session", digest };
+  const choice = choicesOf(approval).find(({ words }) => words.test(text));
+  if (choice !== undefined) return { ...choice.answer, digest };
   const rejection = text === "" && isHighRisk(approval) ? ["n", ""] : /^no?(?:[\s,:]+(.*))?$/is.exec(text);
   if (rejection === null) return null;
   const feedback = rejection[1] ?? "";

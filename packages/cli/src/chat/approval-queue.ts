@@ -3,7 +3,7 @@ import { type Approval, type ApprovalAnswer, codeOf, toBackplaneError } from "@b
 import { errorLines, toErrorReport } from "../command-line/error-report.ts";
 import type { CommandContext } from "../context/context.ts";
 import type { LineEditor } from "../terminal/line-editor.ts";
-import { keysText, questionText, readAnswer } from "./approval-prompt.ts";
+import { keysHint, keysText, questionText, readAnswer } from "./approval-prompt.ts";
 
 export class ApprovalQueue {
   readonly #context: CommandContext;
@@ -59,7 +59,7 @@ export class ApprovalQueue {
     this.#editor.askQuestion(keysText(approval), (line) => {
       const answer = readAnswer(approval, line);
       if (answer === null) {
-        this.#say("  Answer y, s or n.");
+        this.#say(`  ${keysHint(approval)}`);
         return this.#askApproval(approval);
       }
       if (answer.response !== "reject" || answer.feedback !== undefined)
@@ -77,8 +77,14 @@ export class ApprovalQueue {
     try {
       await this.#context.client().approvals.answer(approval.id, answer);
     } catch (error) {
-      if (codeOf(error) === "approval.closed") this.#say("It has already been answered or has expired.");
+      const code = codeOf(error);
+      if (code === "approval.closed") this.#say("It has already been answered or has expired.");
       else this.#say(errorLines(toErrorReport(toBackplaneError(error))));
+      // The policy may have become stricter since the question was shown; the call still waits.
+      if (code === "allow_rule.refused") {
+        this.#open = approval;
+        return this.#askApproval(approval);
+      }
     }
     if (this.#open === null) this.#next();
   }

@@ -1,6 +1,6 @@
 /** `approve`: lists and answers approval requests. */
-import type { Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
-import { APPROVAL_STATUSES } from "@backplane/contract";
+import type { AnswerCoverage, Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
+import { ANSWER_COVERAGES, APPROVAL_STATUSES } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
@@ -24,11 +24,20 @@ export function addApprovalCommands(program: Command, toAction: ToAction): void 
   approve
     .command("allow <id>")
     .description("Approve the call with exactly the arguments shown.")
-    .option("--for-session", "also approve the same call for the rest of the session")
+    .addOption(
+      new Option("--for-session", "also approve such calls for the rest of the session").conflicts("always"),
+    )
+    .option("--always", "make an allow rule for such calls")
+    .addOption(
+      new Option(
+        "--covers <what>",
+        "with --for-session: arguments (default) or tool; with --always: arguments, tool (default) or server",
+      ).choices(ANSWER_COVERAGES),
+    )
     .option("--feedback <text>", "message to the caller")
     .action(
       toAction((context, options: AnswerOptions, id: string) =>
-        answer(context, id, options.forSession === true ? "approve_for_session" : "approve", options),
+        answer(context, id, responseOf(options), options),
       ),
     );
   approve
@@ -47,6 +56,8 @@ export function addApprovalCommands(program: Command, toAction: ToAction): void 
 
 interface AnswerOptions {
   forSession?: boolean;
+  always?: boolean;
+  covers?: AnswerCoverage;
   feedback?: string;
 }
 
@@ -86,6 +97,7 @@ async function answer(
   const answered = await client.approvals.answer(id, {
     response,
     digest,
+    ...(options.covers === undefined ? {} : { covers: options.covers }),
     ...(options.feedback === undefined ? {} : { feedback: options.feedback }),
   });
   context.out.data(
@@ -95,7 +107,13 @@ async function answer(
   // The call runs only if its arguments are unchanged and the policy still allows it.
   if (answered.status === "approved")
     context.out.note(`Follow the call: backplane invocation show ${answered.invocation_id}`);
+  if (response === "approve_always") context.out.note("See and remove allow rules: backplane allow list");
   return undefined;
+}
+
+function responseOf({ always, forSession }: AnswerOptions): ApprovalResponse {
+  if (always === true) return "approve_always";
+  return forSession === true ? "approve_for_session" : "approve";
 }
 
 async function grants(context: CommandContext): Promise<undefined> {
@@ -103,12 +121,13 @@ async function grants(context: CommandContext): Promise<undefined> {
   const rows = items.map((item) => [
     item.id,
     item.tool,
+    item.covers,
     item.session_id,
     item.granted_to,
     item.granted_by,
     item.granted_at,
   ]);
-  showRows(context, { items }, ["ID", "TOOL", "SESSION", "FOR", "BY", "SINCE"], rows);
+  showRows(context, { items }, ["ID", "TOOL", "COVERS", "SESSION", "FOR", "BY", "SINCE"], rows);
   return undefined;
 }
 
@@ -116,6 +135,15 @@ async function revoke(context: CommandContext, _options: object, id: string): Pr
   await context.client().approvals.revokeGrant(id);
   context.out.data({ revoked: id }, () => `Revoked ${id}`);
   return undefined;
+}
+
+/** What an answer may cover beyond this call. */
+function coverageText({ may_cover: { session, always } }: Approval): string | undefined {
+  const texts = [
+    ...(session.length === 0 ? [] : [`--for-session: ${session.join(", ")}`]),
+    ...(always.length === 0 ? [] : [`--always: ${always.join(", ")}`]),
+  ];
+  return texts.length === 0 ? undefined : texts.join("; ");
 }
 
 function describe(approval: Approval): string {
@@ -143,6 +171,7 @@ function describe(approval: Approval): string {
     status,
     brief,
     reason,
+    may_cover: coverageText(approval),
     replaces: replaces ?? undefined,
     changed_since: changed.length === 0 ? undefined : changed,
     requested_at,

@@ -26,6 +26,7 @@ Calls
   invoke        run an export
   invocation    list, show, artifact, cancel, events
   approve       answer approval requests: list, show, allow, deny, grants, revoke
+  allow         let calls run without asking each time: list, add, remove
   tool          the catalog: list, show
   policy        which calls run, need approval or are denied: show, set, explain
   mcp           serve the tools to an MCP client over stdio

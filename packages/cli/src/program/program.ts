@@ -1,6 +1,7 @@
 /** The command tree. Every action receives a Context and returns the exit code. */
 import { Command } from "commander";
 import { version } from "../command-line/version.ts";
+import { addAllowCommands } from "../commands/allow.ts";
 import { addApprovalCommands } from "../commands/approval.ts";
 import { addBindingCommands } from "../commands/binding/binding.ts";
 import { addInvocationCommands } from "../commands/call/invocation.ts";
@@ -66,6 +67,7 @@ export function buildProgram(io: Io, json: boolean, setExitCode: (exit: number) 
   addInvokeCommand(program, toAction);
   addInvocationCommands(program, toAction);
   addApprovalCommands(program, toAction);
+  addAllowCommands(program, toAction);
   addToolCommands(program, toAction);
   addPolicyCommands(program, toAction);
   addMcpCommand(program, toAction);

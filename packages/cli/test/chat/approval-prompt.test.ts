@@ -1,6 +1,6 @@
 import type { Approval, Risk } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { keysText, questionText, readAnswer } from "../../src/chat/approval-prompt.ts";
+import { keysHint, keysText, questionText, readAnswer } from "../../src/chat/approval-prompt.ts";
 import { createOutput } from "../../src/terminal/output.ts";
 import { captureIo } from "../support/capture-io.ts";
 
@@ -59,6 +59,24 @@ describe("answers", () => {
     expect(readAnswer(approval(risk), "")).toBeNull();
     expect(keysText(approval(risk))).not.toContain("Enter");
   });
+});
+
+test("offers and reads only the answers that the gateway permits", () => {
+  const wide = approval("low");
+  wide.may_cover = { session: ["arguments", "tool"], always: ["arguments", "tool", "server"] };
+  const digest = "sha256:1";
+  expect(keysText(wide)).toContain(
+    "[t] rm in this session  [a] always rm  [v] always all tools of acme/files  [n]",
+  );
+  expect(keysHint(wide)).toBe("Answer y, s, t, a, v or n.");
+  expect(readAnswer(wide, "t")).toEqual({ response: "approve_for_session", covers: "tool", digest });
+  expect(readAnswer(wide, "always")).toEqual({ response: "approve_always", covers: "tool", digest });
+  expect(readAnswer(wide, "v")).toEqual({ response: "approve_always", covers: "server", digest });
+  const shown = questionText(createOutput(captureIo(), {}), wide, "s1");
+  expect(shown).toContain('"always" lasts beyond this session, up to low risk');
+  const narrow = { ...wide, may_cover: { session: [], always: [] } };
+  for (const line of ["s", "t", "a", "v"]) expect(readAnswer(narrow, line)).toBeNull();
+  expect(keysText(narrow)).toBe("  [y] once  [n] reject, or n and a reason: ");
 });
 
 test("shows package, risk and exact arguments, sanitized", () => {

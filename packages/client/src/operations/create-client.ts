@@ -1,5 +1,7 @@
 /** The typed HTTP client: one method for each operation, grouped by noun. */
 import type {
+  AllowRule,
+  AllowRuleCreate,
   ApiKey,
   Approval,
   ApprovalAnswer,
@@ -137,6 +139,11 @@ export function createClient(options: ClientOptions) {
         post<Approval>(`/v1/approvals/${pathSegment(id)}:answer`, answer, call),
       grants: async () => (await get<ListOf<ApprovalGrant>>("/v1/approval-grants")).items,
       revokeGrant: (id: string) => remove(`/v1/approval-grants/${pathSegment(id)}`),
+    },
+    allow_rules: {
+      list: (page: PageOptions = {}) => get<ListOf<AllowRule>>("/v1/allow-rules", { ...page }),
+      create: (rule: AllowRuleCreate, call?: CallOptions) => post<AllowRule>("/v1/allow-rules", rule, call),
+      remove: (id: string) => remove(`/v1/allow-rules/${pathSegment(id)}`),
     },
     secrets: {
       put: (name: string, value: string) =>

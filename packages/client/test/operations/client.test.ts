@@ -87,6 +87,11 @@ test("approvals and keys", async () => {
   expect(await client.approvals.grants()).toEqual([]);
   expect((await client.approvals.get(pending!.id)).status).toBe("approved");
 
+  const rule = await client.allow_rules.create({ tool: "ask", note: "for tests" });
+  expect((await client.allow_rules.list()).items).toEqual([rule]);
+  await client.allow_rules.remove(rule.id);
+  expect((await client.allow_rules.list()).items).toEqual([]);
+
   const made = await client.keys.create({ name: "k", scopes: ["secrets:read"] }, { idempotency_key: "one" });
   const repeat = await client.keys.create(
     { name: "k", scopes: ["secrets:read"] },

@@ -7,12 +7,12 @@ import {
   type Approval,
   type ArgumentCondition,
   BackplaneError,
+  boundServerName,
   compareRisk,
   isId,
   type Json,
   type Risk,
   type RuleRisk,
-  serverName,
   tolerates,
 } from "@backplane/contract";
 import {
@@ -70,8 +70,8 @@ export function createAllowRules({
       if (plan === undefined) throw new BackplaneError("tool.not_found", `There is no tool ${tool}.`);
       return [plan];
     }
-    const plans = [...tools.values()].filter(({ bound: { package: pack } }) =>
-      [pack.package_id, serverName(pack.package_id)].includes(server!),
+    const plans = [...tools.values()].filter(({ bound }) =>
+      [bound.package.package_id, boundServerName(bound.binding)].includes(server!),
     );
     const packages = [...new Set(plans.map(({ bound }) => bound.package.package_id))];
     if (packages.length > 1)

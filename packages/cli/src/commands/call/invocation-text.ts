@@ -40,6 +40,7 @@ export function describeInvocation(invocation: Invocation): string {
     trace: invocation.trace_id,
     execution: invocation.execution_id,
     approval: approval_id ?? undefined,
+    allowed_by: invocation.allowed_by ?? undefined,
     requested_by,
     retries: retry_count,
     violations: invocation.violations === 0 ? undefined : invocation.violations,

@@ -1,5 +1,5 @@
 /** Calls against a real gateway and a real plugin: output and exit codes. */
-import type { Approval, Invocation } from "@backplane/contract";
+import type { AllowRule, Approval, Invocation } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
@@ -169,5 +169,36 @@ describe("approvals", () => {
     const second = await waiting(["--session", "sess_cli"]);
     await gateway.json(["approve", "deny", second.id]);
     expect((await second.ended).exit).toBe(EXIT.denied);
+  });
+
+  test("allow rules are made by an answer or by hand, listed and removed", async () => {
+    const first = await waiting();
+    const shown = await gateway.backplane(["approve", "show", first.id]);
+    expect(shown.out).toMatch(/may_cover.*--always: arguments, tool/);
+    const allowed = await gateway.backplane(["approve", "allow", first.id, "--always"]);
+    expect(allowed.err).toContain("backplane allow list");
+    expect((await first.ended).exit).toBe(EXIT.ok);
+    const { items } = await gateway.json<{ items: AllowRule[] }>(["allow", "list"]);
+    expect(items).toMatchObject([{ tool: "guarded", identity: "admin", arguments: null }]);
+    expect((await gateway.backplane(["allow", "list"])).out).toMatch(/guarded +low +admin/);
+    const { id, allowed_by } = await gateway.json<Invocation>(["invoke", "guarded"]);
+    expect(allowed_by).toBe(items[0]!.id);
+    expect((await gateway.backplane(["invocation", "show", id])).out).toMatch(/allowed_by: +alw_/);
+    await gateway.json(["allow", "remove", allowed_by!]);
+    const added = await gateway.backplane([
+      ...["allow", "add", "guarded", "--for", "everyone", "--max-risk", "high"],
+      ...["--argument", "path=/work/*", "--only-these-arguments"],
+    ]);
+    expect(added.out).toMatch(
+      /^Allowed guarded with path=\/work\/\* for every caller, up to high risk \(alw_/,
+    );
+    expect(added.err).toMatch(/To undo: backplane allow remove alw_/);
+    const second = await waiting();
+    await gateway.json(["approve", "deny", second.id]);
+    await second.ended;
+    for (const rule of (await gateway.json<{ items: AllowRule[] }>(["allow", "list"])).items)
+      expect((await gateway.backplane(["allow", "remove", rule.id])).out).toContain(`Removed ${rule.id}`);
+    const neither = await gateway.backplane(["allow", "add"]);
+    expect(neither.err).toContain("set exactly one of tool and server");
   });
 });
