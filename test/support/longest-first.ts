@@ -5,7 +5,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** Slow suites by their time, the longest first. Others follow in the order that vitest chooses. */
 const LONGEST = [
   "store-outage",
-  "store-faults",
+  "packaged",
   "turns-kill9",
   "mcp-servers",
   "wire-fuzz",
@@ -16,6 +16,8 @@ const LONGEST = [
   "mcp-conformance-client",
   "unpack-mutations",
   "package-write-points",
+  "store-faults",
+  "backup",
 ].map((name) => `test/slow/${name}.test.ts`);
 
 export class LongestFirst extends BaseSequencer {

@@ -102,6 +102,9 @@ export interface SwapGateway {
   exports: string[];
 }
 
+/** Ends only a call that hangs: three calls and the attacker share the machine with other tests. */
+const CALL_MS = 300_000;
+
 type SwapKind = "sh" | "py" | "js" | "rpc" | "tool";
 
 export interface SwapOptions {
@@ -120,7 +123,11 @@ export async function startSwapGateway(options: SwapOptions): Promise<SwapGatewa
   const gateway = await startTestGateway({ home });
   const exports: string[] = [];
   const add = async (name: string, entrypoint: string[], program: [string, string], policy: object) => {
-    const spec = { package_id: `acme/${name}`, entrypoint, exports: [{ id: name }] };
+    const spec = {
+      package_id: `acme/${name}`,
+      entrypoint,
+      exports: [{ id: name, default_timeout_ms: CALL_MS }],
+    };
     const files = { ...PARTS, [program[0]]: program[1] };
     const protocol = program[0].startsWith("rpc") ? "vai.rpc.v1" : "rterm.plugin.v1";
     await installAndBind(gateway, writePluginFolder({ ...spec, protocol, files }), [name], { ...policy });
@@ -184,6 +191,7 @@ export async function swapRun({ gateway, exports }: SwapGateway, calls: number):
 }
 
 interface CallAnswer {
+  id: string;
   status: string;
   result?: unknown;
   error?: { code: string } | null;
@@ -191,7 +199,12 @@ interface CallAnswer {
 
 async function callOnce(gateway: TestGateway, export_id: string): Promise<CallAnswer> {
   const path = "/v1/invocations?wait=60";
-  return (await gateway.http<CallAnswer>("POST", path, { export_id, input: {} })).body;
+  let { body } = await gateway.http<CallAnswer>("POST", path, { export_id, input: {} });
+  while (body.status === "running") {
+    await new Promise((done) => setTimeout(done, 100));
+    ({ body } = await gateway.http<CallAnswer>("GET", `/v1/invocations/${body.id}`));
+  }
+  return body;
 }
 
 function startAttacker({ home }: TestGateway): { end(): Promise<number> } {
