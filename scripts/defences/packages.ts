@@ -1,4 +1,4 @@
-/** Installing packages: files in use are kept, and npm fetches only from the registries. */
+/** Installing packages: files in use are kept, npm fetches only from the registries, and schemas get their time. */
 import type { Mutant } from "./mutant.ts";
 
 const CONTENT = "packages/supply/src/content/content-store.ts";
@@ -78,5 +78,13 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     from: 'isPackageName(alias[1]!.toLowerCase()) && isRange(alias[2] ?? "")',
     to: "true",
     tests: ["packages/supply/test/vet-lock.test.ts"],
+  },
+  {
+    defence: "packages: a schema has its time on a busy machine",
+    file: "packages/supply/src/schemas/schema-thread.ts",
+    from: "limit_ms - (user + system) / 1_000",
+    to: "limit_ms - (performance.now() - began)",
+    tests: ["packages/supply/test/create-schemas.test.ts"],
+    only: "waits for a processor",
   },
 ];
