@@ -52,12 +52,9 @@ verifies(
     await gateway.http("PUT", "/v1/secrets/late_key", { value: "key-hunter2-hunter2" });
     await gateway.http("PUT", "/v1/secrets/late_db", { value: "db-hunter2-hunter2" });
     const placed = "$" + "{db_password}";
-    await set(
-      "late",
-      ...["--secret", "API_KEY=late_key", "--secret", "db_password=late_db"],
-      ...["--env", "LEVEL=debug", "--env", `AUTH=Basic ${placed}`],
-      ...["--", "--url", `pg://app:${placed}@db/app`],
-    );
+    const secrets = ["--secret", "API_KEY=late_key", "--secret", "db_password=late_db"];
+    const variables = ["--env", "LEVEL=debug", "--env", `AUTH=Basic ${placed}`];
+    await set("late", ...secrets, ...variables, "--", "--url", `pg://app:${placed}@db/app`);
     const env = JSON.parse(await textOf("mcp_late_env")) as Record<string, string>;
     expect(env).toMatchObject({ LEVEL: "debug", API_KEY: "[redacted]", AUTH: "Basic [redacted]" });
     // The variables that carried the secrets of the arguments are gone, and a placed secret gets no variable.

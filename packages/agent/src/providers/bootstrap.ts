@@ -73,7 +73,7 @@ async function instanceOf(config: LiveConfig, org_id: string, plugin: string): P
   const from = `plugin.${pluginNamespace(plugin)}.`;
   const rows = new Map<string, Json>([
     [`${to}plugin`, plugin],
-    [`${to}label`, `${plugin} (default)`],
+    [`${to}label`, plugin],
   ]);
   for (const [key, value] of await config.list(org_id, from)) {
     const field = key.slice(from.length);

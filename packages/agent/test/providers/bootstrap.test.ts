@@ -34,13 +34,13 @@ verifies(
     const made = Object.fromEntries(Object.entries(values).filter(([key]) => key.startsWith("provider")));
     expect(made).toEqual({
       "providers.llm-openai.plugin": "llm-openai",
-      "providers.llm-openai.label": "llm-openai (default)",
+      "providers.llm-openai.label": "llm-openai",
       "providers.llm-openai.api_key": "sk-secret-1234",
       "providers.llm-openai.base_url": "https://api.example.com",
       "providers.llm-anthropic.plugin": "llm-anthropic",
-      "providers.llm-anthropic.label": "llm-anthropic (default)",
+      "providers.llm-anthropic.label": "llm-anthropic",
       "providers.llm-echo.plugin": "llm-echo",
-      "providers.llm-echo.label": "llm-echo (default)",
+      "providers.llm-echo.label": "llm-echo",
       provider: "llm-openai",
     });
     expect(values["plugin.llm_openai.api_key"]).toBe("sk-secret-1234");
@@ -117,7 +117,7 @@ verifies(
     const instance = async () => Object.fromEntries(await fixture.config.list(ORG, "providers.llm-openai."));
     expect(await instance()).toEqual({
       "providers.llm-openai.plugin": "llm-openai",
-      "providers.llm-openai.label": "llm-openai (default)",
+      "providers.llm-openai.label": "llm-openai",
       "providers.llm-openai.base_url": "https://evil.example",
       "providers.llm-openai.model": "m",
     });

@@ -1,6 +1,6 @@
 /**
  * Login to the console: a one-time code in a link is exchanged for a session cookie. Codes expire after 5 minutes and work
- * once. Sessions expire after 12 hours and are kept in memory, so a restart logs everyone out. Only hashes are stored.
+ * once. Sessions expire after 12 hours and are saved, so that a restart logs nobody out. Only hashes are stored.
  */
 import { hash, randomBytes } from "node:crypto";
 import type { Clock } from "@backplane/ports";
@@ -19,19 +19,29 @@ export interface ConsoleLogin {
   end(cookie: string): void;
 }
 
-export function createConsoleLogin(clock: Clock): ConsoleLogin {
+/** Keeps the sessions over a restart. */
+export interface SavedLogins {
+  /** Hashes of cookies with the time at which they expire, in ms since the epoch. */
+  load(): readonly (readonly [string, number])[];
+  save(sessions: readonly (readonly [string, number])[]): void;
+}
+
+const NOT_SAVED: SavedLogins = { load: () => [], save: () => {} };
+
+export function createConsoleLogin(clock: Clock, saved: SavedLogins = NOT_SAVED): ConsoleLogin {
   const codes = new Map<string, number>();
-  const sessions = new Map<string, number>();
+  // A wall clock that is set back must not extend a session beyond its usual life.
+  const latest = clock.now() + SESSION_TTL_MS;
+  const sessions = new Map(saved.load().filter(([, expires_at]) => expires_at <= latest));
 
   const add = (map: Map<string, number>, ttl: number) => {
-    const now = clock.monotonic();
+    const now = clock.now();
     for (const [key, expires_at] of map) if (expires_at <= now || map.size >= MAX_OPEN) map.delete(key);
     const secret = randomBytes(32).toString("base64url");
     map.set(digest(secret), now + ttl);
     return secret;
   };
-  const isFuture = (expires_at: number | undefined) =>
-    expires_at !== undefined && expires_at > clock.monotonic();
+  const isFuture = (expires_at: number | undefined) => expires_at !== undefined && expires_at > clock.now();
 
   return {
     mintCode: () => add(codes, CODE_TTL_MS),
@@ -39,10 +49,15 @@ export function createConsoleLogin(clock: Clock): ConsoleLogin {
       const key = digest(code);
       const expires_at = codes.get(key);
       codes.delete(key);
-      return isFuture(expires_at) ? add(sessions, SESSION_TTL_MS) : null;
+      if (!isFuture(expires_at)) return null;
+      const cookie = add(sessions, SESSION_TTL_MS);
+      saved.save([...sessions]);
+      return cookie;
     },
     isValid: (cookie) => isFuture(sessions.get(digest(cookie))),
-    end: (cookie) => void sessions.delete(digest(cookie)),
+    end(cookie) {
+      if (sessions.delete(digest(cookie))) saved.save([...sessions]);
+    },
   };
 }
 

@@ -4,7 +4,7 @@ import { codeOf, type IdSource } from "@backplane/contract";
 import type { Clock, Kernel, Logger, StoreSummary } from "@backplane/ports";
 import Fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import { createAuthenticator } from "../auth/authenticate.ts";
-import { createConsoleLogin } from "../auth/console-login.ts";
+import { createConsoleLogin, type SavedLogins } from "../auth/console-login.ts";
 import { checkRequestGate, type Gate } from "../auth/gate.ts";
 import { createHostCheck } from "../auth/hosts.ts";
 import { envelopeFor, toErrorResponse } from "../http/error-envelope.ts";
@@ -25,7 +25,11 @@ import { createUnknownRoute } from "./unknown-route.ts";
 export interface ApiOptions {
   kernel: Kernel;
   /** Lower-case hex SHA-256 of the admin token. */
-  auth: { admin_token_sha256: string };
+  auth: {
+    admin_token_sha256: string;
+    /** Keeps sessions of the console over a restart; without it a restart ends them. */
+    saved_logins?: SavedLogins;
+  };
   listen: {
     /** Allowed host names besides the loopback ones, with or without a port. */
     hosts: readonly string[];
@@ -66,7 +70,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   const { kernel, clock, ids, log } = options;
   const docs_url = options.docs_url ?? "/docs/errors";
   const metrics = options.metrics ?? createMetrics();
-  const console_login = createConsoleLogin(clock);
+  const console_login = createConsoleLogin(clock, options.auth.saved_logins);
   const hosts = createHostCheck(options.listen.hosts);
   let closing = false;
   const gate: Gate = {

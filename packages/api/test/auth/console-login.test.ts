@@ -26,6 +26,23 @@ test("redeems a code only once", () => {
   expect(console_login.redeem("never minted")).toBeNull();
 });
 
+test("keeps sessions over a restart for the life of their cookie, but not ended ones", () => {
+  let now = 1_000;
+  const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };
+  let kept: readonly (readonly [string, number])[] = [];
+  const saved = { load: () => kept, save: (sessions: typeof kept) => void (kept = sessions) };
+  const before = createConsoleLogin(clock, saved);
+  const [cookie, other] = [1, 2].map(() => before.redeem(before.mintCode())!);
+  expect(JSON.stringify(kept)).not.toContain(cookie!);
+  before.end(other!);
+  const after = createConsoleLogin(clock, saved);
+  expect([after.isValid(cookie!), after.isValid(other!)]).toEqual([true, false]);
+  now += SESSION_TTL_MS;
+  expect(after.isValid(cookie!)).toBe(false);
+  kept = [[kept[0]![0], now + 10 * SESSION_TTL_MS]];
+  expect(createConsoleLogin(clock, saved).isValid(cookie!)).toBe(false);
+});
+
 test("expires codes after five minutes and sessions after twelve hours", () => {
   const { console_login, advance } = createTestLogin();
   const early = console_login.mintCode();

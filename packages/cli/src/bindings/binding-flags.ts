@@ -25,7 +25,7 @@ import { canAsk, readHidden } from "../terminal/prompts.ts";
 import { readJsonObject } from "../terminal/read-input.ts";
 
 /** Settings of an MCP server, which are fields of its config. */
-export interface ServerOptions {
+interface ServerOptions {
   name?: string;
   args?: string[];
   env?: Record<string, string>;
@@ -147,10 +147,7 @@ function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
   return sampling === false ? ({ sampling: undefined } as unknown as BindingPolicy) : {};
 }
 
-export function serverConfig(
-  { name, args, env, unsetEnv }: ServerOptions,
-  before: JsonObject,
-): JsonObject | null {
+function serverConfig({ name, args, env, unsetEnv }: ServerOptions, before: JsonObject): JsonObject | null {
   if ([name, args, env, unsetEnv].every((one) => one === undefined)) return null;
   const kept = isObject(before.env) ? Object.entries(before.env) : [];
   const variables = { ...Object.fromEntries(kept.filter(([key]) => !unsetEnv?.includes(key))), ...env };

@@ -7,6 +7,7 @@ import { BackplaneError, type IdSource } from "@backplane/contract";
 import type { Clock, Kernel, Logger } from "@backplane/ports";
 import type { GatewayConfig } from "../config/config.ts";
 import { browserHost } from "../config/listen.ts";
+import { openSavedLogins } from "../home/saved-logins.ts";
 import { VERSION } from "../host/version.ts";
 import { readStoreSummary } from "../store/store-summary.ts";
 
@@ -20,7 +21,7 @@ export interface Served {
 
 export async function serveApi(
   config: GatewayConfig,
-  admin_token: string,
+  home: { dir: string; admin_token: string },
   kernel: Kernel,
   tools: { clock: Clock; ids: IdSource; log: Logger },
 ): Promise<Served> {
@@ -30,7 +31,10 @@ export async function serveApi(
   const api = await createApi({
     kernel,
     started: () => started,
-    auth: { admin_token_sha256: createHash("sha256").update(admin_token).digest("hex") },
+    auth: {
+      admin_token_sha256: createHash("sha256").update(home.admin_token).digest("hex"),
+      saved_logins: openSavedLogins(home.dir, home.admin_token, tools.log),
+    },
     listen: { hosts: [listen.host, ...listen.hosts, ...publicHost(listen)], secure: tls !== undefined, tls },
     limits: { body_bytes: limits.body_bytes, upload_bytes: limits.upload_bytes },
     version: VERSION,

@@ -195,7 +195,7 @@ async function compose(
     pause: setImmediate,
     ...(config.agent.strategy === undefined ? {} : { strategy: config.agent.strategy }),
   });
-  const api = await serveApi(config, home.admin_token, kernel, { clock, ids, log });
+  const api = await serveApi(config, home, kernel, { clock, ids, log });
   closers.push(() => api.close());
   address.url = api.url;
   closers.push(() => kernel.stop(config.timeouts.stop_grace_ms));

@@ -1,5 +1,6 @@
 /** What `doctor` and `status` can tell of a PostgreSQL that gateways share. Reads and changes nothing. */
 import { toPostgresError } from "./errors.ts";
+import { explainConnection } from "./explain-connection.ts";
 
 const ANSWER_MS = 5_000;
 
@@ -39,7 +40,7 @@ export async function readDatabaseSummary(url: string): Promise<DatabaseSummary>
       bytes: Number(bytes),
     };
   } catch (error) {
-    throw toPostgresError(error);
+    throw explainConnection(error, url) ?? toPostgresError(error);
   } finally {
     await client.end().catch(() => {});
   }

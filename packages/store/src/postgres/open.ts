@@ -10,6 +10,7 @@ import { isSingleStatement, startWrite, type WriteInput, type WriteName } from "
 import { createStore } from "../stores/create-store.ts";
 import { openPostgresArtifacts } from "./artifacts.ts";
 import { isConflict, MAX_ATTEMPTS, toPostgresError } from "./errors.ts";
+import { explainConnection } from "./explain-connection.ts";
 import { migrateDatabase } from "./migrate.ts";
 import { insertOnce, inTransaction } from "./transactions.ts";
 
@@ -74,7 +75,7 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Postg
     await migrateDatabase(pool, schema, options.migrations ?? MIGRATIONS);
   } catch (error) {
     await Promise.all([pool.end(), leases.end()]);
-    throw toPostgresError(error);
+    throw explainConnection(error, url) ?? toPostgresError(error);
   }
   const store = createStore(createBackend({ pool, leases }, log, options.caller_clock ?? false));
   return { ...store, artifacts: openPostgresArtifacts(pool) };

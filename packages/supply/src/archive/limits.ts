@@ -11,6 +11,15 @@ export interface UnpackLimits {
   ratio_from_bytes: number;
 }
 
+/** The dependencies of an npm server count too: real ones have 30,000 files and more. npm has limited their sources. */
+export const NPM_LIMITS: UnpackLimits = {
+  entries: 150_000,
+  unpacked_bytes: 1024 * MIB,
+  file_bytes: 256 * MIB,
+  ratio: 200,
+  ratio_from_bytes: 8 * MIB,
+};
+
 export const UNPACK_LIMITS: UnpackLimits = {
   entries: 20_000,
   unpacked_bytes: 256 * MIB,

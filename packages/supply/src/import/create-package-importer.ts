@@ -12,7 +12,7 @@ import type {
   PackageSource,
   Schemas,
 } from "@backplane/ports";
-import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
+import { NPM_LIMITS, UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import { type ContentStore, corrupt, type Staging } from "../content/content-store.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
@@ -104,9 +104,10 @@ export function createPackageImporter({
     { bytes, hints, created_at }: SourceArchive,
     origin: ImportedPackage["origin"],
     known: PackageFormat | null,
+    within: UnpackLimits = limits,
   ): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
-      const listing = await unpackArchive(bytes, staging.tree, limits);
+      const listing = await unpackArchive(bytes, staging.tree, within);
       return await installStaged(await readStaged(staging, listing, hints, known), origin, created_at);
     });
 
@@ -120,7 +121,7 @@ export function createPackageImporter({
 
   const partImport = (origin: ImportedPackage["origin"]): PartImport => ({
     npm: async (spec, secret_slots) =>
-      importTree(await openSource({ kind: "npm", spec, secret_slots }, store, npm), "npm", null),
+      importTree(await openSource({ kind: "npm", spec, secret_slots }, store, npm), "npm", null, NPM_LIMITS),
     bytes: (bytes) => importTree({ bytes, hints: {}, created_at: null }, origin, null),
     manifest: importManifest,
   });

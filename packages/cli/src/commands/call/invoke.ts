@@ -2,7 +2,7 @@
  * `invoke`: makes a call and waits for its result. The invocation is recorded before the wait, so Ctrl-C can cancel it and
  * an approval has an id. Exit code: 0 succeeded, 1 failed, 3 denied, 124 timeout, 130 interrupted.
  */
-import { BackplaneError, type Invocation, type InvokeBody } from "@backplane/contract";
+import { BackplaneError, type Invocation, type InvokeBody, isObject, type Json } from "@backplane/contract";
 import type { Command } from "commander";
 import { type ErrorReport, errorLines } from "../../command-line/error-report.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
@@ -10,7 +10,7 @@ import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags } from "../../context/page.ts";
-import { readJson } from "../../terminal/read-input.ts";
+import { parseValue, readJson } from "../../terminal/read-input.ts";
 import { type Followed, followInvocation } from "./follow-invocation.ts";
 import { printInvocations } from "./invocation.ts";
 import { invocationExit, invocationResultText, refusedLines } from "./invocation-text.ts";
@@ -31,13 +31,14 @@ Examples:
   backplane invoke jira_search --input '{"query":"open bugs"}'
   backplane invoke jira_search --input @query.json --json
   echo '{"text":"hi"}' | backplane invoke notify --input - --timeout 5000
+  backplane invoke jira_search query='open bugs' limit=5 fields='["key"]'
   backplane invoke --list
 `;
 
 export function addInvokeCommand(program: Command, toAction: ToAction): void {
   const invoke = program
-    .command("invoke [export]")
-    .description("Run an export and print its result.")
+    .command("invoke [export] [fields...]")
+    .description("Run an export and print its result. Each KEY=VALUE of FIELDS sets a field of the input.")
     .option("--input <json>", "input as JSON, @file, or - for stdin")
     .option("--package <id>", "package of the export, if several have one of that name")
     .option("--binding <id>", "use this binding")
@@ -58,12 +59,13 @@ async function run(
   context: CommandContext,
   options: InvokeOptions,
   exportId: string | undefined,
+  fields: string[],
 ): Promise<number> {
   if (options.list === true) {
     await printInvocations(context, { ...options, ...(exportId === undefined ? {} : { export: exportId }) });
     return EXIT.ok;
   }
-  const body = await bodyOf(context, options, exportId);
+  const body = await bodyOf(context, options, exportId, fields);
   const client = context.client();
   const { out } = context;
   if (!options.wait) {
@@ -115,6 +117,7 @@ async function bodyOf(
   context: CommandContext,
   options: InvokeOptions,
   exportId: string | undefined,
+  fields: readonly string[],
 ): Promise<InvokeBody> {
   if (exportId === undefined && options.binding === undefined) {
     throw new BackplaneError("cli.usage", "No export or binding was given.", {
@@ -127,6 +130,28 @@ async function bodyOf(
     ...(options.package === undefined ? {} : { package_id: options.package }),
     ...(options.session === undefined ? {} : { session_id: options.session }),
     ...(options.timeout === undefined ? {} : { timeout_ms: options.timeout }),
-    input: options.input === undefined ? {} : await readJson(context.io, "--input", options.input),
+    input: await inputOf(context, options.input, fields),
   };
+}
+
+/** A value that is JSON keeps its type; any other is text. Fields override those of --input. */
+async function inputOf(
+  context: CommandContext,
+  json: string | undefined,
+  fields: readonly string[],
+): Promise<Json> {
+  const input = json === undefined ? {} : await readJson(context.io, "--input", json);
+  if (fields.length === 0) return input;
+  if (!isObject(input))
+    throw new BackplaneError("cli.usage", "KEY=VALUE needs an input that is an object.", {
+      fix: "Put everything into --input, or leave --input out.",
+    });
+  const given = fields.map((field) => {
+    const at = field.indexOf("=");
+    if (at > 0) return [field.slice(0, at), parseValue(field.slice(at + 1))] as const;
+    throw new BackplaneError("cli.usage", `${field} is not KEY=VALUE.`, {
+      fix: `backplane invoke EXPORT ${field}=VALUE, or --input '{"${field}": …}'`,
+    });
+  });
+  return { ...input, ...Object.fromEntries(given) };
 }

@@ -20,6 +20,14 @@ describe("invoke", () => {
     expect(ran).toEqual({ exit: EXIT.ok, out: "hello\n", err: "" });
   });
 
+  test("takes fields of the input as KEY=VALUE, beside --input", async () => {
+    const argv = ["invoke", "echo", "text=a=b", "--input", '{"text":"no","more":1}', "list=[1,2]", "id=1.10"];
+    const { input } = await gateway.json<Invocation>(argv);
+    expect(input).toEqual({ text: "a=b", more: 1, list: [1, 2], id: "1.10" });
+    const wrong = await gateway.backplane(["invoke", "echo", "text"]);
+    expect([wrong.exit, wrong.err]).toEqual([EXIT.usage, expect.stringContaining("text is not KEY=VALUE.")]);
+  });
+
   test("reads input from stdin; --json prints the record; --follow prints events on stderr", async () => {
     const ran = await gateway.backplane(["invoke", "echo", "--input", "-", "--json", "--follow"], {
       stdin: '{"text":"hi"}',

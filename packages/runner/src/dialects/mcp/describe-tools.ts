@@ -26,7 +26,7 @@ const NAME_CHARS = 256;
 const TOOL_ID_CHARS = 64;
 const DIGEST_CHARS = 8;
 
-export interface NamedServer {
+interface NamedServer {
   package_id: string;
   /** The configuration of its binding. */
   config: JsonObject;

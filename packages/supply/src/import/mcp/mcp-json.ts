@@ -63,7 +63,7 @@ export function npmServerEntry(spec: string, args: readonly string[]): McpServer
 }
 
 /** `@playwright/mcp` becomes `playwright` and `mcp-server-kubernetes` `kubernetes`: the tools are named `mcp_NAME_…` already. */
-export function shortServerName(spec: string): string {
+function shortServerName(spec: string): string {
   const at = spec.lastIndexOf("@");
   const name = at > 0 ? spec.slice(0, at) : spec;
   const [scope, own] = name.startsWith("@") ? (name.slice(1).split("/") as [string, string]) : [null, name];

@@ -1,0 +1,41 @@
+/**
+ * Sessions of the console that outlive a restart, as hashes of their cookies. They belong to the admin token that they
+ * were given under: with another one nobody is signed in.
+ */
+import { createHash } from "node:crypto";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ApiOptions } from "@backplane/api";
+import type { Logger } from "@backplane/ports";
+import { z } from "zod";
+
+type SavedLogins = NonNullable<ApiOptions["auth"]["saved_logins"]>;
+
+const FileSchema = z.object({
+  credential: z.string(),
+  sessions: z.array(z.tuple([z.string(), z.number()])).max(1_000),
+});
+
+export function openSavedLogins(dir: string, admin_token: string, log: Logger): SavedLogins {
+  const file = join(dir, "console-sessions.json");
+  const credential = createHash("sha256").update(`console ${admin_token}`).digest("hex");
+  return {
+    load() {
+      try {
+        const read = FileSchema.parse(JSON.parse(readFileSync(file, "utf8")));
+        return read.credential === credential ? read.sessions : [];
+      } catch {
+        // Missing or damaged: everybody signs in again.
+        return [];
+      }
+    },
+    save(sessions) {
+      try {
+        writeFileSync(`${file}.new`, JSON.stringify({ credential, sessions }), { mode: 0o600 });
+        renameSync(`${file}.new`, file);
+      } catch (error) {
+        log.warn({ err: error }, "console sessions could not be saved; a restart will end them");
+      }
+    },
+  };
+}
