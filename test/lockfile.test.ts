@@ -12,7 +12,7 @@ interface Lock {
   >;
 }
 
-test.each(["package-lock.json", "bench/package-lock.json"])("%s is complete and names no host", (file) => {
+test.each(["package-lock.json", "bench/package-lock.json", "test/peers/package-lock.json"])("%s is complete and names no host", (file) => {
   const { packages } = JSON.parse(readFileSync(file, "utf8")) as Lock;
   const missing = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
     Object.keys(optionalDependencies)

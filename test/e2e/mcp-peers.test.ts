@@ -2,10 +2,11 @@
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type McpFixture, startMcpFixture } from "../support/mcp-fixture.ts";
+import { peerFile } from "../support/peers.ts";
 import { verifies } from "../support/verifies.ts";
 
 let fixture: McpFixture;
@@ -278,9 +279,9 @@ test("mcporter", async () => {
   expect(called).toContain("This is a simple text response for testing.");
 });
 
-/** Runs a command of node_modules with its own home. */
+/** Runs a published command with its own home. */
 function run(name: string, args: string[]): Promise<string> {
-  const file = resolve("node_modules/.bin", name);
+  const file = peerFile(`.bin/${name}`);
   const env = { ...process.env, HOME: home, MCP_CATALOG_PATH: join(home, "mcp.json") };
   return new Promise((done, fail) => {
     execFile(process.execPath, [file, ...args], { cwd: home, env }, (error, stdout, stderr) =>

@@ -10,8 +10,9 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { peerFile } from "../support/peers.ts";
 
-const SUITE = resolve("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+const SUITE = peerFile("@modelcontextprotocol/conformance/dist/index.js");
 const CLIENT = resolve("scripts/mcp-conformance-client.ts");
 const SLOT = resolve("scripts/mcp-conformance-slot.ts");
 const MAX_CLIENTS = 2;

@@ -4,12 +4,13 @@
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { FIXTURE, type McpFixture, startMcpFixture } from "../support/mcp-fixture.ts";
+import { peerFile } from "../support/peers.ts";
 
-const SUITE = resolve("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+const SUITE = peerFile("@modelcontextprotocol/conformance/dist/index.js");
 const REVISIONS = ["2025-11-25", "2026-07-28"];
 /** Extensions that the gateway does not support, and checks that the suite marks as pending. */
 const NOT_COUNTED =

@@ -1,11 +1,12 @@
 /**
- * A local npm registry that serves the packages of node_modules, unchanged and with their dependencies. The real npm can
+ * A local npm registry that serves installed packages, those of test/peers first, unchanged and with their dependencies. The real npm can
  * thus install published servers with or without access to the public registry.
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Registry, startRegistry } from "../../packages/supply/test/npm-registry.ts";
+import { PEERS } from "./peers.ts";
 
 interface Manifest {
   name: string;
@@ -28,7 +29,7 @@ export async function startInstalledRegistry(names: readonly string[]): Promise<
     for (const each of Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies }))
       publish(each, dir);
   };
-  for (const name of names) publish(name, root);
+  for (const name of names) publish(name, PEERS);
   return registry;
 }
 
