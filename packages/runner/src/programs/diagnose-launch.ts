@@ -207,6 +207,14 @@ async function hintFor(
   if (/\/dev\/std(?:err|out): No such device or address/.test(stderr)) {
     return "Its output is a pipe that cannot be opened by name; write >&2 instead of >/dev/stderr.";
   }
+  if (/EROFS|Read-only file system/i.test(stderr)) {
+    return 'It writes to a read-only folder. In the sandbox only /tmp and $HOME are writable, and only with filesystem = "scratch" in the permissions of the package; other folders need `backplane binding set BINDING --mount FOLDER:TARGET:rw`.';
+  }
+  if (
+    /ENETUNREACH|EAI_AGAIN|ENOTFOUND|Temporary failure in name resolution|Network is unreachable/.test(stderr)
+  ) {
+    return "A sandboxed process reaches only the hosts that its binding names: `backplane binding set BINDING --domains HOST`.";
+  }
   if (how.exit?.code === 127) {
     const format = entry.in_package ? await readExecutableFormat(entry.file).catch(() => null) : null;
     if (format?.kind === "script" && basename(format.interpreter) === "env" && format.argument !== null) {

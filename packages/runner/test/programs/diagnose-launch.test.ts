@@ -200,6 +200,12 @@ test("explains an early exit by code, signal, stray output, stderr and common ca
   );
   expect(await say(2, null, "sh: 1: cannot create /dev/stderr: No such device or address\n")).toMatch(/>&2/);
   expect(await say(127, null, "sh: 1: jq: not found")).toMatch(/A program that it starts is not on/);
+  expect(await say(1, null, "OSError: [Errno 30] Read-only file system: '/tmp/cache'")).toMatch(
+    /only with filesystem = "scratch".*--mount FOLDER:TARGET:rw/,
+  );
+  expect(await say(1, null, "Error: getaddrinfo EAI_AGAIN api.acme.test")).toMatch(
+    /reaches only the hosts that its binding names: `backplane binding set BINDING --domains HOST`.*EAI_AGAIN api\.acme\.test$/,
+  );
 });
 
 test("explains a program that env cannot find", async () => {

@@ -2,11 +2,20 @@
  * `invoke`: makes a call and waits for its result. The invocation is recorded before the wait, so Ctrl-C can cancel it and
  * an approval has an id. Exit code: 0 succeeded, 1 failed, 3 denied, 124 timeout, 130 interrupted.
  */
-import { BackplaneError, type Invocation, type InvokeBody, isObject, type Json } from "@backplane/contract";
+import {
+  BackplaneError,
+  codeOf,
+  type Invocation,
+  type InvokeBody,
+  isObject,
+  type Json,
+} from "@backplane/contract";
 import type { Command } from "commander";
+import { ifAllowed } from "../../bindings/report-tools.ts";
 import { type ErrorReport, errorLines } from "../../command-line/error-report.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
+import { similarNames } from "../../command-line/similar-names.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags } from "../../context/page.ts";
@@ -68,20 +77,44 @@ async function run(
   const body = await bodyOf(context, options, exportId, fields);
   const client = context.client();
   const { out } = context;
+  const invoke = () =>
+    client.invocations.invoke(body).catch(async (error: unknown) => {
+      throw await suggestExport(context, exportId, error);
+    });
   if (!options.wait) {
-    const started = await client.invocations.invoke(body);
+    const started = await invoke();
     out.data(started, () => started.id);
     const waits = started.status === "waiting_approval" && started.approval_id !== null;
     if (waits) out.note(`Awaiting approval: backplane approve allow ${started.approval_id} (or deny)`);
     out.note(`${waits ? "Then" : "Started. To see it"}: backplane invocation show ${started.id}`);
     return EXIT.ok;
   }
-  const followed = await followInvocation(context, () => client.invocations.invoke(body), {
+  const followed = await followInvocation(context, invoke, {
     events: options.follow === true || (context.io.stderr.isTTY === true && !out.quiet),
     ...(options.timeout === undefined ? {} : { approval_wait_ms: options.timeout }),
   });
   out.data(followed.invocation, () => invocationResultText(followed.invocation));
   return report(context, followed);
+}
+
+/** Adds names of tools that resemble an unknown one. */
+async function suggestExport(
+  context: CommandContext,
+  name: string | undefined,
+  error: unknown,
+): Promise<unknown> {
+  if (codeOf(error) !== "export.not_found" || name === undefined) return error;
+  const tools = (await ifAllowed(context.client().catalog.list({ all: true }))) ?? [];
+  const similar = similarNames(
+    name,
+    tools.map((tool) => tool.name).filter((one) => one !== name),
+  );
+  if (similar.length === 0) return error;
+  const message = `${(error as Error).message} Did you mean ${similar.join(" or ")}?`;
+  return new BackplaneError("export.not_found", message, {
+    fix: `backplane invoke ${similar[0]}`,
+    cause: error,
+  });
 }
 
 /** The record is printed as data even if the call failed; the error is printed on stderr. */

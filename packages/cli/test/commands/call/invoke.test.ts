@@ -28,6 +28,19 @@ describe("invoke", () => {
     expect([wrong.exit, wrong.err]).toEqual([EXIT.usage, expect.stringContaining("text is not KEY=VALUE.")]);
   });
 
+  test("suggests tools and commands that resemble a mistyped name", async () => {
+    const mistyped = await gateway.backplane(["invoke", "ehco"]);
+    expect(mistyped.exit).toBe(EXIT.failed);
+    expect(mistyped.err).toContain("Did you mean echo?");
+    expect(mistyped.err).toContain("fix: backplane invoke echo");
+    expect((await gateway.backplane(["invoke", "nothing_like_it"])).err).not.toContain("Did you mean");
+    const command = await gateway.backplane(["plugn", "list"]);
+    expect([command.exit, command.err]).toEqual([
+      EXIT.usage,
+      expect.stringContaining("Did you mean plugin?"),
+    ]);
+  });
+
   test("reads input from stdin; --json prints the record; --follow prints events on stderr", async () => {
     const ran = await gateway.backplane(["invoke", "echo", "--input", "-", "--json", "--follow"], {
       stdin: '{"text":"hi"}',

@@ -1,0 +1,35 @@
+/** What MCP clients see that look for an authorization server, or send a wrong token. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+});
+afterAll(() => t.close());
+
+test.each([
+  "/.well-known/oauth-authorization-server",
+  "/.well-known/oauth-authorization-server/mcp",
+  "/.well-known/oauth-protected-resource",
+  "/.well-known/oauth-protected-resource/mcp",
+  "/.well-known/openid-configuration",
+])("answers %s with 404 and JSON, since there is no authorization server", async (path) => {
+  const found = await t.call("GET", path, { token: null });
+  expect(found.status).toBe(404);
+  expect(found.headers["content-type"]).toMatch(/^application\/json/);
+  expect(JSON.parse(found.text)).toMatchObject({ error: { code: "route.not_found" } });
+});
+
+test("says in JSON why a wrong or missing token is refused at /mcp", async () => {
+  const body = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
+  const headers = { accept: "application/json, text/event-stream" };
+  const refused = async (token: string | null) => {
+    const answer = await t.call("POST", "/mcp", { body, headers, token });
+    expect(answer.status).toBe(401);
+    expect(answer.headers["content-type"]).toMatch(/^application\/json/);
+    return JSON.stringify(JSON.parse(answer.text));
+  };
+  expect(await refused("wrong-token")).toMatch(/auth\.invalid/);
+  expect(await refused(null)).toMatch(/auth\.missing/);
+});

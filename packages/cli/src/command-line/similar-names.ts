@@ -1,0 +1,26 @@
+/** Names that a mistyped one may stand for. */
+
+const MAX_SHOWN = 3;
+
+export function similarNames(name: string, known: readonly string[]): string[] {
+  const wanted = name.toLowerCase();
+  return known
+    .map((one) => ({ one, distance: distanceOf(wanted, one.toLowerCase()) }))
+    .filter(({ distance }) => distance <= Math.max(2, Math.floor(wanted.length / 4)))
+    .sort((a, b) => a.distance - b.distance || (a.one < b.one ? -1 : 1))
+    .slice(0, MAX_SHOWN)
+    .map(({ one }) => one);
+}
+
+/** The number of edits; 0 if one name is the end of the other, as `echo` is of `mcp_demo_echo`. */
+function distanceOf(a: string, b: string): number {
+  if (b.endsWith(`_${a}`) || a.endsWith(`_${b}`)) return 0;
+  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++)
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    row = next;
+  }
+  return row[b.length]!;
+}
