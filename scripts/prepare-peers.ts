@@ -13,7 +13,9 @@ function isInstalled(): boolean {
   };
   return Object.entries(dependencies).every(([name, version]) => {
     const file = `${FOLDER}/node_modules/${name}/package.json`;
-    return existsSync(file) && (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version === version;
+    return (
+      existsSync(file) && (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version === version
+    );
   });
 }
 

@@ -12,17 +12,20 @@ interface Lock {
   >;
 }
 
-test.each(["package-lock.json", "bench/package-lock.json", "test/peers/package-lock.json"])("%s is complete and names no host", (file) => {
-  const { packages } = JSON.parse(readFileSync(file, "utf8")) as Lock;
-  const missing = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
-    Object.keys(optionalDependencies)
-      .filter((name) => !isLocked(packages, path, name))
-      .map((name) => `${path}: ${name}`),
-  );
-  expect(missing).toEqual([]);
-  const hosts = Object.values(packages).filter(({ resolved }) => resolved?.startsWith("http"));
-  expect(hosts).toEqual([]);
-});
+test.each(["package-lock.json", "bench/package-lock.json", "test/peers/package-lock.json"])(
+  "%s is complete and names no host",
+  (file) => {
+    const { packages } = JSON.parse(readFileSync(file, "utf8")) as Lock;
+    const missing = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
+      Object.keys(optionalDependencies)
+        .filter((name) => !isLocked(packages, path, name))
+        .map((name) => `${path}: ${name}`),
+    );
+    expect(missing).toEqual([]);
+    const hosts = Object.values(packages).filter(({ resolved }) => resolved?.startsWith("http"));
+    expect(hosts).toEqual([]);
+  },
+);
 
 /** Resolves like Node: beside the package, then in every node_modules above. */
 function isLocked(packages: Lock["packages"], path: string, name: string): boolean {
