@@ -1,4 +1,7 @@
-/** The schema threads of a test process. Starting a pair for every test kernel took most of the time of a short test. */
+/**
+ * The schema threads of a test process. Starting a pair for every test kernel took most of the time of a short test, and
+ * so did compiling the same few schemas again.
+ */
 import type { ClosableSchemas } from "@backplane/supply";
 import { createSchemas } from "@backplane/supply";
 
@@ -6,11 +9,20 @@ import { createSchemas } from "@backplane/supply";
 const threads = createSchemas({ idle_ms: 3_600_000 });
 let users = 0;
 
-/** Each user has its own keys, as if it had its own threads. */
+/** A schema is compiled once for all users, because the result depends on nothing but the schema. */
 export function shareSchemas(): ClosableSchemas {
   const user = ++users;
   return {
-    compile: (key, schema) => threads.compile(`${user} ${key}`, schema),
+    compile: (key, schema) => threads.compile(textOf(schema) ?? `${user} ${key}`, schema),
     close: async () => {},
   };
+}
+
+/** Undefined for a value that is not JSON, which the compiler refuses. */
+function textOf(schema: unknown): string | undefined {
+  try {
+    return JSON.stringify(schema);
+  } catch {
+    return undefined;
+  }
 }

@@ -193,20 +193,28 @@ verifies(
   "retries an error before the first delta three times and honours Retry-After",
   async () => {
     const fixture = await createTestSession();
-    expect((await fixture.say("/error connection times 2\n/say fine")).output!.content).toBe("fine");
-    const tries = fixture.events.filter(({ kind }) => kind === "llm.call.error");
-    expect(tries).toHaveLength(2);
     const from = performance.now();
-    expect(
-      (await fixture.say("/error status 429 retry-after 1 times 1\n/say later", "s2")).output!.content,
-    ).toBe("later");
-    expect(performance.now() - from).toBeGreaterThan(900);
-    const gave_up = await fixture.say("/error connection", "s3");
-    expect(gave_up).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
-    expect(kinds(fixture.events, "s3").filter((kind) => kind === "llm.call.error")).toHaveLength(4);
-    const refused = await fixture.say("/error status 400", "s4");
-    expect(refused.status).toBe("failed");
-    expect(kinds(fixture.events, "s4").filter((kind) => kind === "llm.call.error")).toHaveLength(1);
+    const timed = async (text: string, session_id: string) => {
+      const run = await fixture.say(text, session_id);
+      return { run, took: performance.now() - from };
+    };
+    // At the same time, because each of them waits between its tries.
+    const [retried, limited, gave_up, refused] = await Promise.all([
+      timed("/error connection times 2\n/say fine", "s1"),
+      timed("/error status 429 retry-after 1 times 1\n/say later", "s2"),
+      timed("/error connection", "s3"),
+      timed("/error status 400", "s4"),
+    ]);
+    const errorsOf = (session_id: string) =>
+      kinds(fixture.events, session_id).filter((kind) => kind === "llm.call.error").length;
+    expect(retried.run.output!.content).toBe("fine");
+    expect(errorsOf("s1")).toBe(2);
+    expect(limited.run.output!.content).toBe("later");
+    expect(limited.took).toBeGreaterThan(900);
+    expect(gave_up.run).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
+    expect(errorsOf("s3")).toBe(4);
+    expect(refused.run.status).toBe("failed");
+    expect(errorsOf("s4")).toBe(1);
   },
   60_000,
 );
