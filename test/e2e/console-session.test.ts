@@ -1,0 +1,29 @@
+/** A browser that is signed in to the console, while the gateway restarts. */
+import { expect, onTestFinished, test } from "vitest";
+import { startTestGateway } from "../support/gateway.ts";
+
+test("keeps a browser signed in over an orderly restart and a kill, until it signs out", async () => {
+  const first = await startTestGateway();
+  onTestFinished(() => first.dispose());
+  const { body } = await first.http<{ path: string }>("POST", "/v1/login-links");
+  const signedIn = await fetch(first.url + body.path, { redirect: "manual" });
+  expect(signedIn.status).toBe(303);
+  const cookie = signedIn.headers.get("set-cookie")!.split(";", 1)[0]!;
+  const statusAt = async (url: string) => (await fetch(`${url}/v1/sessions`, { headers: { cookie } })).status;
+  expect(await statusAt(first.url)).toBe(200);
+  await first.stop();
+  const second = await startTestGateway({ home: first.home });
+  expect(await statusAt(second.url)).toBe(200);
+  await second.kill9();
+  const third = await startTestGateway({ home: first.home });
+  expect(await statusAt(third.url)).toBe(200);
+  const out = await fetch(`${third.url}/v1/logout`, {
+    method: "POST",
+    headers: { cookie, origin: third.url },
+  });
+  expect(out.status).toBe(204);
+  await third.stop();
+  const fourth = await startTestGateway({ home: first.home });
+  onTestFinished(async () => void (await fourth.stop()));
+  expect(await statusAt(fourth.url)).toBe(401);
+});
