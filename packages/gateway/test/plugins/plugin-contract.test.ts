@@ -162,7 +162,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
             usage: {},
             request_id: id,
             last: "string",
-            records: {
+            facts: {
               config: { tone: "low" },
               key: 13,
               all: 3,
