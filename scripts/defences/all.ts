@@ -2,6 +2,7 @@
 import { ARTIFACT_DEFENCES } from "./artifacts.ts";
 import { AUTHORITY_DEFENCES } from "./authority.ts";
 import { BACKUP_DEFENCES } from "./backups.ts";
+import { ALLOW_RULE_MUTANTS } from "./behaviour/allow-rules.ts";
 import { APPROVAL_MUTANTS } from "./behaviour/approvals.ts";
 import { BINDING_MUTANTS } from "./behaviour/bindings.ts";
 import { CALL_MUTANTS } from "./behaviour/calls.ts";
@@ -36,6 +37,7 @@ export const MUTANTS: Mutant[] = [
   ...HOOK_MUTANTS,
   ...CALL_MUTANTS,
   ...APPROVAL_MUTANTS,
+  ...ALLOW_RULE_MUTANTS,
   ...BINDING_MUTANTS,
   ...GRANT_MUTANTS,
   ...POLICY_MUTANTS,

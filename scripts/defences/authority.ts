@@ -56,7 +56,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: of the caller for whom an approved call runs",
     file: "packages/door/src/approval/approvals.ts",
-    from: "    await authority.require(requester);\n",
+    from: "    await authority.require({ actor: row.requested_by, role: row.role, scope });\n",
     to: "",
     tests: CALLS,
   },
@@ -154,8 +154,8 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "session approval: while the approver's key is valid",
     file: "packages/door/src/invoke/record.ts",
-    from: "approver !== null && (await authority.findRevocation(approver)) === null",
-    to: "approver !== null && authority !== null",
+    from: "(await authority.findRevocation(found.approver)) === null ? found.grant.id : null",
+    to: "authority === null ? null : found.grant.id",
     tests: NAMED,
   },
   {

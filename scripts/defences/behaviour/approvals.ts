@@ -208,8 +208,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: a session approval ends with its approver's key",
     file: RECORD,
-    from: "approver !== null && (await authority.findRevocation(approver)) === null",
-    to: "approver !== null",
+    from: "(await authority.findRevocation(found.approver)) === null ? found.grant.id : null",
+    to: "found.grant.id",
     tests: ROWS,
   },
   {

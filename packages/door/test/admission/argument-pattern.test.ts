@@ -38,6 +38,7 @@ test.each<[string, Json]>([
   ["git *", "git -C .. log"],
   ["git *", "git add ../x"],
   ["git *", "rm git x"],
+  ["git * main *", "git log; rm main x"],
   ["/work/*", "/work/../etc/passwd"],
   ["/work/*", "/work/a/.."],
   ["/work/*", "/work/..\\etc"],

@@ -16,6 +16,7 @@ import { createRevocableKey } from "../authority/revocable-key.ts";
 const browser = manifest([
   toolExport("click", {}, { effect_class: "non_idempotent_write" }),
   toolExport("type", {}, { effect_class: "non_idempotent_write" }),
+  toolExport("scroll", {}, { effect_class: "idempotent_write" }),
   toolExport("pay", {}, { effect_class: "unknown", risk: "critical" }),
   toolExport("sign", {}, { effect_class: "read_only", requires_approval: true }),
 ]);
@@ -82,6 +83,17 @@ verifies(
     expect((await ask(fixture, "click", { x: 4 })).approval).not.toBeNull();
   },
 );
+
+test("asks again in a session when the risk of the tool has risen", async () => {
+  const fixture = await openBrowser();
+  for (const covers of ["arguments", "tool"] as const)
+    await askAndAnswer(fixture, "scroll", { response: "approve_for_session", covers }, { covers });
+  for (const covers of ["tool", "arguments"])
+    expect((await ask(fixture, "scroll", { covers })).approval).toBeNull();
+  await fixture.kernel.policy.patch(owner, "org", { risks: { scroll: "high" } });
+  for (const covers of ["tool", "arguments"])
+    expect((await ask(fixture, "scroll", { covers })).approval).not.toBeNull();
+});
 
 test("asks again in a session when anything but the arguments changed, or when every call must ask", async () => {
   const fixture = await openBrowser();

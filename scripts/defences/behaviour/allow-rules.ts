@@ -1,0 +1,233 @@
+/** Allow rules and bindings that never ask: what they cover, who may make them, and when they do not hold. */
+import type { Mutant } from "../mutant.ts";
+
+const PERMISSION = "packages/door/src/admission/lasting-permission.ts";
+const PATTERN = "packages/door/src/admission/argument-pattern.ts";
+const ALLOWED = "packages/door/src/approval/allowed-calls.ts";
+const RULES = "packages/door/src/approval/allow-rules.ts";
+const RECORD = "packages/door/src/invoke/record.ts";
+const UNASKED = "packages/registry/src/bindings/unasked-calls.ts";
+const PLAN = "packages/registry/src/bindings/plan-change.ts";
+const WIDER = "packages/registry/src/grant/wider-parts.ts";
+const STORE = "packages/store/src/ops/allow-rules.ts";
+
+const COVERED = ["packages/door/test/approval/allow-rules.test.ts"];
+const JUDGED = ["packages/door/test/admission/lasting-permission.test.ts"];
+const ANSWERS = ["packages/door/test/approval/lasting-answers.test.ts"];
+const PATTERNS = ["packages/door/test/admission/argument-pattern.test.ts"];
+const NEVER = ["packages/registry/test/bindings/unasked-calls.test.ts"];
+const GRANTS = ["packages/registry/test/grant/wider-parts.test.ts"];
+const CONTRACT = ["packages/store/test/contract-sqlite.test.ts"];
+
+export const ALLOW_RULE_MUTANTS: Mutant[] = [
+  {
+    defence: "allow rules: a call above the ceiling asks",
+    file: PERMISSION,
+    from: "  if (!tolerates(policy.document.lasting_approvals, risk)) return NO_PERMISSION;\n",
+    to: "",
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: no answer covers more than the ceiling",
+    file: PERMISSION,
+    from: "  if (!tolerates(lasting_approvals, risk)) {",
+    to: "  if (!tolerates(lasting_approvals, risk) && lasting_approvals === null) {",
+    tests: ANSWERS,
+  },
+  {
+    defence: "allow rules: a call above the rule's own risk asks",
+    file: PERMISSION,
+    from: " || compareRisk(risk, rule.max_risk) > 0) continue;",
+    to: ") continue;",
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: a rule holds for one package",
+    file: PERMISSION,
+    from: "rule.package_id !== bound.package.package_id || ",
+    to: "",
+    tests: JUDGED,
+  },
+  {
+    defence: "allow rules: a rule holds for one tool",
+    file: PERMISSION,
+    from: 'rule.covers === "tool" ? rule.tool === item.id : !requiresApproval(plan)',
+    to: 'rule.covers === "tool" || !requiresApproval(plan)',
+    tests: ANSWERS,
+  },
+  {
+    defence: "allow rules: a rule for a server does not waive an author's approval",
+    file: PERMISSION,
+    from: 'rule.covers === "tool" ? rule.tool === item.id : !requiresApproval(plan)',
+    to: 'rule.covers === "tool" ? rule.tool === item.id : true',
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: a wider grant asks again",
+    file: PERMISSION,
+    from: "    if (wider.length === 0) return { allowed_by: rule.id, unmet: null };",
+    to: "    return { allowed_by: rule.id, unmet: null };",
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: a binding that always asks wins",
+    file: PERMISSION,
+    from: 'approval === "always" || plan.export.kind',
+    to: "plan.export.kind",
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: no rule is made for a binding that always asks",
+    file: PERMISSION,
+    from: '  if (bound.binding.policy.approval === "always")\n',
+    to: '  if (bound.binding.policy.approval === undefined && item.id === "")\n',
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: the gateway's own tools always ask",
+    file: PERMISSION,
+    from: ' || originOf(bound) === "core") return false;',
+    to: ") return false;",
+    tests: JUDGED,
+  },
+  {
+    defence: "allow rules: a rule for one caller covers no other",
+    file: PERMISSION,
+    from: "  if (rule.identity !== null && rule.identity !== root.actor) return false;\n",
+    to: "",
+    tests: JUDGED,
+  },
+  {
+    defence: "allow rules: a rule ends with the key of its creator",
+    file: ALLOWED,
+    from: "if ((await authority.findRevocation(creatorOf(rule))) === null) held.push(rule);",
+    to: "held.push(rule);",
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: a headless call uses them",
+    file: ALLOWED,
+    from: ": verdict.unasked;",
+    to: ": false;",
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: only an admin makes a rule for others",
+    file: RULES,
+    from: '    if (!atLeast(caller.role, "admin"))\n',
+    to: '    if (!atLeast(caller.role, "guest"))\n',
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: only the whole org makes a rule for all projects",
+    file: RULES,
+    from: '  requireWholeOrg(caller, "allow calls in the whole org");\n',
+    to: "",
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: only the whole org removes its rules",
+    file: RULES,
+    from: '      if (rule.project_id === null) requireWholeOrg(caller, "remove this rule");\n',
+    to: "",
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: exact arguments allow no further ones",
+    file: RULES,
+    from: 'other_arguments: covers !== "arguments",',
+    to: "other_arguments: true,",
+    tests: ANSWERS,
+  },
+  {
+    defence: "allow rules: a pattern does not reach a parent folder",
+    file: PATTERN,
+    from: '  if (PARENT_FOLDER.test(value.replaceAll(/%2e/gi, "."))) return false;\n',
+    to: "",
+    tests: PATTERNS,
+  },
+  {
+    defence: "allow rules: an encoded parent folder is one",
+    file: PATTERN,
+    from: 'value.replaceAll(/%2e/gi, ".")',
+    to: "value",
+    tests: PATTERNS,
+  },
+  {
+    defence: "allow rules: the end of a pattern matches no shell syntax",
+    file: PATTERN,
+    from: "  return !UNMATCHED.test(value.slice(at, end));",
+    to: "  return true;",
+    tests: PATTERNS,
+  },
+  {
+    defence: "allow rules: the middle of a pattern matches no shell syntax",
+    file: PATTERN,
+    from: " || UNMATCHED.test(value.slice(at, found))",
+    to: "",
+    tests: PATTERNS,
+  },
+  {
+    defence: "allow rules: an answer for a tool covers no higher risk",
+    file: RECORD,
+    from: "found === null || compareRisk(ask.risk, found.grant.max_risk) > 0",
+    to: "found === null",
+    tests: ANSWERS,
+  },
+  {
+    defence: "allow rules: an answer for a session keeps to the ceiling",
+    file: RECORD,
+    from: "  if (!tolerates(call.policy.document.lasting_approvals, ask.risk)) return null;\n",
+    to: "",
+    tests: ANSWERS,
+  },
+  {
+    defence: "allow rules: a binding that always asks ignores answers for a tool",
+    file: RECORD,
+    from: "(always ? null : grants.find(session, toolDigestOf(parts)))",
+    to: "grants.find(session, toolDigestOf(parts))",
+    tests: ANSWERS,
+  },
+  {
+    defence: "allow rules: a host that is granted is wider",
+    file: WIDER,
+    from: "    host: grant.host === true,\n    ...(tools",
+    to: "    ...(tools",
+    tests: GRANTS,
+  },
+  {
+    defence: "allow rules: a rule of another project is not read",
+    file: STORE,
+    from: "and package_id = $3 and project_id in ('', $2)",
+    to: "and package_id = $3 and $2 = $2",
+    tests: CONTRACT,
+  },
+  {
+    defence: "never asks: only an admin sets it",
+    file: UNASKED,
+    from: '      if (!atLeast(caller.role, "admin"))\n',
+    to: '      if (!atLeast(caller.role, "guest"))\n',
+    tests: NEVER,
+  },
+  {
+    defence: "never asks: refused above the ceiling",
+    file: UNASKED,
+    from: "      if (tolerates(lasting_approvals, risk)) continue;\n",
+    to: "      if (tolerates(lasting_approvals, risk) || item.id !== null) continue;\n",
+    tests: NEVER,
+  },
+  {
+    defence: "never asks: only an admin widens its grant",
+    file: UNASKED,
+    from: ' === "never" && wider(to, draft, from).length === 0;',
+    to: ' === "never";',
+    tests: NEVER,
+  },
+  {
+    defence: "never asks: an upgrade that can do more drops it",
+    file: PLAN,
+    from: "      if (loss !== null) {\n",
+    to: "      if (loss === undefined) {\n",
+    tests: NEVER,
+  },
+];
