@@ -30,7 +30,12 @@ test("keeps sessions over a restart for the life of their cookie, but not ended 
   let now = 1_000;
   const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };
   let kept: readonly (readonly [string, number])[] = [];
-  const saved = { load: () => kept, save: (sessions: typeof kept) => void (kept = sessions) };
+  const saved = {
+    load: () => kept,
+    save: (sessions: typeof kept) => {
+      kept = sessions;
+    },
+  };
   const before = createConsoleLogin(clock, saved);
   const [cookie, other] = [1, 2].map(() => before.redeem(before.mintCode())!);
   expect(JSON.stringify(kept)).not.toContain(cookie!);
