@@ -206,10 +206,11 @@ describe("approvals", () => {
     expect(allowed_by).toBe(items[0]!.id);
     expect((await gateway.backplane(["invocation", "show", id])).out).toMatch(/allowed_by: +alw_/);
     await gateway.json(["allow", "remove", allowed_by!]);
-    const added = await gateway.backplane([
-      ...["allow", "add", "guarded", "--for", "everyone", "--max-risk", "high"],
-      ...["--argument", "path=/work/*", "--only-these-arguments"],
-    ]);
+    const added = await gateway.backplane(
+      "allow add guarded --for everyone --max-risk high --argument path=/work/* --only-these-arguments".split(
+        " ",
+      ),
+    );
     expect(added.out).toMatch(
       /^Allowed guarded with path=\/work\/\* for every caller, up to high risk \(alw_/,
     );
