@@ -80,8 +80,9 @@ test("supports keyboard-only use: new line, send, stop, resume, approve, find an
   await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
   expect(await focused()).toBe("Reject");
-  // The answers for the session are between the two.
-  for (const label of ["This tool in this session", "Allow in this session", "Allow once"]) {
+  // The answers that cover more than this call are between the two.
+  const answers = ["Always this tool", "This tool in this session", "Allow in this session", "Allow once"];
+  for (const label of answers) {
     await page.keyboard.press("Shift+Tab");
     expect(await focused()).toBe(label);
   }
