@@ -1,22 +1,19 @@
 /**
- * Compiles sandbox-init once for all homes. A machine without a C compiler gets none, and the gateway then names the
- * fix when it needs one.
+ * Builds the sandbox-init programs that are shipped with the runner.
+ *
+ *   node scripts/build-sandbox-init.ts           builds them for all architectures, with the exact toolchain
+ *   node scripts/build-sandbox-init.ts --check   builds them again elsewhere; fails if a byte differs
+ *   node scripts/build-sandbox-init.ts --local   builds the one of this machine with any compiler, to try a change
  */
-import { chmodSync, mkdirSync, readdirSync, rmSync } from "node:fs";
-import { basename, join } from "node:path";
-import { codeOf } from "@backplane/contract";
-import { COMPILERS, findOrBuildInit, PREBUILT } from "../packages/runner/src/sandbox/init-program.ts";
+import { buildLocally, buildShipped, differences, PREBUILT } from "./sandbox-init/manifest.ts";
 
-try {
-  mkdirSync(PREBUILT, { recursive: true });
-  // Readable for every user of this installation, unlike the cache of a home.
-  chmodSync(PREBUILT, 0o755);
-  const { file } = await findOrBuildInit(PREBUILT, COMPILERS, PREBUILT);
-  chmodSync(`${file}.sha256`, 0o444);
-  // Programs of older sources. Tests keep private copies in the same folder while they run.
-  for (const name of readdirSync(PREBUILT))
-    if (name.startsWith("sandbox-init-") && !name.startsWith(basename(file)))
-      rmSync(join(PREBUILT, name), { force: true });
-} catch (error) {
-  if (codeOf(error) !== "sandbox.unavailable") throw error;
+const [mode] = process.argv.slice(2);
+if (mode === "--local") buildLocally(PREBUILT);
+else if (mode === "--check") {
+  const found = differences();
+  for (const line of found) console.error(line);
+  process.exitCode = found.length === 0 ? 0 : 1;
+} else {
+  const { programs } = buildShipped(PREBUILT);
+  for (const [name, { sha256 }] of Object.entries(programs)) console.log(`${sha256}  ${name}`);
 }

@@ -128,7 +128,7 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   },
   {
     defence: "integrity: sandbox-init is confirmed after it was executed",
-    file: `${RUNNER}/sandbox/bubblewrap.ts`,
+    file: `${RUNNER}/sandbox/spawn-confined.ts`,
     from: "if (!tools.copies.verify(ours)) {",
     to: "if (ours.length === 0) {",
     tests: ["packages/runner/test/sandbox/changed-own-files.test.ts"],

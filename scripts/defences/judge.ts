@@ -1,6 +1,6 @@
 /** Runs the tests of one mutant in a copy of the project and says whether they noticed it. */
-import { spawn } from "node:child_process";
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Mutant } from "./mutant.ts";
 
@@ -62,7 +62,9 @@ export function createJudge(root: string, limits: Limits = LIMITS): Judge {
       }
       const changed = source.replace(mutant.from, () => mutant.to);
       writeFileSync(path, changed);
+      const programs = mutant.file.endsWith(".c") ? rebuildPrograms(root) : null;
       try {
+        if (programs?.error !== undefined) return { outcome: "did not run", detail: programs.error };
         const verdict = await runTests(root, mutant, limits);
         if (verdict.outcome === "timed out" && mutant.hangs === true) {
           return { outcome: "killed", detail: verdict.detail };
@@ -70,9 +72,21 @@ export function createJudge(root: string, limits: Limits = LIMITS): Judge {
         return verdict;
       } finally {
         writeFileSync(path, source);
+        programs?.restore();
       }
     },
   };
+}
+
+/** The tests run the shipped sandbox-init, so a changed source has to be compiled. */
+function rebuildPrograms(root: string): { error?: string; restore(): void } {
+  const shipped = join(root, "packages/runner/sandbox-init/prebuilt");
+  const saved = join(root, "reports/prebuilt");
+  cpSync(shipped, saved, { recursive: true });
+  const restore = () => cpSync(saved, shipped, { recursive: true });
+  const script = join(root, "scripts/build-sandbox-init.ts");
+  const { status, stderr } = spawnSync(process.execPath, [script, "--local"], { encoding: "utf8" });
+  return status === 0 ? { restore } : { error: stderr.split("\n", 20).join(" "), restore };
 }
 
 async function runTests(root: string, { tests, only }: Mutant, limits: Limits): Promise<Verdict> {

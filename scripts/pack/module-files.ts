@@ -16,7 +16,7 @@ export interface Manifest {
 const ASSETS: Record<string, string[]> = {
   "@backplane/api": ["static/**", "dist/explorer/*"],
   "@backplane/cli": ["bin/*", "dist/main.js", "dist/program/small-heap.js"],
-  "@backplane/runner": ["sandbox-init/**", "dist/sandbox-init/*"],
+  "@backplane/runner": ["sandbox-init/**"],
   "@backplane/sdk": ["java/**", "python/*.py", "dist/*.mjs"],
 };
 /** Programs of worker threads. Each becomes one file that imports only packages. */

@@ -149,8 +149,6 @@ const RULES: Rule[] = [
   { where: /^images\/\w+\//, folder: ["755"], file: ["444", "555"], owner: "gateway" },
   { where: /^(sandbox|scratch\/own)\/own-\d+-\w+$/, folder: ["700"], owner: "gateway" },
   { where: /^(sandbox|scratch\/own)\/own-\d+-\w+\//, file: ["444", "555"], owner: "gateway" },
-  { where: /^sandbox\/[\w-]+\.sha256$/, file: ["400"], owner: "gateway" },
-  { where: /^sandbox\/[\w.-]+$/, file: ["444", "555"], owner: "gateway" },
   { where: /^plugins\/local\/[^/]+(\/|$)/, folder: ["755"], file: ["644"], owner: "gateway" },
   { where: /^(scratch\/[^/]+|data\/[^/]+\/[^/]+|plugins\/state\/[^/]+)$/, folder: ["700"], owner: "plugin" },
   {

@@ -33,7 +33,7 @@ function call(export_id: string, input: object = {}): Promise<Called> {
   return callTool(gateway, export_id, input);
 }
 
-/** The pid of the server itself; bwrap and sandbox-init around it have the same variables. */
+/** The pid of the server itself; the processes of sandbox-init around it have the same variables. */
 function serversOf(name: string): number[] {
   return processesWith(`${mark}-${name}.`).filter((pid) => {
     const line = execFileSync("ps", ["-o", "args=", "-p", String(pid)], { encoding: "utf8" });

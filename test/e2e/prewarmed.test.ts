@@ -35,7 +35,7 @@ verifies(
     for (const end of ["kill9", "stop"] as const) {
       const { gateway } = await called();
       const family = treeOf(gateway.pid);
-      // At least bwrap, PID 1 and the plugin.
+      // At least the outer process, PID 1 and the plugin.
       expect(family.length).toBeGreaterThanOrEqual(3);
       await gateway[end]();
       await eventually(() => family.every((pid) => !isAlive(pid)), 5_000, `nobody is left after ${end}`);

@@ -1,10 +1,10 @@
 /**
  * Runs one attack program in a real sandbox and reads its findings. Every program prints one JSON object with `tries`
- * (the number of attempts) and `hits` (what it should not have reached). `weakened` removes one defence of the
- * sandbox, so that a control test can show that the attack works without it.
+ * (the number of attempts) and `hits` (what it should not have reached). `weakened` removes one defence of
+ * sandbox-init, so that a control test can show that the attack works without it.
  */
 import { execFileSync } from "node:child_process";
-import { chmodSync, copyFileSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
@@ -16,6 +16,8 @@ import {
   type RunChange,
   request,
 } from "../../packages/runner/test/support/sandbox.ts";
+import { buildLocally } from "../../scripts/sandbox-init/manifest.ts";
+import { SOURCES, sourceFiles } from "../../scripts/sandbox-init/toolchain.ts";
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 
@@ -62,46 +64,22 @@ export function compile(name: string, target: string, flags: readonly string[]):
   return target;
 }
 
-/** Options of a sandbox that compiles sandbox-init with one changed line. */
-export function weakenedInit(file: string, from: string, to: string) {
-  const folder = emptyFolder();
-  const compiler = join(folder, "cc");
-  const lines = [
-    "#!/usr/bin/python3",
-    "import os, sys, tempfile",
-    `file, old, new = ${[file, from, to].map((text) => JSON.stringify(text)).join(", ")}`,
-    "folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(__file__)))",
-    "args = ['-I' + os.path.dirname(sys.argv[-1])]",
-    "for word in sys.argv[1:]:",
-    "    if os.path.basename(word) == file:",
-    "        text = open(word).read()",
-    "        assert text.count(old) == 1, 'the line is missing'",
-    "        word = os.path.join(folder, file)",
-    "        open(word, 'w').write(text.replace(old, new))",
-    "    args.append(word)",
-    "os.execv('/usr/bin/cc', ['cc', *args])",
-  ];
-  writeFileSync(compiler, `${lines.join("\n")}\n`, { mode: 0o755 });
-  return { cache_dir: join(folder, "cache"), compilers: [compiler], prebuilt: "/nonexistent" };
-}
+/** A change of sandbox-init: a text that occurs once in one of its sources, and its replacement. */
+export type Change = [file: string, from: string, to: string];
 
-/** A bwrap with changed arguments: `edit` is Python that changes the list `args`. */
-export function weakened(edit: string): string[] {
+/** Options of a sandbox whose sandbox-init has a few changed lines. */
+export function weakened(...changes: Change[]): { init: string } {
   const folder = emptyFolder();
-  chmodSync(folder, 0o755);
-  const file = join(folder, "bwrap");
-  const lines = [
-    "#!/usr/bin/python3",
-    "import os, sys",
-    "args = sys.argv[1:]",
-    "def drop(flag, values=0):",
-    "    while flag in args:",
-    "        at = args.index(flag)",
-    "        del args[at:at + 1 + values]",
-    "if '--' in args:",
-    ...edit.split("\n").map((line) => `    ${line}`),
-    "os.execv('/usr/bin/bwrap', ['bwrap', *args])",
-  ];
-  writeFileSync(file, `${lines.join("\n")}\n`, { mode: 0o755 });
-  return [file];
+  for (const name of sourceFiles()) copyFileSync(join(SOURCES, name), join(folder, name));
+  for (const [file, from, to] of changes) {
+    const source = readFileSync(join(folder, file), "utf8");
+    if (source.split(from).length !== 2) throw new Error(`${file} does not contain exactly once: ${from}`);
+    writeFileSync(
+      join(folder, file),
+      source.replace(from, () => to),
+    );
+  }
+  const init = join(folder, "prebuilt");
+  buildLocally(init, folder);
+  return { init };
 }

@@ -1,7 +1,7 @@
 /** A plugin loader like the gateway's, with hosted plugins in a real sandbox, for tests of several modules. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { createRunner, type RunnerOptions } from "@backplane/runner";
 import { logTo } from "@backplane/test-kit/log-to";
 import { systemClock } from "../../packages/gateway/src/host/clock.ts";
@@ -11,9 +11,6 @@ import {
   type PluginLoaderOptions,
 } from "../../packages/gateway/src/plugins/plugin-loader.ts";
 import { filesAt } from "../../packages/runner/test/support/files-at.ts";
-
-/** sandbox-init is compiled once, into the dist folder of the runner. */
-const CACHE = resolve("packages/runner/dist/sandbox-init");
 
 export function confinedLoader(
   options: Pick<PluginLoaderOptions, "home"> & Partial<PluginLoaderOptions>,
@@ -29,7 +26,7 @@ export function confinedLoader(
     scratch_root,
     host: { name: "backplane", version: "0" },
     ...boundary,
-    sandbox: { cache_dir: CACHE, ...boundary.sandbox },
+    sandbox: { cache_dir: join(scratch_root, "sandbox"), ...boundary.sandbox },
   });
   const moduleHost: PluginLoaderOptions["moduleHost"] = (host) => runner.moduleHost(host);
   const loader = createPluginLoader({ clock, log, moduleHost, ...options });

@@ -1,6 +1,7 @@
 /*
  * PID 1 of a sandbox. The order arrives on the control socket as a length and NUL-terminated records:
  *   l<resource>=<value>   s<scratch folder>   k<bytes files folder>   n<address port>   e<NAME=value>   a<argument>
+ *   w<working folder>
  * Then it writes lines: "started" or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX` and
  * `put NAME/FILE BYTES` ("ok", "no ERRNO"; see artifact.c); at last "ended CODE SIGNAL CPU_MS MAXRSS_KB FULL". When
  * the socket closes, all processes in the sandbox are killed. With scratch, PID 1 stays after the plugin's exit
@@ -11,12 +12,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +37,7 @@
 static char *arguments[MAX_WORDS], *environment[MAX_WORDS];
 static struct { int resource; rlim_t value; } limits[16];
 static int argument_count, variable_count, limit_count;
-static const char *scratch;
+static const char *scratch, *working_folder = "/";
 /* The exit code when the gateway is gone: the plugin's own after its exit. */
 static int exit_code = 126;
 
@@ -52,34 +51,21 @@ static void add_limit(const char *text) {
   limits[limit_count++].value = (rlim_t)strtoull(value + 1, NULL, 10);
 }
 
-static void read_order(void) {
-  uint32_t length;
-  read_whole(CONTROL_FD, &length, sizeof length);
-  if (length == 0 || length > MAX_ORDER) _exit(126);
-  char *order = malloc(length);
-  if (order == NULL) _exit(126);
-  read_whole(CONTROL_FD, order, length);
-  if (order[length - 1] != '\0') _exit(126);
+void read_order(void) {
+  size_t length;
+  char *order = read_records(MAX_ORDER, &length);
   for (char *at = order; at < order + length; at += strlen(at) + 1) {
     if (argument_count == MAX_WORDS - 1 || variable_count == MAX_WORDS - 1) _exit(126);
     if (*at == 'a') arguments[argument_count++] = at + 1;
     else if (*at == 'e') environment[variable_count++] = at + 1;
     else if (*at == 's') scratch = at + 1;
+    else if (*at == 'w') working_folder = at + 1;
     else if (*at == 'l') add_limit(at + 1);
     else if (*at == 'k') add_kept(at + 1);
     else if (*at == 'n') add_listener(at + 1);
     else _exit(126);
   }
   if (argument_count == 0) _exit(126);
-}
-
-static void drop_capabilities(void) {
-  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  struct __user_cap_data_struct none[2];
-  memset(none, 0, sizeof none);
-  for (int cap = 0; cap <= 63; cap++) prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  if (syscall(SYS_capset, &header, none) < 0) fail("capset");
 }
 
 static void install_filter(void) {
@@ -117,6 +103,7 @@ __attribute__((noreturn)) static void become_plugin(int failure) {
     if (dup2(PLUGIN_STDIN_FD + fd, fd) < 0) goto failed;
   }
   if (syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */) < 0) goto failed;
+  if (chdir(working_folder) < 0) goto failed;
   execve(arguments[0], arguments, environment);
 failed:
   if (write(failure, &errno, sizeof errno) < 0) _exit(126);
@@ -244,17 +231,12 @@ static void supervise(pid_t plugin, int signals) {
   }
 }
 
-int run_init(void) {
+int run_plugin(void) {
   int failure[2], error = 0, wait;
   sigset_t child;
   char line[32];
 
-  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  syscall(SYS_close_range, CHANNEL_FD + 1, ~0U, 0);
-  read_order();
   send_listeners();
-  drop_capabilities();
   install_filter();
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -281,4 +263,14 @@ int run_init(void) {
   send_line("started\n");
   supervise(plugin, signals);
   return 126;
+}
+
+int run_init(void) {
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) fail("dumpable");
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  syscall(SYS_close_range, CHANNEL_FD + 1, ~0U, 0);
+  read_order();
+  open_listeners();
+  drop_capabilities();
+  return run_plugin();
 }

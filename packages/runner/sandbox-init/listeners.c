@@ -7,11 +7,13 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #define BACKLOG 512
 
 static const char *wanted[MAX_LISTENERS];
+static int opened[MAX_LISTENERS];
 static int count;
 
 void add_listener(const char *text) {
@@ -90,12 +93,27 @@ static void wait_for_acknowledgement(void) {
   }
 }
 
+/* The loopback interface of a new network namespace is down. */
+void raise_loopback(void) {
+  struct ifreq request;
+  memset(&request, 0, sizeof request);
+  strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0) fail("loopback");
+  close(fd);
+}
+
+/* Low ports need a right that PID 1 gives up before it sends the listeners. */
+void open_listeners(void) {
+  for (int i = 0; i < count; i++) opened[i] = open_listener(wanted[i]);
+}
+
 void send_listeners(void) {
   for (int i = 0; i < count; i++) {
-    int fd = open_listener(wanted[i]);
-    send_listener(i, fd);
+    send_listener(i, opened[i]);
     wait_for_acknowledgement();
-    close(fd);
+    close(opened[i]);
   }
   close(CHANNEL_FD);
 }

@@ -1,11 +1,10 @@
 /*
- * sandbox-init has two parts. `stage` runs outside of the sandbox as root: it joins the slot's cgroups, builds the
- * root file system in its own mount namespace, becomes the slot's user and executes bwrap. `init` is PID 1 of the
- * sandbox: it drops the last privileges, starts the plugin, reaps processes and reports the exit. `probe` is a
- * plugin for the gateway's self-test.
+ * sandbox-init creates a sandbox and is PID 1 in it. `stage` (stage.c, first-process.c) does all of it. `init`
+ * (init.c) is only the last part, for a sandbox that bwrap created. `probe` is a plugin for the gateway's self-test.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,11 @@
 void fail(const char *what) {
   fprintf(stderr, "sandbox-init: %s: %s\n", what, strerror(errno));
   exit(125);
+}
+
+void refuse(const char *what, int code) {
+  errno = code;
+  fail(what);
 }
 
 void read_whole(int fd, void *into, size_t length) {
@@ -36,6 +40,18 @@ void write_whole(int fd, const void *from, size_t length) {
   }
 }
 
+char *read_records(size_t max, size_t *length) {
+  uint32_t announced;
+  read_whole(CONTROL_FD, &announced, sizeof announced);
+  if (announced == 0 || announced > max) _exit(126);
+  char *text = malloc(announced);
+  if (text == NULL) _exit(126);
+  read_whole(CONTROL_FD, text, announced);
+  if (text[announced - 1] != '\0') _exit(126);
+  *length = announced;
+  return text;
+}
+
 /* Prints what the kernel reports about a process in the sandbox. */
 static int run_probe(void) {
   char text[4096];
@@ -45,7 +61,7 @@ static int run_probe(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc >= 2 && strcmp(argv[1], "stage") == 0) return run_stage(argc - 2, argv + 2);
+  if (argc >= 2 && strcmp(argv[1], "stage") == 0) return run_stage(argc, argv);
   if (argc == 2 && strcmp(argv[1], "init") == 0) return run_init();
   if (argc == 2 && strcmp(argv[1], "probe") == 0) return run_probe();
   fputs("sandbox-init is started by Backplane\n", stderr);

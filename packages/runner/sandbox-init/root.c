@@ -1,20 +1,14 @@
 /*
- * Builds the whole root file system of the sandbox as root, so that bwrap has a single bind and sees nothing else
- * of the machine:
- *   /root   what the plugin will see
- *   /proc   the host's, which bwrap needs to map users and to mount a new one
- *   /tmp    where bwrap starts; /bwrap is the program, and /usr, /etc and others link into /root for its libraries
- * Everything happens in a private mount namespace with only these mounts, so nothing outlives the process. Mounts
- * that are read-only here were made so by a more privileged user than any in the sandbox, so the kernel lets no one
- * there undo it.
- * 
+ * Builds the whole root file system of the sandbox in its own mount namespace and detaches everything else, so that
+ * nothing outlives the processes in it. The mount namespace belongs to a more privileged user namespace than the
+ * plugin's, so the kernel lets nobody there mount, unmount or change anything.
+ *
  * Paths inside are walked part by part without following links, and parts are only created in our own tmpfs: a
- * bound folder can belong to a plugin, and this code runs as root.
+ * bound folder can belong to a plugin, and this code may run as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,11 +38,6 @@
 static int inside = -1;
 static dev_t own_device;
 static mode_t saved_umask;
-
-__attribute__((noreturn)) static void refuse(const char *path, int code) {
-  errno = code;
-  fail(path);
-}
 
 static void set_attributes(int mounted, unsigned int how, uint64_t flags, const char *path) {
   struct { uint64_t set, clear, propagation, user_namespace; } attributes = {flags, 0, 0, 0};
@@ -176,39 +165,25 @@ static void add_devices(void) {
 }
 
 void begin_root(void) {
-  static const char *const shared[] = {"usr", "etc", "bin", "lib", "lib32", "lib64", "libx32"};
   struct stat info;
-  char path[64], target[64];
   saved_umask = umask(0);
-  if (unshare(CLONE_NEWNS) < 0) fail("unshare");
+  /* Nothing that is mounted here reaches the host. */
   if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) fail("mount /");
   if (mount("tmpfs", FOLDER, "tmpfs", MS_NOSUID | MS_NODEV, SMALL) < 0) fail(FOLDER);
-  if (mkdir(FOLDER "/root", 0755) < 0 || mkdir(FOLDER "/proc", 0755) < 0 || mkdir(FOLDER "/tmp", 0755) < 0) {
-    fail(FOLDER);
-  }
-  for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
-    snprintf(path, sizeof path, FOLDER "/%s", shared[i]);
-    snprintf(target, sizeof target, "root/%s", shared[i]);
-    if (symlink(target, path) < 0) fail(path);
-  }
-  inside = open(FOLDER "/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  inside = open(FOLDER, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (inside < 0 || fstat(inside, &info) < 0) fail(FOLDER);
   own_device = info.st_dev;
-  /* bwrap mounts the sandbox's own /proc there. */
   if (mkdirat(inside, "proc", 0755) < 0) fail("/proc");
+  /* Its contents are those of the PID namespace of this process. */
+  if (mount("proc", FOLDER "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) fail("mount /proc");
   add_devices();
 }
 
-void finish_root(const char *program) {
-  int tool = open(FOLDER OUTER_PROGRAM, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
-  attach(clone_mount(program, 0), tool, program);
-  if (mount("/proc", FOLDER "/proc", NULL, MS_BIND, NULL) < 0) fail("/proc");
-  int top = open(FOLDER, O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (top < 0) fail(FOLDER);
-  set_attributes(top, 0, READ_ONLY, FOLDER);
-  close(inside);
-  if (fchdir(top) < 0 || syscall(SYS_pivot_root, ".", ".") < 0) fail("pivot_root");
+void finish_root(void) {
+  set_attributes(inside, 0, READ_ONLY, FOLDER);
+  if (fchdir(inside) < 0 || syscall(SYS_pivot_root, ".", ".") < 0) fail("pivot_root");
+  /* Both roots are now in the same place, the host's on top. */
   if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) fail("the host's folders");
-  close(top);
+  close(inside);
   umask(saved_umask);
 }

@@ -9,10 +9,7 @@
 #define CONTROL_FD 3
 /* The system-call filter as bytes. */
 #define FILTER_FD 4
-/*
- * Become the plugin's 0, 1 and 2. Our own stay separate: bwrap keeps them open, and its messages are not the
- * plugin's.
- */
+/* Become the plugin's 0, 1 and 2. Our own stay separate, because our messages are not the plugin's. */
 #define PLUGIN_STDIN_FD 5
 #define PLUGIN_STDERR_FD 7
 /*
@@ -23,10 +20,41 @@
 
 #define PATH_BYTES 4096
 
+/* The plugin's user and group inside. */
+#define INSIDE_ID 1000
+
 #include <stddef.h>
+#include <sys/types.h>
+
+/* The user of a slot, as the host sees it. */
+struct user {
+  uid_t uid;
+  gid_t gid;
+  /* The gateway is root, so this user is another one. */
+  int is_other;
+};
 
 int run_stage(int argc, char **argv);
+__attribute__((noreturn)) void run_first_process(const struct user *user, int proc);
+
+/* Both run as PID 1. `run_init` is the whole of it under bwrap; `run_plugin` is its last part. */
 int run_init(void);
+int run_plugin(void);
+/* Reads the order for the plugin. */
+void read_order(void);
+
+/* Every process of a sandbox is killed with its parent (lifetime.c). */
+void die_with_gateway(pid_t gateway);
+void open_lifeline(void);
+/* The outer process keeps its end as descriptor 3 and closes all others. */
+void keep_lifeline_only(void);
+void die_with_outer_process(void);
+
+/* Becomes the slot's user for good. Keeps only the rights to create a user namespace and to drop the rest. */
+void become_user(const struct user *user);
+/* Creates a user namespace in which `uid` and `gid` are the only ones. `proc` is the host's /proc. */
+void enter_user_namespace(int proc, uid_t uid, gid_t gid);
+void drop_capabilities(void);
 
 /* Steps that build the root of a sandbox (root.c): begin, add, finish without anything of the host around it. */
 void begin_root(void);
@@ -39,9 +67,7 @@ void add_link(const char *target, const char *path);
 /* An empty read-only folder. */
 void add_hidden(const char *path);
 void add_scratch(const char *path, const char *options);
-/* Afterwards this is the program's only path. */
-#define OUTER_PROGRAM "/bwrap"
-void finish_root(const char *program);
+void finish_root(void);
 
 /* `BYTES FILES PATH` of a persistent folder. Stores the pointer, not a copy. */
 void add_kept(char *text);
@@ -50,15 +76,20 @@ int kept_is_full(int *wait_ms);
 
 /* Prints the reason to stderr and exits with 125, which the gateway reads as "the sandbox could not be created". */
 __attribute__((noreturn)) void fail(const char *what);
+__attribute__((noreturn)) void refuse(const char *what, int code);
 
+void raise_loopback(void);
 /* `ADDRESS PORT`. Stores the pointer, not a copy. */
 void add_listener(const char *text);
-/* Opens the listeners, sends them to the gateway and closes the channel. */
+void open_listeners(void);
+/* Sends the listeners to the gateway and closes the channel. */
 void send_listeners(void);
 
 /* Transfers all bytes. Exits if the gateway is gone. */
 void read_whole(int fd, void *into, size_t length);
 void write_whole(int fd, const void *from, size_t length);
+/* Reads a length and NUL-terminated records. Exits if the gateway is gone or the length is wrong. */
+char *read_records(size_t max, size_t *length);
 
 /*
  * `NAME/PATH MAX`: sends the file as "data N" lines, each followed by N bytes. Returns -1 and sets errno if it is

@@ -1,29 +1,27 @@
 /*
  * stage UID GID [PROCS_FILE]...
- * 
- * Joins the slot's cgroups, which can take the kernel many milliseconds, and waits for its commands on the control
- * socket, so that it can be started ahead of time. Commands are executed in their order (root.c):
- *   [show SOURCE PATH | system SOURCE PATH | share SOURCE PATH | link TARGET PATH | hide PATH | scratch PATH OPTIONS]...
- *   -- PROGRAM ARGS...
- * Then it detaches the host's files, becomes the slot's user and executes the program.
+ *
+ * The outer process of a sandbox. It joins the slot's cgroups, which can take the kernel many milliseconds, creates
+ * the namespaces and starts PID 1 (first-process.c), which waits for its commands. All of this happens ahead of
+ * time. Then it gives up its rights and waits for the end of PID 1, whose exit status becomes its own.
+ *
+ * A gateway that is root needs no user namespace for this. Any other gateway has the necessary rights only in a user
+ * namespace of its own, which is created first.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sandbox-init.h"
 
-#define MAX_WORDS 1024
-#define MAX_BYTES (1u << 20)
+#define NAMESPACES (CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
 static void write_file(const char *path, const char *text) {
   int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -31,86 +29,60 @@ static void write_file(const char *path, const char *text) {
   close(fd);
 }
 
-/* Reads NUL-terminated words after their length in bytes. Exits if the gateway is gone. */
-static int read_arguments(char **words) {
-  uint32_t length;
-  int count = 0;
-  read_whole(CONTROL_FD, &length, sizeof length);
-  if (length == 0 || length > MAX_BYTES) _exit(126);
-  char *text = malloc(length);
-  if (text == NULL) _exit(126);
-  read_whole(CONTROL_FD, text, length);
-  if (text[length - 1] != '\0') _exit(126);
-  for (char *at = text; at < text + length; at += strlen(at) + 1) {
-    if (count == MAX_WORDS) _exit(126);
-    words[count++] = at;
-  }
-  words[count] = NULL;
-  return count;
+static void create_namespaces(void) {
+  if (unshare(NAMESPACES | CLONE_NEWCGROUP) == 0) return;
+  /* A kernel without cgroups. */
+  if (errno != EINVAL || unshare(NAMESPACES) < 0) fail("namespaces");
 }
 
-/* An unnoticed failure would leave a process with root's rights, so each step is checked and the result verified. */
-static void become(uid_t uid, gid_t gid) {
-  if (uid == 0 || gid == 0) {
-    errno = EINVAL;
-    fail("the slot's user");
-  }
-  if (setgroups(0, NULL) < 0) fail("setgroups");
-  if (setresgid(gid, gid, gid) < 0) fail("setresgid");
-  if (setresuid(uid, uid, uid) < 0) fail("setresuid");
-  if (setresuid(0, 0, 0) == 0) fail("root could be regained");
+/*
+ * Everyone in the sandbox can read the command line of PID 1. The arguments, followed by the environment, contain
+ * paths of the host. They are one block of memory, of which a forked process has its own copy.
+ */
+static void clear_command_line(int argc, char **argv) {
+  extern char **environ;
+  const char *last = argv[argc - 1];
+  for (char **variable = environ; *variable != NULL; variable++) last = *variable;
+  memset(argv[0], 0, (size_t)(last - argv[0]) + strlen(last));
 }
 
-/* Executes one command. Returns its number of words. */
-static int execute_command(char **words, int count) {
-  const char *word = words[0];
-  if (strcmp(word, "hide") == 0 && count > 1) return add_hidden(words[1]), 2;
-  if (count < 3) {
-    errno = EINVAL;
-    fail(word);
+static int wait_for(pid_t pid) {
+  int status;
+  while (waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) fail("waitpid");
   }
-  if (strcmp(word, "system") == 0) add_bind(words[1], words[2], BIND_WHOLE);
-  else if (strcmp(word, "show") == 0) add_bind(words[1], words[2], 0);
-  else if (strcmp(word, "share") == 0) add_bind(words[1], words[2], BIND_WRITABLE);
-  else if (strcmp(word, "link") == 0) add_link(words[1], words[2]);
-  else if (strcmp(word, "scratch") == 0) add_scratch(words[1], words[2]);
-  else {
-    errno = EINVAL;
-    fail(word);
-  }
-  return 3;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 int run_stage(int argc, char **argv) {
-  char *words[MAX_WORDS + 1];
-  pid_t parent = getppid();
-
-  if (argc < 2) {
-    errno = EINVAL;
-    fail("stage");
-  }
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  uid_t uid = (uid_t)strtoul(argv[0], NULL, 10);
-  gid_t gid = (gid_t)strtoul(argv[1], NULL, 10);
-  for (int i = 2; i < argc; i++) write_file(argv[i], "0");
-
-  int count = read_arguments(words), at = 0;
+  pid_t gateway = getppid();
+  if (argc < 4) refuse("stage", EINVAL);
+  die_with_gateway(gateway);
+  if (syscall(SYS_close_range, CHANNEL_FD + 1, ~0U, 0) < 0) fail("descriptors");
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail("no_new_privs");
+  struct user user = {
+    (uid_t)strtoul(argv[2], NULL, 10),
+    (gid_t)strtoul(argv[3], NULL, 10),
+    geteuid() == 0,
+  };
+  if (!user.is_other && (user.uid != geteuid() || user.gid != getegid())) refuse("another user", EPERM);
+  for (int i = 4; i < argc; i++) write_file(argv[i], "0");
   /* If the machine runs out of memory, a plugin is killed before the gateway. */
   write_file("/proc/self/oom_score_adj", "500");
-  begin_root();
-  while (at < count && strcmp(words[at], "--") != 0) at += execute_command(words + at, count - at);
-  if (at + 1 >= count) {
-    errno = EINVAL;
-    fail("no program");
+  int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (proc < 0) fail("/proc");
+  if (!user.is_other) enter_user_namespace(proc, user.uid, user.gid);
+  create_namespaces();
+  open_lifeline();
+  pid_t first = fork();
+  if (first < 0) fail("fork");
+  if (first == 0) {
+    clear_command_line(argc, argv);
+    run_first_process(&user, proc);
   }
-  finish_root(words[at + 1]);
-
-  syscall(SYS_close_range, CHANNEL_FD + 1, ~0U, 0);
-  become(uid, gid);
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail("no_new_privs");
-  /* A change of user clears this setting, so it is set now. getppid shows whether the parent has exited before. */
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent) fail("the gateway is gone");
-  char *environment[] = {NULL};
-  execve(OUTER_PROGRAM, words + at + 1, environment);
-  fail(words[at + 1]);
+  keep_lifeline_only();
+  if (user.is_other) become_user(&user);
+  drop_capabilities();
+  die_with_gateway(gateway);
+  return wait_for(first);
 }

@@ -160,11 +160,11 @@ test("runs a worker without a sandbox only if the operator disabled the sandbox"
   const fixture = await createTestKernel();
   const bound = await fixture.bind(manifest([toolExport("echo")]), { policy: { class: "worker" } });
   expect(bound.class_lowered_by).not.toBeNull();
-  fixture.runner.sandbox = { enabled: true, available: false, reason: "bubblewrap is not installed" };
+  fixture.runner.sandbox = { enabled: true, available: false, reason: "user namespaces are refused" };
   const refused = await fixture.call({ export_id: "echo" }, user).catch((error: unknown) => error);
   expect(refused).toMatchObject({
     code: "sandbox.unavailable",
-    message: expect.stringContaining("bubblewrap is not installed"),
+    message: expect.stringContaining("user namespaces are refused"),
     fix: expect.stringContaining("doctor"),
   });
   fixture.runner.sandbox = { enabled: false, available: false, reason: "switched off" };

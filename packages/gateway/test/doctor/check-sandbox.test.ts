@@ -10,7 +10,7 @@ test("does not create a missing home", async () => {
   const home = join(parent, "home");
   try {
     const check = await checkSandbox(loadConfig({ home, env: {} }));
-    expect(check.message).toContain("isolated and worker exports run confined: bubblewrap");
+    expect(check.message).toContain("isolated and worker exports run confined: embedded sandbox-init ");
     expect(existsSync(home)).toBe(false);
   } finally {
     rmSync(parent, { recursive: true, force: true });
@@ -18,12 +18,12 @@ test("does not create a missing home", async () => {
 });
 
 test("reports a missing sandbox with its fix, and a weaker one as degraded", () => {
-  const missing = { available: false, reason: "bubblewrap is not installed", fix: "apt-get …", checks: [] };
+  const missing = { available: false, reason: "no user namespaces", fix: "sysctl …", checks: [] };
   expect(describeStatus(missing)).toEqual({
     name: "sandbox",
     status: "degraded",
-    message: "isolated and worker exports are refused: bubblewrap is not installed",
-    fix: "apt-get …",
+    message: "isolated and worker exports are refused: no user namespaces",
+    fix: "sysctl …",
   });
   const weak = { available: true, reason: "no cgroups", fix: "Run the gateway as root.", checks: [] };
   expect(describeStatus(weak)).toMatchObject({ status: "degraded", fix: "Run the gateway as root." });

@@ -1,8 +1,7 @@
 /**
  * Removes the cgroups of a gateway that was killed, and kills the processes still in them. One /bin/sh in its own
- * session waits for the end of its stdin, which comes however the gateway exits. Sandboxes exit with the gateway
- * except in one short window: bwrap's inner process waits for the outer one, and waits forever if the outer one is
- * killed first.
+ * session waits for the end of its stdin, which comes however the gateway exits. Sandboxes exit with the gateway by
+ * themselves, except in one short window with bwrap: its inner process waits forever if the outer one is killed first.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 

@@ -194,7 +194,7 @@ export class PluginProcess implements PluginInstance {
         this.#stopGrace();
         const finish = (exitCause: ExitCause | null) => {
           this.exitCause = exitCause;
-          // The observed exit is that of bwrap; the plugin's own exit was reported from inside.
+          // The observed exit is that of the outer process; the plugin's own exit was reported from inside.
           if (exitCause !== null) this.exit = { code: exitCause.code, signal: exitCause.signal };
           this.state = "gone";
           this.#resolveGone();

@@ -1,17 +1,8 @@
 /**
- * Builds command lines from a plan: for bwrap, and for `sandbox-init stage` if the gateway is root. Root never runs
- * bwrap: the stage builds the root file system, detaches the host's files and becomes the slot's user before it
- * executes bwrap (docs/decisions/0011-the-stage-builds-the-root.md). Pure.
+ * Builds the command line of bwrap from a plan. It is used only where the system lets bwrap create user namespaces
+ * and the gateway's user not; root never runs it (docs/decisions/0024-the-embedded-sandbox.md). Pure.
  */
-import { INSIDE, INSIDE_UID, type PlannedMount, type SandboxPlan } from "./plan.ts";
-
-/** Used if the gateway is root. */
-export interface Stage {
-  uid: number;
-  init: string;
-  /** cgroup files that the process joins first, by writing 0 to each. */
-  join: readonly string[];
-}
+import { INSIDE, INSIDE_UID, type SandboxPlan } from "./plan.ts";
 
 const words = (line: string) => line.split(" ");
 
@@ -34,8 +25,7 @@ const NAMESPACES = [
 const LOW_PORTS = words("--cap-add CAP_NET_BIND_SERVICE --cap-add CAP_SETPCAP");
 const LOWEST_FREE_PORT = 1024;
 
-/** The command of a gateway that is not root: bwrap builds the root file system itself. */
-export function bwrapCommand(plan: SandboxPlan, bwrap: string): string[] {
+export function bwrapCommand(plan: SandboxPlan, bwrap: string, init: string): string[] {
   return [
     bwrap,
     ...namespaces(plan),
@@ -46,54 +36,22 @@ export function bwrapCommand(plan: SandboxPlan, bwrap: string): string[] {
       source,
       target,
     ]),
+    "--ro-bind",
+    init,
+    INSIDE.init,
     ...plan.links.flatMap(({ path, target }) => ["--symlink", target, path]),
     ...plan.hidden.flatMap((path) => ["--perms", "0555", "--tmpfs", path, "--remount-ro", path]),
     ...(plan.scratch === null ? [] : ownTmpfs(plan.scratch)),
     ...words("--remount-ro /"),
-    ...initArguments(plan),
+    ...words(`-- ${INSIDE.init} init`),
   ];
-}
-
-/** The command of a gateway that is root. The process waits for its arguments. */
-export function stageCommand({ uid, init, join }: Stage): string[] {
-  return [init, "stage", String(uid), String(uid), ...join];
-}
-
-export function stageArguments(plan: SandboxPlan, bwrap: string, { uid }: Stage): string[] {
-  return [
-    ...plan.mounts.flatMap((mount) => [mountCommand(mount), mount.source, mount.target]),
-    ...plan.links.flatMap(({ path, target }) => ["link", target, path]),
-    ...plan.hidden.flatMap((path) => ["hide", path]),
-    ...(plan.scratch === null ? [] : ["scratch", plan.scratch.target, tmpfsOptions(plan.scratch, uid)]),
-    "--",
-    bwrap,
-    ...namespaces(plan),
-    // Includes devices; the stage ensures that only those of /dev exist and what is read-only.
-    ...words("--dev-bind /root /"),
-    ...PROC,
-    ...initArguments(plan),
-  ];
-}
-
-/** System folders include what the host mounts below them. */
-function mountCommand({ system, writable }: PlannedMount): string {
-  if (system) return "system";
-  return writable ? "share" : "show";
 }
 
 function namespaces({ listeners }: SandboxPlan): string[] {
   return [...NAMESPACES, ...(listeners.some(({ port }) => port < LOWEST_FREE_PORT) ? LOW_PORTS : [])];
 }
 
-function initArguments({ cwd }: SandboxPlan): string[] {
-  return ["--chdir", cwd, ...words(`-- ${INSIDE.init} init`)];
-}
-
-function tmpfsOptions({ bytes, files }: NonNullable<SandboxPlan["scratch"]>, uid: number): string {
-  return `mode=0700,size=${bytes},nr_inodes=${files},uid=${uid},gid=${uid}`;
-}
-
-/** Only root can also limit the number of files. */
+/** This version of bwrap cannot limit the number of files. */
 function ownTmpfs({ bytes, target }: NonNullable<SandboxPlan["scratch"]>): string[] {
   return ["--perms", "0700", "--size", String(bytes), "--tmpfs", target];
 }

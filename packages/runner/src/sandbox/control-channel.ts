@@ -62,6 +62,7 @@ export class ControlChannel {
     const records = [
       ...plan.limits.map(({ resource, value }) => `l${resource}=${value}`),
       ...(plan.scratch === null ? [] : [`s${plan.scratch.target}`]),
+      `w${plan.cwd}`,
       ...plan.kept.map(({ target, bytes, files }) => `k${bytes} ${files} ${target}`),
       ...plan.listeners.map(({ address, port }) => `n${address} ${port}`),
       ...Object.entries(plan.env).map(([name, value]) => `e${name}=${value}`),
@@ -70,7 +71,7 @@ export class ControlChannel {
     this.#block(records);
   }
 
-  /** Arguments for `sandbox-init stage`, sent before the plan. */
+  /** Commands for `sandbox-init stage`, sent before the plan. */
   stage(words: readonly string[]): void {
     this.#block(words);
   }

@@ -10,8 +10,7 @@ import { faultOf } from "../artifacts/artifact-fault.ts";
 import type { EgressSession } from "../egress/create-egress.ts";
 import { receiveListeners } from "../egress/receive-listeners.ts";
 import { loadPerProcessor } from "../time/sample-tree.ts";
-import { ownFilesChanged, type Spawned, spawnConfined } from "./bubblewrap.ts";
-import { bwrapCommand, stageArguments } from "./bubblewrap-arguments.ts";
+import { bwrapCommand } from "./bubblewrap-arguments.ts";
 import { chownFolder } from "./chown-folder.ts";
 import { type ExitCause, exitCauseOf, keptFolderFull } from "./exit-cause.ts";
 import { hostsFile } from "./host-files.ts";
@@ -19,7 +18,10 @@ import type { SandboxLimits } from "./limits.ts";
 import { type SandboxParts, sandboxError } from "./make-sandbox.ts";
 import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
 import type { PreparedSlot } from "./prepared-slots.ts";
+import { ownFilesChanged, type Spawned, spawnConfined } from "./spawn-confined.ts";
+import { stageArguments } from "./stage-arguments.ts";
 import { claimStateFolder } from "./state-user.ts";
+import { userNamespaceFix } from "./user-namespaces.ts";
 
 export interface Confined {
   /** Its streams are the plugin's own. Its pid is the outer process, which exits after the sandbox. */
@@ -81,7 +83,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     for (const { source, writable } of asked.binds ?? []) {
       if (writable && planned.uid !== null) await chownFolder(source, planned.uid);
     }
-    shown = planned.mounts.map(({ source }) => source);
+    shown = [parts.tools.init, ...planned.mounts.map(({ source }) => source)];
     parts.tools.copies.verify(shown);
     spawned = spawnPlanned(parts, prepared, planned);
   } catch (error) {
@@ -138,7 +140,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   };
 }
 
-/** A missing folder is an error of the binding; bwrap would report it as its own. */
+/** A missing folder is an error of the binding; the sandbox would report it as its own. */
 function assertMounted(mounts: SandboxRequest["grant"]["mounts"]): void {
   const gone = mounts.find(({ source }) => !existsSync(source));
   if (gone !== undefined)
@@ -149,8 +151,8 @@ const EDQUOT = 122;
 const toNull = () => null;
 
 function spawnPlanned({ tools }: SandboxParts, { staged }: PreparedSlot, planned: SandboxPlan): Spawned {
-  const spawned = staged?.spawned ?? spawnConfined(bwrapCommand(planned, tools.program), tools);
-  if (staged !== null) spawned.control.stage(stageArguments(planned, tools.program, staged.stage));
+  const spawned = staged ?? spawnConfined(bwrapCommand(planned, tools.bwrap!, tools.init), tools);
+  if (staged !== null) spawned.control.stage(stageArguments(planned));
   spawned.control.sendPlan(planned);
   return spawned;
 }
@@ -169,7 +171,7 @@ function closeAfterOutput({ child, control }: Spawned): void {
   else child.stdout.once("close", leave);
 }
 
-/** Explains an error of bwrap and what to do about it. */
+/** Explains why there is no sandbox and what to do about it. */
 function startError(errno: number | null, words: string, limits: SandboxLimits): BackplaneError {
   if (errno === EDQUOT) {
     return new BackplaneError(
@@ -191,11 +193,8 @@ function startError(errno: number | null, words: string, limits: SandboxLimits):
     );
   }
   const last = words.split("\n").at(-1) || "no output";
-  const userns = /user namespace|uid map|Creating new namespace|No permissions to create/i.test(words);
   return sandboxError(
-    `bubblewrap could not create a sandbox: ${last.slice(0, 300)}`,
-    userns
-      ? "Allow unprivileged user namespaces: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000, and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
-      : "In a container, provide an unmasked /proc and allow user namespaces.",
+    `a sandbox could not be created: ${last.slice(0, 300)}`,
+    userNamespaceFix() ?? "In a container, provide an unmasked /proc and allow user namespaces.",
   );
 }

@@ -38,7 +38,7 @@ export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
  */
 const RESOURCE = { cpu: 0, fsize: 1, data: 2, core: 4, nproc: 6, nofile: 7, memlock: 8 } as const;
 
-/** bwrap and sandbox-init are in a slot's process count but not in the plugin's limit. */
+/** The outer process and PID 1 are in a slot's process count but not in the plugin's limit. */
 export const OUR_PROCESSES = 2;
 
 export interface ResourceLimit {

@@ -11,32 +11,35 @@ import type { Logger } from "@backplane/ports";
 import { startJanitor } from "../cgroup/janitor.ts";
 import { openCgroups } from "../cgroup/open-cgroups.ts";
 import { PrivateCopies } from "../programs/private-copies.ts";
-import type { Bubblewrap } from "./bubblewrap.ts";
 import { ownFiles, readSystem } from "./host-files.ts";
-import { COMPILERS, findOrBuildInit } from "./init-program.ts";
+import { readInit } from "./init-program.ts";
 import { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./limits.ts";
-import { INSIDE, type SandboxHost } from "./plan.ts";
+import type { SandboxHost } from "./plan.ts";
 import { PreparedSlots } from "./prepared-slots.ts";
 import { filteredArch, systemCallFilter } from "./seccomp/filter.ts";
 import { SlotTable } from "./slot-table.ts";
+import type { SandboxTools } from "./spawn-confined.ts";
 import type { SandboxCheck } from "./status.ts";
 
 export interface SandboxOptions {
-  /** A folder for sandbox-init and a few small files. */
+  /** A folder for private copies of sandbox-init and of a few small files. */
   cache_dir: string;
   node: string;
   path: readonly string[];
   limits?: Partial<SandboxLimits>;
   log: Logger;
+  /** Where to look for bwrap, if the embedded sandbox cannot be used. */
   bwrap?: readonly string[];
-  compilers?: readonly string[];
-  /** The folder of a compiled sandbox-init, if not that of this package. */
-  prebuilt?: string;
+  /** The folder of sandbox-init and its manifest, if not that of this package. */
+  init?: string;
 }
+
+/** What creates the sandboxes: sandbox-init itself, or the system's bwrap at this path. */
+export type Backend = { name: "embedded" } | { name: "bubblewrap"; program: string };
 
 export interface SandboxParts {
   host: SandboxHost;
-  tools: Bubblewrap;
+  tools: SandboxTools;
   slots: SlotTable;
   prepared: PreparedSlots;
   /** Existing processes; closing the sandbox kills them. */
@@ -44,11 +47,19 @@ export interface SandboxParts {
 }
 
 const BWRAP = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
+export const EMBEDDED: Backend = { name: "embedded" };
 /** Outside of the usual ranges for users, services and containers, and below 65,536 for small user namespaces. */
 const FIRST_UID = 59_000;
 
+/** Null for root, which needs no permission of the system that a bwrap could have instead. */
+export function findBubblewrap(options: SandboxOptions): Backend | null {
+  const program = (options.bwrap ?? BWRAP).find((file) => existsSync(file));
+  return program === undefined || process.getuid?.() === 0 ? null : { name: "bubblewrap", program };
+}
+
 export async function makeSandbox(
   options: SandboxOptions,
+  backend: Backend,
   checks: SandboxCheck[],
   closers: (() => Promise<void>)[],
 ): Promise<SandboxParts> {
@@ -60,18 +71,23 @@ export async function makeSandbox(
     );
   }
   checks.push({ name: "system", ok: true, message: `Linux ${arch}` });
-  const bwrap = (options.bwrap ?? BWRAP).find((file) => existsSync(file));
-  if (bwrap === undefined) throw sandboxError("bubblewrap is not installed", installation(options));
-  checks.push({ name: "bubblewrap", ok: true, message: await versionOf(bwrap) });
   const { cache_dir } = options;
   await mkdir(cache_dir, { recursive: true, mode: 0o700 });
-  const built = await findOrBuildInit(cache_dir, options.compilers, options.prebuilt);
+  const { bytes, sha256 } = await readInit(options.init);
   const copies = new PrivateCopies(cache_dir);
   closers.push(async () => copies.close());
-  // Executed from a folder that no slot's user can enter; the stage shows it through a mount.
-  const init = { file: copies.put("sandbox-init", built.bytes, 0o555), sha256: built.sha256 };
+  // Executed from a folder that no slot's user can enter.
+  const init = copies.put("sandbox-init", bytes, 0o555);
   const filter = copies.openUnnamed(systemCallFilter(arch));
-  checks.push({ name: "sandbox-init", ok: true, message: `sandbox-init ${init.sha256.slice(0, 12)}` });
+  const version = `sandbox-init ${sha256.slice(0, 12)}`;
+  checks.push({
+    name: "backend",
+    ok: true,
+    message:
+      backend.name === "embedded"
+        ? `embedded ${version}`
+        : `${await versionOf(backend.program)} with ${version}, because only bwrap may create user namespaces`,
+  });
 
   const root = process.getuid?.() === 0;
   checks.push({
@@ -98,10 +114,13 @@ export async function makeSandbox(
     );
   }
   const slots = new SlotTable(cgroups, limits);
-  const tools = { program: bwrap, filter, copies };
-  const prepared = new PreparedSlots(slots, tools, ({ index, cgroup }) =>
-    root ? { uid: FIRST_UID + index, init: init.file, join: cgroup?.join ?? [] } : null,
-  );
+  const bwrap = backend.name === "bubblewrap" ? backend.program : null;
+  const tools = { init, bwrap, filter, copies };
+  const prepared = new PreparedSlots(slots, tools, ({ index, cgroup }) => {
+    if (bwrap !== null) return null;
+    const [uid, gid] = root ? [FIRST_UID + index, FIRST_UID + index] : [process.getuid!(), process.getgid!()];
+    return { uid, gid, init, join: cgroup?.join ?? [] };
+  });
   const live: SandboxParts["live"] = new Set();
   closers.push(
     () => slots.close(),
@@ -118,7 +137,7 @@ export async function makeSandbox(
     live,
     host: {
       ...(await readSystem()),
-      files: [...ownFiles(copies), { source: init.file, target: INSIDE.init }],
+      files: ownFiles(copies),
       node: await realpath(options.node),
       path: options.path,
       limits,
@@ -126,12 +145,6 @@ export async function makeSandbox(
       cgroup: cgroups !== null,
     },
   };
-}
-
-/** Lists everything that is missing in one command. */
-function installation({ compilers = COMPILERS }: SandboxOptions): string {
-  const compiler = compilers.some((file) => existsSync(file)) ? "" : " gcc libc6-dev";
-  return `apt-get install -y bubblewrap${compiler}, then start the gateway again`;
 }
 
 function versionOf(bwrap: string): Promise<string> {

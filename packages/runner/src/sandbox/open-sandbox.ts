@@ -4,7 +4,14 @@
  */
 import { BackplaneError } from "@backplane/contract";
 import { type Confined, type ConfineRequest, launchConfined } from "./launch-confined.ts";
-import { makeSandbox, type SandboxOptions, type SandboxParts } from "./make-sandbox.ts";
+import {
+  type Backend,
+  EMBEDDED,
+  findBubblewrap,
+  makeSandbox,
+  type SandboxOptions,
+  type SandboxParts,
+} from "./make-sandbox.ts";
 import { selfTest } from "./self-test.ts";
 import { type SandboxCheck, type SandboxStatus, statusOf } from "./status.ts";
 
@@ -17,29 +24,15 @@ export interface Sandbox {
   close(): Promise<void>;
 }
 
+/** A sandbox that passed its self-test, or the checks up to the one that failed. */
+interface Attempt {
+  parts: SandboxParts | null;
+  checks: SandboxCheck[];
+  closers: (() => Promise<void>)[];
+}
+
 export async function openSandbox(options: SandboxOptions): Promise<Sandbox> {
-  let checks: SandboxCheck[] = [];
-  let closers: (() => Promise<void>)[] = [];
-  let parts: SandboxParts | null = null;
-  // A busy machine, or another gateway that builds the same files, can fail one attempt. Without a retry the
-  // gateway would refuse calls until it is restarted.
-  for (let left = ATTEMPTS - 1; ; left--) {
-    checks = [];
-    closers = [];
-    parts = null;
-    try {
-      parts = await makeSandbox(options, checks, closers);
-      await selfTest(parts, checks);
-      break;
-    } catch (error) {
-      const { message, fix } = error as BackplaneError;
-      checks.push({ name: "sandbox", ok: false, message, ...(fix === undefined ? {} : { fix }) });
-      if (left === 0) break;
-      options.log.debug({ reason: message, left }, "sandbox self-test failed; retrying");
-      for (const close of closers.reverse()) await close().catch(() => {});
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-    }
-  }
+  const { parts, checks, closers } = await openTested(options);
   const status = statusOf(checks);
   return {
     status,
@@ -55,6 +48,39 @@ export async function openSandbox(options: SandboxOptions): Promise<Sandbox> {
       }
     },
   };
+}
+
+/** bwrap is used only if the embedded sandbox cannot be; if both fail, the reason is that of the embedded one. */
+async function openTested(options: SandboxOptions): Promise<Attempt> {
+  const bubblewrap = findBubblewrap(options);
+  // A busy machine can fail one attempt. Without a retry the gateway would refuse calls until it is restarted.
+  for (let left = ATTEMPTS - 1; ; left--) {
+    const embedded = await attempt(options, EMBEDDED);
+    if (embedded.parts !== null) return embedded;
+    const other = bubblewrap === null ? null : await attempt(options, bubblewrap);
+    if (other !== null && other.parts !== null) return other;
+    if (left === 0) return embedded;
+    options.log.debug(
+      { reason: embedded.checks.at(-1)?.message, left },
+      "sandbox self-test failed; retrying",
+    );
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
+}
+
+async function attempt(options: SandboxOptions, backend: Backend): Promise<Attempt> {
+  const checks: SandboxCheck[] = [];
+  const closers: (() => Promise<void>)[] = [];
+  try {
+    const parts = await makeSandbox(options, backend, checks, closers);
+    await selfTest(parts, checks);
+    return { parts, checks, closers };
+  } catch (error) {
+    const { message, fix } = error as BackplaneError;
+    checks.push({ name: "sandbox", ok: false, message, ...(fix === undefined ? {} : { fix }) });
+    for (const close of closers.reverse()) await close().catch(() => {});
+    return { parts: null, checks, closers: [] };
+  }
 }
 
 /** For `backplane doctor`: opens the sandbox, reads its status and closes it. */

@@ -1,29 +1,29 @@
 /**
- * Slots with processes that were started ahead of the next launches, because forking the gateway and joining
- * cgroups takes milliseconds (bench sandbox.cold). One is kept ready, and more after a burst. A gateway that is not root has no cgroups
- * and prepares nothing.
+ * Slots with processes that were started ahead of the next launches, because forking the gateway, joining cgroups
+ * and creating namespaces takes milliseconds (bench sandbox.cold). One is kept ready, and more after a burst. bwrap
+ * needs the whole plan at its start, so nothing is prepared for it.
  */
-import { type Bubblewrap, type Spawned, spawnConfined } from "./bubblewrap.ts";
-import { type Stage, stageCommand } from "./bubblewrap-arguments.ts";
 import type { Slot, SlotTable } from "./slot-table.ts";
+import { type SandboxTools, type Spawned, spawnConfined } from "./spawn-confined.ts";
+import { type Stage, stageCommand } from "./stage-arguments.ts";
 
 export interface PreparedSlot {
   slot: Slot;
-  /** Null if there is no stage; the process is started later then. */
-  staged: { spawned: Spawned; stage: Stage } | null;
+  /** Null with bwrap; the process is started later then. */
+  staged: Spawned | null;
 }
 
 const MAX_PREPARED = 4;
 
 export class PreparedSlots {
   readonly #slots: SlotTable;
-  readonly #tools: Bubblewrap;
+  readonly #tools: SandboxTools;
   readonly #stageOf: (slot: Slot) => Stage | null;
   readonly #ready: Promise<PreparedSlot | null>[] = [];
   #wanted = 1;
   #closed = false;
 
-  constructor(slots: SlotTable, tools: Bubblewrap, stageOf: (slot: Slot) => Stage | null) {
+  constructor(slots: SlotTable, tools: SandboxTools, stageOf: (slot: Slot) => Stage | null) {
     this.#slots = slots;
     this.#tools = tools;
     this.#stageOf = stageOf;
@@ -35,11 +35,11 @@ export class PreparedSlots {
     const waiting = this.#ready.shift();
     if (waiting === undefined) this.#wanted = Math.min(this.#wanted + 1, MAX_PREPARED);
     const prepared = (await waiting) ?? (await this.#make());
-    if (prepared.staged !== null && hasEnded(prepared.staged.spawned)) {
+    if (prepared.staged !== null && hasEnded(prepared.staged)) {
       this.#slots.release(prepared.slot);
       return await this.#make();
     }
-    prepared.staged?.spawned.keepAlive(true);
+    prepared.staged?.keepAlive(true);
     return prepared;
   }
 
@@ -54,7 +54,7 @@ export class PreparedSlots {
   async #prepare(): Promise<PreparedSlot | null> {
     try {
       const prepared = await this.#make();
-      prepared.staged?.spawned.keepAlive(false);
+      prepared.staged?.keepAlive(false);
       return prepared;
     } catch {
       // The next launch reports the error.
@@ -63,11 +63,11 @@ export class PreparedSlots {
   }
 
   async discard({ slot, staged }: PreparedSlot): Promise<void> {
-    if (staged !== null && !hasEnded(staged.spawned)) {
-      const { child } = staged.spawned;
-      staged.spawned.keepAlive(true);
+    if (staged !== null && !hasEnded(staged)) {
+      const { child } = staged;
+      staged.keepAlive(true);
       const closed = new Promise((resolve) => child.once("close", resolve));
-      staged.spawned.kill();
+      staged.kill();
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
       await closed;
     }
@@ -86,9 +86,8 @@ export class PreparedSlots {
     const slot = await this.#slots.take();
     try {
       const slots = this.#stageOf(slot);
-      const stage = slots && (uid === null ? slots : { ...slots, uid });
-      const staged = stage && { spawned: spawnConfined(stageCommand(stage), this.#tools), stage };
-      return { slot, staged };
+      const stage = slots && (uid === null ? slots : { ...slots, uid, gid: uid });
+      return { slot, staged: stage && spawnConfined(stageCommand(stage), this.#tools) };
     } catch (error) {
       this.#slots.release(slot);
       throw error;

@@ -39,6 +39,7 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
     lifetime: "call",
     folder: "/usr/bin",
     program: { kind: "system", file: INSIDE.init, args: ["probe"] },
+    binds: [{ source: parts.tools.init, target: INSIDE.init, writable: false }],
     env: {},
   });
   const late = setTimeout(() => probe.kill(), TEST_MS);

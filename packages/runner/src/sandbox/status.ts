@@ -38,9 +38,10 @@ export function checkProbe(status: string, inside_uid: number): string | null {
   const field = (name: string) => new RegExp(`^${name}:\\s*(.*)$`, "m").exec(status)?.[1] ?? "absent";
   const expected: [string, (value: string) => boolean][] = [
     ["Uid", (value) => value.split(/\s+/).every((uid) => uid === String(inside_uid))],
-    ["CapEff", (value) => /^0+$/.test(value)],
-    ["CapPrm", (value) => /^0+$/.test(value)],
-    ["CapBnd", (value) => /^0+$/.test(value)],
+    ...["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map((set): [string, (value: string) => boolean] => [
+      set,
+      (value) => /^0+$/.test(value),
+    ]),
     ["NoNewPrivs", (value) => value === "1"],
     ["Seccomp", (value) => value === "2"],
   ];

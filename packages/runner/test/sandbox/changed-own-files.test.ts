@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, onTestFinished } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { PrivateCopies } from "../../src/programs/private-copies.ts";
-import { spawnConfined } from "../../src/sandbox/bubblewrap.ts";
+import { spawnConfined } from "../../src/sandbox/spawn-confined.ts";
 import { emptyFolder, openTestSandbox, packageFolder, request, sh } from "../support/sandbox.ts";
 
 /** Runs `attack` right after the first check of our own files that matches `when`. */
@@ -79,7 +79,7 @@ verifies("integrity.exec", "kills a process whose program changed while it was e
   const copies = new PrivateCopies(emptyFolder());
   onTestFinished(() => copies.close());
   const program = copies.put("sandbox-init", readFileSync("/bin/sleep"), 0o555);
-  const tools = { program, filter: copies.openUnnamed(Buffer.from("filter")), copies };
+  const tools = { filter: copies.openUnnamed(Buffer.from("filter")), copies };
   const intact = spawnConfined([program, "60"], tools);
   intact.kill();
   afterLook(

@@ -1,56 +1,52 @@
-import { execFileSync } from "node:child_process";
-import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { COMPILERS, findOrBuildInit } from "../../src/sandbox/init-program.ts";
+import { type Manifest, PREBUILT } from "../../../../scripts/sandbox-init/manifest.ts";
+import { sourceDigests } from "../../../../scripts/sandbox-init/toolchain.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { readInit, SHIPPED } from "../../src/sandbox/init-program.ts";
 import { emptyFolder } from "../support/sandbox.ts";
 
-const NO_PREBUILT = "/nonexistent";
+verifies(
+  "sandbox.embedded",
+  "ships a static program for each architecture, built from these sources",
+  async () => {
+    expect(join(SHIPPED)).toBe(`${PREBUILT}/`);
+    const manifest = JSON.parse(readFileSync(join(SHIPPED, "manifest.json"), "utf8")) as Manifest;
+    expect(manifest.sources, "after a change: npm run build:sandbox-init").toEqual(sourceDigests());
+    const EM = { x64: 62, arm64: 183 };
+    for (const arch of ["x64", "arm64"] as const) {
+      const { bytes, sha256 } = await readInit(SHIPPED, arch);
+      expect(sha256).toBe(manifest.programs[`linux-${arch}`]?.sha256);
+      expect([bytes.toString("latin1", 1, 4), bytes.readUInt16LE(18)]).toEqual(["ELF", EM[arch]]);
+      // A dynamic program would name its loader.
+      expect(bytes.includes("/lib/ld-")).toBe(false);
+      expect(bytes.length).toBeLessThan(200_000);
+    }
+  },
+);
 
-test("compiles once, caches by the digest of the sources, and recompiles a modified program", async () => {
-  const cache = join(emptyFolder(), "cache");
-  const first = await findOrBuildInit(cache, COMPILERS, NO_PREBUILT);
-  const compiledAt = statSync(first.file).mtimeMs;
-  expect(readdirSync(cache).sort()).toHaveLength(2);
-  expect(execFileSync("/usr/bin/sha256sum", [first.file], { encoding: "utf8" })).toContain(first.sha256);
-  expect(statSync(cache).mode & 0o777).toBe(0o700);
-
-  expect(await findOrBuildInit(cache, [], NO_PREBUILT)).toEqual(first);
-  expect(statSync(first.file).mtimeMs).toBe(compiledAt);
-
-  chmodSync(first.file, 0o755);
-  writeFileSync(first.file, "#!/bin/sh\necho not ours\n");
-  expect((await findOrBuildInit(cache, COMPILERS, NO_PREBUILT)).sha256).toBe(first.sha256);
-  expect(readFileSync(first.file).subarray(1, 4).toString()).toBe("ELF");
+test("starts without arguments and says who starts it", () => {
+  const { status, stderr } = spawnSync(join(SHIPPED, `linux-${process.arch}`), [], { encoding: "utf8" });
+  expect([status, stderr]).toEqual([125, "sandbox-init is started by Backplane\n"]);
 });
 
-test("explains how to install a compiler if none is found", async () => {
-  const program = findOrBuildInit(emptyFolder(), ["/nonexistent/cc"], NO_PREBUILT);
-  await expect(program).rejects.toMatchObject({
-    code: "sandbox.unavailable",
-    message: expect.stringContaining("no C compiler was found"),
-    fix: expect.stringContaining("apt-get install -y gcc"),
-  });
-});
-
-test("reports a failing compiler and leaves no partial files", async () => {
-  const cache = emptyFolder();
-  await expect(findOrBuildInit(cache, ["/bin/false"], NO_PREBUILT)).rejects.toMatchObject({
-    code: "sandbox.unavailable",
-    message: expect.stringContaining("cannot be compiled"),
-  });
-  expect(readdirSync(cache)).toEqual([]);
-});
-
-test("uses the prebuilt program unless it was modified", async () => {
-  const prebuilt = join(emptyFolder(), "prebuilt");
-  const cache = join(emptyFolder(), "cache");
-  const built = await findOrBuildInit(prebuilt, COMPILERS, NO_PREBUILT);
-  expect(await findOrBuildInit(cache, [], prebuilt)).toEqual(built);
-
-  chmodSync(built.file, 0o755);
-  writeFileSync(built.file, "#!/bin/sh\necho not ours\n");
-  const compiled = await findOrBuildInit(cache, COMPILERS, prebuilt);
-  expect(compiled.file.startsWith(cache)).toBe(true);
-  expect(compiled.sha256).toBe(built.sha256);
+test("refuses a program that was changed, is missing, or is not for this architecture", async () => {
+  const folder = join(emptyFolder(), "prebuilt");
+  cpSync(SHIPPED, folder, { recursive: true });
+  expect((await readInit(folder)).bytes.equals((await readInit()).bytes)).toBe(true);
+  const file = join(folder, `linux-${process.arch}`);
+  writeFileSync(file, Buffer.concat([readFileSync(file), Buffer.of(0)]));
+  for (const [where, arch] of [
+    [folder, process.arch],
+    ["/nonexistent", process.arch],
+    [folder, "mips"],
+  ] as const) {
+    await expect(readInit(where, arch)).rejects.toMatchObject({
+      code: "sandbox.unavailable",
+      message: expect.stringMatching(/^sandbox-init cannot be used: /),
+      fix: expect.stringContaining("Install Backplane again"),
+    });
+  }
 });

@@ -3,9 +3,11 @@ import { checkProbe, statusOf } from "../../src/sandbox/status.ts";
 
 const GOOD = {
   Uid: "1000\t1000\t1000\t1000",
+  CapInh: "0000000000000000",
   CapPrm: "0000000000000000",
   CapEff: "0000000000000000",
   CapBnd: "0000000000000000",
+  CapAmb: "0000000000000000",
   NoNewPrivs: "1",
   Seccomp: "2",
 };
@@ -18,6 +20,8 @@ test("accepts a test process only if the kernel confirms every property", () => 
   expect(checkProbe(text(GOOD), 1000)).toBeNull();
   const bad: [keyof typeof GOOD, string][] = [
     ["Uid", "1000\t0\t1000\t1000"],
+    ["CapInh", "0000000000000400"],
+    ["CapAmb", "0000000000000400"],
     ["CapPrm", "0000000000000001"],
     ["CapEff", "000001ffffffffff"],
     ["CapBnd", "000001ffffffffff"],
@@ -33,7 +37,7 @@ test("accepts a test process only if the kernel confirms every property", () => 
 });
 
 test("is unavailable after a required check failed, and reports optional ones", () => {
-  const ok = { name: "bubblewrap", ok: true, message: "bubblewrap 1" };
+  const ok = { name: "backend", ok: true, message: "embedded" };
   expect(statusOf([])).toMatchObject({ available: false });
   expect(statusOf([ok, { name: "trial", ok: false, message: "no", fix: "do" }])).toMatchObject({
     available: false,
@@ -43,7 +47,7 @@ test("is unavailable after a required check failed, and reports optional ones", 
   expect(statusOf([ok, { name: "cgroups", ok: false, message: "no cgroups", fix: "be root" }])).toMatchObject(
     {
       available: true,
-      reason: "bubblewrap 1; no cgroups",
+      reason: "embedded; no cgroups",
       fix: "be root",
     },
   );

@@ -6,20 +6,26 @@ export function treeOf(pid: number): number[] {
   return childrenOf(pid).flatMap((child) => [child, ...treeOf(child)]);
 }
 
-/** All processes in sandboxes of this process, including bwrap. */
+/** All processes in sandboxes of this process with a plugin, including the outer ones. */
 export function confinedHere(): number[] {
-  return childrenWith("--unshare-pid").flatMap((pid) => [pid, ...treeOf(pid)]);
+  return stages()
+    .map((pid) => [pid, ...treeOf(pid)])
+    .filter((tree) => tree.length > WITHOUT_PLUGIN)
+    .flat();
 }
 
-/** Prepared processes that wait for their arguments. */
+/** The outer processes of prepared sandboxes, which wait for a plugin. */
 export function waitingHere(): number[] {
-  return childrenWith("\0stage\0");
+  return stages().filter((pid) => treeOf(pid).length < WITHOUT_PLUGIN);
 }
 
-function childrenWith(word: string): number[] {
+/** The outer process and PID 1. */
+const WITHOUT_PLUGIN = 2;
+
+function stages(): number[] {
   return childrenOf(process.pid).filter((pid) => {
     try {
-      return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(word);
+      return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("\0stage\0");
     } catch {
       return false;
     }

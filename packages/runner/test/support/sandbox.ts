@@ -1,14 +1,11 @@
-/**
- * A real sandbox for tests. sandbox-init is compiled once into the module's dist folder; everything is closed with
- * the test.
- */
+/** A real sandbox for tests. Everything is closed with the test. */
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { logTo } from "@backplane/test-kit/log-to";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { onTestFinished } from "vitest";
@@ -21,7 +18,8 @@ import { openSandbox, type Sandbox } from "../../src/sandbox/open-sandbox.ts";
 /** Ends the wait for the end of an output that never comes. */
 const UNREAD_MS = 5_000;
 
-export const CACHE = fileURLToPath(new URL("../../dist/sandbox-init/", import.meta.url));
+/** For private copies of our files. Every user has its own. */
+export const CACHE = join(tmpdir(), `backplane-sandbox-${process.getuid!()}`);
 
 export function sandboxOptions(change: Partial<SandboxOptions> = {}): SandboxOptions {
   return { cache_dir: CACHE, node: process.execPath, path: PLUGIN_PATH, log: logTo(), ...change };
@@ -71,7 +69,8 @@ export async function finish({ child, exitCause }: Confined): Promise<Ran> {
     if (output.err.length < 1_000_000) output.err += chunk.toString("utf8");
   });
   // The exit may be known before the last output was read.
-  const read = [child.stdout, child.stderr].map((stream) => once(stream, "end"));
+  const unread = [child.stdout, child.stderr].filter((stream) => !stream.readableEnded && !stream.destroyed);
+  const read = unread.map((stream) => once(stream, "end"));
   child.stdin.end();
   const cause = await exitCause;
   // A weakened sandbox may leave a process that holds the pipes.
@@ -87,6 +86,10 @@ export async function sh(sandbox: Sandbox, script: string, change: RunChange = {
 
 export function emptyFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "backplane-sandbox-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  onTestFinished(() => {
+    // A test may leave folders that their owner cannot enter.
+    if (process.getuid!() !== 0) execFileSync("/bin/chmod", ["-R", "u+rwX", folder], { stdio: "ignore" });
+    rmSync(folder, { recursive: true, force: true });
+  });
   return folder;
 }

@@ -96,7 +96,7 @@ async function status(context: CommandContext): Promise<undefined> {
         runner.held_back
           .map((held) => `${held.package_id} (${held.failures} failures: ${held.last_error})`)
           .join("; ") || undefined,
-      sandbox: sandbox.available ? "available" : `not available: ${sandbox.reason}`,
+      sandbox: `${sandbox.available ? "available" : "not available"}: ${sandbox.reason}`,
       you: `${caller.actor} in ${caller.org_id}/${caller.project_id ?? "*"} (${caller.role})`,
     }),
   );

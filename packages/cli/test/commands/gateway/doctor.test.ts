@@ -39,7 +39,7 @@ test("reports the sandbox of this machine and of the running gateway", async () 
   };
   const [machine, running] = await rows({});
   expect(machine?.message).toMatch(
-    /^isolated and worker exports run confined: bubblewrap .*system-call filter/,
+    /^isolated and worker exports run confined: embedded sandbox-init .*system-call filter/,
   );
   expect(running).toMatchObject({
     status: "ok",

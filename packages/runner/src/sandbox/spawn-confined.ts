@@ -1,8 +1,8 @@
 /**
  * Starts one process in a sandbox, and kills it. It must be spawned from the main thread, because the kernel ties
- * the child's lifetime to the thread. bwrap gets an empty environment (its own would be visible as /proc/1/environ
- * in the sandbox, and a plugin's LD_PRELOAD would act outside) and only the descriptors it needs. Through the last
- * one, Node's IPC channel, sandbox-init passes listeners before the plugin starts.
+ * the child's lifetime to the thread. The process gets an empty environment, so that nothing of the gateway's is in
+ * the memory of PID 1 and no LD_PRELOAD acts outside, and only the descriptors it needs. Through the last one,
+ * Node's IPC channel, sandbox-init passes listeners before the plugin starts.
  */
 import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
@@ -12,8 +12,11 @@ import { childrenOf } from "../procfs/children-of.ts";
 import type { PrivateCopies } from "../programs/private-copies.ts";
 import { ControlChannel } from "./control-channel.ts";
 
-export interface Bubblewrap {
-  program: string;
+export interface SandboxTools {
+  /** The private copy of sandbox-init. */
+  init: string;
+  /** The system's bwrap, if it creates the sandboxes. */
+  bwrap: string | null;
   /** Descriptor of the system-call filter. */
   filter: number;
   copies: PrivateCopies;
@@ -24,7 +27,7 @@ export interface Spawned {
   child: ChildProcessWithoutNullStreams;
   pid: number;
   control: ControlChannel;
-  /** Error output of bwrap and sandbox-init, for a failed start. */
+  /** Error output of sandbox-init and bwrap, for a failed start. */
   errorOutput(): string;
   kill(): void;
   /** Whether the process keeps the gateway alive; a prepared one does not. */
@@ -36,7 +39,10 @@ const OUTER_GRACE_MS = 500;
 const MAX_ERROR_CHARS = 4_096;
 
 /** The process waits for commands on the control channel. */
-export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawned {
+export function spawnConfined(
+  line: readonly string[],
+  tools: Pick<SandboxTools, "filter" | "copies">,
+): Spawned {
   const [program, ...args] = line as [string, ...string[]];
   const ours = [program];
   tools.copies.verify(ours);

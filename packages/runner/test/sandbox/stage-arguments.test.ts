@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import { stageArguments, stageCommand } from "../../src/sandbox/stage-arguments.ts";
+import { PLAN } from "../support/plan.ts";
+
+test("starts as the slot's user and in the slot's cgroup, without anything of the plan", () => {
+  const stage = { uid: 59_007, gid: 59_007, init: "/cache/init", join: ["/cg/cgroup.procs"] };
+  expect(stageCommand(stage).join(" ")).toBe("/cache/init stage 59007 59007 /cg/cgroup.procs");
+});
+
+test("has one command for each mount, link, hidden folder and scratch, and nothing else of the plugin", () => {
+  expect(stageArguments(PLAN).join(" ")).toBe(
+    [
+      "system /usr /usr",
+      "show /root/store/abc /plugin",
+      "share /srv/data /srv/data",
+      "link usr/bin /bin",
+      "hide /plugin/assets",
+      "scratch /sandbox/scratch mode=0700,size=1024,nr_inodes=16,uid=59007,gid=59007",
+    ].join(" "),
+  );
+  expect(stageArguments({ ...PLAN, scratch: null }).join(" ")).not.toContain("scratch");
+});
+
+test("without root: scratch belongs to the user inside", () => {
+  expect(stageArguments({ ...PLAN, uid: null }).join(" ")).toContain("uid=1000,gid=1000");
+});

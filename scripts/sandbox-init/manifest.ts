@@ -1,0 +1,94 @@
+/** The record of what the shipped programs were built from. It is beside them, and the gateway checks the programs. */
+import { hash } from "node:crypto";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  type Arch,
+  compileLocally,
+  compileShipped,
+  SHIPPED_FLAGS,
+  SOURCES,
+  sourceDigests,
+  TOOLCHAINS,
+  toolchainVersions,
+} from "./toolchain.ts";
+
+export const PREBUILT = join(SOURCES, "prebuilt");
+
+export interface Manifest {
+  programs: Record<string, { sha256: string; toolchain: Record<string, string> | null }>;
+  flags: string[];
+  sources: Record<string, string>;
+}
+
+const INSTALL =
+  "on Debian 12 (x64): dpkg --add-architecture arm64 && apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev musl-tools gcc-aarch64-linux-gnu linux-libc-dev-arm64-cross musl-dev:arm64";
+
+const ARCHS = Object.keys(TOOLCHAINS) as Arch[];
+
+/** Builds all programs and their manifest into a folder. */
+export function buildShipped(folder: string): Manifest {
+  mkdirSync(folder, { recursive: true });
+  const manifest: Manifest = { programs: {}, flags: SHIPPED_FLAGS, sources: sourceDigests() };
+  for (const arch of ARCHS) {
+    const toolchain = toolchainVersions(arch);
+    if (toolchain === null) throw new Error(`The toolchain for ${arch} is missing. Install it ${INSTALL}`);
+    const file = join(folder, `linux-${arch}`);
+    compileShipped(arch, file);
+    manifest.programs[`linux-${arch}`] = { sha256: checksumOf(file), toolchain };
+  }
+  write(folder, manifest);
+  return manifest;
+}
+
+/** For changed sources: only the program of this machine, by any compiler. */
+export function buildLocally(folder: string, sources: string = SOURCES): void {
+  mkdirSync(folder, { recursive: true });
+  const name = `linux-${process.arch}`;
+  compileLocally(join(folder, name), sources);
+  const sha256 = checksumOf(join(folder, name));
+  write(folder, { programs: { [name]: { sha256, toolchain: null } }, flags: [], sources: {} });
+}
+
+/** Builds everything again and returns what differs from the shipped programs; empty if they are the same. */
+export function differences(folder: string = PREBUILT): string[] {
+  const shipped = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8")) as Manifest;
+  const found: string[] = [];
+  const sources = sourceDigests();
+  for (const name of new Set([...Object.keys(sources), ...Object.keys(shipped.sources)])) {
+    if (sources[name] !== shipped.sources[name]) found.push(`${name} is not the source of the programs`);
+  }
+  for (const arch of ARCHS) {
+    const { toolchain } = shipped.programs[`linux-${arch}`]!;
+    const present = toolchainVersions(arch);
+    for (const [part, version] of Object.entries(toolchain ?? {})) {
+      if (present?.[part] === version) continue;
+      found.push(
+        `the ${part} for ${arch} is ${present?.[part] ?? "missing"}, and the programs were built with ${version}. Install it ${INSTALL}`,
+      );
+    }
+  }
+  if (found.length > 0) return [...found, "After a change of the sources: npm run build:sandbox-init"];
+  const again = mkdtempSync(join(tmpdir(), "backplane-sandbox-init-"));
+  try {
+    buildShipped(again);
+    for (const name of [...ARCHS.map((arch) => `linux-${arch}`), "manifest.json"]) {
+      if (!readFileSync(join(folder, name)).equals(readFileSync(join(again, name)))) {
+        found.push(`${name} has other bytes when it is built again`);
+      }
+    }
+  } finally {
+    rmSync(again, { recursive: true });
+  }
+  return found;
+}
+
+function checksumOf(file: string): string {
+  chmodSync(file, 0o755);
+  return hash("sha256", readFileSync(file), "hex");
+}
+
+function write(folder: string, manifest: Manifest): void {
+  writeFileSync(join(folder, "manifest.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+}

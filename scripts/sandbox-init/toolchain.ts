@@ -1,0 +1,118 @@
+/**
+ * Compiles sandbox-init. The shipped programs come from one exact toolchain, so that everyone who installs it gets
+ * the same bytes: Debian's gcc with Debian's musl, and the same as a cross compiler. Tests that change a line of the
+ * sources use any compiler of this machine.
+ */
+import { execFileSync } from "node:child_process";
+import { hash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+export const SOURCES = resolve(import.meta.dirname, "../../packages/runner/sandbox-init");
+
+export type Arch = "x64" | "arm64";
+
+interface Toolchain {
+  compiler: string;
+  linker: string;
+  /** The folder of the static C library. */
+  musl: string;
+  /** The name of the Debian package of musl, with its architecture. */
+  package: string;
+}
+
+export const TOOLCHAINS: Record<Arch, Toolchain> = {
+  x64: {
+    compiler: "/usr/bin/x86_64-linux-gnu-gcc",
+    linker: "/usr/bin/x86_64-linux-gnu-ld",
+    musl: "/usr/lib/x86_64-linux-musl",
+    package: "musl-dev:amd64",
+  },
+  arm64: {
+    compiler: "/usr/bin/aarch64-linux-gnu-gcc",
+    linker: "/usr/bin/aarch64-linux-gnu-ld",
+    musl: "/usr/lib/aarch64-linux-musl",
+    package: "musl-dev:arm64",
+  },
+};
+
+/** Static, because a sandbox contains no library of the host that it could rely on. */
+const FLAGS = ["-std=gnu17", "-static", "-O2", "-s"];
+/** Nothing that depends on the time, the folder or the build, and no code that is not used. */
+export const SHIPPED_FLAGS = [
+  ...FLAGS,
+  "-Wall",
+  "-Wextra",
+  "-Werror",
+  "-fno-ident",
+  "-fno-asynchronous-unwind-tables",
+  "-ffunction-sections",
+  "-fdata-sections",
+  "-Wl,--gc-sections",
+  "-Wl,--build-id=none",
+];
+
+/** glibc is slower: it runs dozens of CPUID instructions before main, and each of them traps in a virtual machine. */
+const LOCAL_COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
+/** musl does not include the kernel headers. Other compilers find their own first. */
+const KERNEL_HEADERS: Record<Arch, string[]> = {
+  x64: ["/usr/include", "/usr/include/x86_64-linux-gnu"],
+  arm64: ["/usr/aarch64-linux-gnu/include", "/usr/include", "/usr/include/aarch64-linux-gnu"],
+};
+
+export function sourceFiles(folder: string = SOURCES): string[] {
+  return readdirSync(folder)
+    .filter((name) => /\.[ch]$/.test(name))
+    .sort();
+}
+
+/** The checksum of each source, which the manifest records. */
+export function sourceDigests(folder: string = SOURCES): Record<string, string> {
+  return Object.fromEntries(
+    sourceFiles(folder).map((name) => [name, hash("sha256", readFileSync(join(folder, name)), "hex")]),
+  );
+}
+
+/** The versions that decide the bytes, or null if the toolchain is not installed. */
+export function toolchainVersions(arch: Arch): Record<string, string> | null {
+  const { compiler, linker, musl, package: name } = TOOLCHAINS[arch];
+  if (![compiler, linker, join(musl, "libc.a")].every((file) => existsSync(file))) return null;
+  const firstLine = (program: string, ...args: string[]) =>
+    execFileSync(program, args, { encoding: "utf8" }).split("\n", 1)[0]!;
+  return {
+    compiler: firstLine(compiler, "--version"),
+    linker: firstLine(linker, "--version"),
+    // `NAME<tab>VERSION`
+    musl: firstLine("/usr/bin/dpkg-query", "--show", name).split("\t")[1]!,
+  };
+}
+
+/** Compiles one program with the exact toolchain. Throws if it is not installed or a source has an error. */
+export function compileShipped(arch: Arch, target: string, folder: string = SOURCES): void {
+  const { compiler, musl } = TOOLCHAINS[arch];
+  compile(compiler, [`-specs=${musl}/musl-gcc.specs`, ...SHIPPED_FLAGS], arch, target, folder);
+}
+
+/** Compiles a program for this machine with any compiler. Its bytes differ from those of the shipped one. */
+export function compileLocally(target: string, folder: string = SOURCES): void {
+  const compiler = LOCAL_COMPILERS.find((file) => existsSync(file));
+  if (compiler === undefined) throw new Error("There is no C compiler: apt-get install -y gcc libc6-dev");
+  compile(compiler, FLAGS, process.arch as Arch, target, folder);
+}
+
+/** The names are relative, so that no path of this machine gets into the program. */
+function compile(compiler: string, flags: string[], arch: Arch, target: string, folder: string): void {
+  const files = sourceFiles(folder).filter((name) => name.endsWith(".c"));
+  const args = [
+    ...flags,
+    ...KERNEL_HEADERS[arch].flatMap((folder) => ["-idirafter", folder]),
+    "-o",
+    target,
+    ...files,
+  ];
+  execFileSync(compiler, args, {
+    cwd: folder,
+    env: { PATH: "/usr/bin:/bin", LC_ALL: "C", SOURCE_DATE_EPOCH: "0" },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+}

@@ -1,0 +1,173 @@
+/**
+ * `npm ci && npm start` and the README's first call on a machine that has Node and npm and nothing else: no
+ * bubblewrap, no compiler, no Python, no database. bwrap simulates that machine here; it is not visible there.
+ */
+import { execFileSync, spawnSync } from "node:child_process";
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  lchownSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../support/verifies.ts";
+
+const root = process.getuid!() === 0;
+const ORDINARY = 1000;
+/** What npm and the README's commands call besides Node. */
+const PROGRAMS = ["sh", "env", "cat", "ls", "curl"];
+const ABSENT = ["bwrap", "cc", "gcc", "clang", "musl-gcc", "python3", "initdb", "chromium", "java", "git"];
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "backplane-fresh-"));
+  chmodSync(folder, 0o755);
+  mkdirSync(join(folder, "cache"));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** The programs that npm scripts find first are those of this project. */
+function onPath(program: string): string {
+  const folders = (process.env.PATH ?? "").split(delimiter).filter((path) => !path.includes("node_modules"));
+  return realpathSync(folders.map((path) => join(path, program)).find((path) => existsSync(path))!);
+}
+
+function machine(): string[] {
+  const etc = join(folder, "etc");
+  mkdirSync(etc, { recursive: true });
+  writeFileSync(
+    join(etc, "passwd"),
+    `root:x:0:0:root:/root:/bin/sh\nuser:x:${ORDINARY}:${ORDINARY}:user:/home/user:/bin/sh\n`,
+  );
+  writeFileSync(join(etc, "group"), `root:x:0:\nuser:x:${ORDINARY}:\n`);
+  const links = ["/bin", "/sbin", "/lib", "/lib32", "/lib64"].filter((path) => existsSync(path));
+  const npm = dirname(dirname(onPath("npm")));
+  return [
+    "--ro-bind",
+    "/usr",
+    "/usr",
+    "--tmpfs",
+    "/usr/bin",
+    "--tmpfs",
+    "/usr/sbin",
+    "--tmpfs",
+    "/usr/local",
+    ...links.flatMap((path) =>
+      lstatSync(path).isSymbolicLink() ? ["--symlink", readlinkSync(path), path] : ["--ro-bind", path, path],
+    ),
+    "--ro-bind",
+    process.execPath,
+    "/usr/bin/node",
+    "--ro-bind",
+    npm,
+    "/usr/local/npm",
+    ...["npm", "npx"].flatMap((name) => ["--symlink", `../local/npm/bin/${name}-cli.js`, `/usr/bin/${name}`]),
+    ...PROGRAMS.flatMap((name) => ["--ro-bind-try", onPath(name), `/usr/bin/${name}`]),
+    "--ro-bind",
+    etc,
+    "/etc",
+    "--dev-bind",
+    "/dev",
+    "/dev",
+    "--bind",
+    "/sys",
+    "/sys",
+    // bwrap's own --proc would be masked, as in a container, where an ordinary user cannot mount another one.
+    "--dev-bind",
+    "/proc",
+    "/proc",
+    "--perms",
+    "1777",
+    "--tmpfs",
+    "/tmp",
+    "--perms",
+    "0755",
+    "--dir",
+    "/home",
+  ];
+}
+
+/** /etc is a folder of ours, so these are files in it. */
+function copyNetworkFiles(): void {
+  for (const name of ["resolv.conf", "hosts", "nsswitch.conf", "ssl", "ca-certificates", "ld.so.cache"]) {
+    const from = join("/etc", name);
+    if (existsSync(from)) cpSync(from, join(folder, "etc", name), { recursive: true, dereference: true });
+  }
+}
+
+/** The sources alone, as after a clone. */
+function cloneTo(target: string): void {
+  const skipped = /(?:^|\/)(?:node_modules|dist|reports|\.git|[^/]*\.tsbuildinfo)$/;
+  cpSync(".", target, { recursive: true, filter: (path) => !skipped.test(path) });
+}
+
+function giveTo(uid: number, path: string): void {
+  lchownSync(path, uid, uid);
+  if (!lstatSync(path).isDirectory()) return;
+  for (const name of readdirSync(path)) giveTo(uid, join(path, name));
+}
+
+/** Runs a shell script on the fresh machine as this user. */
+function run(uid: number, script: string): { status: number | null; output: string } {
+  const home = join(folder, `home-${uid}`);
+  const project = join(home, "backplane");
+  if (!existsSync(project)) {
+    mkdirSync(home);
+    cloneTo(project);
+  }
+  const args = [...machine(), "--bind", home, "/home/user", "--bind", join(folder, "cache"), "/home/cache"];
+  copyNetworkFiles();
+  for (const path of [home, join(folder, "cache")]) giveTo(uid, path);
+  // The user changes inside, so that it has no right over the machine, as after a login.
+  const become = `process.setgroups?.([]); process.setgid(${uid}); process.setuid(${uid});`;
+  const start = `const { status, error } = require("node:child_process").spawnSync("/bin/sh", ["-e", "-c", process.argv[1]], { stdio: "inherit", cwd: "/home/user/backplane" }); if (error) console.error(error); process.exit(status ?? 1);`;
+  const code = uid === 0 ? start : `${become}${start}`;
+  const registry = execFileSync("npm", ["config", "get", "registry"], { encoding: "utf8" }).trim();
+  const env = {
+    PATH: "/usr/bin:/bin",
+    HOME: "/home/user",
+    npm_config_cache: "/home/cache",
+    npm_config_registry: registry,
+  };
+  const { status, stdout, stderr } = spawnSync(
+    "/usr/bin/bwrap",
+    [...args, "--", "/usr/bin/node", "-e", code, script],
+    { env, encoding: "utf8", maxBuffer: 64 * 1024 * 1024 },
+  );
+  return { status, output: `${stdout}${stderr}` };
+}
+
+test("the machine has none of the programs that the sandbox or the tests could use", () => {
+  const { output } = run(0, "ls /usr/bin /usr/sbin /usr/local");
+  expect(output.split("\n")).toEqual(expect.arrayContaining(["node", "npm", "sh"]));
+  for (const name of ABSENT) expect(output.split("\n")).not.toContain(name);
+});
+
+const users: [string, number][] = root
+  ? [
+      ["root", 0],
+      ["an ordinary user", ORDINARY],
+    ]
+  : [];
+
+for (const [name, uid] of users) {
+  verifies("run.fresh", `npm ci, npm start and the README's first call work for ${name}`, () => {
+    const { status, output } = run(
+      uid,
+      "npm ci --no-fund --no-audit; npm run --silent ci:start; npx backplane doctor --json",
+    );
+    expect(output).toContain("healthy, the README's first call ran in the sandbox, stopped");
+    expect(output).toContain("isolated and worker exports run confined: embedded sandbox-init ");
+    expect([0, 1]).toContain(status);
+  });
+}

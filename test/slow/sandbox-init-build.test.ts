@@ -1,0 +1,39 @@
+/** The shipped sandbox-init is what its sources give, byte for byte, and starts on both architectures. */
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { differences, type Manifest, PREBUILT } from "../../scripts/sandbox-init/manifest.ts";
+import { verifies } from "../support/verifies.ts";
+
+verifies("sandbox.embedded", "building the programs again gives the same bytes", () => {
+  expect(differences()).toEqual([]);
+});
+
+verifies("sandbox.embedded", "both programs start, the one for arm64 in an emulator", () => {
+  const emulator = process.arch === "arm64" ? [] : ["qemu-aarch64"];
+  for (const line of [
+    [join(PREBUILT, `linux-${process.arch}`)],
+    [...emulator, join(PREBUILT, "linux-arm64")],
+  ]) {
+    const { status, stderr } = spawnSync(line[0]!, line.slice(1), { encoding: "utf8" });
+    expect([status, stderr]).toEqual([125, "sandbox-init is started by Backplane\n"]);
+  }
+});
+
+test("a changed program or manifest is noticed, and another toolchain is named with its installation", () => {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-prebuilt-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  cpSync(PREBUILT, folder, { recursive: true });
+  writeFileSync(join(folder, "linux-arm64"), "changed");
+  expect(differences(folder)).toEqual(["linux-arm64 has other bytes when it is built again"]);
+  const file = join(folder, "manifest.json");
+  const manifest = JSON.parse(readFileSync(file, "utf8")) as Manifest;
+  manifest.programs["linux-x64"]!.toolchain!.compiler = "gcc 99";
+  manifest.sources["stage.c"] = "";
+  writeFileSync(file, JSON.stringify(manifest));
+  expect(differences(folder).join("\n")).toMatch(
+    /^stage\.c is not the source of the programs\nthe compiler for x64 is .* and the programs were built with gcc 99\. Install it on Debian 12.*\nAfter a change of the sources: npm run build:sandbox-init$/,
+  );
+});
