@@ -1,0 +1,66 @@
+/** The attacks and the tests of the sandbox once more, by a gateway that is an ordinary user. */
+import { spawnSync } from "node:child_process";
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative, resolve } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+
+const NOBODY = 65_534;
+const FILES = [
+  "packages/runner/test/sandbox",
+  ...[
+    "boundary",
+    "bombs",
+    "doomed-starts",
+    "egress-inside",
+    "environment",
+    "files",
+    "network",
+    "processes",
+  ].map((name) => `test/hostile/${name}.test.ts`),
+  "test/hostile/system-calls.test.ts",
+];
+
+interface Report {
+  numPassedTests: number;
+  testResults: { assertionResults: { title: string; status: string; failureMessages: string[] }[] }[];
+}
+
+test.runIf(process.getuid!() === 0)("the sandbox of an ordinary user passes the same tests as root's", () => {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-ordinary-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  chmodSync(folder, 0o777);
+  const report = join(folder, "report");
+  const { stdout, stderr } = spawnSync(
+    process.execPath,
+    // The configuration would otherwise be bundled into a folder of another user.
+    [
+      "node_modules/vitest/vitest.mjs",
+      "run",
+      "--project",
+      "fast",
+      "--maxWorkers=1",
+      "--configLoader=runner",
+      ...FILES,
+    ],
+    {
+      uid: NOBODY,
+      gid: NOBODY,
+      env: {
+        PATH: "/usr/bin:/bin",
+        HOME: folder,
+        TMPDIR: folder,
+        BACKPLANE_REPORT: relative(resolve("reports"), report),
+      },
+      encoding: "utf8",
+      maxBuffer: 64 * 1024 * 1024,
+    },
+  );
+  const { numPassedTests, testResults } = JSON.parse(readFileSync(`${report}.json`, "utf8")) as Report;
+  const failed = testResults
+    .flatMap(({ assertionResults }) => assertionResults)
+    .filter(({ status }) => status === "failed")
+    .map(({ title, failureMessages }) => `${title}: ${failureMessages[0]}`);
+  expect(failed, `${stdout.slice(-2_000)}${stderr.slice(-2_000)}`).toEqual([]);
+  expect(numPassedTests).toBeGreaterThan(170);
+});
