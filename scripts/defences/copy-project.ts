@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 /** The copy has its own node_modules, so that its modules resolve each other and not the originals. */
 export function copyProject(): string {
   const copy = mkdtempSync(join(tmpdir(), "backplane-mutants-"));
-  const skipped = /(?:^|\/)(?:node_modules|\.git|reports|sandbox-init-[0-9a-f]+[^/]*)$/;
+  const skipped = /(?:^|\/)(?:node_modules|\.git|reports)$/;
   cpSync(".", copy, { recursive: true, filter: (path) => !skipped.test(path) });
   const modules = join(copy, "node_modules");
   mkdirSync(join(modules, "@backplane"), { recursive: true });
