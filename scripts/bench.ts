@@ -12,14 +12,14 @@ function run(command: string, args: string[], cwd: string): number {
   );
 }
 
-function main(words: string[]): number {
+function main(args: string[]): number {
   if (!isInstalled()) {
     // Install scripts of third-party packages are disabled: the peers work without them.
     const installed = run("npm", ["ci", "--ignore-scripts", "--no-fund", "--no-audit"], "bench");
     if (installed !== 0) return installed;
   }
   const built = run("npm", ["run", "--silent", "build"], ".");
-  return built === 0 ? run("node", ["src/main.ts", ...words], "bench") : built;
+  return built === 0 ? run("node", ["src/main.ts", ...args], "bench") : built;
 }
 
 function isInstalled(): boolean {

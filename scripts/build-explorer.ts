@@ -1,5 +1,5 @@
 /**
- * Copies the two Swagger UI files that the API explorer loads into the api package, so that an installed
+ * Copies the two Swagger UI files that the API explorer loads into the api module, so that an installed
  * gateway serves them without the library and its install script
  * (docs/decisions/0020-swagger-ui-as-explorer.md).
  */

@@ -8,16 +8,16 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CANARY_FOLDER, type Searched, searchFolder, searchText } from "../test/support/canary.ts";
+import { CANARY_FOLDER, type SearchReport, searchFolder, searchText } from "../test/support/canary.ts";
 
 const LEFT = /^backplane-(?:e2e|cli|plugin|runner)-/;
 
 function main(): number {
-  const sum: Searched = { places: 0, bytes: 0, hits: [] };
+  const sum: SearchReport = { places: 0, bytes: 0, hits: [] };
   let gateways = 0;
   let bindings = 0;
   for (const name of existsSync(CANARY_FOLDER) ? readdirSync(CANARY_FOLDER) : []) {
-    const note = JSON.parse(readFileSync(join(CANARY_FOLDER, name), "utf8")) as Searched & {
+    const note = JSON.parse(readFileSync(join(CANARY_FOLDER, name), "utf8")) as SearchReport & {
       bindings: number;
     };
     gateways++;

@@ -10,7 +10,7 @@ export async function boot(): Promise<Row[]> {
     { key: "ours", start: startOurs },
     { key: "bare", start: startBare },
   ];
-  for (let turn = 0; turn < 6; turn++) {
+  for (let repetition = 0; repetition < 6; repetition++) {
     for (const { key, start } of targets) {
       const server = await start();
       const health = await fetch(`${server.url}/healthz`);
@@ -19,7 +19,7 @@ export async function boot(): Promise<Row[]> {
       const resident = residentBytes(server.pid) / 1024 / 1024;
       await server.stop();
       // The first round warms the disk cache and the compile cache for both.
-      if (turn === 0) continue;
+      if (repetition === 0) continue;
       ready[key].push(server.ready_ms);
       memory[key].push(resident);
     }

@@ -29,7 +29,7 @@ export async function busDispatch(): Promise<Row[]> {
   const rates = { ours: [] as number[], awaited: [] as number[], unawaited: [] as number[] };
   const names = Object.keys(contenders) as (keyof typeof contenders)[];
   for (const name of names) await contenders[name]();
-  for (let turn = 0; turn < REPETITIONS; turn++) {
+  for (let repetition = 0; repetition < REPETITIONS; repetition++) {
     for (const name of names) {
       const from = performance.now();
       await contenders[name]();

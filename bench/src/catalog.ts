@@ -100,7 +100,7 @@ export async function catalog(): Promise<Row[]> {
       }
     };
     const times = { lookup: [] as number[], list: [] as number[] };
-    for (let turn = 0; turn <= REPETITIONS; turn++) {
+    for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
       let from = performance.now();
       for (let n = 0; n < LOOKUPS; n++) await lookup(n);
       const us = ((performance.now() - from) * 1000) / LOOKUPS;
@@ -109,7 +109,7 @@ export async function catalog(): Promise<Row[]> {
         ours.forget();
         await ours.snapshot(caller);
       }
-      if (turn === 0) continue;
+      if (repetition === 0) continue;
       times.lookup.push(us);
       times.list.push((performance.now() - from) / LISTS);
     }

@@ -37,11 +37,11 @@ export async function egressThroughput(): Promise<Row[]> {
     const direct = { host: WORLD, port: there, connect: null, bytes: BYTES };
     const tunnel = { host: "127.0.0.1", port, connect: `api.acme.test:${there}`, bytes: BYTES };
     const rates: Record<"direct" | "tunnel", number[]> = { direct: [], tunnel: [] };
-    for (let turn = 0; turn <= REPETITIONS; turn++) {
+    for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
       for (const [way, order] of [["direct", direct] as const, ["tunnel", tunnel] as const]) {
         const ms = Number(await client.ask(order));
         // The first round warms up.
-        if (turn > 0) rates[way].push(BYTES / 1024 / 1024 / (ms / 1000));
+        if (repetition > 0) rates[way].push(BYTES / 1024 / 1024 / (ms / 1000));
       }
     }
     if (session.counts().refused > 0) throw new Error(JSON.stringify(session.refusals()));

@@ -25,8 +25,9 @@ export async function fanoutWs(): Promise<Row[]> {
   const ours = await openSide(await startWatched(), "watched");
   const bare = await openSide(await startBare(), null);
   try {
-    for (let turn = 0; turn <= REPETITIONS; turn++) {
-      for (const side of turn % 2 === 0 ? [ours, bare] : [bare, ours]) await measure(side, turn === 0);
+    for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
+      for (const side of repetition % 2 === 0 ? [ours, bare] : [bare, ours])
+        await measure(side, repetition === 0);
     }
     const metric = `frames/s, ${CLIENTS} clients, 0.3 kB`;
     return [
@@ -44,7 +45,7 @@ export async function fanoutWs(): Promise<Row[]> {
 async function openSide(server: WatchServer, session: string | null): Promise<Side> {
   const clients = startChild("./watch-clients.ts");
   await clients.request({ url: server.url, clients: CLIENTS, session });
-  // By then the frames of the attach have arrived.
+  // Waits for the frames that a session sends when a client attaches, so that they are not counted.
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const { frames } = await clients.request<{ frames: number }>({ reach: 0 });
   return { server, clients, frames, rates: [], cpu: [] };
@@ -52,14 +53,14 @@ async function openSide(server: WatchServer, session: string | null): Promise<Si
 
 async function measure(side: Side, warm_up: boolean): Promise<void> {
   side.frames += EVENTS * CLIENTS;
-  const all = side.clients.request({ reach: side.frames });
+  const received = side.clients.request({ reach: side.frames });
   const cpu = process.cpuUsage();
   const from = performance.now();
   for (let n = 0; n < EVENTS; n++) {
     side.server.publish(TEXT);
     await new Promise((resolve) => setImmediate(resolve));
   }
-  await all;
+  await received;
   const took = performance.now() - from;
   const { user, system } = process.cpuUsage(cpu);
   if (warm_up) return;

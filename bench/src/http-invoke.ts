@@ -37,7 +37,7 @@ export async function httpInvoke(): Promise<Row[]> {
     // Both are compiled by then, so the steady state is measured.
     for (const target of targets) await saturate(target, 32, 12_000);
     const figures = { ours: emptyFigures(), bare: emptyFigures() };
-    for (let turn = 0; turn < REPETITIONS; turn++) {
+    for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       for (const target of targets) {
         const into = figures[target.key];
         const before = cpuMicros(target.server.pid);

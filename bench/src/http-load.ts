@@ -10,18 +10,18 @@ export interface HttpRequest {
   body: string;
 }
 
-/** Sends `amount` POSTs over `connections`; every one must be answered 200. Returns the latencies in ms. */
-export async function httpLoad(request: HttpRequest, connections: number, amount: number): Promise<number[]> {
+/** Sends `count` POST requests over `connections` sockets and expects 200 for each. Returns the latencies in ms. */
+export async function httpLoad(request: HttpRequest, connections: number, count: number): Promise<number[]> {
   const url = new URL(request.url);
-  const lines = Object.entries({
+  const headers = Object.entries({
     host: url.host,
     ...request.headers,
     "content-length": Buffer.byteLength(request.body),
   });
-  const head = `POST ${url.pathname}${url.search} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}`).join("\r\n")}`;
+  const head = `POST ${url.pathname}${url.search} HTTP/1.1\r\n${headers.map(([name, value]) => `${name}: ${value}`).join("\r\n")}`;
   const bytes = Buffer.from(`${head}\r\n\r\n${request.body}`);
   const times: number[] = [];
-  let left = amount;
+  let left = count;
   await Promise.all(
     Array.from({ length: connections }, async () => {
       const connection = await open(url);
@@ -60,7 +60,7 @@ async function open(url: URL): Promise<Connection> {
     const body = rest.toString("utf8", end + 4, end + 4 + length);
     rest = rest.subarray(end + 4 + length);
     if (status === "200") waiting!.resolve();
-    else waiting!.reject(new Error(`answered ${status}: ${body.slice(0, 300)}`));
+    else waiting!.reject(new Error(`the server returned ${status}: ${body.slice(0, 300)}`));
   });
   const broken = (error?: Error) => waiting?.reject(error ?? new Error("the server closed the connection"));
   socket.on("error", broken);

@@ -54,14 +54,14 @@ export async function loopTurn(): Promise<Row[]> {
       parts: [] as number[],
       stream: [] as number[],
     };
-    for (let turn = 0; turn <= REPETITIONS; turn++) {
+    for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
       const seq = await rate(SEQUENTIAL, 1, ours.turn);
       const byHand = await rate(SEQUENTIAL, 1, hand.turn);
       const many = await rate(TURNS, SESSIONS, ours.turn);
       const ai = await rate(TURNS, SESSIONS, aiTurn);
       const parts = await rate(TURNS, SESSIONS, (lane) => ours.turn(`${IN_PARTS}${lane}`));
       const stream = await rate(TURNS, SESSIONS, aiStream);
-      if (turn === 0) continue;
+      if (repetition === 0) continue;
       rates.seq.push(seq);
       rates.hand.push(byHand);
       rates.many.push(many);

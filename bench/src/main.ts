@@ -1,7 +1,7 @@
 /** `npm run bench [-- NAME… --json]`. Exit code 1 when a row could not be measured. */
-import { type Row, table } from "./row.ts";
+import { formatTable, type Row } from "./row.ts";
 
-const BENCHES: Record<string, () => Promise<Row[]>> = {
+const BENCHMARKS: Record<string, () => Promise<Row[]>> = {
   "wire.warm-call": async () => (await import("./wire-warm-call.ts")).wireWarmCall(),
   "runner.warm-call": async () => (await import("./runner-warm-call.ts")).runnerWarmCall(),
   "http.invoke": async () => (await import("./http-invoke.ts")).httpInvoke(),
@@ -22,17 +22,20 @@ const BENCHES: Record<string, () => Promise<Row[]>> = {
   boot: async () => (await import("./boot.ts")).boot(),
 };
 
-const words = process.argv.slice(2);
-const json = words.includes("--json");
-const wanted = words.filter((word) => !word.startsWith("-"));
-const names = Object.keys(BENCHES).filter(
-  (name) => wanted.length === 0 || wanted.some((word) => name.startsWith(word) || word.startsWith(name)),
+const args = process.argv.slice(2);
+const json = args.includes("--json");
+const wanted = args.filter((arg) => !arg.startsWith("-"));
+const names = Object.keys(BENCHMARKS).filter(
+  (name) =>
+    wanted.length === 0 || wanted.some((prefix) => name.startsWith(prefix) || prefix.startsWith(name)),
 );
 const unknown = wanted.filter(
-  (word) => !names.some((name) => name.startsWith(word) || word.startsWith(name)),
+  (prefix) => !names.some((name) => name.startsWith(prefix) || prefix.startsWith(name)),
 );
 if (unknown.length > 0) {
-  console.error(`no such bench: ${unknown.join(", ")}; there are ${Object.keys(BENCHES).join(", ")}`);
+  console.error(
+    `Unknown benchmark ${unknown.join(", ")}. Choose from: ${Object.keys(BENCHMARKS).join(", ")}.`,
+  );
   process.exit(2);
 }
 
@@ -40,10 +43,10 @@ const rows: Row[] = [];
 let failed = false;
 for (const name of names) {
   try {
-    const measured = await BENCHES[name]!();
-    for (const line of measured) {
-      if (!Number.isFinite(line.ours)) throw new Error(`${line.name} gave no figure`);
-      if (json) console.log(JSON.stringify(line));
+    const measured = await BENCHMARKS[name]!();
+    for (const row of measured) {
+      if (!Number.isFinite(row.ours)) throw new Error(`${row.name} returned ${row.ours}`);
+      if (json) console.log(JSON.stringify(row));
     }
     rows.push(...measured);
   } catch (error) {
@@ -51,5 +54,5 @@ for (const name of names) {
     console.error(`${name} could not be measured: ${error instanceof Error ? error.stack : String(error)}`);
   }
 }
-if (!json) console.log(table(rows));
+if (!json) console.log(formatTable(rows));
 process.exit(failed ? 1 : 0);

@@ -7,7 +7,7 @@ import { buildMcpEcho } from "./echo-package.ts";
 import { httpLoad } from "./http-load.ts";
 import { type McpPeer, startMcpPeers } from "./mcp-peers.ts";
 import { callBody, type McpEndpoint, type McpSession, openSession, withoutHandshake } from "./mcp-session.ts";
-import { median, percentile, within } from "./measure.ts";
+import { median, percentile, withTimeLimit } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 import { cpuMicros, residentBytes, type Server, startBareMcp, startOurs } from "./server-process.ts";
 
@@ -40,7 +40,7 @@ export async function mcpHttp(): Promise<Row[]> {
     const published = new Map(peers.map((peer) => [peer, [] as number[]]));
     for (const session of [...sessions.values(), ...peers.map((peer) => peer.session)])
       await rateOf(session, WARM_UP);
-    for (let turn = 0; turn < REPETITIONS; turn++) {
+    for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       for (const [target, session] of sessions) {
         const before = cpuMicros(target.server.pid);
         target.figures.rate.push(await rateOf(session, CALLS));
@@ -89,7 +89,7 @@ async function rateOf(session: McpSession, calls: number): Promise<number> {
   };
   const from = performance.now();
   const done = Promise.all(Array.from({ length: IN_FLIGHT }, worker));
-  await within(BATCH_MS, `${calls} calls`, done);
+  await withTimeLimit(BATCH_MS, `${calls} calls`, done);
   return (calls / (performance.now() - from)) * 1000;
 }
 

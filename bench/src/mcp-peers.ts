@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type McpEndpoint, type McpSession, openSession, openSseSession } from "./mcp-session.ts";
-import { within } from "./measure.ts";
+import { withTimeLimit } from "./measure.ts";
 import { endChild } from "./server-process.ts";
 
 export interface McpPeer {
@@ -145,7 +145,7 @@ async function untilReady<T>(attempt: () => Promise<T>, alive: () => boolean): P
   const until = performance.now() + READY_MS;
   for (;;) {
     try {
-      return await within(READY_MS, "opening a session", attempt());
+      return await withTimeLimit(READY_MS, "opening a session", attempt());
     } catch (error) {
       if (!alive() || performance.now() > until) throw error;
       await new Promise((resolve) => setTimeout(resolve, 200));

@@ -1,4 +1,4 @@
-/** Medians of repetitions in which the peers alternate, so that a slow minute of the machine affects all alike. */
+/** Medians of repetitions in which the peers alternate, so that a slow phase of the machine affects all of them. */
 import type { EchoConnection, EchoPeer } from "./echo-peer.ts";
 
 export interface CallFigures {
@@ -31,7 +31,7 @@ export async function measureRate(peers: EchoPeer[], load: Load): Promise<Map<st
     const cpus = new Map<string, number[]>();
     for (const [, connection] of connections)
       await burst(connection, { ...load, calls: Math.ceil(load.calls / 4) });
-    for (let turn = 0; turn < load.repetitions; turn++) {
+    for (let repetition = 0; repetition < load.repetitions; repetition++) {
       for (const [key, connection] of connections) {
         const cpu = process.cpuUsage();
         const from = performance.now();
@@ -55,7 +55,7 @@ export async function measureLatency(
     const p50 = new Map<string, number[]>();
     const p99 = new Map<string, number[]>();
     for (const [, connection] of connections) await burst(connection, { ...load, in_flight: 1, calls: 200 });
-    for (let turn = 0; turn < load.repetitions; turn++) {
+    for (let repetition = 0; repetition < load.repetitions; repetition++) {
       for (const [key, connection] of connections) {
         const times: number[] = [];
         for (let call = 0; call < load.calls; call++) {
@@ -105,8 +105,8 @@ function mapOf<T>(connections: [string, EchoConnection][], value: (key: string) 
   return new Map(connections.map(([key]) => [key, value(key)]));
 }
 
-/** Limits the time of a peer, so that one that hangs fails its row and not the whole run. */
-export function within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
+/** Rejects after `ms`, so that a peer that hangs fails its own row and not the whole run. */
+export function withTimeLimit<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`${what} took more than ${ms} ms`)), ms);

@@ -20,7 +20,7 @@ console.log(JSON.stringify({ url: gateway.url, token, folder, blobs: join(base, 
 
 const { gc } = globalThis as unknown as { gc: () => void };
 for await (const _line of createInterface({ input: process.stdin })) {
-  // Resources of the last answer are closed by then.
+  // Gives the gateway time to close the resources of the last request.
   await new Promise((resolve) => setTimeout(resolve, 500));
   gc();
   gc();

@@ -1,7 +1,9 @@
+/** One line of the benchmark report: our figure beside the one that it is compared with. */
 export interface Row {
   name: string;
   metric: string;
   ours: number;
+  /** The bound or the bare implementation that ours is compared with; null if there is none. */
   limit: number | null;
   /** ours / limit */
   ratio: number | null;
@@ -20,7 +22,7 @@ export function row(
   return { name, metric, ours, limit, ratio: limit === null ? null : ours / limit, peers, better };
 }
 
-export function table(rows: Row[]): string {
+export function formatTable(rows: Row[]): string {
   const cells = rows.map((r) => [
     r.name,
     r.metric,

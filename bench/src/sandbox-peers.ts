@@ -85,12 +85,12 @@ async function published(): Promise<void> {
 function ended(program: string, args: string[]): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { stdio: "pipe" });
-    let words = "";
+    let stderr = "";
     child.stdout.resume();
-    child.stderr.on("data", (chunk) => (words += chunk));
+    child.stderr.on("data", (chunk) => (stderr += chunk));
     child.once("error", reject);
     child.once("close", (code) =>
-      code === 0 ? resolve() : reject(new Error(`${program} ended with ${code}: ${words.slice(0, 500)}`)),
+      code === 0 ? resolve() : reject(new Error(`${program} ended with ${code}: ${stderr.slice(0, 500)}`)),
     );
   });
 }

@@ -34,9 +34,9 @@ async function measurePerClient(
     const warm_up = await connectClients(url, WARM_UP, session === null ? null : (n) => `warm-${n}`);
     warm_up.close();
     const before = await server.request<Memory>("measure");
-    const crowd = await connectClients(url, SESSIONS, session);
+    const attached = await connectClients(url, SESSIONS, session);
     const after = await server.request<Memory>("measure");
-    crowd.close();
+    attached.close();
     return { heap: (after.heap - before.heap) / SESSIONS, rss: (after.rss - before.rss) / SESSIONS };
   } finally {
     await server.stop();

@@ -39,7 +39,7 @@ export async function storeAppend(): Promise<Row[]> {
     bareOnce();
     const ours: number[] = [];
     const limit: number[] = [];
-    for (let turn = 0; turn < REPETITIONS; turn++) {
+    for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       ours.push(await oursOnce());
       limit.push(bareOnce());
     }

@@ -21,17 +21,18 @@ export async function toolsReload(): Promise<Row[]> {
     base = dirname(folder);
     const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
     let saves = 0;
+    /** Returns the description by which this version of the tool is recognized. */
     const save = () => {
-      const words = `version ${++saves}`;
-      const text = `export default { description: "${words}", execute: () => ({ content: "${words}" }) };\n`;
+      const description = `version ${++saves}`;
+      const text = `export default { description: "${description}", execute: () => ({ content: "${description}" }) };\n`;
       writeFileSync(join(folder, "tools/saved.ts"), text);
-      return words;
+      return description;
     };
     const trust = async (watch: boolean) => {
       const body = JSON.stringify({ path: folder, watch });
-      const answer = await fetch(`${url}/v1/workspaces`, { method: "POST", headers, body });
-      if (answer.status !== 200) throw new Error(await answer.text());
-      await answer.arrayBuffer();
+      const response = await fetch(`${url}/v1/workspaces`, { method: "POST", headers, body });
+      if (response.status !== 200) throw new Error(await response.text());
+      await response.arrayBuffer();
     };
     const reload = async (times: number) => {
       for (let n = 0; n < times; n++) {
@@ -50,7 +51,7 @@ export async function toolsReload(): Promise<Row[]> {
     const took: number[] = [];
     for (let n = 0; n < TIMED; n++) {
       const from = performance.now();
-      await shows(url, headers, save());
+      await waitUntilListed(url, headers, save());
       took.push(performance.now() - from);
     }
     const grown = (after.heap - before.heap) / 1024 / 1024;
@@ -65,11 +66,15 @@ export async function toolsReload(): Promise<Row[]> {
   }
 }
 
-async function shows(url: string, headers: Record<string, string>, words: string): Promise<void> {
+async function waitUntilListed(
+  url: string,
+  headers: Record<string, string>,
+  description: string,
+): Promise<void> {
   for (;;) {
-    const answer = await fetch(`${url}/v1/plugin-tools`, { headers });
-    const { items } = (await answer.json()) as { items: { description: string }[] };
-    if (items.some(({ description }) => description === words)) return;
+    const response = await fetch(`${url}/v1/plugin-tools`, { headers });
+    const { items } = (await response.json()) as { items: { description: string }[] };
+    if (items.some((tool) => tool.description === description)) return;
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

@@ -1,6 +1,6 @@
 /** A plugin that repeats its secret in all its output: no copy reaches a record, a log or a response. */
 import { expect } from "vitest";
-import { CANARY, type Searched, searchText } from "../support/canary.ts";
+import { CANARY, type SearchReport, searchText } from "../support/canary.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
@@ -47,7 +47,7 @@ verifies("secret.slots", "stores no copy of a secret that a plugin repeats in al
     // dispose searches the home, the log, the responses and the output.
     await gateway.dispose();
   }
-  const proof: Searched = { places: 0, bytes: 0, hits: [] };
+  const proof: SearchReport = { places: 0, bytes: 0, hits: [] };
   for (const text of [CANARY, JSON.stringify(CANARY), Buffer.from(`x:${CANARY}`).toString("base64")]) {
     searchText("a copy", text, proof);
   }

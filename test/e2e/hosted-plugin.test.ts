@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Invocation, PluginRow } from "@backplane/contract";
+import type { Invocation, PluginView } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { eventually, isAlive, processesWith } from "../support/processes.ts";
@@ -92,9 +92,9 @@ async function probe<T = Tried>(what: string, args: object = {}, at = gateway): 
   return structured_output.display.data.found;
 }
 
-async function rowOf(at: TestGateway, name: string): Promise<PluginRow> {
+async function rowOf(at: TestGateway, name: string): Promise<PluginView> {
   const { stdout } = await at.cli("plugin", "info", name, "--json");
-  return JSON.parse(stdout) as PluginRow;
+  return JSON.parse(stdout) as PluginView;
 }
 
 /** The pid of the plugin on the host: the process whose sandbox has its state folder. */

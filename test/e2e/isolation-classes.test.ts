@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { InstrumentPluginView, Invocation, PluginRow } from "@backplane/contract";
+import type { InstrumentPluginView, Invocation, PluginView } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
@@ -147,7 +147,7 @@ verifies(
     const place = `localhost:${port}`;
     const reach = { port, url: `http://${place}/` };
     const row = async () =>
-      JSON.parse((await gateway.cli("plugin", "info", "insider", "--json")).stdout) as PluginRow;
+      JSON.parse((await gateway.cli("plugin", "info", "insider", "--json")).stdout) as PluginView;
     // Its claims are ignored: it runs in its own confined process without network.
     expect(await row()).toMatchObject({ mode: "hosted", trusted: false, status: "loaded" });
     expect(await probe("insider", reach)).toMatchObject({

@@ -5,19 +5,19 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 
-let confining: TestGateway;
-let open: TestGateway;
+let sandboxed: TestGateway;
+let unconfined: TestGateway;
 beforeAll(async () => {
-  confining = await startTestGateway();
-  open = await startTestGateway({ env: { BACKPLANE_SANDBOX: "false" } });
+  sandboxed = await startTestGateway();
+  unconfined = await startTestGateway({ env: { BACKPLANE_SANDBOX: "false" } });
 });
 afterAll(async () => {
-  await confining.dispose();
-  await open.dispose();
+  await sandboxed.dispose();
+  await unconfined.dispose();
 });
 
-/** Reports what it sees of the host and its kernel status; `calls` counts the calls of its process. */
-const LOOKER = `(() => {
+/** Reports which host files and processes it sees and how the kernel confines it; `calls` counts calls of its process. */
+const INSPECTOR = `(() => {
   let calls = 0;
   return async (call) => {
     const { existsSync, readdirSync, readFileSync } = await import("node:fs");
@@ -44,17 +44,17 @@ interface Found {
   processes: number;
 }
 
-async function looker(gateway: TestGateway, name: string) {
+async function bindInspector(gateway: TestGateway, name: string) {
   const folder = writePluginFolder({
-    package_id: `acme/looker-${name}`,
+    package_id: `acme/inspector-${name}`,
     entrypoint: ["node", "./bin/plugin.mjs"],
-    files: { "bin/plugin.mjs": vaiProgram(`acme/looker-${name}`, LOOKER) },
-    exports: [{ id: `look_${name}` }],
+    files: { "bin/plugin.mjs": vaiProgram(`acme/inspector-${name}`, INSPECTOR) },
+    exports: [{ id: `inspect_${name}` }],
   });
-  await installAndBind(gateway, folder, [`look_${name}`], { class: name });
+  await installAndBind(gateway, folder, [`inspect_${name}`], { class: name });
   const paths = [join(gateway.home, "admin.token"), "/etc/hostname", realpathSync("package.json")];
   return async (): Promise<Found> => {
-    const call = { export_id: `look_${name}`, input: { paths } };
+    const call = { export_id: `inspect_${name}`, input: { paths } };
     const { body } = await gateway.http<{ status: string; result: { content: [{ text: string }] } }>(
       "POST",
       "/v1/invocations?wait=30",
@@ -70,8 +70,8 @@ test("confines isolated and worker processes alike, uses an isolated one once an
     ["isolated", [1, 1]],
     ["worker", [1, 2]],
   ] as const) {
-    const look = await looker(confining, name);
-    const found = [await look(), await look()];
+    const inspect = await bindInspector(sandboxed, name);
+    const found = [await inspect(), await inspect()];
     expect(found.map((record) => record.calls)).toEqual(calls);
     for (const record of found) {
       expect(record).toMatchObject({ reads: [], seccomp: "2", capabilities: "0000000000000000" });
@@ -82,9 +82,9 @@ test("confines isolated and worker processes alike, uses an isolated one once an
 });
 
 test("runs a worker as a plain process when the sandbox is disabled", async () => {
-  const look = await looker(open, "worker");
-  expect((await look()).reads).toEqual([
-    join(open.home, "admin.token"),
+  const inspect = await bindInspector(unconfined, "worker");
+  expect((await inspect()).reads).toEqual([
+    join(unconfined.home, "admin.token"),
     "/etc/hostname",
     realpathSync("package.json"),
   ]);

@@ -26,10 +26,10 @@ export interface Sandboxed {
     attack: (attacker: Attacker) => Promise<unknown>,
   ) => Promise<EgressRecord | null>;
   /** Runs a program of this folder or of the system inside the sandbox. */
-  run: (program: string[], change?: RequestChange) => Promise<Ran>;
+  run: (program: string[], change?: RequestChange) => Promise<ProgramResult>;
 }
 
-interface Ran {
+interface ProgramResult {
   stdout: string;
   stderr: string;
   code: number;
@@ -44,13 +44,13 @@ export async function openSandboxed(
   const folder = await packageFolder();
   for (const name of ["bridge.mjs", ...programs]) copyFileSync(join(PROGRAMS, name), join(folder, name));
   copyFileSync(join(FIXTURES, "frames.mjs"), join(folder, "frames.mjs"));
-  let now: TestEgressOptions = gateway === undefined ? {} : { gateway };
+  let current: TestEgressOptions = gateway === undefined ? {} : { gateway };
   const testRunner = createConfinedTestRunner({
     folder,
     egress: {
       forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
-      gateway: () => (now.gateway === undefined ? null : { certificate: null, ...now.gateway }),
-      resolve: async (name) => (await now.resolve?.(name)) ?? [...(now.names?.[name] ?? [PUBLIC])],
+      gateway: () => (current.gateway === undefined ? null : { certificate: null, ...current.gateway }),
+      resolve: async (name) => (await current.resolve?.(name)) ?? [...(current.names?.[name] ?? [PUBLIC])],
     },
   });
   const entrypoint = ["node", "./bridge.mjs"];
@@ -59,7 +59,7 @@ export async function openSandboxed(
   return {
     testRunner,
     async attack(options, attack) {
-      now = options;
+      current = options;
       const shared = emptyFolder();
       chmodSync(shared, 0o777);
       const grant = {
@@ -68,7 +68,7 @@ export async function openSandboxed(
         mounts: [{ source: shared, target: "/bridge", writable: true }],
       };
       const ended = testRunner.run({ ...isolated, grant, input: { socket: "/bridge/inside" } });
-      const dial = await opened(join(shared, "inside"), ended);
+      const dial = await connectBridge(join(shared, "inside"), ended);
       const attacker = attackerWith(
         port,
         () => new TestClient(dial({ host: "127.0.0.1", port: 3128 })),
@@ -83,7 +83,9 @@ export async function openSandboxed(
     },
     async run(program, change = {}) {
       const outcome = succeeded(await testRunner.run({ ...isolated, ...change, input: { run: program } }));
-      const { structured_output } = outcome.result as unknown as { structured_output: Omit<Ran, "egress"> };
+      const { structured_output } = outcome.result as unknown as {
+        structured_output: Omit<ProgramResult, "egress">;
+      };
       return { ...structured_output, egress: outcome.egress };
     },
   };
@@ -94,11 +96,11 @@ function succeeded(outcome: RunOutcome): RunOutcome {
   return outcome;
 }
 
-/** Waits until the bridge inside the sandbox listens. */
-async function opened(path: string, ended: Promise<RunOutcome>): Promise<(where: object) => Socket> {
-  let over: RunOutcome | null = null;
+/** Waits until the bridge inside the sandbox listens and returns a function that connects through it. */
+async function connectBridge(path: string, ended: Promise<RunOutcome>): Promise<(where: object) => Socket> {
+  let ended_early: RunOutcome | null = null;
   void ended.then((outcome) => {
-    over = outcome;
+    ended_early = outcome;
   });
   const dial = (where: object) => {
     const socket = connect({ path, allowHalfOpen: true });
@@ -107,13 +109,13 @@ async function opened(path: string, ended: Promise<RunOutcome>): Promise<(where:
     return socket;
   };
   for (;;) {
-    const there = await new Promise<boolean>((resolve) => {
+    const listening = await new Promise<boolean>((resolve) => {
       const probe = connect({ path });
       probe.once("connect", () => resolve(true)).once("error", () => resolve(false));
       probe.once("connect", () => probe.destroy());
     });
-    if (there) return dial;
-    if (over !== null) throw new Error(`the bridge did not start: ${JSON.stringify(over)}`);
+    if (listening) return dial;
+    if (ended_early !== null) throw new Error(`the bridge did not start: ${JSON.stringify(ended_early)}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

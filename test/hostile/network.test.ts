@@ -10,7 +10,7 @@ import { openSandboxed } from "./egress-sandboxed.ts";
 import { attack, weakened } from "./hostile.ts";
 
 /** Listeners of the host that record connections. */
-async function listeners() {
+async function startListeners() {
   const seen: string[] = [];
   const listening = async (server: Server, at: object) => {
     server.listen(at);
@@ -42,7 +42,7 @@ verifies(
   "sandbox.net",
   "without network, reaches nothing by TCP, UDP, DNS, IPv6, unix sockets or inherited descriptors",
   async () => {
-    const { seen, ports, addresses } = await listeners();
+    const { seen, ports, addresses } = await startListeners();
     const { run } = await openSandboxed(0, ["network.py"]);
     const program = ["/usr/bin/python3", "/plugin/network.py", ...ports, "far", ...addresses];
     for (const name of ["isolated", "worker"] as const) {
@@ -58,7 +58,7 @@ verifies(
 );
 
 test("control: the listeners receive the same attempts in the host's network", async () => {
-  const { seen, ports, addresses } = await listeners();
+  const { seen, ports, addresses } = await startListeners();
   // The self-test opens listeners; in the host's network their ports may be in use or reserved for root.
   const sandbox = await openTestSandbox(
     weakened(

@@ -9,8 +9,8 @@ import { verifies } from "../support/verifies.ts";
 /** Above the CPU time of a start, and far below its wall time here. */
 const LIMIT_MS = 300;
 
-/** The busy processes end by themselves, even if this test is killed. */
-function takeProcessors(count: number, seconds: number): void {
+/** Starts busy processes, which end by themselves even if this test is killed. */
+function occupyProcessors(count: number, seconds: number): void {
   const hogs: ChildProcess[] = [];
   for (let n = 0; n < count; n++) {
     // Each in its own session, because some kernels distribute CPU time by session.
@@ -18,7 +18,7 @@ function takeProcessors(count: number, seconds: number): void {
     hogs.push(spawn("timeout", args, { detached: true, stdio: "ignore" }));
   }
   onTestFinished(() => {
-    // Inherited by the shell.
+    // `timeout` forwards the signal to its shell.
     for (const hog of hogs) hog.kill("SIGTERM");
   });
 }
@@ -27,12 +27,12 @@ verifies(
   "launch.slow",
   "starts plugins beside sixteen busy threads per processor, with limits far below the elapsed time",
   async () => {
-    takeProcessors(availableParallelism() * 16, 110);
+    occupyProcessors(availableParallelism() * 16, 110);
     const testRunner = createTestRunner({ timeouts: { handshake_ms: LIMIT_MS, hello_ms: LIMIT_MS } });
-    const slowly = (entrypoint: string[]) => ["nice", "-n", "15", ...entrypoint];
+    const withLowPriority = (entrypoint: string[]) => ["nice", "-n", "15", ...entrypoint];
     const begun = performance.now();
     for (const request of [side("echo"), vai("echo")]) {
-      const change = { ...request, entrypoint: slowly(request.entrypoint!), timeout_ms: 100_000 };
+      const change = { ...request, entrypoint: withLowPriority(request.entrypoint!), timeout_ms: 100_000 };
       expect(await testRunner.run(change)).toMatchObject({ status: "succeeded" });
     }
     // At least one start took longer than its limit in wall time; otherwise the test shows nothing.

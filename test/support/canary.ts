@@ -17,14 +17,14 @@ export const CANARY_FOLDER = resolve("reports/canary");
 
 const NEEDLES = [...spellingsOf(CANARY)].map((spelling) => Buffer.from(spelling));
 
-export interface Searched {
+export interface SearchReport {
   /** What was searched, e.g. a file of the home. */
   places: number;
   bytes: number;
   hits: string[];
 }
 
-export function searchText(name: string, text: string | Buffer, into: Searched): void {
+export function searchText(name: string, text: string | Buffer, into: SearchReport): void {
   const bytes = typeof text === "string" ? Buffer.from(text) : text;
   into.places++;
   into.bytes += bytes.length;
@@ -36,7 +36,7 @@ export function searchText(name: string, text: string | Buffer, into: Searched):
   }
 }
 
-export function searchFolder(folder: string, into: Searched): void {
+export function searchFolder(folder: string, into: SearchReport): void {
   for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue;
     const file = join(entry.parentPath, entry.name);
@@ -50,7 +50,7 @@ export function searchFolder(folder: string, into: Searched): void {
 }
 
 /** The result for one gateway; `bindings` is the number of exports that were bound to the canary. */
-export function noteSearch(searched: Searched, bindings: number): void {
+export function noteSearch(searched: SearchReport, bindings: number): void {
   mkdirSync(CANARY_FOLDER, { recursive: true });
   const name = `${process.pid}-${Math.random().toString(36).slice(2)}.json`;
   writeFileSync(join(CANARY_FOLDER, name), JSON.stringify({ ...searched, bindings }));

@@ -3,7 +3,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { noteSearch, type Searched, searchFolder, searchText } from "./canary.ts";
+import { noteSearch, type SearchReport, searchFolder, searchText } from "./canary.ts";
 
 const CLI = resolve("packages/cli/dist/main.js");
 
@@ -72,7 +72,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
   const { url } = JSON.parse(ready) as { url: string };
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
   const running = () => child.exitCode === null && child.signalCode === null;
-  const searched: Searched = { places: 0, bytes: 0, hits: [] };
+  const searched: SearchReport = { places: 0, bytes: 0, hits: [] };
   const gateway: TestGateway = {
     canaries: 0,
     url,

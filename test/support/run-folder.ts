@@ -1,8 +1,8 @@
 /**
- * Gives a test run its own temporary folder, a place for the code that Node compiles in the processes that tests start, and
- * a folder in memory for stores where the machine has enough of it. Removes all of them at the end. The suites write
- * thousands of small stores, and on a disk every commit waits. A program that runs from its sources starts twice as fast
- * when it finds compiled code. Sandboxed plugins never see a folder below /dev, so their files stay in the first one.
+ * Gives a test run its own folders and removes them at the end: a temporary folder, a compile cache inside it, and a
+ * folder in memory if the machine has enough. Stores go to memory, because the suites write thousands of them and every
+ * commit to a disk waits. With the cache, a program that runs from its sources starts twice as fast. Sandboxed plugins
+ * never see a folder below /dev, so their files stay in the temporary folder.
  */
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,11 +14,11 @@ const TMPFS = 0x01021994;
 const NEEDED_BYTES = 4 * 2 ** 30;
 
 export default function createRunFolder(): () => void {
-  const first = mkdtempSync(join(tmpdir(), "bp-"));
-  const folders = [first];
-  process.env.TMPDIR = first;
+  const temporary = mkdtempSync(join(tmpdir(), "bp-"));
+  const folders = [temporary];
+  process.env.TMPDIR = temporary;
   // Plugins run as other users and must not write code that this user executes.
-  process.env.NODE_COMPILE_CACHE = join(first, "compiled");
+  process.env.NODE_COMPILE_CACHE = join(temporary, "compiled");
   mkdirSync(process.env.NODE_COMPILE_CACHE, { mode: 0o700 });
   if (isLargeTmpfs(MEMORY)) {
     const memory = mkdtempSync(join(MEMORY, "bp-"));

@@ -10,12 +10,12 @@ const SOURCES = "src/com/example/text";
 /** Why the JDK of this machine cannot be used, or null if it can. */
 export function missingJdk(): string | null {
   try {
-    const words = execFileSync("javac", ["-version"], {
+    const versionLine = execFileSync("javac", ["-version"], {
       encoding: "utf8",
       stdio: ["ignore", "pipe", "pipe"],
     });
-    const version = Number(/javac (\d+)/.exec(words)?.[1] ?? 0);
-    return version >= 17 ? null : `this needs JDK 17 or newer, and javac says ${words.trim()}`;
+    const version = Number(/javac (\d+)/.exec(versionLine)?.[1] ?? 0);
+    return version >= 17 ? null : `this needs JDK 17 or newer, and javac says ${versionLine.trim()}`;
   } catch {
     return "there is no JDK here: install one, such as Debian's openjdk-17-jdk-headless";
   }

@@ -10,7 +10,6 @@ export {
 } from "./errors/error.ts";
 export { ERROR_CODES, type ErrorCode, isErrorCode } from "./errors/error-codes.ts";
 export type { ErrorSpec } from "./errors/error-spec.ts";
-export type * from "./plugins/agent-rows.ts";
 export {
   type CheckedInstruments,
   checkInstruments,
@@ -50,6 +49,7 @@ export { fillPlaceholders, placeholderSlots } from "./values/secret-placeholders
 export { boundServerName, plainName, serverName } from "./values/server-name.ts";
 export type * from "./views/catalog.ts";
 export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
+export type * from "./views/plugins.ts";
 export { isPartFault, leftOut } from "./views/unusable-parts.ts";
 export {
   AGENT_SEPARATOR,

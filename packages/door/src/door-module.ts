@@ -13,7 +13,7 @@ import { SessionGrants } from "./approval/session-grants.ts";
 import { createAuditWatch } from "./audit/watch-audit.ts";
 import { Authority } from "./authority/authority.ts";
 import { type RevocableTurn, RevocationWatch } from "./authority/revocation-watch.ts";
-import { ConcurrencyGates } from "./calls/concurrency.ts";
+import { ConcurrencyLimits } from "./calls/concurrency.ts";
 import { LiveCalls } from "./calls/live-calls.ts";
 import { createToolCatalog, type ToolCatalog } from "./catalog/catalog.ts";
 import { discoverExports } from "./catalog/discover.ts";
@@ -76,7 +76,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
   const { bindings, calls, changes, registry, session } = parts;
   const { policies, plans, skills } = registry;
   const { clock, host, log, store } = deps;
-  const gates = new ConcurrencyGates(deps);
+  const concurrency = new ConcurrencyLimits(deps);
   const publisher = createApprovalPublisher(session.port, log);
   const pending = new PendingApprovals(deps, publisher);
   const authority = new Authority({ store, clock, bindings, policies, live: calls.live });
@@ -88,14 +88,14 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     plans,
     policies,
     authority,
-    gates,
+    concurrency,
     pending,
     grants: new SessionGrants(deps),
     tokens: parts.tokens,
     state: {
       stopping: false,
       sandbox: createSandboxProbe(deps),
-      isQueueFull: (gate, max) => gates.isFull(gate, max),
+      isQueueFull: (key, max) => concurrency.isFull(key, max),
       areApprovalsFull: () => pending.size >= host.max_waiting,
       max_depth: host.max_depth,
     },

@@ -35,7 +35,7 @@ export function createLifecycle(
   door: Door,
   recoverTurns: (calls: () => Promise<unknown>) => Promise<unknown>,
 ): Lifecycle {
-  const { deps, live, pending, gates, state, lease } = door;
+  const { deps, live, pending, concurrency, state, lease } = door;
   const { clock, host, runner, log } = deps;
   const deliverer = new Deliverer(deps, lease, (request) => invoke(door, request));
   const dispatcher = new Dispatcher(deps, () => deliverer.wake());
@@ -45,7 +45,7 @@ export function createLifecycle(
   const idle = () => state.stopping || !recovered || !lease.mayTakeOver();
   const every = Math.min(host.recovery.interval_ms, host.recovery.node_ttl_ms / 3);
   const heartbeat = new Heartbeat(clock, log, every, [
-    { name: "slots", run: () => renewSlots(deps, gates.held()) },
+    { name: "slots", run: () => renewSlots(deps, concurrency.held()) },
     { name: "dispatcher lease", run: () => dispatcher.renewLease() },
     { name: "deliveries", run: () => deliverer.extend() },
     { name: "cancels", run: () => readCancels(door) },

@@ -6,7 +6,7 @@ import { createChangeEffects } from "./bindings/change-effects.ts";
 import type { PackageFinder } from "./bindings/check-binding.ts";
 import { createCredentialMoves } from "./bindings/move-binding.ts";
 import { createBindingPlanner } from "./bindings/plan-change.ts";
-import { createUnaskedCalls } from "./bindings/unasked-calls.ts";
+import { createWaivedApprovals } from "./bindings/waived-approvals.ts";
 import { createCachedConfig } from "./config/cached-config.ts";
 import { createConfig } from "./config/config.ts";
 import { createLiveConfig, type LiveConfig } from "./config/live-config.ts";
@@ -59,9 +59,9 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     requireReady: parts.dependencies,
   });
   const rows = createPackageRows(deps);
-  const unasked = createUnaskedCalls({ ...deps, policies });
+  const waived = createWaivedApprovals({ ...deps, policies });
   const createPlanner = (packages: PackageFinder) =>
-    createBindingPlanner(deps, createCredentialMoves(deps, revocation, packages), packages, unasked);
+    createBindingPlanner(deps, createCredentialMoves(deps, revocation, packages), packages, waived);
   const planner = createPlanner(deps.store.packages);
   const credentials = createCredentialMoves(deps, revocation, deps.store.packages);
   const effects = createChangeEffects({ deps, definitions, credentials, changes });

@@ -50,7 +50,7 @@ JSON_DEPTH = 64
 # Longer structured output is not repeated as text, because both copies have to fit into one frame.
 TEXT_COPY_LIMIT = 100_000
 # Time that calls in flight have to answer after a shutdown before the process ends.
-LAST_WORDS_SECONDS = 1.0
+DRAIN_SECONDS = 1.0
 
 
 class Cancelled(Exception):
@@ -448,16 +448,16 @@ class _Serving:
         try:
             reply = self._plugin._answer(call)
         except Failure as error:
-            reply = _failure(error.status, _words_of(error))
+            reply = _failure(error.status, _message_of(error))
         except BaseException as error:  # noqa: BLE001 - there is no caller to raise it in
-            words = _words_of(error)
+            message = _message_of(error)
             if call.cancelled.is_set():
-                reply = _failure("cancelled", words)
+                reply = _failure("cancelled", message)
             else:
                 import traceback
 
                 call.log(traceback.format_exc().rstrip())
-                reply = _failure("failed", words)
+                reply = _failure("failed", message)
         self._reply(call, reply)
 
     def _reply(self, call: Call, body: Dict[str, Json]) -> None:
@@ -496,7 +496,7 @@ class _Serving:
             call.cancel_reason = "shutdown"
             call.cancelled.set()
         with self._lock:
-            idle = self._lock.wait_for(lambda: not self._calls, LAST_WORDS_SECONDS)
+            idle = self._lock.wait_for(lambda: not self._calls, DRAIN_SECONDS)
         sys.stderr.flush()
         if not idle:
             os._exit(0)  # a thread that still prints could crash the interpreter during its shutdown
@@ -581,7 +581,7 @@ def _tool_answer(value: Json) -> Dict[str, Json]:
     return {**answer, "content": [{"type": "text", "text": text}], "structured_output": value}
 
 
-def _words_of(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         return str(error) or type(error).__name__
     except Exception:  # noqa: BLE001 - an author's __str__ may fail, and the call still needs its answer

@@ -49,11 +49,11 @@ export function gatewayAccess(
 }
 
 async function reasonOf(response: Response): Promise<string> {
-  const words = await response.text();
+  const body = await response.text();
   try {
-    const envelope = JSON.parse(words) as { error?: { message?: string } };
-    return envelope.error?.message ?? words.slice(0, 200);
+    const envelope = JSON.parse(body) as { error?: { message?: string } };
+    return envelope.error?.message ?? body.slice(0, 200);
   } catch {
-    return words.slice(0, 200);
+    return body.slice(0, 200);
   }
 }

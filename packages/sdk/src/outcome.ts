@@ -33,9 +33,11 @@ export function toToolAnswer(value: unknown, hasOutputSchema: boolean): ToolAnsw
   if (typeof value === "string" && !hasOutputSchema) return answerOf([text(value)]);
   const json = JSON.stringify(value);
   if (json === undefined) throw new TypeError(`A tool must return JSON, not a ${typeof value}.`);
-  const words = typeof value === "string" ? value : json;
+  const text_copy = typeof value === "string" ? value : json;
   const copy =
-    words.length <= TEXT_COPY_LIMIT ? words : `${json.length} characters of JSON, see the structured output.`;
+    text_copy.length <= TEXT_COPY_LIMIT
+      ? text_copy
+      : `${json.length} characters of JSON, see the structured output.`;
   return { ...answerOf([text(copy)]), structured_output: value };
 }
 
@@ -56,8 +58,8 @@ function answerOf(content: ContentBlock[]): ToolAnswer<unknown> {
   return { content, is_error: false, retryable: false };
 }
 
-function text(words: string): ContentBlock {
-  return { type: "text", text: words };
+function text(content: string): ContentBlock {
+  return { type: "text", text: content };
 }
 
 function isToolAnswer(value: unknown): value is ToolAnswer<unknown> {

@@ -9,7 +9,7 @@ import { answerWith } from "./answer-call.ts";
 import type { Plugin } from "./define.ts";
 
 /** Time that calls in flight have to answer after a shutdown before the process ends. */
-const LAST_WORDS_MS = 1_000;
+const DRAIN_MS = 1_000;
 
 export function serve(plugin: Plugin): void {
   const { stdin, stdout, stderr } = process;
@@ -19,7 +19,7 @@ export function serve(plugin: Plugin): void {
     if (stopping) return;
     stopping = true;
     const end = () => process.exit(0);
-    setTimeout(end, LAST_WORDS_MS);
+    setTimeout(end, DRAIN_MS);
     whenIdle(peer, () => stdout.end(end));
   };
   const peer = new VaiPlugin({

@@ -231,12 +231,12 @@ async function speak(
   });
   let stdout = "";
   let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (words: string) => {
-    stdout += words;
+  child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+    stdout += chunk;
     if (until !== undefined && stdout.includes(until)) child.stdin.end();
   });
-  child.stderr.setEncoding("utf8").on("data", (words: string) => {
-    stderr += words;
+  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
+    stderr += chunk;
   });
   // The process may refuse the first chunk and exit before the last one is written.
   child.stdin.on("error", () => {});

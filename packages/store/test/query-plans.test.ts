@@ -18,7 +18,7 @@ import {
 } from "../src/ops/bindings.ts";
 import { listConfig, readConfigValue } from "../src/ops/config.ts";
 import type { EntryRow } from "../src/ops/entry-hash.ts";
-import { readHeld } from "../src/ops/holds.ts";
+import { readHeldRun } from "../src/ops/holds.ts";
 import { listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
 import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
 import { listKeys, readKey } from "../src/ops/keys.ts";
@@ -238,9 +238,9 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["replay", () => readSessionEntries(key, 0, 5)],
   ["patch", () => startWrite("patchSession", { key, changes: "{}" }, "sqlite")],
   ["start run", () => startWrite("startRun", { run, parent: hold, tape, records, once }, "sqlite")],
-  ["append held", () => startWrite("appendHeld", tape, "sqlite")],
+  ["append held", () => startWrite("appendForTurn", tape, "sqlite")],
   ["join run", () => startWrite("joinRun", { run_id: "r", most: 9, tape, once }, "sqlite")],
-  ["held", () => readHeld(hold)],
+  ["held", () => readHeldRun(hold)],
   [
     "end run",
     () =>

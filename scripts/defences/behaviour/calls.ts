@@ -3,7 +3,7 @@ import type { Mutant } from "../mutant.ts";
 
 const RECOVER = "packages/door/src/invoke/recover.ts";
 const WATCH = "packages/door/src/invoke/watch.ts";
-const GATES = "packages/door/src/calls/concurrency.ts";
+const CONCURRENCY = "packages/door/src/calls/concurrency.ts";
 const TAPE = "packages/door/src/calls/event-tape.ts";
 const ONCE = "packages/door/src/idempotency/idempotency.ts";
 const RECOVERED = ["packages/door/test/invoke/recover.test.ts"];
@@ -16,30 +16,30 @@ const ONCE_CALLS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
 export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "queue: a full queue counts the waiting calls",
-    file: GATES,
-    from: "gate.reserved >= max + this.#deps.host.queue_per_binding",
-    to: "gate.reserved > max + this.#deps.host.queue_per_binding",
+    file: CONCURRENCY,
+    from: "limit.reserved >= max + this.#deps.host.queue_per_binding",
+    to: "limit.reserved > max + this.#deps.host.queue_per_binding",
     tests: QUEUES,
   },
   {
     defence: "queue: calls are served in order",
-    file: GATES,
-    from: "const next = gate.queue.shift();",
-    to: "const next = gate.queue.pop();",
+    file: CONCURRENCY,
+    from: "const next = limit.queue.shift();",
+    to: "const next = limit.queue.pop();",
     tests: QUEUES,
   },
   {
     defence: "queue: a cancelled call leaves the queue",
-    file: GATES,
-    from: "if (at >= 0) gate.queue.splice(at, 1);",
-    to: "if (at > 0) gate.queue.splice(at, 1);",
+    file: CONCURRENCY,
+    from: "if (at >= 0) limit.queue.splice(at, 1);",
+    to: "if (at > 0) limit.queue.splice(at, 1);",
     tests: QUEUES,
     only: "removes a cancelled call",
     hangs: true,
   },
   {
     defence: "queue: a released place is counted once",
-    file: GATES,
+    file: CONCURRENCY,
     from: "        if (released) return;\n        released = true;\n",
     to: "",
     tests: QUEUES,
@@ -47,8 +47,8 @@ export const CALL_MUTANTS: Mutant[] = [
   },
   {
     defence: "queue: this node does not lease more slots than the maximum",
-    file: GATES,
-    from: "if (gate.running >= gate.max) return undefined;",
+    file: CONCURRENCY,
+    from: "if (limit.running >= limit.max) return undefined;",
     to: "",
     tests: QUEUES,
     only: "whatever the store leases",

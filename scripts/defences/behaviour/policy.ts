@@ -206,7 +206,7 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy: a full queue refuses the call",
     file: RULES,
-    from: "max === undefined || !state.isQueueFull(call.plan.gate, max)",
+    from: "max === undefined || !state.isQueueFull(call.plan.concurrency_key, max)",
     to: "max === undefined || !state.isQueueFull(call.plan.bound.binding.export_id, max)",
     tests: DECISIONS,
   },

@@ -128,7 +128,7 @@ export class PluginLifecycle {
       if (other.legacy || other.spec.name !== made.spec.name) continue;
       throw new BackplaneError(
         "plugin.invalid",
-        `${instance.name} has registered the tool ${made.spec.name} already`,
+        `${instance.name} has already registered the tool ${made.spec.name}.`,
       );
     }
     if (this.#loaded.has(instance)) tools.replace([], [made]);

@@ -11,7 +11,7 @@ import {
   type HealthReport,
   type Json,
   type JsonObject,
-  type PluginRow,
+  type PluginView,
   pluginNamespace,
 } from "@backplane/contract";
 import {
@@ -38,7 +38,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
   const { config, loader, default_scope, clock } = deps;
   const home = default_scope.org_id;
 
-  async function rowOf(caller: Caller, record: PluginRecord): Promise<PluginRow> {
+  async function viewOf(caller: Caller, record: PluginRecord): Promise<PluginView> {
     const { name, version, status, mode, error, config_schema, entry } = record;
     const { enabled, trusted } = await readPluginSettings(config, home, name);
     return {
@@ -79,11 +79,11 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
     await config.write(home, { set: { [key]: value } }, { audit });
     // The registry has queued its reaction to the write by now, so this waits until the change is applied.
     await record.settled();
-    return await rowOf(caller, record);
+    return await viewOf(caller, record);
   }
 
   return {
-    list: async (caller) => await Promise.all(registry.list().map((record) => rowOf(caller, record))),
+    list: async (caller) => await Promise.all(registry.list().map((record) => viewOf(caller, record))),
     async setEnabled(caller, name, enabled) {
       requirePluginOperator(caller, `${enabled ? "enable" : "disable"} a plugin`);
       const record = registry.get(name);
@@ -113,7 +113,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
         if (added.includes(record)) await registry.load(record);
         else await registry.reload(record);
       }
-      return await Promise.all(records.map((record) => rowOf(caller, record)));
+      return await Promise.all(records.map((record) => viewOf(caller, record)));
     },
     async remove(caller, name) {
       requirePluginOperator(caller, "remove a plugin");
@@ -135,7 +135,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       requirePluginOperator(caller, "reload a plugin");
       const record = registry.get(name);
       await registry.reload(record);
-      return await rowOf(caller, record);
+      return await viewOf(caller, record);
     },
     health: async (_caller, timeout_ms) =>
       await checkHealth(registry.list(), default_scope, clock, timeout_ms),

@@ -70,9 +70,9 @@ export class PluginRegistry {
     const found = this.list().flatMap(({ name }) => up.get(name) ?? []);
     const nodes = found.map(({ name, plugin }) => ({ name, requires: plugin.requires ?? [] }));
     const { names, cycles } = sortByDependencies(nodes);
-    for (const [name, circle] of cycles) {
+    for (const [name, cycle] of cycles) {
       await this.#parts.lifecycle.discard(up.get(name)!);
-      this.#fail(this.get(name), new BackplaneError("plugin.invalid", `it requires itself: ${circle}`));
+      this.#fail(this.get(name), new BackplaneError("plugin.invalid", `it requires itself: ${cycle}`));
     }
     for (const name of names) {
       const record = this.get(name);

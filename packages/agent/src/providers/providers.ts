@@ -12,7 +12,7 @@ import {
   type Json,
   type JsonObject,
   type ProviderInstance,
-  type ProviderRow,
+  type ProviderView,
 } from "@backplane/contract";
 import {
   type AgentProviders,
@@ -82,16 +82,16 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     }
   }
 
-  function rowOf(instance: ProviderInstance, active: string | null): ProviderRow {
+  function viewOf(instance: ProviderInstance, active: string | null): ProviderView {
     const { id, plugin, label, config: fields } = instance;
     // An instance whose plugin was removed is still listed, so that the instance can be removed too.
     const config_schema = schemaOf(plugin) ?? null;
     return { id, plugin, label, active: id === active, config: fields, config_schema };
   }
 
-  async function rowNow(org_id: string, id: string): Promise<ProviderRow> {
+  async function currentView(org_id: string, id: string): Promise<ProviderView> {
     const { active, instances } = await readProviders(deps, org_id);
-    return rowOf(maskInstance(find(instances, id)), active);
+    return viewOf(maskInstance(find(instances, id)), active);
   }
 
   function checkPlugin(name: string): void {
@@ -133,7 +133,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       const { active, instances } = await read(org_id);
       if (show)
         await store.audit.append(auditOf(deps, caller, "provider.show", `${instances.length} instances`));
-      return instances.map((instance) => rowOf(show ? instance : maskInstance(instance), active));
+      return instances.map((instance) => viewOf(show ? instance : maskInstance(instance), active));
     },
     create: async (caller, body) =>
       await change(caller, async ({ instances }, org_id) => {
@@ -155,7 +155,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const audit = auditOf(deps, caller, "provider.create", id, { plugin, ...openedIn(fields) });
         // Fields that remain from a deleted instance with this id must not become part of the new one.
         await config.write(org_id, { set, unset: [`providers.${id}.*`] }, { audit });
-        return await rowNow(org_id, id);
+        return await currentView(org_id, id);
       }),
     patch: async (caller, id, body) =>
       await change(caller, async ({ instances }, org_id) => {
@@ -185,7 +185,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
           const dropped = removed.filter((key) => !gone.includes(key));
           await auditDroppedCredentials(deps, caller, dropped);
         }
-        return await rowNow(org_id, id);
+        return await currentView(org_id, id);
       }),
     remove: async (caller, id) =>
       await change(caller, async ({ active, instances }, org_id) => {

@@ -29,7 +29,7 @@ export interface SubagentDeps {
   random: (bytes: Uint8Array) => void;
   /** Returns the running turn that made the call. */
   turnOfCall(invocation_id: string): Turn | undefined;
-  /** Calls `tell` when the tool call that spawned the child has ended, with any outcome. */
+  /** Calls `listener` when the tool call has ended, with any outcome. */
   onCallEnded(invocation_id: string, listener: () => void): void;
 }
 
@@ -47,20 +47,23 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     const parent = parentOf(deps, identity);
     const { goal, strategy } = args;
     if (typeof goal !== "string" || goal.trim() === "") {
-      throw new BackplaneError("request.invalid", "a sub-agent needs a goal");
+      throw new BackplaneError("request.invalid", "A sub-agent needs a goal.");
     }
     const depth = parent.key.session_id.split(AGENT_SEPARATOR).length - 1;
     if (depth >= SUBAGENT_LIMITS.depth) {
-      throw new BackplaneError("policy.denied", `sub-agents may be nested ${SUBAGENT_LIMITS.depth} deep`);
+      throw new BackplaneError(
+        "policy.denied",
+        `Sub-agents may be nested at most ${SUBAGENT_LIMITS.depth} levels deep.`,
+      );
     }
     const requested = toolsOf(args.tools);
-    const child_id = `${parent.key.session_id}${AGENT_SEPARATOR}${uuid8(deps)}`;
+    const child_id = `${parent.key.session_id}${AGENT_SEPARATOR}${randomHex8(deps)}`;
     const key: SessionKey = { ...parent.key, session_id: child_id };
     await deps.persister.drain(parent.key);
-    const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a sub-agent", work, parent.signal);
-    const { head_chain_id } = await wait(() => deps.sessions.get(parent.key));
-    await wait(() => deps.sessions.fork(key.scope, head_chain_id, { child_id }));
-    const begin = {
+    const retry = <T>(work: () => Promise<T>) => deps.store_wait.run("a sub-agent", work, parent.signal);
+    const { head_chain_id } = await retry(() => deps.sessions.get(parent.key));
+    await retry(() => deps.sessions.fork(key.scope, head_chain_id, { child_id }));
+    const request = {
       key,
       caller: parent.caller,
       message: { text: goal },
@@ -69,15 +72,15 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
       parent_run_id: parent.run.id,
       parent: parent.hold,
       limits: {
-        iterations: bounded(args.max_steps, SUBAGENT_LIMITS.steps),
-        tools: narrowed(parent.limits.tools, requested),
+        iterations: atMost(args.max_steps, SUBAGENT_LIMITS.steps),
+        tools: narrowTools(parent.limits.tools, requested),
       },
       ...(typeof strategy === "string" ? { strategy } : {}),
     } as const satisfies TurnRequest;
-    const { turn } = await wait(() => deps.loop.accept(begin));
+    const { turn } = await retry(() => deps.loop.accept(request));
     if (turn === null) throw new BackplaneError("session.busy");
     const wall_ms = Math.min(
-      bounded(args.max_wall_seconds, SUBAGENT_LIMITS.wall_ms / 1000) * 1000,
+      atMost(args.max_wall_seconds, SUBAGENT_LIMITS.wall_ms / 1000) * 1000,
       SUBAGENT_LIMITS.wall_ms,
     );
     const timer = deps.clock.after(wall_ms, () => turn.stop("wall"));
@@ -103,7 +106,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     const child = children.get(child_id);
     const parent = parentOf(deps, identity);
     if (child === undefined || child.parent !== parent) {
-      throw new BackplaneError("session.not_found", `${child_id} is not a sub-agent of this call`);
+      throw new BackplaneError("session.not_found", `${child_id} is not a sub-agent of this call.`);
     }
     try {
       return answerOf(child, await child.turn.settled);
@@ -122,7 +125,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
 function parentOf(deps: SubagentDeps, { call }: ServiceIdentity): Turn {
   const turn = call === null ? undefined : deps.turnOfCall(call.invocation_id);
   if (turn === undefined)
-    throw new BackplaneError("policy.denied", "only a tool call of a running turn can spawn a sub-agent");
+    throw new BackplaneError("policy.denied", "Only a tool call of a running turn can spawn a sub-agent.");
   return turn;
 }
 
@@ -146,7 +149,7 @@ function reasonOf(turn: Turn): "timeout" | "cancelled" | "error" {
 }
 
 /** The child's list is never wider than the parent's list. */
-function narrowed(
+function narrowTools(
   parent: ReadonlySet<string> | null,
   requested: readonly string[] | null,
 ): ReadonlySet<string> | null {
@@ -157,14 +160,14 @@ function narrowed(
 function toolsOf(value: Json | undefined): readonly string[] | null {
   if (value === undefined || value === null) return null;
   if (Array.isArray(value) && value.every((name) => typeof name === "string")) return value as string[];
-  throw new BackplaneError("request.invalid", "tools is a list of tool names");
+  throw new BackplaneError("request.invalid", "tools must be a list of tool names.");
 }
 
-function bounded(value: Json | undefined, most: number): number {
-  return typeof value === "number" && value >= 1 ? Math.min(Math.floor(value), most) : most;
+function atMost(value: Json | undefined, max: number): number {
+  return typeof value === "number" && value >= 1 ? Math.min(Math.floor(value), max) : max;
 }
 
-function uuid8({ random }: SubagentDeps): string {
+function randomHex8({ random }: SubagentDeps): string {
   const bytes = new Uint8Array(4);
   random(bytes);
   return Buffer.from(bytes).toString("hex");

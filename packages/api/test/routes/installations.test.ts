@@ -141,10 +141,10 @@ test.each([
   ['{"source":{}}', "Unrecognized key"],
   ['{"config":{"a":"\u00fc"}}', "must be ASCII"],
   [`{"config":{"a":"${"x".repeat(8_200)}"}}`, "larger than 8192 bytes"],
-])("refuses the settings %.20s", async (settings, words) => {
+])("refuses the settings %.20s", async (settings, reason) => {
   const answer = await upload(await packed(writeSamplePackage(t.home, "6.0.0")), settings);
   expect(answer.status).toBeGreaterThanOrEqual(400);
-  expect(answer.json.error.message).toContain(words);
+  expect(answer.json.error.message).toContain(reason);
 });
 
 test("accepts characters beyond ASCII as escapes", async () => {

@@ -55,7 +55,7 @@ export function reportNewName({ out }: CommandContext, before: Binding, now: Bin
   if (old === name || before.config.name === now.config.name) return;
   out.note(
     plainLine(
-      `Its tools are named mcp_${name}_… now. Policy rules, keys and clients that name mcp_${old}_… no longer match them.`,
+      `Its tools are now named mcp_${name}_…. Policy rules, keys and clients that name mcp_${old}_… no longer match them.`,
     ),
   );
 }

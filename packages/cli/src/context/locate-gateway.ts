@@ -43,8 +43,8 @@ export function locateUrl(flags: LocateFlags, env: Env, home: string): string {
 }
 
 /**
- * Ignores a state file whose process has ended: another program may listen on that port by now and would receive this
- * home's admin token.
+ * Rejects a state file whose process has ended: another program may listen on that port by now and would receive the
+ * admin token of this home.
  */
 function urlOfHome(home: string): string | undefined {
   const daemon = readDaemonFile(home);
@@ -83,7 +83,7 @@ function tokenFile(home: string): string {
   return join(home, "admin.token");
 }
 
-/** The state file, written when the gateway became ready. The process may have ended since. */
+/** Reads the state file that the gateway wrote when it became ready. Its process may have ended since. */
 export function readDaemonFile(home: string): Daemon | null {
   try {
     const state = JSON.parse(readFileSync(join(home, "gateway.json"), "utf8")) as Partial<Daemon>;

@@ -64,8 +64,8 @@ test.each(["absent", "acme-memory@1.2.0", "@acme/memory"])(
 test.each([
   ["{", "broken.json is not valid JSON"],
   ["[]", 'broken.json has no "mcpServers"'],
-])("refuses the mcp.json %s before it is sent", (text, words) => {
+])("refuses the mcp.json %s before it is sent", (text, reason) => {
   const path = join(cwd, "broken.json");
   writeFileSync(path, text);
-  expect(() => readMcpFile(path)).toThrow(words);
+  expect(() => readMcpFile(path)).toThrow(reason);
 });

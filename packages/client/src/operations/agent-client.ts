@@ -6,9 +6,9 @@ import type {
   JsonObject,
   PluginEntry,
   PluginHealth,
-  PluginRow,
-  ProviderRow,
-  ProviderTested,
+  PluginView,
+  ProviderTestResult,
+  ProviderView,
   Run,
   Session,
 } from "@backplane/contract";
@@ -142,7 +142,7 @@ export function createAgentClient(http: Http) {
     },
     plugins: {
       // Listing and enabling do not use the web adapter, because the web adapter may be the one that is disabled.
-      list: async () => (await get<{ items: PluginRow[] }>("/v1/plugins")).items,
+      list: async () => (await get<{ items: PluginView[] }>("/v1/plugins")).items,
       /** Lists the plugins that an installation would add, without installing or running them. */
       inspect: async (source: string) =>
         (await send<{ plugins: PluginEntry[] }>("POST", "/api/plugins/inspect", { source })).plugins,
@@ -155,22 +155,22 @@ export function createAgentClient(http: Http) {
         send<PluginInstalled>("POST", "/api/plugins/install", { source, ...options }),
       remove: (name: string) =>
         send<{ name: string; removed: true }>("DELETE", `/api/plugins/${pathSegment(name)}`),
-      reload: (name: string) => send<PluginRow>("POST", `/api/plugins/${pathSegment(name)}/reload`),
+      reload: (name: string) => send<PluginView>("POST", `/api/plugins/${pathSegment(name)}/reload`),
       health: async (options: { timeout_ms?: number } = {}) =>
         (await get<{ plugins: PluginHealth[] }>("/api/plugins/health", { ...options })).plugins,
     },
     providers: {
       /** `show` includes secrets: only for admins, and recorded in the audit log. */
       list: (options: { show?: boolean } = {}) =>
-        get<ProviderRow[]>("/api/llm-providers", options.show === true ? { show: 1 } : {}),
+        get<ProviderView[]>("/api/llm-providers", options.show === true ? { show: 1 } : {}),
       create: (body: { id?: string; plugin: string; label?: string; config?: JsonObject }) =>
-        send<ProviderRow>("POST", "/api/llm-providers", body),
+        send<ProviderView>("POST", "/api/llm-providers", body),
       patch: (id: string, body: { label?: string; config?: JsonObject }) =>
-        send<ProviderRow>("PATCH", `/api/llm-providers/${pathSegment(id)}`, body),
+        send<ProviderView>("PATCH", `/api/llm-providers/${pathSegment(id)}`, body),
       remove: (id: string) => http.empty({ method: "DELETE", path: `/api/llm-providers/${pathSegment(id)}` }),
       setActive: (id: string) =>
         send<{ active: string; ok: true }>("PATCH", "/api/llm-providers/active", { name: id }),
-      test: (id: string) => send<ProviderTested>("POST", `/api/llm-providers/${pathSegment(id)}/test`),
+      test: (id: string) => send<ProviderTestResult>("POST", `/api/llm-providers/${pathSegment(id)}/test`),
     },
     /** The events of a session, each entry once and in order, across reconnects. */
     async *watchSession(

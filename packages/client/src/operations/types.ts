@@ -6,8 +6,8 @@ import type {
   InvocationEvent,
   InvokeBody,
   JsonObject,
-  PluginRow,
   PluginStatus,
+  PluginView,
   RiskContext,
   Run,
   WsServerOp,
@@ -131,5 +131,5 @@ export interface PluginSwitched {
 export interface PluginInstalled {
   source: string;
   ok: true;
-  plugins: PluginRow[];
+  plugins: PluginView[];
 }

@@ -22,7 +22,7 @@ import type {
 export const PLUGIN_METHODS = ["onLoad", "onEvent", "onUnload", "healthCheck", "onRequest"] as const;
 export type PluginMethod = (typeof PLUGIN_METHODS)[number];
 
-/** The value fields of the ABI; other fields of a plugin object are not sent. */
+/** The fields of a plugin that are values and not methods. Other fields of the object are not sent. */
 export const PLUGIN_FIELDS = [
   "name",
   "version",
@@ -41,7 +41,7 @@ export const PLUGIN_FIELDS = [
   "routes",
 ] as const satisfies (keyof KernelPlugin)[];
 
-/** The value fields of a tool, which may be an instance of a class. */
+/** The fields of a tool that are values. Listed by name, because a tool may be an instance of a class. */
 export const KERNEL_TOOL_FIELDS = [
   "name",
   "description",
@@ -54,7 +54,7 @@ export const KERNEL_TOOL_FIELDS = [
   "deferred",
 ] as const satisfies (keyof KernelToolSpec)[];
 
-/** The value fields of a plugin. */
+/** A plugin as it is sent to the gateway: its value fields, and the methods that it has. */
 export interface PluginDescription {
   fields: Omit<KernelPlugin, PluginMethod | "subscriptions">;
   subscriptions: string[];
@@ -106,7 +106,7 @@ export interface ModuleContextMethods {
 /** The JSON-RPC code of an error that is described in its `data`. */
 export const THROWN_ERROR = -32001;
 
-export interface ThrownValue {
+export interface SerializedError {
   name: string;
   message: string;
   stack?: string;
@@ -115,22 +115,22 @@ export interface ThrownValue {
   fix?: string;
 }
 
-export function thrownToValue(error: unknown, trace: "with trace" | "without trace"): ThrownValue {
+export function serializeError(error: unknown, trace: "with trace" | "without trace"): SerializedError {
   if (!isErrorLike(error)) return { name: "Error", message: `thrown: ${textOf(error)}` };
-  const value: ThrownValue = {
+  const value: SerializedError = {
     name: typeof error.name === "string" ? error.name : "Error",
     message: error.message,
   };
   if (trace === "with trace" && typeof error.stack === "string") value.stack = error.stack;
   if (typeof error.code === "string") value.code = error.code;
   if (typeof error.fix === "string") value.fix = error.fix;
-  const details = plain(error.details);
+  const details = toJsonObject(error.details);
   if (details !== undefined) value.details = details;
   return value;
 }
 
-/** Keeps a BackplaneError as such, and name, message, code and stack of any other error. */
-export function valueToThrown(value: ThrownValue): Error {
+/** Restores a BackplaneError with its code; any other error keeps its name, message, code and stack. */
+export function deserializeError(value: SerializedError): Error {
   const { code, details, fix, message, name, stack } = value;
   const error = isErrorCode(code)
     ? new BackplaneError(code, message, { ...(details && { details }), ...(fix && { fix }) })
@@ -167,7 +167,7 @@ function textOf(value: unknown): string {
   }
 }
 
-function plain(details: unknown): JsonObject | undefined {
+function toJsonObject(details: unknown): JsonObject | undefined {
   if (typeof details !== "object" || details === null) return undefined;
   try {
     return JSON.parse(JSON.stringify(details)) as JsonObject;

@@ -9,7 +9,8 @@ import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 const SchemasSchema = z.record(z.string(), z.json());
 
-const ToolWordsSchema = z.object({ export: ToolExportSchema, schemas: SchemasSchema });
+/** The definition of one tool, with the schemas that it refers to. */
+const DescribedToolSchema = z.object({ export: ToolExportSchema, schemas: SchemasSchema });
 
 /** A text or value that differs from the accepted definition. */
 export const ToolChangeSchema = z.object({
@@ -22,17 +23,17 @@ export const ToolChangeSchema = z.object({
     .describe("Hidden characters in the new value. The value is shown without them."),
 });
 
-export const QuarantinedToolSchema = ToolWordsSchema.extend({
+export const QuarantinedToolSchema = DescribedToolSchema.extend({
   since: TimestampSchema,
   /** The last accepted definition; null if it is no longer known. */
-  former: ToolWordsSchema.nullable().default(null),
-  /** Differences to the accepted definition. */
+  former: DescribedToolSchema.nullable().default(null),
+  /** Differences from the accepted definition. */
   changes: z.array(ToolChangeSchema).default([]),
 });
 
 export const DefinitionsSchema = z.object({
   binding_id: z.string(),
-  /** Package digest and binding generation of the process; another generation is asked again and may differ. */
+  /** Package digest and binding generation of the process. A new generation is asked again and may answer differently. */
   package_digest: z.string(),
   generation: z.int(),
   exports: z.array(ToolExportSchema),
@@ -40,22 +41,22 @@ export const DefinitionsSchema = z.object({
   /** Tools that are new or changed since an operator last reviewed them; not offered to anyone. */
   quarantined: z.array(QuarantinedToolSchema),
   /** Removed tools with their last definition, for comparison if one returns. */
-  gone: z.array(ToolWordsSchema).default([]),
+  gone: z.array(DescribedToolSchema).default([]),
   /** Digest of the last accepted definition of each tool, including removed ones. */
   seen: z.record(z.string(), z.string()),
   /** Why the last request failed; the previous definitions stay valid. */
   error: z.object({ code: z.string(), message: z.string(), fix: z.string().optional() }).nullable(),
   warnings: z.array(z.string()),
-  /** What the dialect learned besides, such as a server's name and capabilities. */
+  /** Other facts that the process reported, such as a server's name and capabilities. */
   info: JsonObjectSchema,
   described_at: TimestampSchema,
   /** Digest over all offered tools. */
   digest: z.string(),
-  /** Rises with every write. */
+  /** Increases with every write. */
   revision: z.int(),
 });
 
 export type ToolChange = z.infer<typeof ToolChangeSchema>;
-export type ToolWords = z.infer<typeof ToolWordsSchema>;
+export type DescribedTool = z.infer<typeof DescribedToolSchema>;
 export type QuarantinedTool = z.infer<typeof QuarantinedToolSchema>;
 export type Definitions = z.infer<typeof DefinitionsSchema>;

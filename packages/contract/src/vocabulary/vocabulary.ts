@@ -145,7 +145,7 @@ export const RULE_COVERAGES = ["tool", "server"] as const;
 export const ANSWER_COVERAGES = ["arguments", ...RULE_COVERAGES] as const;
 export type AnswerCoverage = (typeof ANSWER_COVERAGES)[number];
 
-/** The highest risk of an allow rule. Unknown counts as high, and a critical call always asks. */
+/** The highest risk of an allow rule. Unknown counts as high, and a critical call always needs approval. */
 export const RULE_RISKS = ["low", "medium", "high"] as const;
 export type RuleRisk = (typeof RULE_RISKS)[number];
 

@@ -47,7 +47,7 @@ describe("checkInstruments", () => {
     expect(checked?.securityRules).toEqual(given.securityRules);
   });
 
-  const WRONG: [what: string, list: unknown, words: RegExp][] = [
+  const WRONG: [what: string, list: unknown, reason: RegExp][] = [
     ["no list", {}, /not a list/],
     ["no object", [1], /instrument 0 is not an object/],
     ["no name", [{ ...hello, name: undefined }], /snake_case/],
@@ -102,8 +102,8 @@ describe("checkInstruments", () => {
       /pattern/,
     ],
   ];
-  for (const [what, list, words] of WRONG) {
-    test(`rejects ${what} with the reason`, () => expect(() => checkInstruments(list)).toThrow(words));
+  for (const [what, list, reason] of WRONG) {
+    test(`rejects ${what} with the reason`, () => expect(() => checkInstruments(list)).toThrow(reason));
   }
 
   verifies(

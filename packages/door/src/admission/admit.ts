@@ -48,7 +48,7 @@ export interface Refused {
   details: ErrorDetails;
   fix: string | undefined;
   /** The call needs approval, and nobody can be asked for it. */
-  unasked: boolean;
+  needs_approval: boolean;
 }
 
 /** `allowed` are the allow rules that may cover the call. Most calls do not ask, so they are admitted without reading any. */
@@ -90,7 +90,7 @@ export function recheck(call: Opened, grant: Grant, state: AdmissionState): Refu
 
 function refusedBy(
   { name }: Rule,
-  { code, message, details, fix, unasked }: Extract<RuleDecision, { kind: "deny" }>,
+  { code, message, details, fix, needs_approval }: Extract<RuleDecision, { kind: "deny" }>,
   call: Opened,
 ): Refused {
   return {
@@ -101,6 +101,6 @@ function refusedBy(
     message,
     details: { rule: name, ...details },
     fix,
-    unasked: unasked === true,
+    needs_approval: needs_approval === true,
   };
 }

@@ -80,7 +80,7 @@ export function findLastingRefusal(
   const { lasting_approvals } = policy.document;
   if (!tolerates(lasting_approvals, risk)) {
     return risk === "critical"
-      ? { message: `${item.id} is critical, and a critical call always asks.`, fix: ANSWER_ONCE }
+      ? { message: `${item.id} is critical, and a critical call always needs approval.`, fix: ANSWER_ONCE }
       : {
           message: `The risk of this call of ${item.id} is ${risk}, and the policy's lasting_approvals is ${lasting_approvals}.`,
           fix: `${ANSWER_ONCE} An admin can change the policy: backplane policy set lasting_approvals full`,

@@ -29,7 +29,7 @@ export type RuleInput = Pick<
 export interface AdmissionState {
   stopping: boolean;
   sandbox: () => { enabled: boolean; available: boolean; reason: string };
-  isQueueFull: (gate: string, max_concurrency: number) => boolean;
+  isQueueFull: (concurrency_key: string, max_concurrency: number) => boolean;
   /** Whether the limit on calls that await approval is reached. */
   areApprovalsFull: () => boolean;
   /** The longest allowed chain of calls that start calls. */
@@ -46,7 +46,7 @@ export type RuleDecision =
       details?: ErrorDetails;
       fix?: string;
       /** The call needs approval, and nobody can be asked for it. */
-      unasked?: true;
+      needs_approval?: true;
     }
   | { kind: "ask"; reason: string };
 
@@ -72,7 +72,7 @@ const PASS = { kind: "pass" } as const;
 function deny(
   code: ErrorCode,
   message: string,
-  more: { details?: ErrorDetails; fix?: string; unasked?: true } = {},
+  more: { details?: ErrorDetails; fix?: string; needs_approval?: true } = {},
 ): RuleDecision {
   return { kind: "deny", code, message, ...more };
 }
@@ -276,7 +276,7 @@ export const RULES: readonly Rule[] = [
     about: "the queue of the binding has room",
     decide(call, _grant, state) {
       const max = call.plan.export.max_concurrency;
-      if (max === undefined || !state.isQueueFull(call.plan.gate, max)) return PASS;
+      if (max === undefined || !state.isQueueFull(call.plan.concurrency_key, max)) return PASS;
       return deny("invocation.queue_full", `The queue of ${call.plan.export.id} is full. Try again later.`, {
         details: { retry_after_ms: 1_000 },
       });
@@ -323,7 +323,7 @@ function askPerson(call: RuleInput, state: AdmissionState, reason: string): Rule
   if (call.context === "headless") {
     return deny("policy.denied", `A headless run cannot ask for approval of this call: ${reason}.`, {
       fix: `Run it in a conversation, or allow it beforehand: backplane allow add ${call.plan.export.id}`,
-      unasked: true,
+      needs_approval: true,
     });
   }
   // A call that is resumed was counted when its row was written.
@@ -331,7 +331,7 @@ function askPerson(call: RuleInput, state: AdmissionState, reason: string): Rule
     return deny("request.overloaded", "Too many calls are awaiting approval.", {
       details: { retry_after_ms: 5_000 },
       fix: "Answer some with `backplane approve list`, then call again.",
-      unasked: true,
+      needs_approval: true,
     });
   }
   return { kind: "ask", reason };

@@ -134,7 +134,7 @@ export function planServerFeature(
     level,
     grant,
     pool_key: poolKey(bound, scope, grant),
-    gate: bound.binding.binding_id,
+    concurrency_key: bound.binding.binding_id,
     checkInput: null,
     checkOutput: null,
     rules: NO_RULES,

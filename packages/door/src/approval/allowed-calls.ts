@@ -21,7 +21,7 @@ export function admitAllowed(
   call: Opened,
 ): MaybePromise<Admitted | Refused> {
   const verdict = admit(call, door.state);
-  const asks = verdict.verdict === "admitted" ? verdict.ask !== null : verdict.unasked;
+  const asks = verdict.verdict === "admitted" ? verdict.ask !== null : verdict.needs_approval;
   if (!asks) return verdict;
   return readAllowRules(door, call).then((rules) =>
     rules.length === 0 ? verdict : admit(call, door.state, rules),

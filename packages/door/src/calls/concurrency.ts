@@ -17,7 +17,7 @@ interface Slot {
   since: number;
 }
 
-interface Gate {
+interface ConcurrencyLimit {
   name: string;
   max: number;
   /** Calls that are queued or running. */
@@ -37,18 +37,18 @@ export interface SlotReservation {
   release(): void;
 }
 
-export class ConcurrencyGates {
+export class ConcurrencyLimits {
   readonly #deps: KernelDeps;
-  readonly #gates = new Map<string, Gate>();
+  readonly #limits = new Map<string, ConcurrencyLimit>();
   readonly #held = new Set<string>();
 
   constructor(deps: KernelDeps) {
     this.#deps = deps;
   }
 
-  isFull(gate_name: string, max: number): boolean {
-    const gate = this.#gates.get(gate_name);
-    return gate !== undefined && gate.reserved >= max + this.#deps.host.queue_per_binding;
+  isFull(key: string, max: number): boolean {
+    const limit = this.#limits.get(key);
+    return limit !== undefined && limit.reserved >= max + this.#deps.host.queue_per_binding;
   }
 
   /** The names of the slots in use, which have to be renewed while their calls run. */
@@ -56,44 +56,48 @@ export class ConcurrencyGates {
     return [...this.#held];
   }
 
-  reserve(binding_id: string, max: number): SlotReservation {
-    let gate = this.#gates.get(binding_id);
-    if (gate === undefined) {
-      const name = `slot/${binding_id}`;
-      gate = { name, max, reserved: 0, running: 0, queue: [], spare: [], serving: false, timer: null };
-      this.#gates.set(binding_id, gate);
+  reserve(key: string, max: number): SlotReservation {
+    let limit = this.#limits.get(key);
+    if (limit === undefined) {
+      const name = `slot/${key}`;
+      limit = { name, max, reserved: 0, running: 0, queue: [], spare: [], serving: false, timer: null };
+      this.#limits.set(key, limit);
     }
-    gate.max = max;
-    gate.reserved++;
-    return this.#createReservation(binding_id, gate);
+    limit.max = max;
+    limit.reserved++;
+    return this.#createReservation(key, limit);
   }
 
-  #createReservation(binding_id: string, gate: Gate): SlotReservation {
+  #createReservation(key: string, limit: ConcurrencyLimit): SlotReservation {
     let slot: Slot | null = null;
     let released = false;
     return {
       acquire: async (deadline, onInterrupt) => {
-        slot = await this.#wait(gate, deadline, onInterrupt);
-        if (slot !== null) gate.running++;
+        slot = await this.#wait(limit, deadline, onInterrupt);
+        if (slot !== null) limit.running++;
         return slot !== null;
       },
       release: () => {
         if (released) return;
         released = true;
-        gate.reserved--;
+        limit.reserved--;
         if (slot !== null) {
-          gate.running--;
-          this.#passOn(gate, slot);
+          limit.running--;
+          this.#passOn(limit, slot);
         }
-        if (gate.reserved === 0) {
-          gate.timer?.stop();
-          this.#gates.delete(binding_id);
+        if (limit.reserved === 0) {
+          limit.timer?.stop();
+          this.#limits.delete(key);
         }
       },
     };
   }
 
-  #wait(gate: Gate, deadline: number, onInterrupt: (interrupt: () => void) => void): Promise<Slot | null> {
+  #wait(
+    limit: ConcurrencyLimit,
+    deadline: number,
+    onInterrupt: (interrupt: () => void) => void,
+  ): Promise<Slot | null> {
     return new Promise((resolve) => {
       const take = (slot: Slot) => {
         timer.stop();
@@ -101,76 +105,76 @@ export class ConcurrencyGates {
       };
       const giveUp = () => {
         timer.stop();
-        const at = gate.queue.indexOf(take);
-        if (at >= 0) gate.queue.splice(at, 1);
+        const at = limit.queue.indexOf(take);
+        if (at >= 0) limit.queue.splice(at, 1);
         resolve(null);
       };
       const timer = this.#deps.clock.after(Math.max(0, deadline - this.#deps.clock.monotonic()), giveUp);
       onInterrupt(giveUp);
-      gate.queue.push(take);
-      void this.#serve(gate);
+      limit.queue.push(take);
+      void this.#serve(limit);
     });
   }
 
-  /** Serves the queue until it is empty or no slot is free. Runs once per gate at a time. */
-  async #serve(gate: Gate): Promise<void> {
-    if (gate.serving) return;
-    gate.serving = true;
-    gate.timer?.stop();
-    gate.timer = null;
+  /** Serves the queue until it is empty or no slot is free. Runs once per limit at a time. */
+  async #serve(limit: ConcurrencyLimit): Promise<void> {
+    if (limit.serving) return;
+    limit.serving = true;
+    limit.timer?.stop();
+    limit.timer = null;
     try {
-      while (gate.queue.length > 0) {
+      while (limit.queue.length > 0) {
         // A slot may have become spare during the request to the store.
-        const slot = gate.spare.pop() ?? (await this.#lease(gate)) ?? gate.spare.pop();
+        const slot = limit.spare.pop() ?? (await this.#lease(limit)) ?? limit.spare.pop();
         if (slot === undefined) break;
-        const next = gate.queue.shift();
-        if (next === undefined) this.#release(gate, slot);
+        const next = limit.queue.shift();
+        if (next === undefined) this.#release(limit, slot);
         else next(slot);
       }
     } finally {
-      gate.serving = false;
+      limit.serving = false;
     }
-    for (const surplus of gate.spare.splice(0)) this.#release(gate, surplus);
-    if (gate.queue.length > 0) gate.timer = this.#deps.clock.after(POLL_MS, () => void this.#serve(gate));
+    for (const surplus of limit.spare.splice(0)) this.#release(limit, surplus);
+    if (limit.queue.length > 0) limit.timer = this.#deps.clock.after(POLL_MS, () => void this.#serve(limit));
   }
 
-  async #lease(gate: Gate): Promise<Slot | undefined> {
+  async #lease(limit: ConcurrencyLimit): Promise<Slot | undefined> {
     const { store, clock, node_id, log } = this.#deps;
-    if (gate.running >= gate.max) return undefined;
+    if (limit.running >= limit.max) return undefined;
     try {
-      const lease = await store.leases.acquireSlot(gate.name, gate.max, node_id, clock.now(), SLOT_TTL_MS);
+      const lease = await store.leases.acquireSlot(limit.name, limit.max, node_id, clock.now(), SLOT_TTL_MS);
       if (lease === null) return undefined;
       this.#held.add(lease.name);
       return { name: lease.name, since: clock.monotonic() };
     } catch (error) {
-      log.warn({ err: error, slot: gate.name }, "could not lease a slot; retrying");
+      log.warn({ err: error, slot: limit.name }, "could not lease a slot; retrying");
       return undefined;
     }
   }
 
-  #passOn(gate: Gate, slot: Slot): void {
-    if (gate.queue.length > 0 && this.#deps.clock.monotonic() - slot.since < HOLD_MS) {
-      gate.spare.push(slot);
-      void this.#serve(gate);
+  #passOn(limit: ConcurrencyLimit, slot: Slot): void {
+    if (limit.queue.length > 0 && this.#deps.clock.monotonic() - slot.since < HOLD_MS) {
+      limit.spare.push(slot);
+      void this.#serve(limit);
       return;
     }
-    this.#release(gate, slot);
+    this.#release(limit, slot);
   }
 
-  #release(gate: Gate, slot: Slot): void {
+  #release(limit: ConcurrencyLimit, slot: Slot): void {
     this.#held.delete(slot.name);
     this.#deps.store.leases.release(slot.name, this.#deps.node_id).then(
-      () => this.#serveLater(gate),
+      () => this.#serveLater(limit),
       (error: unknown) => {
         this.#deps.log.warn({ err: error, slot: slot.name }, "could not release a slot; it will expire");
-        this.#serveLater(gate);
+        this.#serveLater(limit);
       },
     );
   }
 
   /** Waits one poll interval, so that other nodes get a chance at the slot. */
-  #serveLater(gate: Gate): void {
-    if (gate.queue.length === 0 || gate.serving || gate.timer !== null) return;
-    gate.timer = this.#deps.clock.after(POLL_MS, () => void this.#serve(gate));
+  #serveLater(limit: ConcurrencyLimit): void {
+    if (limit.queue.length === 0 || limit.serving || limit.timer !== null) return;
+    limit.timer = this.#deps.clock.after(POLL_MS, () => void this.#serve(limit));
   }
 }

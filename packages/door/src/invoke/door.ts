@@ -10,7 +10,7 @@ import type { AdmissionState } from "../admission/rules.ts";
 import type { PendingApprovals } from "../approval/pending-approvals.ts";
 import type { SessionGrants } from "../approval/session-grants.ts";
 import type { Authority } from "../authority/authority.ts";
-import type { ConcurrencyGates } from "../calls/concurrency.ts";
+import type { ConcurrencyLimits } from "../calls/concurrency.ts";
 import type { LiveCall, LiveCalls } from "../calls/live-calls.ts";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { StoreWait } from "../node/store-wait.ts";
@@ -25,7 +25,7 @@ export interface Door {
   policies: Policies;
   authority: Authority;
   live: LiveCalls;
-  gates: ConcurrencyGates;
+  concurrency: ConcurrencyLimits;
   pending: PendingApprovals;
   grants: SessionGrants;
   tokens: SignInTokens;

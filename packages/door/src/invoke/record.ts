@@ -115,7 +115,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
 /** Queues the call for a slot of its binding; null for an export without max_concurrency. */
 export function reserveSlot(door: Door, { call }: Admitted): SlotReservation | null {
   const max = call.plan.export.max_concurrency;
-  return max === undefined ? null : door.gates.reserve(call.plan.gate, max);
+  return max === undefined ? null : door.concurrency.reserve(call.plan.concurrency_key, max);
 }
 
 /** Null if the call was already approved for the session, which the row then names. */

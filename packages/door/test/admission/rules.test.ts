@@ -46,7 +46,7 @@ function planOf({ item = toolExport("t"), binding = {}, grant = {} }: Case): Exp
     level: granted,
     grant: granted,
     pool_key: "pool",
-    gate: "bind_1/t",
+    concurrency_key: "bind_1/t",
   } as unknown as ExportPlan;
 }
 
@@ -209,7 +209,7 @@ test.for([
 
 test("refuses a call whose own queue is full", () => {
   const item = toolExport("t", { max_concurrency: 3 });
-  const full = (gate: string, max: number) => gate === "bind_1/t" && max === 3;
+  const full = (key: string, max: number) => key === "bind_1/t" && max === 3;
   expect(decide({ item, state: { isQueueFull: full } })).toBe("queue: invocation.queue_full");
   expect(decide({ state: { isQueueFull: () => true } })).toBe("run");
 });

@@ -177,7 +177,7 @@ verifies("sec.session-ids", "does not let a call act for a turn by naming its se
   }
   const spawned = await ticket.settled;
   expect(JSON.stringify(spawned.result ?? spawned.error)).toContain(
-    "only a tool call of a running turn can spawn a sub-agent",
+    "Only a tool call of a running turn can spawn a sub-agent.",
   );
   const runs = (await session.kernel.runs.list(admin, {}, { limit: 10 })).items;
   expect(runs.map(({ trigger }) => trigger)).toEqual(["api"]);

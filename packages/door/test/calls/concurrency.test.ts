@@ -5,7 +5,7 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { ConcurrencyGates } from "../../src/calls/concurrency.ts";
+import { ConcurrencyLimits } from "../../src/calls/concurrency.ts";
 
 const content = (max_concurrency: number) => manifest([toolExport("narrow", { max_concurrency })]);
 
@@ -81,7 +81,7 @@ test("records the start of a queued call when it gets its slot", async () => {
 
 describe("the slots of a binding", () => {
   /** Gates on a store that always has a free slot. */
-  function createGates(): ConcurrencyGates {
+  function createLimits(): ConcurrencyLimits {
     const clock = new TestClock();
     onTestFinished(() => clock.halt());
     let slots = 0;
@@ -90,7 +90,7 @@ describe("the slots of a binding", () => {
       release: async () => true,
     };
     const host = { queue_per_binding: 0 };
-    return new ConcurrencyGates({
+    return new ConcurrencyLimits({
       clock,
       host,
       node_id: "node_1",
@@ -99,8 +99,8 @@ describe("the slots of a binding", () => {
   }
 
   test("are not more than the maximum on one node, whatever the store leases", async () => {
-    const gates = createGates();
-    const [first, second] = [gates.reserve("bind_1", 1), gates.reserve("bind_1", 1)];
+    const limits = createLimits();
+    const [first, second] = [limits.reserve("bind_1", 1), limits.reserve("bind_1", 1)];
     const deadline = performance.now() + 60_000;
     expect(await first.acquire(deadline, () => {})).toBe(true);
     let acquired = false;
@@ -117,12 +117,12 @@ describe("the slots of a binding", () => {
   });
 
   test("are counted once, although a call may release its place twice", () => {
-    const gates = createGates();
-    const first = gates.reserve("bind_1", 1);
-    gates.reserve("bind_1", 1);
+    const limits = createLimits();
+    const first = limits.reserve("bind_1", 1);
+    limits.reserve("bind_1", 1);
     first.release();
     first.release();
-    expect(gates.isFull("bind_1", 1)).toBe(true);
+    expect(limits.isFull("bind_1", 1)).toBe(true);
   });
 });
 

@@ -85,12 +85,12 @@ test.each([
   ["a name that no backup contains", rawArchiveOf("gateway.json"), "does not belong there"],
   ["a second entry of one name", rawArchiveOf("blobs", "blobs"), "does not belong there"],
   ["an entry that its manifest lacks", rawArchiveOf("blobs"), "is not in its manifest"],
-])("refuses an archive with %s", async (_, entries, words) => {
+])("refuses an archive with %s", async (_, entries, reason) => {
   const file = await rawArchive(entries, JSON.stringify({ ...MANIFEST, entries: [] }));
   const isExpected = (path: string) => path.startsWith("blobs");
   await expect(unpack(file, isExpected)).rejects.toMatchObject({
     code: "backup.invalid",
-    message: expect.stringContaining(words),
+    message: expect.stringContaining(reason),
   });
 });
 

@@ -48,7 +48,11 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       expect([...run.tools.keys()]).toEqual(["upper", "wait", "broken", "buy"]);
       // It registered one tool twice and received the error with its code.
       expect(run.logs).toMatchObject([
-        { level: "warn", fields: { code: "plugin.invalid" }, message: "There is a tool upper already." },
+        {
+          level: "warn",
+          fields: { code: "plugin.invalid" },
+          message: "A tool named upper is already registered.",
+        },
       ]);
       const { description, effect_class, parameters, timeout_ms } = run.tools.get("upper")!;
       expect({ description, effect_class, parameters, timeout_ms }).toEqual({

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import type { PluginRow } from "@backplane/contract";
+import type { PluginView } from "@backplane/contract";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Gateway } from "../../src/index.ts";
@@ -20,7 +20,7 @@ async function say(gateway: Gateway): Promise<void> {
 }
 
 async function statusOf(gateway: Gateway): Promise<string | undefined> {
-  const { items } = (await request<{ items: PluginRow[] }>(gateway, "GET", "/v1/plugins")).body;
+  const { items } = (await request<{ items: PluginView[] }>(gateway, "GET", "/v1/plugins")).body;
   return items.find(({ name }) => name === "faulty")?.status;
 }
 

@@ -14,9 +14,9 @@ import type {
   Origin,
   PluginEntry,
   PluginHealth,
-  PluginRow,
-  ProviderRow,
-  ProviderTested,
+  PluginView,
+  ProviderTestResult,
+  ProviderView,
   Risk,
   RiskContext,
   Run,
@@ -215,28 +215,28 @@ export interface Catalog {
 }
 
 export interface AgentPlugins {
-  list(caller: Caller): Promise<PluginRow[]>;
+  list(caller: Caller): Promise<PluginView[]>;
   inspect(caller: Caller, source: string): Promise<PluginEntry[]>;
   /** Loads or unloads the plugin immediately, without a restart. */
-  setEnabled(caller: Caller, name: string, enabled: boolean): Promise<PluginRow>;
+  setEnabled(caller: Caller, name: string, enabled: boolean): Promise<PluginView>;
   /** Admin only. A trusted plugin runs in the gateway's own process. */
-  setTrusted(caller: Caller, name: string, trusted: boolean): Promise<PluginRow>;
-  install(caller: Caller, source: string, options: { editable: boolean }): Promise<PluginRow[]>;
+  setTrusted(caller: Caller, name: string, trusted: boolean): Promise<PluginView>;
+  install(caller: Caller, source: string, options: { editable: boolean }): Promise<PluginView[]>;
   remove(caller: Caller, name: string): Promise<void>;
-  reload(caller: Caller, name: string): Promise<PluginRow>;
+  reload(caller: Caller, name: string): Promise<PluginView>;
   health(caller: Caller, timeout_ms: number): Promise<PluginHealth[]>;
 }
 
 export interface AgentProviders {
-  list(caller: Caller, options: { show: boolean }): Promise<ProviderRow[]>;
+  list(caller: Caller, options: { show: boolean }): Promise<ProviderView[]>;
   create(
     caller: Caller,
     body: { id?: string; plugin: string; label?: string; config?: JsonObject },
-  ): Promise<ProviderRow>;
-  patch(caller: Caller, id: string, body: { label?: string; config?: JsonObject }): Promise<ProviderRow>;
+  ): Promise<ProviderView>;
+  patch(caller: Caller, id: string, body: { label?: string; config?: JsonObject }): Promise<ProviderView>;
   remove(caller: Caller, id: string): Promise<void>;
   setActive(caller: Caller, id: string): Promise<void>;
-  test(caller: Caller, id: string): Promise<ProviderTested>;
+  test(caller: Caller, id: string): Promise<ProviderTestResult>;
 }
 
 export interface AdapterMount extends AdapterRoute {

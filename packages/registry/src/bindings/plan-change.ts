@@ -31,7 +31,7 @@ import {
   type PackageFinder,
 } from "./check-binding.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
-import type { UnaskedCalls } from "./unasked-calls.ts";
+import type { WaivedApprovals } from "./waived-approvals.ts";
 
 /** A checked change that is not stored yet. */
 export interface PlannedChange {
@@ -83,7 +83,7 @@ export function createBindingPlanner(
   deps: KernelDeps,
   credentials: Pick<CredentialMoves, "withoutOldCredentials">,
   packages: PackageFinder,
-  unasked: UnaskedCalls,
+  waived: WaivedApprovals,
 ): BindingPlanner {
   const { store } = deps;
 
@@ -223,7 +223,7 @@ export function createBindingPlanner(
     draft.policy = held.policy;
     if (draft.policy.approval === "never" && !keeps_never) {
       // A rollback returns to a grant that the operator has trusted before.
-      const loss = await unasked.findLoss(found, draft, back ? null : { binding: before, found: from });
+      const loss = await waived.findLoss(found, draft, back ? null : { binding: before, found: from });
       if (loss !== null) {
         const { approval: _never, ...rest } = draft.policy;
         draft.policy = rest;
@@ -279,7 +279,7 @@ export function createBindingPlanner(
     if (issues.length > 0) throw invalidBinding(issues);
     requireMountAccess(caller, draft, before);
     requireHostAccess(caller, draft, before);
-    await unasked.require(caller, found, draft, from);
+    await waived.require(caller, found, draft, from);
     const unbound_slots = findUnboundSlots(found, draft);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
     return {

@@ -5,6 +5,7 @@
  */
 import {
   canonicalJson,
+  type DescribedTool,
   describeHiddenCharacters,
   findHiddenCharacters,
   isObject,
@@ -12,20 +13,19 @@ import {
   type JsonObject,
   sanitizeJson,
   type ToolChange,
-  type ToolWords,
 } from "@backplane/contract";
 
 /** With more differences it is a different tool. */
 const MAX_CHANGES = 500;
 
 /** With `former` null the accepted version is unknown, so every field is reported as added. */
-export function diffTool(former: ToolWords | null, now: ToolWords): ToolChange[] {
+export function diffTool(former: DescribedTool | null, now: DescribedTool): ToolChange[] {
   const found: ToolChange[] = [];
   collectChanges(former === null ? {} : fieldsOf(former), fieldsOf(now), "", found);
   return found.slice(0, MAX_CHANGES);
 }
 
-function fieldsOf({ export: item, schemas }: ToolWords): JsonObject {
+function fieldsOf({ export: item, schemas }: DescribedTool): JsonObject {
   const { tool, id: _same, ...about } = item;
   const { input_schema, output_schema, ...own } = tool;
   const schemaAt = (path: string | undefined) => (path === undefined ? undefined : schemas[path]);

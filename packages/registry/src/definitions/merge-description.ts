@@ -9,11 +9,11 @@ import {
   type Binding,
   canonicalJson,
   type Definitions,
+  type DescribedTool,
   type Json,
   type ManifestToolExport,
   type Package,
   type QuarantinedTool,
-  type ToolWords,
 } from "@backplane/contract";
 import type { Description } from "@backplane/ports";
 import { diffTool } from "./diff-tool.ts";
@@ -74,7 +74,7 @@ export function mergeDescription(
 }
 
 /** Finds the tool as it was last accepted. */
-function findFormer(before: Definitions, id: string): ToolWords | null {
+function findFormer(before: Definitions, id: string): DescribedTool | null {
   const offered = before.exports.find((tool) => tool.id === id);
   if (offered !== undefined) return { export: offered, schemas: schemasOf(offered, before.schemas) };
   const waiting = before.quarantined.find((change) => change.export.id === id);
@@ -83,7 +83,7 @@ function findFormer(before: Definitions, id: string): ToolWords | null {
 }
 
 /** Finds the accepted tool that the server itself calls the same, if it had another id because the server had another name. */
-function findRenamed(before: Definitions, { id, tool }: ManifestToolExport): ToolWords | null {
+function findRenamed(before: Definitions, { id, tool }: ManifestToolExport): DescribedTool | null {
   const { native_name } = tool;
   if (native_name === undefined || Object.hasOwn(before.seen, id)) return null;
   const others = [...before.quarantined, ...(before.gone ?? [])].map((one) => one.export);
@@ -91,7 +91,7 @@ function findRenamed(before: Definitions, { id, tool }: ManifestToolExport): Too
   return former === undefined || former.id === id ? null : findFormer(before, former.id);
 }
 
-function listGone(before: Definitions, { exports }: Description): ToolWords[] {
+function listGone(before: Definitions, { exports }: Description): DescribedTool[] {
   const here = new Set(exports.map(({ id }) => id));
   const left = [
     ...before.exports.map(({ id }) => id),

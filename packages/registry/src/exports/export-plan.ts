@@ -30,8 +30,8 @@ export interface ExportPlan {
   readonly level: Level;
   readonly grant: Grant;
   readonly pool_key: string;
-  /** Calls with the same gate count together towards max_concurrency. */
-  readonly gate: string;
+  /** Calls with the same key count together towards max_concurrency. */
+  readonly concurrency_key: string;
   readonly checkInput: SchemaCheck | null;
   readonly checkOutput: SchemaCheck | null;
   /** Security rules of the tool itself. */
@@ -82,7 +82,7 @@ export class ExportPlans {
       level,
       grant,
       pool_key: poolKey(bound, scope, grant),
-      gate: gateOf(bound),
+      concurrency_key: concurrencyKeyOf(bound),
       checkInput,
       checkOutput,
       rules: item.kind === "tool" ? await compilePluginRules(item.tool.rules, schemas) : NO_RULES,
@@ -135,8 +135,8 @@ export function poolKey(bound: BoundPackage, scope: Scope, grant: Grant): string
   return `${bound.package.digest}/${binding_id}@${generation}/${scope.project_id ?? "-"}/${digestGrant(grant)}`;
 }
 
-/** Each tool of a whole package has its own gate. */
-function gateOf({ binding, whole }: BoundPackage): string {
+/** Each tool of a whole package has its own limit. */
+function concurrencyKeyOf({ binding, whole }: BoundPackage): string {
   return whole === true ? `${binding.binding_id}/${binding.export_id}` : binding.binding_id;
 }
 

@@ -10,6 +10,7 @@ import type { Caller, HostPolicy, Scope } from "@backplane/ports";
 import { intersect, type Level } from "./intersect.ts";
 import { slotsOf } from "./server-slots.ts";
 
+/** The level of a binding before a call narrows it: manifest, binding, organisation, project and host. */
 export function standingLevel(
   bound: { binding: Binding; package: Package; export: PluginExport },
   isolation: ExecutionClass,
@@ -24,7 +25,7 @@ export function standingLevel(
     host.projects?.get(`${scope.org_id}/${scope.project_id}`) ?? {},
     hostLevel(host),
   );
-  // Without named domains nothing is reachable, and a caller who names some must not gain access by that.
+  // If no level names domains, none are reachable. A caller who names some must not gain access that way.
   return { ...level, allowed_domains: level.allowed_domains ?? [] };
 }
 
@@ -64,11 +65,11 @@ export function toGrant(level: Level): Grant {
   };
 }
 
-/** Adds the secret slots that the operator delivers by environment, with their variables. */
+/** Adds the secret slots that the operator maps to environment variables. */
 export function withSecretEnv(grant: Grant, { secret_env }: Binding["policy"]): Grant {
   if (secret_env === undefined) return grant;
-  const given = Object.entries(secret_env).filter(([slot]) => grant.secret_slots.includes(slot));
-  return given.length === 0 ? grant : { ...grant, secret_env: Object.fromEntries(given) };
+  const mapped = Object.entries(secret_env).filter(([slot]) => grant.secret_slots.includes(slot));
+  return mapped.length === 0 ? grant : { ...grant, secret_env: Object.fromEntries(mapped) };
 }
 
 export function digestGrant(grant: Grant): string {
@@ -76,14 +77,14 @@ export function digestGrant(grant: Grant): string {
 }
 
 function manifestLevel(item: PluginExport, pack: Package): Level {
-  const asked = item.permissions;
+  const requested = item.permissions;
   return {
-    network: asked.network,
-    filesystem: asked.filesystem,
-    gateway_api_scopes: asked.gateway_api_scopes,
+    network: requested.network,
+    filesystem: requested.filesystem,
+    gateway_api_scopes: requested.gateway_api_scopes,
     capabilities: pack.manifest.runtime.capabilities,
     host: item.kind === "tool" && item.tool.target === "host",
-    ...(asked.allowed_domains === undefined ? {} : { allowed_domains: asked.allowed_domains }),
+    ...(requested.allowed_domains === undefined ? {} : { allowed_domains: requested.allowed_domains }),
   };
 }
 

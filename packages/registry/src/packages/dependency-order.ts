@@ -15,7 +15,7 @@ export function sortByDependencies(nodes: readonly DependencyNode[]): Dependency
   const byName = new Map(nodes.map((node) => [node.name, node]));
   const done = new Set<string>();
   const path: string[] = [];
-  const circles = new Map<string, string>();
+  const cycles = new Map<string, string>();
   const names: string[] = [];
 
   function visit(name: string): void {
@@ -26,7 +26,7 @@ export function sortByDependencies(nodes: readonly DependencyNode[]): Dependency
     if (start >= 0) {
       const cycle = path.slice(start);
       for (const [at, member] of cycle.entries()) {
-        circles.set(member, [...cycle.slice(at), ...cycle.slice(0, at), member].join(" → "));
+        cycles.set(member, [...cycle.slice(at), ...cycle.slice(0, at), member].join(" → "));
       }
       return;
     }
@@ -38,5 +38,5 @@ export function sortByDependencies(nodes: readonly DependencyNode[]): Dependency
   }
 
   for (const { name } of nodes) visit(name);
-  return { names: names.filter((name) => !circles.has(name)), cycles: circles };
+  return { names: names.filter((name) => !cycles.has(name)), cycles };
 }

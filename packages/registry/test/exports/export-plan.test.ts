@@ -74,7 +74,7 @@ test("puts a secret into the environment only while its slot is granted", async 
 });
 
 test("counts the calls of each tool of a whole package separately", async () => {
-  const gate = async (given: BoundPackage) => (await createPlans().get(given, scope)).gate;
+  const gate = async (given: BoundPackage) => (await createPlans().get(given, scope)).concurrency_key;
   expect(await gate(bound())).toBe("bind_1");
   expect(await gate({ ...bound(), whole: true })).toBe("bind_1/t");
 });

@@ -271,10 +271,10 @@ test.each([
   ["a secret that does not exist", { bind: true, secrets: { token: "secret://org_local/a" } }, /no secret/],
   ["an invalid configuration of the second export", { bind: true, config: { team: 7 } }, /config\/team/],
   ["settings without a binding", { config: { team: "ops" } }, /nothing is bound/],
-])("leaves no row and no bytes after %s", async (_what, settings, words) => {
+])("leaves no row and no bytes after %s", async (_what, settings, reason) => {
   const t = await createInstaller(await openSqlite());
   const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
-  await expect(t.install(archive, settings)).rejects.toThrow(words);
+  await expect(t.install(archive, settings)).rejects.toThrow(reason);
   await expectNothing(t);
   expect(t.writes).toEqual([]);
 });

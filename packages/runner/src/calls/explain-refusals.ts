@@ -17,7 +17,7 @@ export function explainRefusals(
   const named = new Map(refusals.early.map((one) => [nameOf(one), one]));
   const [first] = named;
   if (first === undefined) return error;
-  const shown = [...named].slice(0, MAX_NAMED).map(([name, { reason }]) => `${name} (${wordsOf(reason)})`);
+  const shown = [...named].slice(0, MAX_NAMED).map(([name, { reason }]) => `${name} (${sentenceOf(reason)})`);
   const more = named.size > MAX_NAMED ? `, and ${named.size - MAX_NAMED} more` : "";
   const [destination, { reason }] = first;
   const { code, message, details } = error;
@@ -33,9 +33,9 @@ export function explainRefusals(
   );
 }
 
-function wordsOf(reason: RefusalReason): string {
-  const words = REFUSAL_REASONS[reason].replace(/\.$/, "");
-  return words.charAt(0).toLowerCase() + words.slice(1);
+function sentenceOf(reason: RefusalReason): string {
+  const sentence = REFUSAL_REASONS[reason].replace(/\.$/, "");
+  return sentence.charAt(0).toLowerCase() + sentence.slice(1);
 }
 
 function fixFor(reason: RefusalReason, destination: string, binding_id: string): string | undefined {

@@ -13,8 +13,8 @@ import {
   RISKS,
   type Risk,
   RPC_ERRORS,
+  serializeError,
   THROWN_ERROR,
-  thrownToValue,
 } from "@backplane/contract";
 import { RpcError } from "@backplane/wire";
 import type { LiveContexts } from "./live-contexts.ts";
@@ -47,7 +47,7 @@ export function answerPlugin(
       return await handlers[method as keyof Handlers](params);
     } catch (error) {
       if (typeof (error as { rpcCode?: unknown } | null)?.rpcCode === "number") throw error;
-      const value = thrownToValue(error, "without trace");
+      const value = serializeError(error, "without trace");
       throw new RpcError(THROWN_ERROR, value.message, value as unknown as JsonObject);
     }
   };

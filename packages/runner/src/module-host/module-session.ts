@@ -1,13 +1,13 @@
 /** The session with one module host process, as a dialect for kernel plugins. */
 import {
   BackplaneError,
+  deserializeError,
   type JsonObject,
   type ModuleHostMethods,
   type PluginDescription,
   type PluginEntry,
+  type SerializedError,
   THROWN_ERROR,
-  type ThrownValue,
-  valueToThrown,
 } from "@backplane/contract";
 import { RpcPeer } from "@backplane/wire";
 import type { Dialect, DialectCall, DialectSession, ProcessLink } from "../ports/dialect.ts";
@@ -110,7 +110,7 @@ export class ModuleSession implements DialectSession {
   #thrownBy(error: unknown): (Error & { code?: unknown }) | null {
     const { data, rpcCode } = error as { rpcCode?: number; data?: unknown };
     if (rpcCode !== THROWN_ERROR) return null;
-    const thrown = valueToThrown(data as ThrownValue);
+    const thrown = deserializeError(data as SerializedError);
     if (thrown.stack !== undefined) thrown.stack = this.#parts.toHostPaths(thrown.stack);
     return thrown;
   }

@@ -78,10 +78,10 @@ async function sandboxFor(boundary: HostBoundary | null, { name }: PluginEntry):
   await boundary.confinement.opening;
   const { sandbox, refusal } = boundary.confinement.of({ class: "worker", grant: {} });
   if (refusal === null) return sandbox;
-  const { fix, message } = refusal;
+  const { fix } = refusal;
   // The status of a failed plugin shows the message only, not the code.
-  const words = `${name} can only run in the sandbox (sandbox.unavailable). ${message}`;
-  throw new BackplaneError("sandbox.unavailable", words, {
+  const message = `${name} can only run in the sandbox (sandbox.unavailable). ${refusal.message}`;
+  throw new BackplaneError("sandbox.unavailable", message, {
     ...(fix === undefined ? {} : { fix }),
     cause: refusal,
   });

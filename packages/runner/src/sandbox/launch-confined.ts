@@ -172,7 +172,7 @@ function closeAfterOutput({ child, control }: Spawned): void {
 }
 
 /** Explains why there is no sandbox and what to do about it. */
-function startError(errno: number | null, words: string, limits: SandboxLimits): BackplaneError {
+function startError(errno: number | null, output: string, limits: SandboxLimits): BackplaneError {
   if (errno === EDQUOT) {
     return new BackplaneError(
       "launch_failed",
@@ -192,7 +192,7 @@ function startError(errno: number | null, words: string, limits: SandboxLimits):
       },
     );
   }
-  const last = words.split("\n").at(-1) || "no output";
+  const last = output.split("\n").at(-1) || "no output";
   return sandboxError(
     `a sandbox could not be created: ${last.slice(0, 300)}`,
     userNamespaceFix() ?? "In a container, provide an unmasked /proc and allow user namespaces.",

@@ -1,11 +1,11 @@
 /** The plugin's connection to its gateway: typed calls, and errors that keep their type across the pipe. */
 import {
+  deserializeError,
   type Json,
   type JsonObject,
   type ModuleContextMethods,
+  type SerializedError,
   THROWN_ERROR,
-  type ThrownValue,
-  valueToThrown,
 } from "@backplane/contract";
 import type { RpcPeer } from "@backplane/wire";
 
@@ -24,7 +24,7 @@ export function gatewayLink(peer: () => RpcPeer): GatewayLink {
         return (await peer().call(method, params as unknown as JsonObject)) as Json as never;
       } catch (error) {
         const { data, rpcCode } = error as { rpcCode?: number; data?: unknown };
-        throw rpcCode === THROWN_ERROR ? valueToThrown(data as ThrownValue) : error;
+        throw rpcCode === THROWN_ERROR ? deserializeError(data as SerializedError) : error;
       }
     },
     notify(method, params) {

@@ -12,8 +12,8 @@ import {
   type KernelToolCall,
   type ModuleHostMethods,
   RPC_ERRORS,
+  serializeError,
   THROWN_ERROR,
-  thrownToValue,
 } from "@backplane/contract";
 import { RpcError, RpcPeer, type Transport } from "@backplane/wire";
 import { gatewayLink } from "./gateway-link.ts";
@@ -42,7 +42,7 @@ export function serveModule({ transport, frame_bytes, ended }: ModuleService): v
       try {
         return await handlers[method as keyof Handlers](params as never);
       } catch (error) {
-        const value = thrownToValue(error, "with trace");
+        const value = serializeError(error, "with trace");
         throw new RpcError(THROWN_ERROR, value.message, value as unknown as JsonObject);
       }
     },

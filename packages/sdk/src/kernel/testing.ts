@@ -1,6 +1,5 @@
 /**
- * Runs a kernel plugin under test in memory: a scripted context in, and a record of all the plugin's actions
- * out.
+ * Runs a kernel plugin in memory for a test, with a scripted context, and records everything that the plugin does.
  */
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -107,7 +106,7 @@ export async function testKernelPlugin(
         throw new BackplaneError("plugin.invalid", "Only plugins of category tool register tools.");
       }
       if (tools.has(tool.name)) {
-        throw new BackplaneError("plugin.invalid", `There is a tool ${tool.name} already.`);
+        throw new BackplaneError("plugin.invalid", `A tool named ${tool.name} is already registered.`);
       }
       tools.set(tool.name, tool);
     },

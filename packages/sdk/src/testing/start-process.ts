@@ -34,8 +34,8 @@ export async function startPlugin(
     stdio: ["pipe", "pipe", "pipe"],
   });
   let printed = "";
-  child.stderr.setEncoding("utf8").on("data", (words: string) => {
-    printed += words;
+  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
+    printed += chunk;
   });
   const ended = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve, reject) => {
     child.once("error", reject);

@@ -42,8 +42,8 @@ export function createInstrumentAdminTools(
               `${spec.name} needs the caller of a turn; call it in a session`,
             );
           }
-          const { brief: words, data } = await run(caller, args);
-          return { ok: true, brief: words, display: { kind: "json", data } };
+          const result = await run(caller, args);
+          return { ok: true, brief: result.brief, display: { kind: "json", data: result.data } };
         } catch (error) {
           return refused(error);
         }

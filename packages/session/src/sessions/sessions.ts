@@ -238,7 +238,7 @@ function anchor(name: string, state: JsonObject, date: string): NewEntry {
   return { kind: "anchor", payload: { name, state }, meta: { source: "kernel" }, date };
 }
 
-/** A child session belongs to its parent's scope and workspace, independent of the caller. */
+/** A child session belongs to its parent's scope and workspace, whoever the caller is. */
 function keyOf(chain: Chain, session_id: string): SessionKey {
   const { org_id, project_id, workspace } = chain;
   return { scope: { org_id, project_id }, workspace, session_id };

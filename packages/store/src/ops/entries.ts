@@ -1,7 +1,7 @@
 /** Appends entries to the tape of a session, alone or in the transaction of another write. */
 
 import type { EntryRow } from "./entry-hash.ts";
-import { type HoldColumns, requireHeld } from "./holds.ts";
+import { type HoldColumns, requireHeldRun } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { type Op, refuse, type SqlDialect, selectForUpdate, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
@@ -57,7 +57,10 @@ const READ_HEAD = `select s.last_entry, s.head_chain, c.hash from sessions s joi
   where s.org_id = $1 and s.project_id = $2 and s.workspace = $3 and s.id = $4`;
 const SET_LAST = `update sessions set last_entry = $5 where ${SESSION_KEY} and id = $4`;
 
-/** The same without a lock, for SQLite and its one writer, on the chain that nearly every entry goes to. A third cheaper (bench row loop.turn). */
+/**
+ * For the head chain, which receives nearly every entry. SQLite has one writer, so this needs no lock and costs a third
+ * less than reserveIds (bench row loop.turn).
+ */
 function* reserveIdsOnHead(key: SessionKeyColumns, count: number): Op<ReservedIds> {
   const [head] = yield selectForUpdate(READ_HEAD, keyValues(key));
   if (head === undefined) refuse("session.not_found", `There is no session ${key.session_id}.`);
@@ -77,15 +80,15 @@ export function* appendOnce(
   p: TapeRows & { chain_id: string | null; once: CompletedKey },
   dialect: SqlDialect,
 ): Op<AppendedRows> {
-  if (p.hold !== null) yield* requireHeld(p.hold, dialect);
+  if (p.hold !== null) yield* requireHeldRun(p.hold, dialect);
   const written = yield* appendEntries(p, dialect);
   yield* completeKeyWith(p.once, { entry_id: written.last_id }, dialect);
   return written;
 }
 
 /** Appends entries of a turn. Refused with `run.taken_over` once another gateway owns the turn. */
-export function* appendHeld(p: TapeRows & { hold: HoldColumns }, dialect: SqlDialect): Op<AppendedRows> {
-  yield* requireHeld(p.hold, dialect);
+export function* appendForTurn(p: TapeRows & { hold: HoldColumns }, dialect: SqlDialect): Op<AppendedRows> {
+  yield* requireHeldRun(p.hold, dialect);
   return yield* appendEntries({ ...p, chain_id: null }, dialect);
 }
 

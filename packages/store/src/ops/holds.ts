@@ -11,24 +11,25 @@ export interface HoldColumns {
   fence: number;
 }
 
-const READ_HELD =
+const READ_HELD_RUN =
   "select org_id, project_id, chain_id, joins from runs where id = $1 and fence = $2 and status = 'running'";
-const LOCK_HELD = `${READ_HELD} for update`;
+const LOCK_HELD_RUN = `${READ_HELD_RUN} for update`;
 
-export function* findHeld(hold: HoldColumns, dialect: SqlDialect): Op<Row | undefined> {
-  return (yield sql(dialect === "sqlite" ? READ_HELD : LOCK_HELD, [hold.run_id, hold.fence]))[0];
+/** Locks the row on PostgreSQL. Returns undefined if the turn ended or was taken over. */
+export function* lockHeldRun(hold: HoldColumns, dialect: SqlDialect): Op<Row | undefined> {
+  return (yield sql(dialect === "sqlite" ? READ_HELD_RUN : LOCK_HELD_RUN, [hold.run_id, hold.fence]))[0];
 }
 
-export function* requireHeld(hold: HoldColumns, dialect: SqlDialect): Op<void> {
-  if ((yield* findHeld(hold, dialect)) !== undefined) return;
+export function* requireHeldRun(hold: HoldColumns, dialect: SqlDialect): Op<void> {
+  if ((yield* lockHeldRun(hold, dialect)) !== undefined) return;
   refuse("run.taken_over", `Run ${hold.run_id} has ended or was taken over by another gateway.`, {
     run_id: hold.run_id,
   });
 }
 
 /** Reads without a lock, for the owner of a turn between its writes. */
-export function* readHeld(hold: HoldColumns): Op<Row | undefined> {
-  return (yield sql(READ_HELD, [hold.run_id, hold.fence]))[0];
+export function* readHeldRun(hold: HoldColumns): Op<Row | undefined> {
+  return (yield sql(READ_HELD_RUN, [hold.run_id, hold.fence]))[0];
 }
 
 const READ_RUNNING = `select id from runs where ${SESSION_KEY} and session_id = $4 and status = 'running'`;

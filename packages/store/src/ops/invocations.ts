@@ -2,7 +2,7 @@
 
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type AppendedRows, type TapeRows, writeTape } from "./entries.ts";
-import { requireHeld } from "./holds.ts";
+import { requireHeldRun } from "./holds.ts";
 import { type CompletedKey, completeKey } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
 import { type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
@@ -31,7 +31,7 @@ const INSERT_DELEGATION = `insert into delegations (token_hash, invocation_id, o
 
 export function* openInvocation(p: OpenInvocation, dialect: SqlDialect): Op<AppendedRows | null> {
   // A call of a turn is admitted only by the gateway that owns the turn.
-  if (p.tape?.hold != null) yield* requireHeld(p.tape.hold, dialect);
+  if (p.tape?.hold != null) yield* requireHeldRun(p.tape.hold, dialect);
   // Before the row is inserted, so that a key in use leaves nothing to undo.
   if (p.once !== null) yield* completeKey(p.once, dialect);
   yield sql(INSERT_INVOCATION, p.row);

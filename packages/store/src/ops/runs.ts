@@ -2,7 +2,7 @@
 
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type AppendedRows, appendEntries, type TapeRows, writeTape } from "./entries.ts";
-import { findHeld, findRunning, type HoldColumns, refuseBusy, requireHeld } from "./holds.ts";
+import { findRunning, type HoldColumns, lockHeldRun, refuseBusy, requireHeldRun } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
 import { type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
@@ -43,7 +43,7 @@ export function* startRun(
   dialect: SqlDialect,
 ): Op<AppendedRows> {
   const { run } = p;
-  if (p.parent !== null) yield* requireHeld(p.parent, dialect);
+  if (p.parent !== null) yield* requireHeldRun(p.parent, dialect);
   const written = yield* appendEntries({ ...p.tape, chain_id: null }, dialect);
   if (p.once !== null) {
     yield* completeKeyWith(p.once, { id: run.id, entry_id: written.last_id }, dialect);
@@ -82,7 +82,7 @@ export interface EndRun {
 /** Null: another gateway owns the run, or it has ended. */
 export function* endRun(p: EndRun, dialect: SqlDialect): Op<AppendedRows | { joins: number } | null> {
   const { run_id } = p.hold;
-  const held = yield* findHeld(p.hold, dialect);
+  const held = yield* lockHeldRun(p.hold, dialect);
   if (held === undefined || held.org_id !== p.org_id) return null;
   if (p.project_id !== "" && held.project_id !== p.project_id) return null;
   if ((held.joins as number) > p.joins) return { joins: held.joins as number };

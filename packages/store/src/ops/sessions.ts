@@ -2,7 +2,7 @@
 
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type EntryRow, originHash } from "./entry-hash.ts";
-import { type HoldColumns, requireHeld, requireIdle } from "./holds.ts";
+import { type HoldColumns, requireHeldRun, requireIdle } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
@@ -111,7 +111,7 @@ export function* compactSession(
   },
   dialect: SqlDialect,
 ): Op<Row | null> {
-  if (p.hold !== null) yield* requireHeld(p.hold, dialect);
+  if (p.hold !== null) yield* requireHeldRun(p.hold, dialect);
   const session = yield* lockSession(p.key, dialect);
   if (p.hold === null) yield* requireIdle(p.key);
   if (session.head_chain !== p.expected.chain_id) return null;

@@ -2,7 +2,7 @@
 import type { Run } from "@backplane/contract";
 import type { RunEnd, RunRow, RunStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { readHeld } from "../ops/holds.ts";
+import { readHeldRun } from "../ops/holds.ts";
 import type { Row } from "../ops/op.ts";
 import { listRuns, type RunColumns, readRun } from "../ops/runs.ts";
 import { encodeRecords } from "./change-records.ts";
@@ -73,7 +73,7 @@ export function createRunStore(backend: Backend): RunStore {
       });
     },
     async held(hold) {
-      const row = await backend.read(() => readHeld(encodeHold(hold)));
+      const row = await backend.read(() => readHeldRun(encodeHold(hold)));
       return row === undefined ? null : { joins: row.joins as number };
     },
     async get(scope, id) {

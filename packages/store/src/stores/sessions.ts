@@ -82,7 +82,7 @@ export function createSessionStore(backend: Backend): SessionStore {
       const key_claim = encodeClaim(backend, once);
       if (key_claim !== null)
         return backend.write("appendOnce", { ...rows, hold, chain_id: null, once: key_claim });
-      if (hold !== null) return backend.write("appendHeld", { ...rows, hold });
+      if (hold !== null) return backend.write("appendForTurn", { ...rows, hold });
       return backend.write("appendEntries", { ...rows, chain_id: null });
     },
     async entries(scope, chain_id, after_id, limit) {

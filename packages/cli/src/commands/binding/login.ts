@@ -79,7 +79,7 @@ async function login(context: CommandContext, options: LoginOptions, name: strin
   // Refreshes the definitions, so that the tools below reflect this sign-in.
   await bindings.describe(id);
   const found = await bindings.signIn(id);
-  out.data(found, () => `Signed in to ${binding.package_id}\n${describe(found)}`);
+  out.data(found, () => `Signed in to ${binding.package_id}\n${formatSignIn(found)}`);
   await reportTools(context, binding);
   return undefined;
 }
@@ -147,11 +147,11 @@ async function waitForBrowser(context: CommandContext, id: string): Promise<void
 function assertOneStdin({ io, flags }: CommandContext, { paste, clientSecret }: LoginOptions): void {
   if (paste !== true || clientSecret !== true || canAsk(io, flags)) return;
   throw new BackplaneError("cli.usage", "--paste and --client-secret would both read stdin.", {
-    fix: "Run it on a terminal, which prompts for each.",
+    fix: "Run the command in a terminal; it prompts for both.",
   });
 }
 
-function describe({ issuer, client_id, scope, expires_at, renewable }: SignIn): string {
+function formatSignIn({ issuer, client_id, scope, expires_at, renewable }: SignIn): string {
   return fields({
     by: issuer ?? undefined,
     client: client_id ?? undefined,

@@ -1,5 +1,5 @@
 /** Kernel plugins extend the gateway itself. They run in a separate process until an admin trusts them. */
-import { BackplaneError, type PluginRow, type SourceInspection } from "@backplane/contract";
+import { BackplaneError, type PluginView, type SourceInspection } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { fields } from "../../terminal/output.ts";
@@ -11,7 +11,7 @@ export function isKernelName(name: string): boolean {
   return !name.includes("/") && !name.startsWith("pkg_");
 }
 
-export async function findKernelPlugin(context: CommandContext, name: string): Promise<PluginRow> {
+export async function findKernelPlugin(context: CommandContext, name: string): Promise<PluginView> {
   const found = (await context.client().plugins.list()).find((row) => row.name === name);
   if (found !== undefined) return found;
   throw new BackplaneError("plugin.not_found", `Kernel plugin ${name} is not installed.`, {
@@ -92,7 +92,7 @@ export async function reloadKernelPlugin(context: CommandContext, name: string):
   return row.status === "failed" ? EXIT.failed : EXIT.ok;
 }
 
-export function describeKernelPlugin(row: PluginRow): string {
+export function describeKernelPlugin(row: PluginView): string {
   const { config_schema, current_config } = row;
   const properties = (config_schema?.properties ?? {}) as Record<string, unknown>;
   return fields({

@@ -1,5 +1,5 @@
 /** `plugin`: installs and manages packages and kernel plugins. Only package ids contain a slash. */
-import { BackplaneError, codeOf, type Package, type PluginRow } from "@backplane/contract";
+import { BackplaneError, codeOf, type Package, type PluginView } from "@backplane/contract";
 import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
@@ -261,7 +261,7 @@ async function list(context: CommandContext, options: PageFlags): Promise<undefi
 }
 
 /** Packages are listed even if the key may not list kernel plugins or the web plugin is disabled. */
-async function kernelPlugins(context: CommandContext): Promise<PluginRow[]> {
+async function kernelPlugins(context: CommandContext): Promise<PluginView[]> {
   try {
     return await context.client().plugins.list();
   } catch (error) {
@@ -277,7 +277,7 @@ const UNAVAILABLE: Record<string, string> = {
   "route.not_found": "the gateway's web plugin is disabled",
 };
 
-const kernelCells = (row: PluginRow): Cell[] => [
+const kernelCells = (row: PluginView): Cell[] => [
   row.name,
   row.version,
   "kernel plugin",

@@ -1,5 +1,5 @@
 /** `plugin` commands for kernel plugins against a real gateway. */
-import type { PluginRow } from "@backplane/contract";
+import type { PluginView } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
@@ -20,7 +20,7 @@ afterAll(async () => {
   broken.remove();
 });
 
-const info = (name: string) => gateway.json<PluginRow>(["plugin", "info", name]);
+const info = (name: string) => gateway.json<PluginView>(["plugin", "info", name]);
 
 test("installs a kernel plugin after showing it; plugin list shows packages and kernel plugins", async () => {
   const silent = await gateway.backplane(["plugin", "install", greeter.dir]);
@@ -32,13 +32,18 @@ test("installs a kernel plugin after showing it; plugin list shows packages and 
   );
   asked.io.stdin.write("n\r");
   expect((await asked.ended).exit).toBe(EXIT.usage);
-  const before = await gateway.json<{ plugins: PluginRow[] }>(["plugin", "list"]);
+  const before = await gateway.json<{ plugins: PluginView[] }>(["plugin", "list"]);
   expect(before.plugins.map(({ name }) => name)).not.toContain("greeter");
 
-  const installed = await gateway.json<{ plugins: PluginRow[] }>(["plugin", "install", greeter.dir, "--yes"]);
+  const installed = await gateway.json<{ plugins: PluginView[] }>([
+    "plugin",
+    "install",
+    greeter.dir,
+    "--yes",
+  ]);
   expect(installed.plugins).toMatchObject([{ name: "greeter", status: "loaded", mode: "hosted" }]);
   await installKit(gateway);
-  const listed = await gateway.json<{ items: unknown[]; plugins: PluginRow[] }>(["plugin", "list"]);
+  const listed = await gateway.json<{ items: unknown[]; plugins: PluginView[] }>(["plugin", "list"]);
   expect(listed.items).toHaveLength(1);
   expect(listed.plugins.map(({ name }) => name)).toContain("greeter");
   const { out } = await gateway.backplane(["plugin", "list"]);

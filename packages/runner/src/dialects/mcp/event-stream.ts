@@ -61,7 +61,7 @@ function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, eve
   } catch (error) {
     const { details, message } = error as BackplaneError;
     if (stream.id !== null && details?.rpc_id === stream.id) {
-      throw new BackplaneError("malformed_response", `The answer of the MCP server is invalid: ${message}`);
+      throw new BackplaneError("malformed_response", `The MCP server sent an invalid response: ${message}`);
     }
     events.violation("not_json");
     return;

@@ -85,7 +85,7 @@ export class HttpTransport implements McpTransport {
     request?.destroy();
   }
 
-  agreed(agreement: Agreement | null): void {
+  setAgreement(agreement: Agreement | null): void {
     this.#agreement = agreement;
     if (agreement === null) this.#session = null;
     else if (!agreement.stateless) {

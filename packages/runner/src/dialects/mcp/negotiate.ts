@@ -30,13 +30,13 @@ export interface NegotiationOptions {
   /** The server exited or did not answer `server/discover`. */
   disableDiscovery(): void;
   /** Output so far that is not a message. */
-  stray(): string;
+  strayText(): string;
 }
 
 /** Adds what the server printed to the error, because it often explains the failure. */
 export async function negotiate(options: NegotiationOptions): Promise<Agreement> {
   return await agree(options).catch((error: BackplaneError) => {
-    throw withStray(error, options.stray());
+    throw withStray(error, options.strayText());
   });
 }
 

@@ -221,8 +221,8 @@ export class RpcChannel implements TransportEvents {
       open.pending.answered(result!);
       return;
     }
-    const { code, message: words, data } = message.error as unknown as RpcFailure;
-    open.pending.refused(data === undefined ? { code, message: words } : { code, message: words, data });
+    const { code, message: reason, data } = message.error as unknown as RpcFailure;
+    open.pending.refused(data === undefined ? { code, message: reason } : { code, message: reason, data });
   }
 
   /** Handles a reply whose id matches no open request. */
@@ -243,8 +243,8 @@ export class RpcChannel implements TransportEvents {
     const belongsToRequest = typeof id !== "number" && this.transport.shares_stream && this.#open.size > 0;
     if (!belongsToRequest || this.#oneWay.excuses(message)) this.#events.violation("answer_unknown");
     else {
-      const words = `A reply of the MCP server matches no request: its id is ${shownId(id)}, and request ids are numbers.`;
-      this.failure(new BackplaneError("malformed_response", words));
+      const problem = `A response of the MCP server matches no request: its id is ${shownId(id)}, and request ids are numbers.`;
+      this.failure(new BackplaneError("malformed_response", problem));
     }
   }
 

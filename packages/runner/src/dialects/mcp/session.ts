@@ -215,7 +215,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   async #negotiate(): Promise<void> {
     const { discover_ms, initialize_ms } = this.#link.timeouts;
     this.#agreement = null;
-    this.#channel.transport.agreed(null);
+    this.#channel.transport.setAgreement(null);
     const agreement = await negotiate({
       client: this.#client(),
       discover_ms,
@@ -224,10 +224,10 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       request: (method, params, timeout_ms) =>
         requestWithTimeout(this.#channel, this.#link, method, params, timeout_ms),
       disableDiscovery: () => this.#options.disableDiscovery(),
-      stray: () => this.#channel.transport.stray?.() ?? "",
+      strayText: () => this.#channel.transport.strayText?.() ?? "",
     });
     this.#agreement = agreement;
-    this.#channel.transport.agreed(agreement);
+    this.#channel.transport.setAgreement(agreement);
     if (agreement.stateless) this.#subscription.begin(agreement.capabilities);
     else this.#channel.notify("notifications/initialized");
     if (agreement.stateless) return;

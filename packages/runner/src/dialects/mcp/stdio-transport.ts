@@ -13,11 +13,11 @@ export class StdioTransport implements McpTransport {
   readonly cancels_by_drop = false;
   readonly shares_stream = true;
   readonly #connection: WireConnection<Json>;
-  readonly #queued: number;
+  readonly #maxQueuedBytes: number;
   #stray = "";
 
   constructor(transport: Transport, limits: RunnerLimits, events: TransportEvents) {
-    this.#queued = limits.queued_bytes;
+    this.#maxQueuedBytes = limits.queued_bytes;
     this.#connection = new WireConnection<Json>({
       transport,
       framing: "ndjson",
@@ -25,7 +25,7 @@ export class StdioTransport implements McpTransport {
       hold_above_bytes: limits.queued_bytes,
       onFrame: (message) => {
         if (isObject(message)) events.receive(message, null);
-        else if (Array.isArray(message)) this.#batch(message, events);
+        else if (Array.isArray(message)) this.#receiveBatch(message, events);
         else events.violation("message_invalid");
       },
       onBadBody: (error) => {
@@ -37,8 +37,8 @@ export class StdioTransport implements McpTransport {
         events.violation("not_json");
         const { rpc_id } = error.details ?? {};
         if (typeof rpc_id === "number") {
-          const words = `The answer of the MCP server is invalid: ${error.message}`;
-          events.lost(rpc_id, new BackplaneError("malformed_response", words));
+          const message = `The MCP server sent an invalid response: ${error.message}`;
+          events.lost(rpc_id, new BackplaneError("malformed_response", message));
         }
       },
       onFailure: (error) => events.failure(error),
@@ -50,17 +50,17 @@ export class StdioTransport implements McpTransport {
   }
 
   send(message: JsonObject): void {
-    if (this.#connection.queuedBytes > this.#queued) {
-      throw new BackplaneError("backpressure", undefined, { details: { limit: this.#queued } });
+    if (this.#connection.queuedBytes > this.#maxQueuedBytes) {
+      throw new BackplaneError("backpressure", undefined, { details: { limit: this.#maxQueuedBytes } });
     }
     this.#connection.send(message);
   }
 
   drop(): void {}
 
-  agreed(): void {}
+  setAgreement(): void {}
 
-  stray(): string {
+  strayText(): string {
     return this.#stray;
   }
 
@@ -70,7 +70,7 @@ export class StdioTransport implements McpTransport {
   }
 
   /** Revision 2025-03-26 allowed batches. */
-  #batch(messages: Json[], events: TransportEvents): void {
+  #receiveBatch(messages: Json[], events: TransportEvents): void {
     for (const message of messages) {
       if (isObject(message)) events.receive(message, null);
       else events.violation("message_invalid");

@@ -34,10 +34,10 @@ export interface McpTransport {
   /** No answer to this request is needed any more. */
   drop(id: number): void;
   /** The negotiated agreement; null before negotiation and during renegotiation. */
-  agreed(agreement: Agreement | null): void;
+  setAgreement(agreement: Agreement | null): void;
   /** Values that may have changed since the last call, such as a rotated secret. */
   refresh?(secrets: Record<string, string>, config: JsonObject): void;
   /** Output that is not a message, for the diagnosis of a failed start. */
-  stray?(): string;
+  strayText?(): string;
   close(): void;
 }

@@ -110,7 +110,7 @@ public final class InstrumentHost {
       return Json.write(answer);
     } catch (Throwable e) {
       Object id = answer instanceof Map<?, ?> one ? one.get("id") : null;
-      return Json.write(error(id, Refusal.PROVIDER_FAILED, "the answer cannot be written as JSON: " + words(e)));
+      return Json.write(error(id, Refusal.PROVIDER_FAILED, "the answer cannot be written as JSON: " + messageOf(e)));
     }
   }
 
@@ -198,9 +198,9 @@ public final class InstrumentHost {
       if (result != null) return result.toJson();
       return InstrumentResult.error("MALFORMED_RESULT", instrument.name() + " answered nothing").toJson();
     } catch (UnsupportedOperationException e) {
-      return InstrumentResult.error("UnsupportedOperation", words(e)).toJson();
+      return InstrumentResult.error("UnsupportedOperation", messageOf(e)).toJson();
     } catch (Throwable e) {
-      return InstrumentResult.error("EXCEPTION", words(e)).toJson();
+      return InstrumentResult.error("EXCEPTION", messageOf(e)).toJson();
     } finally {
       call.end();
       running.remove(call.id, call);
@@ -214,7 +214,7 @@ public final class InstrumentHost {
       if (health != null) return health.toJson();
       return InstrumentHealth.unhealthy("healthCheck returned no health status").toJson();
     } catch (Throwable e) {
-      return InstrumentHealth.unhealthy(words(e)).toJson();
+      return InstrumentHealth.unhealthy(messageOf(e)).toJson();
     }
   }
 
@@ -252,7 +252,7 @@ public final class InstrumentHost {
   private static Refusal failed(String step, Throwable e) {
     Throwable cause = e instanceof java.lang.reflect.InvocationTargetException && e.getCause() != null ? e.getCause() : e;
     trace(cause);
-    return new Refusal(Refusal.PROVIDER_FAILED, step + ": " + words(cause));
+    return new Refusal(Refusal.PROVIDER_FAILED, step + ": " + messageOf(cause));
   }
 
   private static void trace(Throwable e) {
@@ -263,7 +263,7 @@ public final class InstrumentHost {
     }
   }
 
-  private static String words(Throwable e) {
+  private static String messageOf(Throwable e) {
     try {
       String message = e.getMessage();
       return message == null ? e.getClass().getName() : message;

@@ -37,7 +37,7 @@ interface Batch {
 const ENDLESS = "its import does not end; a tool file must not wait at its top level";
 /** Node's exit code for a top-level await that can never settle. */
 const NEVER_SETTLED = 13;
-const LAST_WORDS = 2_000;
+const MAX_OUTPUT_CHARS = 2_000;
 /** Bounds the wait for a grandchild that holds the pipes of a child that has exited. */
 const PIPE_WAIT_MS = 200;
 
@@ -127,8 +127,9 @@ async function importIn(files: readonly string[], { command, import_ms }: Descri
   if (!done() && batch.hung === null) {
     // For an await that can never settle, Node prints a warning about our code, so stderr is left out of the
     // error.
-    const words = end === ENDLESS ? "" : Buffer.concat(output).toString("utf8").trim().slice(-LAST_WORDS);
-    const why = words === "" ? "" : `: ${words}`;
+    const printed =
+      end === ENDLESS ? "" : Buffer.concat(output).toString("utf8").trim().slice(-MAX_OUTPUT_CHARS);
+    const why = printed === "" ? "" : `: ${printed}`;
     const culprit = batch.described.has(current) ? files.find((file) => !known(batch, file))! : current;
     batch.failed.set(culprit, `${end}${why}`);
   }

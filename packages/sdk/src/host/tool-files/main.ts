@@ -10,7 +10,7 @@ import { reportFiles } from "./report-files.ts";
 import { serveToolFiles } from "./serve-tool-files.ts";
 
 /** Time that calls in flight have to answer after a shutdown. */
-const LAST_WORDS_MS = 1_000;
+const DRAIN_MS = 1_000;
 
 const [program = "", mode, folder = "", ...rest] = process.argv.slice(1);
 if (mode === "report") await reportFiles(folder, rest);
@@ -26,7 +26,7 @@ function serve(package_id: string, version: string, working_dir?: string): void 
     identity: { package_id, version },
     handle: serveToolFiles({ folder, command }),
     onShutdown() {
-      setTimeout(() => process.exit(0), peer.inFlight === 0 ? 0 : LAST_WORDS_MS);
+      setTimeout(() => process.exit(0), peer.inFlight === 0 ? 0 : DRAIN_MS);
     },
     onFailure(error) {
       process.stderr.write(`${error.message}\n`);

@@ -1,6 +1,6 @@
 /**
- * Bindings whose calls never ask (`policy.approval = never`). That is trust in what the calls can do, so it is given by an
- * admin, within the policy's `lasting_approvals`, and only for the grant that the binding has at that time.
+ * Bindings whose calls need no approval (`policy.approval = never`). Only an admin waives approval, only up to the risk
+ * that the policy allows with `lasting_approvals`, and only for the grant that the binding has at that time.
  */
 import {
   BackplaneError,
@@ -19,12 +19,12 @@ import type { Policies } from "../policy/policies.ts";
 import { riskOf } from "../policy/risk.ts";
 import { type CheckedExport, invalidBinding } from "./check-binding.ts";
 
-type UnaskedDeps = Pick<KernelDeps, "store" | "host"> & { policies: Pick<Policies, "of"> };
+type WaivedApprovalDeps = Pick<KernelDeps, "store" | "host"> & { policies: Pick<Policies, "of"> };
 
-export interface UnaskedCalls {
-  /** Throws if the draft never asks and the caller, or the policy, does not permit that. */
+export interface WaivedApprovals {
+  /** Throws if the draft waives approval and its caller or the policy does not permit that. */
   require(caller: Caller, to: CheckedExport, draft: Binding, from: BoundVersion | null): Promise<void>;
-  /** Why a binding that never asks may not keep that when it moves, or null. */
+  /** Returns why a binding loses its waiver when it moves to another version, or null if it keeps it. */
   findLoss(to: CheckedExport, draft: Binding, from: BoundVersion | null): Promise<string | null>;
 }
 
@@ -33,7 +33,7 @@ interface BoundVersion {
   found: CheckedExport;
 }
 
-export function createUnaskedCalls({ store, host, policies }: UnaskedDeps): UnaskedCalls {
+export function createWaivedApprovals({ store, host, policies }: WaivedApprovalDeps): WaivedApprovals {
   function grantOf(binding: Binding, found: CheckedExport) {
     const bound = { binding, package: found.package, export: found.export };
     const level = standingLevel(bound, effectiveClass(binding, found.export), binding.scope, host);
@@ -44,7 +44,7 @@ export function createUnaskedCalls({ store, host, policies }: UnaskedDeps): Unas
     return widerParts(grantOf(from.binding, from.found), grantOf(draft, to));
   }
 
-  /** The tool that would still ask, because its risk is above the ceiling. */
+  /** Names the first tool whose risk is too high to waive approval. */
   async function findRiskProblem(to: CheckedExport, draft: Binding): Promise<string | null> {
     const policy = await policies.of(draft.scope);
     const { lasting_approvals } = policy.document;
@@ -55,7 +55,7 @@ export function createUnaskedCalls({ store, host, policies }: UnaskedDeps): Unas
       if (tolerates(lasting_approvals, risk)) continue;
       const name = item.id === WHOLE_PACKAGE ? draft.package_id : item.id;
       return risk === "critical"
-        ? `${name} is critical, and critical calls always ask`
+        ? `${name} is critical, and critical calls always need approval`
         : `the risk of ${name} is ${risk}, and the policy's lasting_approvals is ${lasting_approvals}`;
     }
     return null;
@@ -73,12 +73,16 @@ export function createUnaskedCalls({ store, host, policies }: UnaskedDeps): Unas
   return {
     async require(caller, to, draft, from) {
       if (draft.policy.approval !== "never") return;
-      const stands = from?.binding.policy.approval === "never" && wider(to, draft, from).length === 0;
-      if (stands) return;
+      const unchanged = from?.binding.policy.approval === "never" && wider(to, draft, from).length === 0;
+      if (unchanged) return;
       if (!atLeast(caller.role, "admin"))
-        throw new BackplaneError("policy.denied", "only an owner or admin may let calls run without asking", {
-          fix: "Leave out policy.approval, or ask an admin.",
-        });
+        throw new BackplaneError(
+          "policy.denied",
+          "Only an owner or admin may set policy.approval to never.",
+          {
+            fix: "Leave out policy.approval, or ask an admin.",
+          },
+        );
       const problem = await findRiskProblem(to, draft);
       if (problem !== null)
         throw invalidBinding([{ path: "/policy/approval", message: `never is not possible: ${problem}` }]);

@@ -24,7 +24,7 @@ async function textOf(export_id: string): Promise<string> {
   return called.tool_result!.content[0]!.text;
 }
 
-async function set(...args: string[]): Promise<string> {
+async function setBinding(...args: string[]): Promise<string> {
   const done = await gateway.cli("binding", "set", ...args);
   expect(done.code, done.stderr).toBe(0);
   return done.stderr;
@@ -51,27 +51,35 @@ verifies(
     await bindMcpServer(gateway, folder, "late");
     await gateway.http("PUT", "/v1/secrets/late_key", { value: "key-hunter2-hunter2" });
     await gateway.http("PUT", "/v1/secrets/late_db", { value: "db-hunter2-hunter2" });
-    const placed = "$" + "{db_password}";
+    const placeholder = "$" + "{db_password}";
     const secrets = ["--secret", "API_KEY=late_key", "--secret", "db_password=late_db"];
-    const variables = ["--env", "LEVEL=debug", "--env", `AUTH=Basic ${placed}`];
-    await set("late", ...secrets, ...variables, "--", "--url", `pg://app:${placed}@db/app`);
+    const variables = ["--env", "LEVEL=debug", "--env", `AUTH=Basic ${placeholder}`];
+    await setBinding("late", ...secrets, ...variables, "--", "--url", `pg://app:${placeholder}@db/app`);
     const env = JSON.parse(await textOf("mcp_late_env")) as Record<string, string>;
     expect(env).toMatchObject({ LEVEL: "debug", API_KEY: "[redacted]", AUTH: "Basic [redacted]" });
-    // The variables that carried the secrets of the arguments are gone, and a placed secret gets no variable.
+    // The variables that carried the secrets of the arguments are gone, and a secret behind a placeholder gets no variable.
     expect(Object.keys(env).filter((name) => /^(BACKPLANE_|NODE_OPTIONS$|DB_PASSWORD$)/.test(name))).toEqual(
       [],
     );
     expect(await textOf("mcp_late_args")).toBe('["--url","pg://app:[redacted]@db/app"]');
     const lines = commandLines();
-    expect(lines).toContain(`pg://app:${placed}@db/app`);
+    expect(lines).toContain(`pg://app:${placeholder}@db/app`);
     expect(lines).not.toContain("hunter2");
 
-    const renamed = await set("late", "--name", "early", "--unset-env", "LEVEL", "--args", "one 'two three'");
-    expect(renamed).toContain("Its tools are named mcp_early_… now.");
+    const renamed = await setBinding(
+      "late",
+      "--name",
+      "early",
+      "--unset-env",
+      "LEVEL",
+      "--args",
+      "one 'two three'",
+    );
+    expect(renamed).toContain("Its tools are now named mcp_early_….");
     expect(renamed).toContain("that name mcp_late_… no longer match");
     expect(await textOf("mcp_early_args")).toBe('["one","two three"]');
     expect(JSON.parse(await textOf("mcp_early_env"))).not.toHaveProperty("LEVEL");
-    await set("early", "--unset-secret", "api_key");
+    await setBinding("early", "--unset-secret", "api_key");
     expect(JSON.parse(await textOf("mcp_early_env"))).not.toHaveProperty("API_KEY");
     const old = await gateway.cli("invoke", "mcp_late_args");
     expect(old.code).not.toBe(0);
@@ -81,7 +89,7 @@ verifies(
       expect.any(Number),
       expect.stringContaining("Secret nowhere does not exist."),
     ]);
-    const unbound = await set("early", "--env", "TOKEN=$" + "{token}");
+    const unbound = await setBinding("early", "--env", "TOKEN=$" + "{token}");
     expect(unbound).toMatch(
       /Not active\. Bind its secret: backplane binding set bind_\w+ --secret token=NAME/,
     );

@@ -14,10 +14,10 @@ import { verifies } from "../../../../test/support/verifies.ts";
 const NEVER = { approval: "never" as const };
 const PACKAGE = { package_id: "acme/devkit" };
 
-const writer = (version = "0.1.0", more: Record<string, unknown> = {}, part: object = {}): Manifest =>
+const writerTool = (version = "0.1.0", more: Record<string, unknown> = {}, part: object = {}): Manifest =>
   manifest([toolExport("write", more, { effect_class: "idempotent_write", ...part })], { version });
 
-async function asks({ kernel }: TestKernel): Promise<boolean> {
+async function needsApproval({ kernel }: TestKernel): Promise<boolean> {
   const ticket = await kernel.invocations.invoke(user, { export_id: "write" }, { context: "conversation" });
   return ticket.invocation.status === "waiting_approval";
 }
@@ -31,20 +31,20 @@ async function upgrade(fixture: TestKernel, to: Manifest, policy?: object, calle
 
 verifies(
   "allow.rules",
-  "a binding that never asks runs its calls up to the ceiling, and only an admin sets it",
+  "runs calls of a binding with approval = never up to the policy's risk limit, and only an admin may set it",
   async () => {
     const fixture = await createTestKernel();
-    const { binding_id } = await fixture.bind(writer());
+    const { binding_id } = await fixture.bind(writerTool());
     const { bindings, policy } = fixture.kernel;
-    expect(await asks(fixture)).toBe(true);
+    expect(await needsApproval(fixture)).toBe(true);
     const byUser = bindings.patch(user, binding_id, { policy: NEVER }, undefined);
     await expect(byUser).rejects.toMatchObject({ code: "policy.denied" });
     await bindings.patch(admin, binding_id, { policy: NEVER }, undefined);
-    expect(await asks(fixture)).toBe(false);
+    expect(await needsApproval(fixture)).toBe(false);
     // A user may change other settings of such a binding.
     await bindings.patch(user, binding_id, { policy: { ...NEVER, timeout_ms: 5_000 } }, undefined);
     await policy.patch(owner, "org", { lasting_approvals: "low" });
-    expect(await asks(fixture)).toBe(true);
+    expect(await needsApproval(fixture)).toBe(true);
   },
 );
 
@@ -53,24 +53,24 @@ test.each([
     "a critical tool",
     { risk: "critical" },
     "full" as const,
-    "write is critical, and critical calls always ask",
+    "write is critical, and critical calls always need approval",
   ],
   [
-    "a tool above the ceiling",
+    "a tool above the policy's risk limit",
     {},
     "low" as const,
     "the risk of write is medium, and the policy's lasting_approvals is low",
   ],
-])("refuses never for %s", async (_what, part, lasting_approvals, reason) => {
+])("refuses approval = never for %s", async (_what, part, lasting_approvals, reason) => {
   const fixture = await createTestKernel();
   await fixture.kernel.policy.patch(owner, "org", { lasting_approvals });
-  await expect(fixture.bind(writer("0.1.0", {}, part), { policy: NEVER })).rejects.toMatchObject({
+  await expect(fixture.bind(writerTool("0.1.0", {}, part), { policy: NEVER })).rejects.toMatchObject({
     code: "binding.invalid",
     message: expect.stringContaining(reason),
   });
 });
 
-test("refuses never for a whole package with a critical tool", async () => {
+test("refuses approval = never for a whole package with a critical tool", async () => {
   const fixture = await createTestKernel();
   const content = manifest([toolExport("read"), toolExport("wipe", {}, { risk: "critical" })]);
   await expect(fixture.bind(content, { export_id: "*", policy: NEVER })).rejects.toMatchObject({
@@ -89,34 +89,34 @@ test("refuses never for a whole package with a critical tool", async () => {
   ).toEqual(NEVER);
 });
 
-test("keeps never through an upgrade that can do no more", async () => {
+test("keeps approval = never in an upgrade that adds no rights", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(writer(), { policy: NEVER });
-  const moved = await upgrade(fixture, writer("0.2.0"), undefined, user);
+  await fixture.bind(writerTool(), { policy: NEVER });
+  const moved = await upgrade(fixture, writerTool("0.2.0"), undefined, user);
   expect(moved.policy.approval).toBe("never");
   expect(moved.previous!.trust_dropped).toEqual([]);
-  expect(await asks(fixture)).toBe(false);
+  expect(await needsApproval(fixture)).toBe(false);
 });
 
-test("drops never when the new version is critical, and a rollback by an admin restores it", async () => {
+test("drops approval = never when the new version is critical, and a rollback by an admin restores it", async () => {
   const fixture = await createTestKernel();
-  const { binding_id } = await fixture.bind(writer(), { policy: NEVER });
-  const moved = await upgrade(fixture, writer("0.2.0", {}, { risk: "critical" }), undefined, user);
+  const { binding_id } = await fixture.bind(writerTool(), { policy: NEVER });
+  const moved = await upgrade(fixture, writerTool("0.2.0", {}, { risk: "critical" }), undefined, user);
   expect(moved.policy.approval).toBeUndefined();
   expect(moved.previous!.trust_dropped).toEqual(["approval"]);
   expect((await fixture.kernel.bindings.rollback(user, binding_id)).policy.approval).toBeUndefined();
-  await upgrade(fixture, writer("0.3.0"), NEVER);
-  await upgrade(fixture, writer("0.4.0", {}, { risk: "critical" }));
+  await upgrade(fixture, writerTool("0.3.0"), NEVER);
+  await upgrade(fixture, writerTool("0.4.0", {}, { risk: "critical" }));
   expect((await fixture.kernel.bindings.rollback(admin, binding_id)).policy.approval).toBe("never");
 });
 
-test("drops never when the new version has a wider grant, unless an admin sets it for that version", async () => {
+test("drops approval = never when the new version has a wider grant, unless an admin sets it for that version", async () => {
   const fixture = await createTestKernel();
   await fixture.kernel.secrets.put(admin, "token", "hunter2");
-  const { binding_id } = await fixture.bind(writer(), { policy: NEVER });
+  const { binding_id } = await fixture.bind(writerTool(), { policy: NEVER });
   const more = { permissions: { secret_slots: ["token"] } };
   const secrets = { token: "secret://org_local/token" };
-  await fixture.kernel.packages.install(admin, fixture.importer.add(writer("0.2.0", more)));
+  await fixture.kernel.packages.install(admin, fixture.importer.add(writerTool("0.2.0", more)));
   const upgradeWith = (caller: typeof admin, settings: object) =>
     fixture.kernel.bindings.upgrade(caller, {
       ...PACKAGE,
@@ -132,26 +132,26 @@ test("drops never when the new version has a wider grant, unless an admin sets i
   expect(kept!.policy.approval).toBe("never");
 });
 
-test("lets only an admin widen the grant of a binding that never asks", async () => {
+test("lets only an admin widen the grant of a binding with approval = never", async () => {
   const fixture = await createTestKernel();
   const permissions = { network: "egress", allowed_domains: ["a.example.com", "b.example.com"] };
   const domains = (...allowed_domains: string[]) => ({ policy: { ...NEVER, allowed_domains } });
-  const { binding_id } = await fixture.bind(writer("0.1.0", { permissions }), domains("a.example.com"));
+  const { binding_id } = await fixture.bind(writerTool("0.1.0", { permissions }), domains("a.example.com"));
   const patch = (caller: typeof admin) =>
     fixture.kernel.bindings.patch(caller, binding_id, domains("a.example.com", "b.example.com"), undefined);
   await expect(patch(user)).rejects.toMatchObject({ code: "policy.denied" });
   expect((await patch(admin)).policy.approval).toBe("never");
 });
 
-test("does not copy never to a binding beside it", async () => {
+test("does not copy approval = never to a binding that shares the traffic", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(writer(), { policy: { ...NEVER, timeout_ms: 5_000 } });
-  await fixture.kernel.packages.install(admin, fixture.importer.add(writer("0.2.0")));
-  const beside = await fixture.kernel.bindings.create(user, {
+  await fixture.bind(writerTool(), { policy: { ...NEVER, timeout_ms: 5_000 } });
+  await fixture.kernel.packages.install(admin, fixture.importer.add(writerTool("0.2.0")));
+  const canary = await fixture.kernel.bindings.create(user, {
     ...PACKAGE,
     package_version: "0.2.0",
     export_id: "write",
     rollout: { traffic_percent: 10 },
   });
-  expect(beside.policy).toEqual({ timeout_ms: 5_000 });
+  expect(canary.policy).toEqual({ timeout_ms: 5_000 });
 });

@@ -1,10 +1,10 @@
-/** Views of plugins and model providers, shared by the kernel and its clients. */
+/** Kernel plugins and model providers as the API shows them. */
 
+import type { HealthReport, PluginOrigin, PluginStatus } from "../plugins/kernel-plugin.ts";
 import type { JsonObject } from "../values/json.ts";
 import type { PluginCategory } from "../vocabulary/bus-kinds.ts";
-import type { HealthReport, PluginOrigin, PluginStatus } from "./kernel-plugin.ts";
 
-export interface PluginRow {
+export interface PluginView {
   name: string;
   version: string;
   category: PluginCategory;
@@ -21,7 +21,7 @@ export interface PluginRow {
 
 export type PluginHealth = { name: string } & HealthReport;
 
-export interface ProviderRow {
+export interface ProviderView {
   id: string;
   plugin: string;
   label: string;
@@ -31,7 +31,7 @@ export interface ProviderRow {
   config_schema: JsonObject | null;
 }
 
-export interface ProviderTested {
+export interface ProviderTestResult {
   ok: boolean;
   latency_ms: number;
   error?: string;
