@@ -12,20 +12,20 @@ import { attack, weakened } from "./hostile.ts";
 /** Listeners of the host that record connections. */
 async function startListeners() {
   const seen: string[] = [];
-  const listening = async (server: Server, at: object) => {
-    server.listen(at);
+  const listen = async (server: Server, address: object) => {
+    server.listen(address);
     await once(server, "listening");
     onTestFinished(() => void server.close());
   };
-  const count = (what: string) =>
+  const recorder = (kind: string) =>
     createServer((socket) => {
-      seen.push(what);
+      seen.push(kind);
       socket.destroy();
     });
-  const tcp = count("tcp");
-  await listening(tcp, { host: "0.0.0.0", port: 0 });
+  const tcp = recorder("tcp");
+  await listen(tcp, { host: "0.0.0.0", port: 0 });
   const abstract = `backplane-${process.pid}-${Math.random().toString(36).slice(2)}`;
-  await listening(count("unix"), { path: `\0${abstract}` });
+  await listen(recorder("unix"), { path: `\0${abstract}` });
   const udp = createSocket("udp4", () => seen.push("udp"));
   udp.bind(0, "0.0.0.0");
   await once(udp, "listening");

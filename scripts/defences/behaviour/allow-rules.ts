@@ -6,7 +6,7 @@ const PATTERN = "packages/door/src/admission/argument-pattern.ts";
 const ALLOWED = "packages/door/src/approval/allowed-calls.ts";
 const RULES = "packages/door/src/approval/allow-rules.ts";
 const RECORD = "packages/door/src/invoke/record.ts";
-const UNASKED = "packages/registry/src/bindings/unasked-calls.ts";
+const WAIVED = "packages/registry/src/bindings/waived-approvals.ts";
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const WIDER = "packages/registry/src/grant/wider-parts.ts";
 const STORE = "packages/store/src/ops/allow-rules.ts";
@@ -15,7 +15,7 @@ const COVERED = ["packages/door/test/approval/allow-rules.test.ts"];
 const JUDGED = ["packages/door/test/admission/lasting-permission.test.ts"];
 const ANSWERS = ["packages/door/test/approval/lasting-answers.test.ts"];
 const PATTERNS = ["packages/door/test/admission/argument-pattern.test.ts"];
-const NEVER = ["packages/registry/test/bindings/unasked-calls.test.ts"];
+const NEVER = ["packages/registry/test/bindings/waived-approvals.test.ts"];
 const GRANTS = ["packages/registry/test/grant/wider-parts.test.ts"];
 const CONTRACT = ["packages/store/test/contract-sqlite.test.ts"];
 
@@ -107,7 +107,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "allow rules: a headless call uses them",
     file: ALLOWED,
-    from: ": verdict.unasked;",
+    from: ": verdict.needs_approval;",
     to: ": false;",
     tests: COVERED,
   },
@@ -203,28 +203,28 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: CONTRACT,
   },
   {
-    defence: "never asks: only an admin sets it",
-    file: UNASKED,
+    defence: "approval = never: only an admin sets it",
+    file: WAIVED,
     from: '      if (!atLeast(caller.role, "admin"))\n',
     to: '      if (!atLeast(caller.role, "guest"))\n',
     tests: NEVER,
   },
   {
-    defence: "never asks: refused above the ceiling",
-    file: UNASKED,
+    defence: "approval = never: refused above the ceiling",
+    file: WAIVED,
     from: "      if (tolerates(lasting_approvals, risk)) continue;\n",
     to: "      if (tolerates(lasting_approvals, risk) || item.id !== null) continue;\n",
     tests: NEVER,
   },
   {
-    defence: "never asks: only an admin widens its grant",
-    file: UNASKED,
+    defence: "approval = never: only an admin widens its grant",
+    file: WAIVED,
     from: ' === "never" && wider(to, draft, from).length === 0;',
     to: ' === "never";',
     tests: NEVER,
   },
   {
-    defence: "never asks: an upgrade that can do more drops it",
+    defence: "approval = never: an upgrade that can do more drops it",
     file: PLAN,
     from: "      if (loss !== null) {\n",
     to: "      if (loss === undefined) {\n",
