@@ -35,7 +35,7 @@ export interface SandboxOptions {
 }
 
 /** What creates the sandboxes: sandbox-init itself, or the system's bwrap at this path. */
-export type Backend = { name: "embedded" } | { name: "bubblewrap"; program: string };
+export type SandboxBackend = { name: "embedded" } | { name: "bubblewrap"; program: string };
 
 export interface SandboxParts {
   host: SandboxHost;
@@ -47,19 +47,19 @@ export interface SandboxParts {
 }
 
 const BWRAP = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
-export const EMBEDDED: Backend = { name: "embedded" };
+export const EMBEDDED: SandboxBackend = { name: "embedded" };
 /** Outside of the usual ranges for users, services and containers, and below 65,536 for small user namespaces. */
 const FIRST_UID = 59_000;
 
 /** Null for root, which needs no permission of the system that a bwrap could have instead. */
-export function findBubblewrap(options: SandboxOptions): Backend | null {
+export function findBubblewrap(options: SandboxOptions): SandboxBackend | null {
   const program = (options.bwrap ?? BWRAP).find((file) => existsSync(file));
   return program === undefined || process.getuid?.() === 0 ? null : { name: "bubblewrap", program };
 }
 
 export async function makeSandbox(
   options: SandboxOptions,
-  backend: Backend,
+  backend: SandboxBackend,
   checks: SandboxCheck[],
   closers: (() => Promise<void>)[],
 ): Promise<SandboxParts> {

@@ -5,10 +5,10 @@
 import { BackplaneError } from "@backplane/contract";
 import { type Confined, type ConfineRequest, launchConfined } from "./launch-confined.ts";
 import {
-  type Backend,
   EMBEDDED,
   findBubblewrap,
   makeSandbox,
+  type SandboxBackend,
   type SandboxOptions,
   type SandboxParts,
 } from "./make-sandbox.ts";
@@ -68,7 +68,7 @@ async function openTested(options: SandboxOptions): Promise<Attempt> {
   }
 }
 
-async function attempt(options: SandboxOptions, backend: Backend): Promise<Attempt> {
+async function attempt(options: SandboxOptions, backend: SandboxBackend): Promise<Attempt> {
   const checks: SandboxCheck[] = [];
   const closers: (() => Promise<void>)[] = [];
   try {
