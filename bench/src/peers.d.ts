@@ -3,6 +3,8 @@
  * benchmarks without them.
  */
 declare module "@anthropic-ai/sandbox-runtime";
+declare module "@modelcontextprotocol/sdk/client/index.js";
+declare module "@modelcontextprotocol/sdk/client/stdio.js";
 declare module "ai";
 declare module "ai/test";
 declare module "vscode-jsonrpc/node";
