@@ -186,9 +186,9 @@ describe("at a terminal", () => {
     const { io, ended, type, until } = await chat("t3");
     const call = '/tool agent {"goal":"/say kid"}\r';
     type(call);
-    await until(/\[s\] this session/);
+    await until(/\[s\] these arguments in this session/);
     type("sure\r");
-    await until(/Answer y, s or n\./);
+    await until(/Answer y, s.* or n\./);
     type("s\r");
     await until(/✓ agent[\s\S]*> /);
     type(call);
