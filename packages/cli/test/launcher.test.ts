@@ -39,8 +39,11 @@ function useBuiltMain(): string {
   const cli = join(root, "node_modules/@backplane/cli");
   mkdirSync(cli, { recursive: true });
   writeFileSync(join(cli, "package.json"), '{"type":"module","exports":"./index.js"}');
-  const run = "(args) => { console.log(JSON.stringify(args)); return 7; }";
-  writeFileSync(join(cli, "index.js"), `export const run = ${run}; export const processIo = () => null;`);
+  const echo = "(args) => { console.log(JSON.stringify(args)); return 7; }";
+  writeFileSync(
+    join(cli, "index.js"),
+    `export const runProgram = ${echo}; export const processIo = () => null;`,
+  );
   return join(root, "packages/cli/dist/main.js");
 }
 
