@@ -75,13 +75,14 @@ export class ProcessTree {
     // Immediately, before the pid of the exited process can be reused.
     killGroup(this.#pid);
     await this.#sweep;
-    await this.#killAll(1);
+    // Without a cgroup, only the environment names a daemon, and the kernel shows none while a process executes a program.
+    await this.#killAll(this.#cgroups === null ? 2 : 1);
     await this.#cgroups?.remove(this.mark);
   }
 
   /**
    * `clean` is the number of consecutive scans that must find nothing. A single scan can miss a process that forks
-   * and exits at the same time.
+   * and exits, or executes a program, at the same time.
    */
   async #killAll(clean: number): Promise<void> {
     for (let round = 0, empty = 0; round < MAX_ROUNDS; round++) {

@@ -10,12 +10,21 @@ import { type RequestChange, requestOf, side, vai } from "../support/request.ts"
 import { createTestRunner, type TestRunner } from "../support/runner.ts";
 
 const MAX_LAG_MS = 50;
+const MAX_ATTACKS = 3;
 
+/**
+ * Repeats an attack during which the event loop was blocked: other work of this process takes the thread now and then, and
+ * a plugin that can block it does so every time. Each attack has its own process pool, so none is refused as a crash loop.
+ */
 async function attack(testRunner: TestRunner, change: RequestChange): Promise<RunOutcome> {
-  const lag = measureLag();
-  const outcome = await testRunner.run(change);
-  expect(await lag()).toBeLessThan(MAX_LAG_MS);
-  return outcome;
+  const { pool_key } = requestOf(change);
+  for (let attempt = 1; ; attempt++) {
+    const lag = measureLag();
+    const outcome = await testRunner.run({ ...change, pool_key: `${pool_key} ${attempt}` });
+    const blocked_ms = await lag();
+    if (blocked_ms < MAX_LAG_MS) return outcome;
+    if (attempt === MAX_ATTACKS) expect(blocked_ms).toBeLessThan(MAX_LAG_MS);
+  }
 }
 
 describe("has an exact error code for each misbehaviour", () => {
