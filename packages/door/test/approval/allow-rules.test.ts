@@ -43,7 +43,7 @@ async function call(
   export_id: string,
   more: { caller?: Caller; context?: CallContext; body?: Partial<InvokeBody>; input?: Json } = {},
 ) {
-  const { caller = user, context = "conversation", input = { path: "/work/a" } } = more;
+  const { caller = user, context = "conversation", input = { path: "/data/a" } } = more;
   const body = { export_id, input, ...more.body } as InvokeBody;
   const how = context === "direct" ? {} : { context };
   const ticket = await kernel.invocations.invoke(caller, body, how);
@@ -140,9 +140,9 @@ test("covers a server up to its risk, but no tool whose author requires approval
 
 test("covers only arguments that meet its conditions", async () => {
   const fixture = await openKit();
-  const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/work/*" } } });
+  const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/data/*" } } });
   expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
-  for (const path of ["/etc/passwd", "/work/../etc/passwd"])
+  for (const path of ["/etc/passwd", "/data/../etc/passwd"])
     expect((await call(fixture, "write", { input: { path } })).asked).not.toBeNull();
 });
 
@@ -255,8 +255,8 @@ test("explains which rule allows a call", async () => {
     outcome: "deny",
     allowed_by: null,
   });
-  const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/work/*" } } });
-  const input = { path: "/work/a" };
+  const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/data/*" } } });
+  const input = { path: "/data/a" };
   expect(await fixture.kernel.policy.explain(user, { ...about, input })).toMatchObject({
     outcome: "run",
     allowed_by: rule.id,

@@ -207,12 +207,12 @@ describe("approvals", () => {
     expect((await gateway.backplane(["invocation", "show", id])).out).toMatch(/allowed_by: +alw_/);
     await gateway.json(["allow", "remove", allowed_by!]);
     const added = await gateway.backplane(
-      "allow add guarded --for everyone --max-risk high --argument path=/work/* --only-these-arguments".split(
+      "allow add guarded --for everyone --max-risk high --argument path=/data/* --only-these-arguments".split(
         " ",
       ),
     );
     expect(added.out).toMatch(
-      /^Allowed guarded with path=\/work\/\* for every caller, up to high risk \(alw_/,
+      /^Allowed guarded with path=\/data\/\* for every caller, up to high risk \(alw_/,
     );
     expect(added.err).toMatch(/To undo: backplane allow remove alw_/);
     const second = await waiting();
