@@ -73,6 +73,7 @@ export async function catalog(): Promise<Row[]> {
       listBindings: async () => bounds,
       isLegacy: () => false,
       hasSkills: async () => false,
+      readUsage: async () => new Map(),
     });
     await policies.put({ ...caller, actor: "admin", role: "owner", admin: true }, "org", POLICY);
     const { tools } = await ours.snapshot(caller);

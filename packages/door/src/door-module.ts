@@ -72,6 +72,9 @@ export interface DoorModule {
   stop(): Promise<void>;
 }
 
+/** How many calls of a project decide which tools count as used. */
+const LATEST_CALLS = 5_000;
+
 export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule {
   const { bindings, calls, changes, registry, session } = parts;
   const { policies, plans, skills } = registry;
@@ -122,6 +125,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     listBindings: async (scope) => [...bindings.own(scope), ...(await bindings.discover(scope, "tool"))],
     isLegacy: ({ binding }) => bindings.tool(binding.binding_id)?.legacy === true,
     hasSkills: async (scope) => (await skills.list(scope)).length > 0,
+    readUsage: (scope) => store.invocations.countCalls(scope, LATEST_CALLS),
   });
   const listHiddenTools = createHiddenTools(deps, policies, (scope) => bindings.discover(scope, "tool"));
   const explain_deps = {

@@ -14,6 +14,7 @@ export { createRedactor } from "./calls/redact.ts";
 export { assumeValidRoot, type Revocation } from "./calls/revocation.ts";
 export { createToolCatalog, SEARCH_TOOL, type ToolCatalog } from "./catalog/catalog.ts";
 export type { OfferedTool } from "./catalog/offered-tool.ts";
+export { searchTools } from "./catalog/search-tools.ts";
 export { type CallState, createCallState, createDoorModule, type DoorModule } from "./door-module.ts";
 export { openIdempotent } from "./idempotency/idempotency.ts";
 export { readCancels, stopCall } from "./invoke/cancel.ts";

@@ -50,6 +50,7 @@ export { normalizeCategory } from "./policy/merge-policies.ts";
 export { Policies } from "./policy/policies.ts";
 export { riskOf } from "./policy/risk.ts";
 export { findRuleHits, NO_RULES, type RuleHit } from "./policy/security-rules.ts";
+export { compileToolPatterns } from "./policy/tool-pattern.ts";
 export { createRegistryModule, type RegistryModule } from "./registry-module.ts";
 export { parseSecretRef, readBindingSecrets } from "./secrets/binding-secrets.ts";
 export { createSecrets } from "./secrets/secrets.ts";

@@ -19,7 +19,7 @@ import {
 import { listConfig, readConfigValue } from "../src/ops/config.ts";
 import type { EntryRow } from "../src/ops/entry-hash.ts";
 import { readHeldRun } from "../src/ops/holds.ts";
-import { listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
+import { countCalls, listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
 import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
 import { listKeys, readKey } from "../src/ops/keys.ts";
 import type { Op, Row, Statement } from "../src/ops/op.ts";
@@ -67,6 +67,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     () =>
       startWrite("takeSampling", { org_id: "o", binding_id: "b", count: 1, window_ms: 1, now: 0 }, "sqlite"),
   ],
+  ["count calls", () => countCalls({ org_id: "o", project_id: "p", latest: 5 })],
   ["open login", () => startWrite("openLogin", { start_hash: "s", browser_hash: "b", now: 0 }, "sqlite")],
   ["take login", () => startWrite("takeLogin", { state_hash: "s", now: 0 }, "sqlite")],
   ["end login", () => startWrite("endLogin", { state_hash: "s", status: "done", message: null }, "sqlite")],

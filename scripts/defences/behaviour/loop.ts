@@ -127,8 +127,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "loop: the model is offered a deferred tool after it was found",
     file: RUN,
-    from: "tool === undefined || (tool.deferred && !turn.found.has(name)) ? [] : [tool.shown]",
-    to: "tool === undefined || tool.deferred ? [] : [tool.shown]",
+    from: "tool === undefined || turn.hides(tool) ? [] : [tool.shown]",
+    to: "tool === undefined || tool.deferred_by !== null ? [] : [tool.shown]",
     tests: RISK,
   },
   {
@@ -279,8 +279,15 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "turn: deferred tools are offered after they were found",
     file: TURN,
-    from: "(!deferred || this.found.has(name))",
-    to: "!deferred",
+    from: "if (deferred_by === null || this.found.has(name)) return false;",
+    to: "if (deferred_by === null) return false;",
+    tests: STATE,
+  },
+  {
+    defence: "turn: an agent that cannot search sees the tools of its list",
+    file: TURN,
+    from: "return this.allows(SEARCH_TOOL);",
+    to: "return true;",
     tests: STATE,
   },
   {
@@ -308,8 +315,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "dispatch: a deferred tool has to be found first",
     file: DISPATCH,
-    from: "if (tool.deferred && !turn.found.has(name)) {",
-    to: "if (tool.deferred && turn.found.has(name)) {",
+    from: "if (turn.hides(tool)) {",
+    to: "if (tool.deferred_by !== null && !turn.hides(tool)) {",
     tests: RISK,
   },
   {

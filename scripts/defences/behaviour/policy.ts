@@ -11,6 +11,8 @@ const STORED = "packages/registry/src/policy/policies.ts";
 const POLICIES = ["packages/registry/test/policy/policies.test.ts"];
 const MERGED = ["packages/registry/test/policy/effective-policy.test.ts"];
 const RISKS = ["packages/registry/test/policy/risk.test.ts"];
+const DEFER = "packages/door/src/catalog/defer-tools.ts";
+const DEFERRED = ["packages/door/test/catalog/defer-tools.test.ts"];
 const DECISIONS = ["packages/door/test/admission/rules.test.ts"];
 
 export const POLICY_MUTANTS: Mutant[] = [
@@ -426,6 +428,34 @@ export const POLICY_MUTANTS: Mutant[] = [
     from: '      this.#deps.changes.emit("policy.changed", { org_id: scope.org_id });\n',
     to: "",
     tests: POLICIES,
+  },
+  {
+    defence: "deferral: the least used tools are deferred first",
+    file: DEFER,
+    from: "calls(a) - calls(b) ||",
+    to: "calls(b) - calls(a) ||",
+    tests: DEFERRED,
+  },
+  {
+    defence: "deferral: a pinned tool is never deferred",
+    file: DEFER,
+    from: " && !policy.pinned(tool.name);",
+    to: ";",
+    tests: DEFERRED,
+  },
+  {
+    defence: "deferral: nothing is deferred by the budget where models cannot search",
+    file: "packages/door/src/catalog/catalog.ts",
+    from: "const budgeted = search !== null && caller.tools",
+    to: "const budgeted = caller.tools",
+    tests: DEFERRED,
+  },
+  {
+    defence: "deferral: the profile of a key is part of the cached catalog's key",
+    file: "packages/door/src/catalog/catalog.ts",
+    from: 'tools === undefined ? "" : tools.join(",")',
+    to: 'tools === undefined ? "" : ""',
+    tests: DEFERRED,
   },
   {
     defence: "policy: the audit log lists changed fields only",

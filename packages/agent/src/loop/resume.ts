@@ -143,7 +143,8 @@ async function callerOfRun({ store }: ResumeDeps, run: RunRow): Promise<Caller |
   if (!isId("key", actor)) return { ...NO_RIGHTS, actor, scope };
   const key = await store.keys.get(org_id, actor);
   if (key === null) return null;
-  return { actor, scope, role: key.role, scopes: key.scopes, admin: key.scopes.includes("admin") };
+  const listed = key.tools === undefined ? {} : { tools: key.tools };
+  return { actor, scope, role: key.role, scopes: key.scopes, admin: key.scopes.includes("admin"), ...listed };
 }
 
 interface NextWrite {

@@ -261,7 +261,7 @@ async function callModel(
       messages,
       tools: offered.flatMap((name) => {
         const tool = turn.allows(name) ? turn.tools.get(name) : undefined;
-        return tool === undefined || (tool.deferred && !turn.found.has(name)) ? [] : [tool.shown];
+        return tool === undefined || turn.hides(tool) ? [] : [tool.shown];
       }),
       params: decision.params ?? {},
     },

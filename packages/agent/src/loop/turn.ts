@@ -2,7 +2,7 @@
 
 import type { RiskContext, Run, TokenUsage } from "@backplane/contract";
 import { tokenUsage } from "@backplane/contract";
-import type { OfferedTool, Revocation } from "@backplane/door";
+import { type OfferedTool, type Revocation, SEARCH_TOOL } from "@backplane/door";
 import type { Caller, RunHold, RunRow, SessionKey } from "@backplane/ports";
 import type { History } from "./history.ts";
 
@@ -137,14 +137,22 @@ export class Turn {
     return this.limits.tools === null || this.limits.tools.has(tool);
   }
 
+  /** Whether the tool is deferred and the model has not found it yet. */
+  hides({ name, deferred_by }: OfferedTool): boolean {
+    if (deferred_by === null || this.found.has(name)) return false;
+    if (deferred_by === "author" || deferred_by === "policy") return true;
+    // An agent with a list of tools that lacks tool_search could never find the tools on its list.
+    return this.allows(SEARCH_TOOL);
+  }
+
   /**
    * Returns the tools that the model is offered now: every allowed tool, except deferred tools that it has
    * not found.
    */
   offered(): string[] {
     const names: string[] = [];
-    for (const { name, deferred } of this.tools.values()) {
-      if (this.allows(name) && (!deferred || this.found.has(name))) names.push(name);
+    for (const tool of this.tools.values()) {
+      if (this.allows(tool.name) && !this.hides(tool)) names.push(tool.name);
     }
     return names;
   }

@@ -42,7 +42,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
       turn.forbidden.push(name);
       return await refuse(toolErrorOutcome(ids, "rejected", `this agent may not use ${name}`));
     }
-    if (tool.deferred && !turn.found.has(name)) {
+    if (turn.hides(tool)) {
       const brief = `${name} has to be found with ${SEARCH_TOOL} first`;
       return await refuse(toolErrorOutcome(ids, "not_found", brief));
     }

@@ -4,7 +4,7 @@
  */
 
 import type { Json, JsonObject, ToolReturn } from "@backplane/contract";
-import { coreTool, noBrief, type OfferedTool, SEARCH_TOOL } from "@backplane/door";
+import { coreTool, noBrief, type OfferedTool, SEARCH_TOOL, searchTools } from "@backplane/door";
 import type { RegisteredTool } from "@backplane/ports";
 import type { Turn } from "../loop/turn.ts";
 
@@ -41,45 +41,14 @@ export function toolSearch(
       const turn = turnOfCall(invocation_id);
       if (turn === undefined) return outside();
       const { query, limit } = args as { query: string; limit?: number };
-      const hidden = [...turn.tools.values()].filter(({ name, deferred }) => deferred && turn.allows(name));
-      const found = search(hidden, query, limit ?? DEFAULT_LIMIT);
+      const hidden = [...turn.tools.values()].filter(
+        ({ name, deferred_by }) => deferred_by !== null && turn.allows(name),
+      );
+      const found = searchTools(hidden, query, limit ?? DEFAULT_LIMIT);
       for (const { name } of found) turn.found.add(name);
       return answer(found);
     },
   });
-}
-
-/**
- * Returns the best match first. A word counts most in the name, then in the keywords, then in the
- * description.
- */
-function search(tools: readonly OfferedTool[], query: string, limit: number): OfferedTool[] {
-  const words = splitWords(query);
-  return tools
-    .map((tool) => ({ tool, score: scoreOf(tool, words) }))
-    .filter(({ score }) => score > 0)
-    .toSorted((a, b) => b.score - a.score || (a.tool.name < b.tool.name ? -1 : 1))
-    .slice(0, limit)
-    .map(({ tool }) => tool);
-}
-
-function scoreOf({ name, description, keywords, about }: OfferedTool, words: readonly string[]): number {
-  const named = splitWords(`${name} ${about.title ?? ""}`);
-  const keyed = keywords.flatMap(splitWords);
-  const described = splitWords(description);
-  let score = 0;
-  for (const word of words) {
-    const meets = (term: string) => term === word || (word.length > 3 && term.startsWith(word));
-    score += (named.some(meets) ? 4 : 0) + (keyed.some(meets) ? 3 : 0) + (described.some(meets) ? 1 : 0);
-  }
-  return score;
-}
-
-function splitWords(text: string): string[] {
-  return text
-    .toLowerCase()
-    .split(/[^\p{L}\p{N}]+/u)
-    .filter((word) => word !== "");
 }
 
 function answer(found: readonly OfferedTool[]): ToolReturn {

@@ -185,3 +185,19 @@ test("keeps the catalog of a turn from its start and applies policy from the nex
   await fixture.say("/say again");
   expect(offered(fixture).at(-1)).toEqual(["late", "wait"]);
 });
+
+verifies(
+  "client.profiles",
+  "defers tools above the budget in a turn until the model finds them",
+  async () => {
+    const fixture = await createTestSession();
+    const content = manifest([
+      toolExport("weather", { description: `Tells the weather. ${"x".repeat(3_000)}` }),
+    ]);
+    await fixture.bind(content);
+    await fixture.kernel.policy.put(admin, "org", { tool_token_budget: 500 });
+    await fixture.say('/tool tool_search {"query": "weather"}\n/then\n/say end');
+    expect(offered(fixture).map((names) => names.includes("weather"))).toEqual([false, true]);
+    expect(offered(fixture)[0]).toContain("tool_search");
+  },
+);

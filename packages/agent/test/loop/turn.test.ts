@@ -72,8 +72,9 @@ test("counts messages that other gateways wrote once", () => {
 
 test("offers the allowed tools, and deferred ones after they were found", () => {
   const turn = createTurn(["plain", "late"]);
-  const tool = (name: string, deferred: boolean) => [name, { name, deferred } as OfferedTool] as const;
-  turn.tools = new Map([tool("plain", false), tool("late", true), tool("forbidden", false)]);
+  const tool = (name: string, deferred_by: OfferedTool["deferred_by"]) =>
+    [name, { name, deferred_by } as OfferedTool] as const;
+  turn.tools = new Map([tool("plain", null), tool("late", "policy"), tool("forbidden", null)]);
   expect(turn.offered()).toEqual(["plain"]);
   turn.found.add("late");
   expect(turn.offered()).toEqual(["plain", "late"]);
@@ -94,4 +95,21 @@ describe("a message joins a running turn", () => {
   ])("%s", ([, turn, sender, joins]) => {
     expect(mayJoin(turn, sender)).toBe(joins);
   });
+});
+
+test("hides a tool deferred by the budget only from an agent that may search for it", () => {
+  const tool = (deferred_by: OfferedTool["deferred_by"]) => ({ name: "a", deferred_by }) as OfferedTool;
+  for (const [allowed, deferred_by, hidden] of [
+    [null, null, false],
+    [null, "budget", true],
+    [["a"], "budget", false],
+    [["a"], "profile", false],
+    [["a"], "policy", true],
+    [["a", "tool_search"], "budget", true],
+  ] as const) {
+    const turn = createTurn(allowed === null ? null : [...allowed]);
+    expect(turn.hides(tool(deferred_by)), `${allowed} ${deferred_by}`).toBe(hidden);
+    turn.found.add("a");
+    expect(turn.hides(tool(deferred_by))).toBe(false);
+  }
 });

@@ -8,6 +8,7 @@ export const catalogTool = (name: string): CatalogTool => ({
   output_schema: null,
   effect_class: "unknown",
   requires_approval: false,
+  deferred: false,
   risk: "unknown",
   origin: "plugin",
   package_id: "acme/devkit",

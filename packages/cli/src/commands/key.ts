@@ -11,6 +11,7 @@ interface CreateOptions {
   scope: string[];
   role?: Role;
   expires?: string;
+  tools?: string[];
 }
 
 export function addKeyCommands(program: Command, toAction: ToAction): void {
@@ -21,6 +22,11 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
     .requiredOption("--scope <scopes>", `permissions: ${KEY_SCOPES.join(", ")}`, parseList)
     .addOption(new Option("--role <role>", "role of the key").choices(ROLES))
     .option("--expires <when>", "expiry as a time (2030-01-31T00:00:00Z) or a duration (90d, 12h)")
+    .option(
+      "--tools <patterns>",
+      "tools that are listed for the key; the others are found by search",
+      parseList,
+    )
     .addHelpText(
       "after",
       "\nWith --project the key is limited to that project.\n\nExample:\n  backplane key create ci --scope exports:read,invocations:write --expires 90d\n",
@@ -43,6 +49,7 @@ async function create(context: CommandContext, options: CreateOptions, name: str
     role: options.role ?? "user",
     ...(flags.org === undefined ? {} : { org_id: flags.org }),
     ...(flags.project === undefined ? {} : { project_id: flags.project }),
+    ...(options.tools === undefined ? {} : { tools: options.tools }),
     ...(options.expires === undefined ? {} : { expires_at: expiry(options.expires, Date.now()) }),
   });
   out.data(created, () => created.token ?? "");

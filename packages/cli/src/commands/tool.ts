@@ -1,5 +1,5 @@
 /** `tool`: the catalog, with token costs and the reason why a tool is not offered. */
-import type { CatalogEntry } from "@backplane/contract";
+import type { CatalogEntry, Deferral } from "@backplane/contract";
 import type { Command } from "commander";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
@@ -38,7 +38,7 @@ async function list(context: CommandContext, options: { all?: boolean }): Promis
     item.package_id,
     item.risk,
     item.category,
-    `${item.token_cost}${item.deferred ? " deferred" : ""}`,
+    `${item.token_cost}${item.deferred_by === null ? "" : ` deferred (${item.deferred_by})`}`,
     ...(all ? [item.status, item.reason] : []),
   ]);
   out.data(items, () => (items.length === 0 ? "" : withFixes(table(out, heads, rows), items)));
@@ -62,8 +62,17 @@ function withFixes(lines: string, items: readonly CatalogEntry[]): string {
 function costNote(items: readonly CatalogEntry[]): string {
   const sent = items.filter(({ status, deferred }) => status === "offered" && !deferred);
   const tokens = sent.reduce((sum, { token_cost }) => sum + token_cost, 0);
-  return `About ${tokens} tokens in every model call for ${sent.length} of them.`;
+  const waiting = items.filter(({ status, deferred }) => status === "offered" && deferred).length;
+  const rest = waiting === 0 ? "" : ` ${waiting} are deferred: models find them with tool_search.`;
+  return `About ${tokens} tokens in every model call for ${sent.length} of them.${rest}`;
 }
+
+const DEFERRAL_REASONS: Record<Deferral, string> = {
+  author: "its author declared it so; policy set pinned_tools lists it always",
+  policy: "deferred_tools of the policy names it",
+  profile: "the tools of this key do not include it",
+  budget: "the tools cost more than tool_token_budget of the policy; policy set pinned_tools lists it always",
+};
 
 async function show(context: CommandContext, _options: object, name: string): Promise<undefined> {
   const items = await context.client().catalog.get(name);
@@ -86,7 +95,7 @@ function describe(item: CatalogEntry): string {
     effect: item.effect_class,
     category: item.category,
     approval: item.requires_approval ? "every call" : "depends on the policy",
-    tokens: `about ${item.token_cost}${item.deferred ? ", deferred: found by tool_search" : ""}`,
+    tokens: `about ${item.token_cost}${item.deferred_by === null ? "" : `, deferred: ${DEFERRAL_REASONS[item.deferred_by]}`}`,
   });
   const hidden = item.taken_out.map((line) => `\nhidden: ${plainLine(line)}`).join("");
   const schema = JSON.stringify(item.input_schema, null, 2);

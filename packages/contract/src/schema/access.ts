@@ -1,6 +1,7 @@
 /** Secrets, API keys and the audit log. */
 import { z } from "zod";
 import { KEY_SCOPES, ROLES } from "../vocabulary/vocabulary.ts";
+import { ToolPatternSchema } from "./policy.ts";
 import { JsonObjectSchema, OrgIdSchema, ProjectIdSchema, TimestampSchema } from "./scalars.ts";
 
 export const SecretSchema = z.object({
@@ -47,6 +48,12 @@ export const KeySchema = z.object({
   created_at: TimestampSchema,
   expires_at: TimestampSchema.nullable(),
   revoked_at: TimestampSchema.nullable(),
+  tools: z
+    .array(z.string())
+    .optional()
+    .describe(
+      "The tools that are listed for the key, `*` allowed; the others are found by search. Absent: all.",
+    ),
 });
 export const KeyCreateSchema = z.strictObject({
   name: z.string().min(1).max(120),
@@ -55,6 +62,14 @@ export const KeyCreateSchema = z.strictObject({
   role: z.enum(ROLES).default("user"),
   scopes: z.array(z.enum(KEY_SCOPES)).min(1, "name at least one scope"),
   expires_at: TimestampSchema.optional(),
+  tools: z
+    .array(ToolPatternSchema)
+    .min(1)
+    .max(64)
+    .optional()
+    .describe(
+      "The tools that are listed for the key, `*` allowed; the others are found by search. Absent: all.",
+    ),
 });
 
 export const AuditEntrySchema = z.object({

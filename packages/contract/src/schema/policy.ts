@@ -5,6 +5,7 @@
 import { z } from "zod";
 import {
   CALL_CONTEXTS,
+  DEFERRALS,
   EFFECT_CLASSES,
   EXECUTION_CLASSES,
   NETWORK_ACCESS,
@@ -133,6 +134,13 @@ export const PolicySchema = z.strictObject({
   deferred_tools: boundedList(ToolPatternSchema)
     .optional()
     .describe("Tools that a model sees only after tool_search has found them."),
+  pinned_tools: boundedList(ToolPatternSchema).optional().describe("Tools that are never deferred."),
+  tool_token_budget: z
+    .int()
+    .min(0)
+    .max(10_000_000)
+    .optional()
+    .describe("Estimated tokens of the tools in a model call. Above it, the least used tools are deferred."),
   archived: z
     .boolean()
     .optional()
@@ -188,6 +196,12 @@ export const CatalogEntrySchema = z.object({
   effect_class: z.enum(EFFECT_CLASSES),
   requires_approval: z.boolean(),
   deferred: z.boolean().describe("Models see the tool only after tool_search has found it."),
+  deferred_by: z
+    .enum(DEFERRALS)
+    .nullable()
+    .describe(
+      "Why it is deferred: its author, deferred_tools of the policy, the tools of the key, or tool_token_budget.",
+    ),
   token_cost: z.int().describe("Estimated tokens of its name, description and schema in every model call."),
   input_schema: JsonObjectSchema,
   taken_out: z.array(z.string()).describe("Hidden characters that were removed from the author's texts."),

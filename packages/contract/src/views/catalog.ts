@@ -4,6 +4,7 @@ import type { Policy, PolicyLevel } from "../schema/index.ts";
 import type { JsonObject } from "../values/json.ts";
 import type {
   CallContext,
+  Deferral,
   EffectClass,
   Origin,
   Risk,
@@ -38,6 +39,8 @@ export interface CatalogEntry {
   requires_approval: boolean;
   /** Not offered to models until tool_search has found it. */
   deferred: boolean;
+  /** Null if the tool is not deferred. */
+  deferred_by: Deferral | null;
   /** Estimated tokens of name, description and schema per model call. */
   token_cost: number;
   input_schema: JsonObject;

@@ -198,6 +198,10 @@ export type Risk = (typeof RISKS)[number];
 export const ORIGINS = ["core", "workspace", "mcp", "bundled", "plugin"] as const;
 export type Origin = (typeof ORIGINS)[number];
 
+/** Why models get a tool only through tool_search. */
+export const DEFERRALS = ["author", "policy", "profile", "budget"] as const;
+export type Deferral = (typeof DEFERRALS)[number];
+
 export const TOOL_TARGETS = ["sandbox", "host"] as const;
 export type ToolTarget = (typeof TOOL_TARGETS)[number];
 

@@ -173,6 +173,7 @@ export function featureEntry(plan: ExportPlan, caller: Caller, policy: Effective
     effect_class: "read_only",
     requires_approval: false,
     deferred: false,
+    deferred_by: null,
     token_cost: 0,
     input_schema: { type: "object" },
     taken_out: [],

@@ -25,7 +25,7 @@ const STATUS_ORDER = {
 } as const satisfies Record<CatalogEntry["status"], number>;
 
 export function catalogEntryOf(
-  { shown, about, origin, deferred }: OfferedTool,
+  { shown, about, origin, deferred_by }: OfferedTool,
   { token_cost }: SharedToolView,
   { export: item, bound, taken_out }: ExportPlan,
   status: CatalogEntry["status"],
@@ -46,7 +46,8 @@ export function catalogEntryOf(
     risk: about.risk,
     effect_class: about.effect_class,
     requires_approval: about.requires_approval,
-    deferred,
+    deferred: deferred_by !== null,
+    deferred_by,
     token_cost,
     input_schema: shown.parameters,
     taken_out,

@@ -11,6 +11,13 @@ import { findListingDenial } from "../admission/visibility.ts";
 import { ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
 import { catalogEntryOf, collisionFix, compareEntries, type Source } from "./catalog-entry.ts";
+import {
+  deferByBudget,
+  deferByProfile,
+  exceedsBudget,
+  type ListedTool,
+  type ToolUsage,
+} from "./defer-tools.ts";
 import { buildOfferedTool, type OfferedTool, type SharedToolView, sharedViewOf } from "./offered-tool.ts";
 
 export interface CatalogSnapshot {
@@ -39,6 +46,8 @@ interface CatalogDeps {
   isLegacy: (bound: BoundPackage) => boolean;
   /** Whether this scope has a skill to read. */
   hasSkills: (scope: Scope) => Promise<boolean>;
+  /** How often each tool was called lately in a scope. */
+  readUsage: (scope: Scope) => Promise<ToolUsage>;
 }
 
 interface CachedSnapshot {
@@ -50,6 +59,9 @@ interface CachedSnapshot {
 const FRESH_MS = 1_000;
 const MAX_SNAPSHOTS = 256;
 const MAX_WARNINGS = 4_096;
+/** Which tools fit into the budget changes at most this often, so that a conversation keeps its tools. */
+const USAGE_FRESH_MS = 3_600_000;
+const NO_USAGE: ToolUsage = new Map();
 /** The core tool that finds deferred tools. Hidden when no tool is deferred, because it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
 /** The bundled tool that reads skills, hidden when there are none. */
@@ -71,6 +83,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   const { clock, plans, policies } = deps;
   const snapshots = new Map<string, CachedSnapshot>();
   const warned = new Set<string>();
+  const usages = new Map<string, { at: number; usage: ToolUsage }>();
   const views = new WeakMap<ExportPlan, SharedToolView>();
   const getSharedView = (plan: ExportPlan): SharedToolView => {
     let known = views.get(plan);
@@ -96,8 +109,8 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     const { winners, losers } = rank(sources);
     const tools = new Map<string, OfferedTool>();
     const entries: CatalogEntry[] = [];
-    let search: { tool: OfferedTool; entry: CatalogEntry } | null = null;
-    let deferred = 0;
+    const listed: ListedTool[] = [];
+    let search: ListedTool | null = null;
     for (const { name, origin, plan } of winners.values()) {
       const admins_only = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
       const refused = admins_only ? FOR_ADMINS : findListingDenial(caller, plan, policy);
@@ -106,15 +119,20 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       const entry = catalogEntryOf(tool, about, plan, refused === null ? "offered" : "hidden", refused);
       entries.push(entry);
       if (refused !== null) continue;
-      if (tool.deferred) deferred++;
       if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
       else if (origin === "core" && INTERNAL_TOOLS[name] !== undefined)
         Object.assign(entry, { status: "hidden", reason: INTERNAL_TOOLS[name] });
       else if (name === SKILL_TOOL && origin === "bundled" && !(await deps.hasSkills(scope)))
         Object.assign(entry, NO_SKILLS);
-      else tools.set(name, tool);
+      else listed.push({ tool, entry });
     }
-    if (search !== null && deferred > 0) tools.set(SEARCH_TOOL, search.tool);
+    deferByProfile(listed, caller, policy);
+    // Without the search tool a deferred tool could not be found. A plugin is a program, which pays no tokens.
+    const budgeted = search !== null && caller.tools === undefined && caller.delegation === undefined;
+    if (budgeted && exceedsBudget(listed, policy)) deferByBudget(listed, policy, await recentUsage(scope));
+    for (const { tool } of listed) tools.set(tool.name, tool);
+    const deferred = listed.some(({ tool }) => tool.deferred_by !== null);
+    if (search !== null && deferred) tools.set(SEARCH_TOOL, search.tool);
     else if (search !== null) Object.assign(search.entry, NOTHING_DEFERRED);
     for (const { candidate, holder, status, reason } of losers) {
       const about = getSharedView(candidate.plan);
@@ -126,6 +144,19 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     }
     entries.sort(compareEntries);
     return { tools, entries, plans: new Map([...winners].map(([name, { plan }]) => [name, plan])) };
+  }
+
+  async function recentUsage(scope: Scope): Promise<ToolUsage> {
+    const key = `${scope.org_id}\n${scope.project_id}`;
+    const now = clock.monotonic();
+    const known = usages.get(key);
+    if (known !== undefined && now - known.at < USAGE_FRESH_MS) return known.usage;
+    // The order of tools is not worth failing a turn for.
+    const usage = await deps.readUsage(scope).catch(() => known?.usage ?? NO_USAGE);
+    usages.delete(key);
+    usages.set(key, { at: now, usage });
+    if (usages.size > MAX_SNAPSHOTS) usages.delete(usages.keys().next().value as string);
+    return usage;
   }
 
   /** Warns once per tool and reason, because the catalog is read again all the time. */
@@ -170,6 +201,7 @@ function isOrgWide({ binding }: BoundPackage): boolean {
 }
 
 /** Null for a delegated token: its view depends on its grant, which is not worth caching. */
-function keyOf({ org_id, project_id }: Scope, { role, delegation, admin }: Caller): string | null {
-  return delegation === undefined ? `${org_id}\n${project_id}\n${role}\n${admin}` : null;
+function keyOf({ org_id, project_id }: Scope, { role, delegation, admin, tools }: Caller): string | null {
+  const profile = tools === undefined ? "" : tools.join(",");
+  return delegation === undefined ? `${org_id}\n${project_id}\n${role}\n${admin}\n${profile}` : null;
 }

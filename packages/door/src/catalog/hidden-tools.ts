@@ -203,6 +203,7 @@ function entryOf(
     effect_class: tool.effect_class,
     requires_approval: tool.requires_approval,
     deferred: tool.deferred === true,
+    deferred_by: tool.deferred === true ? "author" : null,
     token_cost: tokenCost(shown),
     input_schema: shown.parameters,
     taken_out,

@@ -3,7 +3,7 @@
  * computed once per plan, because the catalog is rebuilt all the time.
  */
 
-import type { EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
+import type { Deferral, EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 import { type EffectivePolicy, type ExportPlan, riskOf } from "@backplane/registry";
 import { share } from "@backplane/session";
@@ -17,7 +17,8 @@ export interface OfferedTool extends LlmTool {
   binding_id: string | null;
   export_id: string;
   legacy: boolean;
-  deferred: boolean;
+  /** Null if models see the tool without a search. */
+  deferred_by: Deferral | null;
   keywords: readonly string[];
   origin: Origin;
   /** Further details for clients. */
@@ -76,7 +77,7 @@ export function buildOfferedTool(
     binding_id: own ? bound.binding.binding_id : null,
     export_id: item.id,
     legacy,
-    deferred: tool?.deferred === true || policy.deferred(item.id),
+    deferred_by: findDeferral(item.id, tool?.deferred === true, policy),
     keywords: tool?.keywords ?? [],
     origin,
     about: {
@@ -87,6 +88,12 @@ export function buildOfferedTool(
       risk: riskOf(plan, widestGrant(plan, policy), policy, []).risk,
     },
   };
+}
+
+function findDeferral(name: string, by_author: boolean, policy: EffectivePolicy): Deferral | null {
+  if (policy.pinned(name)) return null;
+  if (policy.deferred(name)) return "policy";
+  return by_author ? "author" : null;
 }
 
 const CHARACTERS_PER_TOKEN = 4;

@@ -8,6 +8,7 @@ import type { Caller, Catalog, CatalogTool, Changes } from "@backplane/ports";
 import type { CatalogSnapshot, ToolCatalog } from "./catalog.ts";
 import { compareEntries } from "./catalog-entry.ts";
 import type { ListHiddenTools } from "./hidden-tools.ts";
+import { searchTools } from "./search-tools.ts";
 
 interface ClientTools {
   tools: readonly CatalogTool[];
@@ -53,6 +54,12 @@ export function createOffers(
   return {
     list: async (caller) => (await getView(caller)).tools,
     find: (caller, name) => mapMaybe(getView(caller), ({ byName }) => byName.get(name) ?? null),
+    async search(caller, query, limit) {
+      const snapshot = await catalog.snapshot(caller);
+      const { byName } = viewOf(snapshot);
+      const deferred = [...snapshot.tools.values()].filter(({ deferred_by }) => deferred_by !== null);
+      return searchTools(deferred, query, limit).flatMap(({ name }) => byName.get(name) ?? []);
+    },
     entries: async (caller, { all }) => {
       if (all) return await listAll(caller);
       const { entries } = await catalog.snapshot(caller);
@@ -77,10 +84,21 @@ function buildView(snapshot: CatalogSnapshot): ClientTools {
     package_id,
     origin,
     about,
+    deferred_by,
   } of snapshot.tools.values()) {
     // Core tools act on the turn that calls them, so they are useless outside of a turn.
     if (origin === "core") continue;
-    tools.push({ name, description, input_schema: parameters, binding_id, package_id, origin, ...about });
+    const deferred = deferred_by !== null;
+    tools.push({
+      name,
+      description,
+      input_schema: parameters,
+      binding_id,
+      package_id,
+      origin,
+      deferred,
+      ...about,
+    });
   }
   tools.sort((a, b) => (a.name < b.name ? -1 : 1));
   return { tools, byName: new Map(tools.map((tool) => [tool.name, tool])) };

@@ -39,6 +39,7 @@ async function authenticateKey(deps: KernelDeps, hash: string): Promise<Caller> 
     scopes: key.scopes,
     admin: key.scopes.includes("admin"),
     ...(key.expires_at === null ? {} : { expires_at: key.expires_at }),
+    ...(key.tools === undefined ? {} : { tools: key.tools }),
   };
 }
 

@@ -1,6 +1,6 @@
 /** API keys: shown once, stored as hashes. A key can create only keys with no more rights than it has itself. */
 
-import { type ApiKey, BackplaneError, type KeyCreate } from "@backplane/contract";
+import { type ApiKey, BackplaneError, type JsonObject, type KeyCreate } from "@backplane/contract";
 import {
   atLeast,
   auditOf,
@@ -40,8 +40,10 @@ export function createKeys(deps: KernelDeps, live: LiveCalls, authority: Authori
       created_at: new Date(deps.clock.now()).toISOString(),
       expires_at: body.expires_at ?? caller.expires_at ?? null,
       revoked_at: null,
+      ...(body.tools === undefined ? {} : { tools: [...new Set(body.tools)] }),
     };
-    const about = { name: key.name, role: key.role, scopes: key.scopes };
+    const about: JsonObject = { name: key.name, role: key.role, scopes: key.scopes };
+    if (key.tools !== undefined) about.tools = key.tools;
     const audit = auditOf(deps, caller, "key.create", key.id, about, scope);
     await store.keys.create(key, tokenHash(token), { audit });
     return { key, token };

@@ -196,13 +196,17 @@ export interface CatalogTool {
   package_id: string;
   /** Set for a tool of a kernel plugin; null if the rollout selects the binding at the call. */
   binding_id: string | null;
+  /** Listed for models only after a search has found it. It can be called at any time. */
+  deferred: boolean;
 }
 
 export interface Catalog {
-  /** Sorted by name. Returns the same array until something changes on this node. */
+  /** Sorted by name, with deferred tools. Returns the same array until something changes on this node. */
   list(caller: Caller): Promise<readonly CatalogTool[]>;
   /** Returns null if the caller is not offered a tool of this name. */
   find(caller: Caller, name: string): MaybePromise<CatalogTool | null>;
+  /** The deferred tools that match the words of the query, best match first. */
+  search(caller: Caller, query: string, limit: number): Promise<readonly CatalogTool[]>;
   /** Sorted by name. With `all` includes tools that the caller is not offered, with the reason. */
   entries(caller: Caller, how: { all: boolean }): Promise<readonly CatalogEntry[]>;
   /** All tools of this name, starting with the one that the name resolves to. Throws tool.not_found. */

@@ -19,6 +19,8 @@ export interface Caller {
   admin: boolean;
   /** Expiry of the credential, if any; credentials that the caller creates must not outlive it. */
   expires_at?: string;
+  /** Patterns of the tools that are listed for the caller; the others are deferred. Absent: all are listed. */
+  tools?: readonly string[];
   delegation?: {
     invocation_id: string;
     scopes: readonly DelegationScope[];

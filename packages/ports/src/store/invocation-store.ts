@@ -122,6 +122,8 @@ export interface InvocationStore {
     filter: { status?: InvocationStatus; export_id?: string; session_id?: string; binding_id?: string },
     page: Page,
   ): Promise<PageOf<Invocation>>;
+  /** How often each export was called among the latest calls of each project, at most `latest` per project. */
+  countCalls(scope: Scope, latest: number): Promise<ReadonlyMap<string, number>>;
   /** Best effort: the events are part of the next group commit, and the caller does not wait. */
   appendEvents(id: string, events: InvocationEvent[]): void;
   events(id: string, after_seq: number, limit: number): Promise<InvocationEvent[]>;

@@ -30,6 +30,7 @@ export interface EffectivePolicy {
   /** The risk that the project raises a tool to, or null. */
   readonly raised: (tool: string) => Risk | null;
   readonly deferred: ToolMatcher;
+  readonly pinned: ToolMatcher;
   /** The level that is archived, so that nothing starts here, or null. */
   readonly archived: "org" | "project" | null;
   readonly disabled_roles: ReadonlySet<Role>;
@@ -67,6 +68,7 @@ export function compilePolicy(
     judged: compileRisks(org.risks),
     raised: compileRisks(project.risks),
     deferred: compileToolPatterns(document.deferred_tools),
+    pinned: compileToolPatterns(document.pinned_tools),
     archived: org.archived === true ? "org" : project.archived === true ? "project" : null,
     disabled_roles: new Set(ROLES.filter((role) => document.roles[role]?.disabled === true)),
     ceiling: Object.keys(host).length === 0 ? undefined : (host as Level),

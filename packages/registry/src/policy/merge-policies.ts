@@ -28,6 +28,8 @@ const DEFAULT_POLICY: EffectivePolicyDocument = {
   rules: [],
   lasting_approvals: "full",
   deferred_tools: [],
+  pinned_tools: [],
+  tool_token_budget: 8_000,
   archived: false,
 };
 
@@ -58,6 +60,9 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
       project.lasting_approvals,
     ),
     deferred_tools: [...new Set([...(org.deferred_tools ?? []), ...(project.deferred_tools ?? [])])],
+    pinned_tools: [...new Set([...(org.pinned_tools ?? []), ...(project.pinned_tools ?? [])])],
+    // Not a right but a cost, so a project may also raise it.
+    tool_token_budget: project.tool_token_budget ?? org.tool_token_budget ?? defaults.tool_token_budget,
     archived: org.archived === true || project.archived === true,
   };
 }

@@ -51,6 +51,23 @@ export function* listInvocations(p: ListInvocations): Op<{ rows: Row[]; resume: 
   return { rows: complete.slice(0, p.limit), resume: complete.length >= p.limit ? null : resume };
 }
 
+/** Counts the calls of each export among the latest calls of each project. Reads only the index of the list. */
+export function* countCalls(p: { org_id: string; project_id: string; latest: number }): Op<Row[]> {
+  const projects = p.project_id === "" ? yield* projectsOf(p.org_id) : [p.project_id];
+  const rows: Row[] = [];
+  for (const project_id of projects) {
+    rows.push(
+      ...(yield sql(
+        `select export_id, count(*) as calls from (
+          select export_id from invocations where org_id = $1 and project_id = $2 order by id desc limit $3) w
+        group by export_id`,
+        [p.org_id, project_id, p.latest],
+      )),
+    );
+  }
+  return rows;
+}
+
 function sessionPage(p: ListInvocations) {
   const { status, export_id, session_id, binding_id } = p.filter;
   return sql(

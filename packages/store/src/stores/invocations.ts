@@ -1,7 +1,7 @@
 import type { Invocation, InvocationEvent } from "@backplane/contract";
 import type { ChangeRecords, InvocationRow, InvocationStore, Settlement } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { listInvocations, readInvocation, readProgress } from "../ops/invocation-reads.ts";
+import { countCalls, listInvocations, readInvocation, readProgress } from "../ops/invocation-reads.ts";
 import type { SettleInvocation } from "../ops/invocations.ts";
 import type { Row } from "../ops/op.ts";
 import { decodeApproval, encodeApproval } from "./approvals.ts";
@@ -91,6 +91,17 @@ export function createInvocationStore(backend: Backend): InvocationStore {
       const found = pageOf(rows, page, (row) => row.id as string, publicInvocation);
       // The scan stopped early: the page is not full, but there may be more rows.
       return { items: found.items, next: found.next ?? resume };
+    },
+    async countCalls(scope, latest) {
+      const project_id = projectColumn(scope.project_id);
+      const rows = await backend.read(() => countCalls({ org_id: scope.org_id, project_id, latest }));
+      const calls = new Map<string, number>();
+      for (const row of rows) {
+        const name = row.export_id as string;
+        // PostgreSQL returns counts as text.
+        calls.set(name, (calls.get(name) ?? 0) + Number(row.calls));
+      }
+      return calls;
     },
     appendEvents(id, events) {
       backend.bufferProgress(events.map((item) => [id, item.seq, item.at, JSON.stringify(item.event)]));

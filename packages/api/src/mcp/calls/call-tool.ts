@@ -12,6 +12,7 @@ import type { CatalogTool, Clock, Kernel, Ticket, WatchItem } from "@backplane/p
 import type { FastifyReply } from "fastify";
 import type { Metrics } from "../../http/metrics.ts";
 import type { RouteResponse } from "../../http/route.ts";
+import { TOOL_CALL, TOOL_SEARCH } from "../lists/deferred-tools.ts";
 import type { ToolNames } from "../lists/tool-names.ts";
 import { type McpClientRequest, McpError } from "../protocol/json-rpc.ts";
 import type { McpExchange } from "../session/exchange.ts";
@@ -20,6 +21,7 @@ import { type McpSession, type OpenCall, openCall } from "../session/sessions.ts
 import { createCallNotifications } from "./call-notifications.ts";
 import { callResult, gatewayError, refusalResult } from "./call-result.ts";
 import { type DeliverDeps, deliver, within } from "./deliver.ts";
+import { readToolCall, searchCatalog } from "./search-catalog.ts";
 import type { UpstreamCall } from "./upstream-call.ts";
 
 /** How often a client is notified again that its call is awaiting approval. */
@@ -44,10 +46,19 @@ export async function callTool(
     for (const [key, answer] of Object.entries(responses)) call.questions.answer(key, answer as JsonObject);
     return await deliver(deps, { request, exchange, call, open: openCall(call) }, reply);
   }
-  const { name, input } = readCall(request, exchange);
+  let { name, input } = readCall(request, exchange);
   // Usually not a promise, and `await` would cost every call a tick (bench row mcp.http-call.cpu).
-  const found = deps.names.find(caller, exchange.view, name);
-  const tool = found instanceof Promise ? await found : found;
+  let found = deps.names.find(caller, exchange.view, name);
+  let tool = found instanceof Promise ? await found : found;
+  if (tool === null && exchange.view.server === null && name === TOOL_SEARCH.name)
+    return exchange.answer(request.id, await searchCatalog(deps.kernel.catalog, caller, input));
+  if (tool === null && exchange.view.server === null && name === TOOL_CALL.name) {
+    const call = readToolCall(input);
+    if ("refusal" in call) return exchange.answer(request.id, call.refusal);
+    ({ name, input } = call);
+    found = deps.names.find(caller, exchange.view, name);
+    tool = found instanceof Promise ? await found : found;
+  }
   if (tool === null) throw unknownTool(name);
   const open: OpenCall = openCall(null);
   if (session !== null) {

@@ -4,6 +4,7 @@
  */
 import { findHiddenCharacters, type MaybePromise } from "@backplane/contract";
 import type { Caller, Catalog, CatalogTool, ServerInfo } from "@backplane/ports";
+import { withoutDeferred } from "./deferred-tools.ts";
 import type { View } from "./view.ts";
 
 export interface NamedTool {
@@ -12,7 +13,7 @@ export interface NamedTool {
 }
 
 export interface ToolNames {
-  /** Sorted by name. The same array until something changes. */
+  /** Sorted by name. The same array until something changes. The whole catalog is listed without deferred tools. */
   list(caller: Caller, view: View): Promise<readonly NamedTool[]>;
   find(caller: Caller, view: View, name: string): MaybePromise<CatalogTool | null>;
 }
@@ -52,7 +53,8 @@ export function createToolNames(catalog: Catalog): ToolNames {
 }
 
 function nameTools(all: readonly CatalogTool[], server: ServerInfo | null): Named {
-  const tools = server === null ? all.map((tool) => ({ name: tool.name, tool })) : ownTools(all, server);
+  const tools =
+    server === null ? withoutDeferred(all).map((tool) => ({ name: tool.name, tool })) : ownTools(all, server);
   return { tools, byName: new Map(tools.map(({ name, tool }) => [name, tool])) };
 }
 

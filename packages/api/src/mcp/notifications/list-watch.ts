@@ -126,9 +126,9 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
   };
 }
 
-function keyOf({ scope, role, delegation, actor }: Caller): string {
-  // A policy may allow different tools for each role.
-  const own = delegation === undefined ? role : actor;
+function keyOf({ scope, role, delegation, actor, tools = [] }: Caller): string {
+  // A policy may allow different tools for each role, and a key may list some of them.
+  const own = delegation === undefined ? `${role}\n${tools.join(",")}` : actor;
   return `${scope.org_id}\n${scope.project_id}\n${own}`;
 }
 

@@ -1,0 +1,77 @@
+/**
+ * Defers the tools that a caller did not choose, or that cost more than the budget of the policy (client.profiles).
+ * The choice depends only on the arguments, so it stays the same until the catalog, the policy or the usage changes.
+ */
+
+import type { CatalogEntry, Deferral } from "@backplane/contract";
+import type { Caller } from "@backplane/ports";
+import { compileToolPatterns, type EffectivePolicy } from "@backplane/registry";
+import type { OfferedTool } from "./offered-tool.ts";
+
+export interface ListedTool {
+  tool: OfferedTool;
+  entry: CatalogEntry;
+}
+
+/** How often each tool was called lately. */
+export type ToolUsage = ReadonlyMap<string, number>;
+
+/** The tools that the key of the caller does not name. Pinned tools and those of the gateway itself stay. */
+export function deferByProfile(
+  listed: readonly ListedTool[],
+  { tools }: Pick<Caller, "tools">,
+  policy: EffectivePolicy,
+): void {
+  if (tools === undefined) return;
+  const chosen = compileToolPatterns(tools);
+  for (const each of listed) {
+    const { name } = each.tool;
+    // The operator of the key named the tool, which counts more than a default of its author.
+    if (chosen(name)) setDeferral(each, null);
+    else if (each.tool.deferred_by === null && mayDefer(each, policy)) setDeferral(each, "profile");
+  }
+}
+
+/** Whether the tools that are not deferred cost more than the budget. */
+export function exceedsBudget(listed: readonly ListedTool[], policy: EffectivePolicy): boolean {
+  return costOf(listed) > policy.document.tool_token_budget;
+}
+
+/** Defers the least used tools first, among equals the most expensive, until the rest costs no more than the budget. */
+export function deferByBudget(
+  listed: readonly ListedTool[],
+  policy: EffectivePolicy,
+  usage: ToolUsage,
+): void {
+  const calls = ({ tool }: ListedTool) => usage.get(tool.export_id) ?? 0;
+  const candidates = listed
+    .filter((each) => each.tool.deferred_by === null && mayDefer(each, policy))
+    .toSorted(
+      (a, b) =>
+        calls(a) - calls(b) ||
+        b.entry.token_cost - a.entry.token_cost ||
+        (a.tool.name < b.tool.name ? 1 : -1),
+    );
+  let cost = costOf(listed);
+  for (const each of candidates) {
+    if (cost <= policy.document.tool_token_budget) return;
+    setDeferral(each, "budget");
+    cost -= each.entry.token_cost;
+  }
+}
+
+/** The gateway's own tools serve the turn itself, so a model must not have to search for them. */
+function mayDefer({ tool }: ListedTool, policy: EffectivePolicy): boolean {
+  return tool.origin !== "core" && tool.origin !== "bundled" && !policy.pinned(tool.name);
+}
+
+function setDeferral({ tool, entry }: ListedTool, deferred_by: Deferral | null): void {
+  tool.deferred_by = deferred_by;
+  Object.assign(entry, { deferred: deferred_by !== null, deferred_by });
+}
+
+function costOf(listed: readonly ListedTool[]): number {
+  let cost = 0;
+  for (const { tool, entry } of listed) if (tool.deferred_by === null) cost += entry.token_cost;
+  return cost;
+}

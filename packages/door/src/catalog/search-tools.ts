@@ -1,0 +1,45 @@
+/** Finds tools by words of what they do. Used by `tool_search`, in turns and for MCP clients. */
+
+export interface SearchableTool {
+  name: string;
+  description: string;
+  keywords: readonly string[];
+  about: { title: string | null };
+}
+
+/**
+ * Returns the best match first. A word counts most in the name, then in the keywords, then in the
+ * description.
+ */
+export function searchTools<T extends SearchableTool>(
+  tools: readonly T[],
+  query: string,
+  limit: number,
+): T[] {
+  const words = splitWords(query);
+  return tools
+    .map((tool) => ({ tool, score: scoreOf(tool, words) }))
+    .filter(({ score }) => score > 0)
+    .toSorted((a, b) => b.score - a.score || (a.tool.name < b.tool.name ? -1 : 1))
+    .slice(0, limit)
+    .map(({ tool }) => tool);
+}
+
+function scoreOf({ name, description, keywords, about }: SearchableTool, words: readonly string[]): number {
+  const named = splitWords(`${name} ${about.title ?? ""}`);
+  const keyed = keywords.flatMap(splitWords);
+  const described = splitWords(description);
+  let score = 0;
+  for (const word of words) {
+    const meets = (term: string) => term === word || (word.length > 3 && term.startsWith(word));
+    score += (named.some(meets) ? 4 : 0) + (keyed.some(meets) ? 3 : 0) + (described.some(meets) ? 1 : 0);
+  }
+  return score;
+}
+
+function splitWords(text: string): string[] {
+  return text
+    .toLowerCase()
+    .split(/[^\p{L}\p{N}]+/u)
+    .filter((word) => word !== "");
+}

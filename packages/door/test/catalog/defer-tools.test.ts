@@ -1,0 +1,114 @@
+/** Which tools are deferred: the profile of a key, the budget of the policy, and how often a tool was called. */
+import type { Caller } from "@backplane/ports";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
+import { noGrant } from "@backplane/test-kit/no-grant";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const NAMES = ["tool_a", "tool_b", "tool_c", "tool_d"];
+/** Each tool costs about 1,000 tokens. */
+const TOOLS = manifest(
+  NAMES.map((name) => toolExport(name, { description: `Does ${name}. ${"word ".repeat(790)}` })),
+);
+
+async function bindTools(): Promise<TestKernel> {
+  const fixture = await createTestKernel();
+  for (const export_id of NAMES) await fixture.bind(TOOLS, { export_id });
+  return fixture;
+}
+
+async function deferredFor({ kernel }: TestKernel, caller: Caller = user): Promise<Record<string, string>> {
+  const entries = await kernel.catalog.entries(caller, { all: false });
+  return Object.fromEntries(
+    entries.flatMap(({ name, deferred, deferred_by }) => {
+      expect(deferred).toBe(deferred_by !== null);
+      return deferred_by === null ? [] : [[name, deferred_by]];
+    }),
+  );
+}
+
+const setPolicy = ({ kernel }: TestKernel, policy: object) => kernel.policy.put(admin, "org", policy);
+const callTool = async (fixture: TestKernel, export_id: string) => {
+  expect((await fixture.call({ export_id, input: {} })).status).toBe("succeeded");
+};
+
+verifies(
+  "client.profiles",
+  "defers nothing within the budget and the least used tools above it",
+  async () => {
+    const fixture = await bindTools();
+    expect(await deferredFor(fixture)).toEqual({});
+    await callTool(fixture, "tool_d");
+    await callTool(fixture, "tool_d");
+    await callTool(fixture, "tool_c");
+    await setPolicy(fixture, { tool_token_budget: 2_500 });
+    expect(await deferredFor(fixture)).toEqual({ tool_a: "budget", tool_b: "budget" });
+    expect((await fixture.kernel.catalog.entries(user, { all: false })).map(({ name }) => name)).toContain(
+      "tool_search",
+    );
+    await setPolicy(fixture, { tool_token_budget: 0 });
+    expect(Object.keys(await deferredFor(fixture))).toEqual(NAMES);
+  },
+);
+
+verifies("client.profiles", "keeps its choice for an hour although calls change the usage", async () => {
+  const fixture = await bindTools();
+  await setPolicy(fixture, { tool_token_budget: 1_500 });
+  const first = await deferredFor(fixture);
+  expect(Object.keys(first)).toHaveLength(3);
+  const [other] = Object.keys(first);
+  await callTool(fixture, other!);
+  fixture.clock.monotonic_offset += 2_000;
+  expect(await deferredFor(fixture)).toEqual(first);
+  fixture.clock.monotonic_offset += 3_600_000;
+  expect(Object.keys(await deferredFor(fixture))).not.toContain(other);
+});
+
+verifies(
+  "client.profiles",
+  "never defers a pinned tool, whatever its author and the policy say",
+  async () => {
+    const fixture = await bindTools();
+    await setPolicy(fixture, {
+      tool_token_budget: 0,
+      deferred_tools: ["tool_a", "tool_b"],
+      pinned_tools: ["tool_a", "tool_d"],
+    });
+    expect(await deferredFor(fixture)).toEqual({ tool_b: "policy", tool_c: "budget" });
+  },
+);
+
+verifies("client.profiles", "lists the tools that a key names and finds the others by search", async () => {
+  const fixture = await bindTools();
+  const { kernel } = fixture;
+  const { key, token } = await kernel.keys.create(admin, {
+    name: "client:x",
+    scopes: ["invocations:write"],
+    role: "user",
+    tools: ["tool_b", "*_c", "*_c"],
+  });
+  expect(key.tools).toEqual(["tool_b", "*_c"]);
+  const caller = await kernel.keys.authenticate(token);
+  expect(await deferredFor(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
+  // The operator chose the group, so the budget does not cut it.
+  await setPolicy(fixture, { tool_token_budget: 0 });
+  expect(await deferredFor(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
+  expect((await kernel.catalog.search(caller, "tool a", 1)).map(({ name }) => name)).toEqual(["tool_a"]);
+  expect(await kernel.catalog.search(caller, "zebra", 5)).toEqual([]);
+  // A profile is a choice of what is listed, not a limit of what may be called.
+  expect(await kernel.catalog.find(caller, "tool_a")).toMatchObject({ deferred: true });
+  expect(await deferredFor(fixture, user)).toMatchObject({ tool_b: "budget" });
+});
+
+test("does not defer by budget for a plugin, nor where the policy withholds tool_search", async () => {
+  const fixture = await bindTools();
+  await setPolicy(fixture, { tool_token_budget: 0 });
+  const delegated: Caller = {
+    ...user,
+    delegation: { invocation_id: "inv_1", scopes: ["tools:invoke"], grant: noGrant({ tools: NAMES }) },
+  };
+  expect(await deferredFor(fixture, delegated)).toEqual({});
+  await setPolicy(fixture, { tool_token_budget: 0, allowed_origins: ["plugin"] });
+  expect(await deferredFor(fixture)).toEqual({});
+});
